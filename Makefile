@@ -1,0 +1,51 @@
+# Every target works alone on a fresh machine: it installs what it needs into .venv first.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The hardware decides which vLLM is installed: `make night HARDWARE=gpu` on a machine with an NVIDIA GPU.
+HARDWARE ?= $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
+DEPLOYMENT ?= embedded
+EC1_HOME ?= .ec1
+# uv does not read pip's setting for a folder of wheels; hand it over.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+export EC1_HOME
+export EC1_DEPLOYMENT := $(DEPLOYMENT)
+
+STAMP := $(VENV)/.installed-$(HARDWARE)
+
+.PHONY: help install night ui test lint types bench lock clean
+help: ## what each target does
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+install: $(STAMP) ## install everything into .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "Installing into $(VENV) ($(HARDWARE) build)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"EC1 needs Python 3.11, 3.12 or 3.13, this is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[$(HARDWARE),dev]'
+	@touch $@
+
+night: install ## run a whole night on the bundled sample (NIGHT=YYYY-MM-DD for another one)
+	@$(BIN)/ec1 night $(if $(NIGHT),--date $(NIGHT))
+
+ui: install ## open the Dagster UI on a persistent instance, http://127.0.0.1:3000
+	@$(BIN)/ec1 ui
+
+test: install ## run every test
+	@$(BIN)/python -m pytest
+
+lint: install ## ruff and mypy
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+bench: install ## measure the ratios in benchmarks/
+	@$(BIN)/python -m benchmarks
+
+lock: install ## renew constraints.txt from pyproject.toml
+	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev pyproject.toml --output-file - \
+	  | sed -E 's/\+cpu$$//' | grep -vE '^(triton|nvidia-.*)==' > constraints.new && mv constraints.new constraints.txt
+
+clean: ## remove the sample's home and caches (keeps .venv)
+	@rm -rf $(EC1_HOME) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""The domain of EC1. Plain Python: nothing in this package imports Dagster, reads the environment or keeps globals."""

@@ -1,0 +1,235 @@
+"""A deployment: which real parts are wired in. One YAML file in `configs/deployments/`, typed and checked here.
+
+Belongs here: the settings and their checks. Does not: what the settings build (that is `resources/`) and what a
+recipe says about training (that is `ec1/training/recipes.py`).
+"""
+
+import datetime as dt
+from pathlib import Path
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from ec1.errors import InputError
+from ec1.files import checked_name
+from ec1.home import Home
+from ec1.nights import Night
+from ec1.strict_yaml import load_mapping, validate
+
+
+def _name(value: str) -> str:
+    try:
+        return checked_name(value, "name")
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+Name = Annotated[str, AfterValidator(_name)]
+
+
+class Settings(BaseModel):
+    """Base of all typed settings: unknown keys are refused, values do not change afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DocumentSettings(Settings):
+    root: Path | None = Field(None, description="document root (CONTRACTS §3); default <home>/documents")
+    max_vanished_share: float = Field(
+        0.3, gt=0, le=1, description="stop when more of the known documents than this vanished: a lost mount"
+    )
+    max_bytes: int = Field(50 * 2**20, gt=0, description="a larger file is rejected with a reason")
+
+
+class CorpusSettings(Settings):
+    root: Path | None = Field(None, description="training corpora (CONTRACTS §4); default <home>/training-corpus")
+
+
+class ModelSource(Settings):
+    """Where the weights of a model id come from."""
+
+    source: Literal["hub", "directory", "gguf-package"]
+    path: Path | None = Field(None, description="source=directory: a folder of safetensors")
+    package: str | None = Field(None, description="source=gguf-package: the installed package that ships the file")
+    file: str | None = Field(None, description="source=gguf-package: the GGUF file's name inside the package")
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> "ModelSource":
+        needs = {"hub": (), "directory": ("path",), "gguf-package": ("package", "file")}[self.source]
+        missing = [key for key in needs if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"source {self.source!r} needs {' and '.join(missing)}")
+        return self
+
+
+class VllmSettings(Settings):
+    """An engine of our own: started for phase 1 and stopped before phase 2."""
+
+    kind: Literal["vllm"] = "vllm"
+    model: str = Field(description="model id; a key of `models`")
+    revision: str = "main"
+    max_model_len: int = Field(4096, gt=0, description="tokens")
+    max_num_seqs: int = Field(8, gt=0, description="requests that the engine runs at once")
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
+    kv_cache_gib: int = Field(2, gt=0, description="CPU only: memory for the key-value cache")
+    enforce_eager: bool = Field(False, description="no graph capture: starts faster, runs slower")
+    max_lora_rank: int = 16
+    reasoning_parser: str | None = None
+    ready_timeout_seconds: float = Field(900, gt=0)
+    extra_args: tuple[str, ...] = ()
+
+
+class ExtractionSettings(Settings):
+    chunk_tokens: int = Field(900, gt=0)
+    overlap_tokens: int = Field(90, ge=0)
+    max_answer_tokens: int = Field(512, gt=0)
+    max_in_flight: int = Field(16, gt=0, description="requests in flight, over all documents")
+    request_timeout_seconds: float = Field(300, gt=0)
+    max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
+    quarantine_after: int = Field(3, gt=0, description="nights on which a document may be deferred")
+    min_confidence: float = Field(0.0, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _overlap_fits(self) -> "ExtractionSettings":
+        if self.overlap_tokens * 2 > self.chunk_tokens:
+            raise ValueError("overlap_tokens must be at most half of chunk_tokens")
+        return self
+
+
+class LadybugSettings(Settings):
+    kind: Literal["ladybug"] = "ladybug"
+    buffer_pool_mib: int = Field(256, ge=64)
+    max_shrink_share: float = Field(0.1, ge=0, le=1, description="a larger loss of entities in one night fails a check")
+
+
+class DirectoryStoreSettings(Settings):
+    kind: Literal["directory"] = "directory"
+    root: Path | None = Field(None, description="default: the home itself")
+
+
+class GcsStoreSettings(Settings):
+    kind: Literal["gcs"] = "gcs"
+    bucket: str
+    endpoint: str | None = Field(None, description="for an emulator on loopback; default is Google's")
+
+
+class ScheduleSettings(Settings):
+    cron: str = "0 2 * * *"
+    timezone: str = "UTC"
+    first_night: dt.date = dt.date(2026, 6, 1)
+    grace_minutes: int = Field(120, gt=0, description="a tick later than this is left to the catch-up in the window")
+    debounce_seconds: int = Field(600, ge=0, description="quiet time before corpus growth asks for a night")
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_timezone(cls, value: str) -> str:
+        if value not in available_timezones():
+            raise ValueError(f"{value!r} is not a time zone of the IANA data base, such as UTC or Europe/Berlin")
+        return value
+
+    @field_validator("cron")
+    @classmethod
+    def _five_fields(cls, value: str) -> str:
+        if len(value.split()) != 5:
+            raise ValueError(f"{value!r} is not a cron line of five fields, such as '0 2 * * *'")
+        return value
+
+
+class BudgetSettings(Settings):
+    """Seconds; the clock of a phase starts when its machine is ready (CONTRACTS §6)."""
+
+    extraction_seconds: float = Field(7200, gt=0)
+    training_seconds: float = Field(7200, gt=0)
+    lease_wait_seconds: float = Field(14400, gt=0, description="how long a phase queues for the GPU")
+
+
+class GpuSettings(Settings):
+    device: Literal["cuda", "cpu"] = "cuda"
+    lock: Path | None = Field(None, description="one file for all homes that share a card; default <home>/gpu.lock")
+    min_free_gib: float = Field(20.0, ge=0, description="measured free memory before a phase is granted")
+    name: str = Field("NVIDIA L4", description="for the plan: the card's name")
+    memory_gib: float = Field(24.0, gt=0, description="for the plan: the card's memory")
+    tokens_per_second: float = Field(900.0, gt=0, description="for the plan: training tokens a second, measured")
+    cost_per_hour: float = Field(0.0, ge=0, description="for the plan: in USD")
+
+
+class Deployment(Settings):
+    """Everything that one deployment sets. Paths in the file are relative to the project's root."""
+
+    name: Name
+    description: str = ""
+    tenant: Name
+    sample: Path | None = Field(None, description="a bundled sample that fills an empty home")
+    documents: DocumentSettings = DocumentSettings()
+    corpus: CorpusSettings = CorpusSettings()
+    recipes: tuple[Path, ...] = Field(description="folders whose recipes run at night")
+    models: dict[str, ModelSource] = {}
+    inference: VllmSettings
+    extraction: ExtractionSettings = ExtractionSettings()
+    graph: LadybugSettings = LadybugSettings()
+    store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    budgets: BudgetSettings = BudgetSettings()
+    gpu: GpuSettings = GpuSettings()
+
+    @model_validator(mode="after")
+    def _chunks_fit_the_model(self) -> "Deployment":
+        room = self.inference.max_model_len - self.extraction.chunk_tokens - self.extraction.max_answer_tokens
+        if room < 256:
+            raise ValueError(
+                f"extraction.chunk_tokens + extraction.max_answer_tokens leave {room} of inference.max_model_len "
+                f"{self.inference.max_model_len} tokens for the prompt; leave 256 or more"
+            )
+        return self
+
+    def documents_root(self, home: Home) -> Path:
+        return self.documents.root or home.documents
+
+    def corpus_root(self, home: Home) -> Path:
+        return self.corpus.root or home.corpus
+
+    def gpu_lock(self, home: Home) -> Path:
+        return self.gpu.lock or home.gpu_lock
+
+    def night(self, date: str) -> Night:
+        return Night.of(date, self.schedule.timezone)
+
+    def current_night(self, now: dt.datetime) -> Night:
+        return Night.containing(now, self.schedule.timezone)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.schedule.timezone)
+
+
+def load_deployment(name: str, project: Path) -> Deployment:
+    """Load `configs/deployments/<name>.yaml` below the project's root, with its paths made absolute.
+
+    Raises InputError: unknown deployment (the message lists those that exist), unknown key, wrong type.
+    """
+    folder = project / "configs" / "deployments"
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in known:
+        raise InputError(f"unknown deployment {name!r} in {folder}: choose one of {', '.join(known) or '(none)'}")
+    path = folder / f"{name}.yaml"
+    return _absolute(validate(Deployment, {"name": name, **load_mapping(path)}, str(path)), project)
+
+
+def _absolute(deployment: Deployment, project: Path) -> Deployment:
+    def below(path: Path | None) -> Path | None:
+        return None if path is None else project / path.expanduser()
+
+    update: dict[str, object] = {
+        "sample": below(deployment.sample),
+        "recipes": tuple(project / path.expanduser() for path in deployment.recipes),
+        "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
+        "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
+        "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
+        "models": {
+            key: source.model_copy(update={"path": below(source.path)}) for key, source in deployment.models.items()
+        },
+    }
+    if isinstance(deployment.store, DirectoryStoreSettings):
+        update["store"] = deployment.store.model_copy(update={"root": below(deployment.store.root)})
+    return deployment.model_copy(update=update)

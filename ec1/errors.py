@@ -1,0 +1,33 @@
+"""The errors that EC1 raises on purpose.
+
+Each message is one line that says what is wrong, where, and what to do. Programming mistakes are not in here:
+they stay ordinary exceptions with a traceback.
+"""
+
+
+class EC1Error(Exception):
+    """Base of every error whose message is meant for a person."""
+
+
+class InputError(EC1Error):
+    """Something that a person wrote (configuration, recipe, argument) is wrong; nothing was started."""
+
+
+class RejectedError(EC1Error):
+    """One piece of input (a document, a tuple) cannot be used. The message is the reason that is recorded."""
+
+
+class DeferredError(EC1Error):
+    """Work could not be finished now and will be tried again on a later night."""
+
+
+class PermanentError(EC1Error):
+    """Trying again cannot help: a contract was broken or an artefact is damaged."""
+
+
+class BusyError(EC1Error):
+    """Somebody else holds what is needed (the GPU lease, the graph's writer lock) and did not let go in time."""
+
+
+class ServiceError(EC1Error):
+    """A service that we depend on does not answer as agreed."""

@@ -1,0 +1,84 @@
+"""Where everything lies under EC1_HOME (DESIGN §6). The only module that spells these folder names."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ec1.files import checked_name
+
+
+@dataclass(frozen=True)
+class Home:
+    """The tree of one deployment's files. Properties give paths; nothing is created by asking."""
+
+    root: Path
+
+    @property
+    def documents(self) -> Path:
+        return self.root / "documents"
+
+    @property
+    def corpus(self) -> Path:
+        return self.root / "training-corpus"
+
+    @property
+    def outbox(self) -> Path:
+        return self.root / "outbox"
+
+    @property
+    def graph(self) -> Path:
+        """The live database; only its one writer may touch it."""
+        return self.root / "graph" / "live"
+
+    @property
+    def published_graph(self) -> Path:
+        return self.root / "graph" / "published"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.root / "snapshots"
+
+    @property
+    def datasets(self) -> Path:
+        return self.root / "datasets"
+
+    @property
+    def adapters(self) -> Path:
+        """Accepted versions, `<tenant>/<role>/v<N>/`; with a bucket, this machine's copies of them."""
+        return self.root / "adapters"
+
+    @property
+    def quarantine(self) -> Path:
+        return self.root / "quarantine"
+
+    @property
+    def pending(self) -> Path:
+        return self.root / "training-pending"
+
+    @property
+    def models(self) -> Path:
+        return self.root / "models"
+
+    @property
+    def dagster(self) -> Path:
+        return self.root / "dagster"
+
+    @property
+    def cache(self) -> Path:
+        """What may be deleted at any time and only costs time."""
+        return self.root / "cache"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def gpu_lock(self) -> Path:
+        return self.root / "gpu.lock"
+
+    def night(self, night: str) -> Path:
+        """What one night wrote down: its document listing, its handover and its report."""
+        return self.root / "nights" / night
+
+    def run(self, tenant: str, role: str, night: str) -> Path:
+        """One training run: resolved recipe, lock, checkpoints, metrics."""
+        return self.root / "runs" / checked_name(tenant, "tenant") / checked_name(role, "role") / night

@@ -1,0 +1,61 @@
+"""YAML as its readers expect it: version 1.2 (`2e-4` is a number, `no` is a word), no duplicate keys, safe types only."""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from ec1.errors import InputError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load_mapping(path: Path) -> dict[str, Any]:
+    """Read a YAML file whose top level is a mapping. Raises InputError with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    return parse_mapping(text, str(path))
+
+
+def parse_mapping(text: str, where: str) -> dict[str, Any]:
+    """Parse YAML text whose top level is a mapping; `where` names it in errors. Raises InputError."""
+    try:
+        value = YAML(typ="safe", pure=True).load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"{where}:{mark.line + 1}" if mark else where
+        raise InputError(f"{line}: {error.problem or error.context}") from None
+    except YAMLError as error:
+        raise InputError(f"{where}: {str(error).splitlines()[0]}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{where}: expected 'key: value' lines at the top level")
+    return value
+
+
+def validate(model: type[Model], value: dict[str, Any], where: str) -> Model:
+    """Build `model` from `value`. Raises InputError, one line, with every problem as `path.to.key: what`."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InputError(f"{where}: {_explain(error)}") from None
+
+
+def _explain(error: ValidationError) -> str:
+    problems = []
+    for item in error.errors(include_url=False):
+        key = ".".join(str(part) for part in item["loc"]) or "(top level)"
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            message = "unknown key"
+        elif item["type"] not in ("missing", "value_error"):
+            message = f"{message[0].lower()}{message[1:]}, not {item['input']!r}"
+        problems.append(f"{key}: {message}")
+    return "; ".join(problems)
