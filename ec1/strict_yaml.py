@@ -1,4 +1,4 @@
-"""YAML as its readers expect it: version 1.2 (`2e-4` is a number, `no` is a word), no duplicate keys, safe types only."""
+"""YAML as its readers expect it: version 1.2 (`2e-4` is a number, `no` a word), no duplicate keys, only safe types."""
 
 from pathlib import Path
 from typing import Any, TypeVar

