@@ -1,0 +1,46 @@
+"""Fixtures that several test folders share. Everything is written under pytest's temporary folders."""
+
+from pathlib import Path
+
+import pytest
+
+from ec1.deployment import Deployment, load_deployment
+from ec1.home import Home
+from ec1.models import prepare_model
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's root."""
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def embedded(project: Path) -> Deployment:
+    """The deployment that `make night` runs."""
+    return load_deployment("embedded", project)
+
+
+@pytest.fixture(scope="session")
+def small_model(embedded: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real small model as safetensors: the one that `make night` converted if it is there, else made now."""
+    ready = Home(PROJECT / ".ec1").models
+    models = ready if ready.is_dir() else tmp_path_factory.mktemp("models")
+    return prepare_model(embedded.inference.model, embedded.inference.revision, embedded.models, models)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """An empty home."""
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Public data sets that lie beside a checkout; tests that need them skip elsewhere."""
+    data = PROJECT.parent / "shared" / "data"
+    if not data.is_dir():
+        pytest.skip(f"the shared data sets are not at {data}")
+    return data
