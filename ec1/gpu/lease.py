@@ -1,0 +1,197 @@
+"""The GPU lease: an operating-system lock that one phase holds while any of its processes may use the card.
+
+The lock is `flock`, which the kernel frees when its holder dies, so a crashed holder never blocks the next night, and
+a live one cannot be robbed. What a crashed holder left running is found by a mark in its environment and killed by the
+next holder, before it is granted anything. Processes that use the card are started through the grant only.
+
+On a machine without a GPU the same lease guards the slot for a model on the CPU.
+"""
+
+import contextlib
+import datetime as dt
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from ec1.errors import BusyError
+from ec1.gpu.memory import DeviceMemory, device_memory
+from ec1.gpu.process import SupervisedProcess
+
+MARK = "EC1_GPU_LEASE"
+Phase = Literal["inference", "handover", "training", "evaluation"]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds the lease, as written in the lock file."""
+
+    phase: Phase
+    night: str
+    holder: str
+    pid: int
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.holder} ({self.phase} of night {self.night}, process {self.pid}, since {self.since})"
+
+
+@dataclass
+class Grant:
+    """Proof that the lease is held; the only way to start a process that uses the card."""
+
+    lock: Path
+    memory: DeviceMemory
+    swept: tuple[int, ...]
+    """Processes of a crashed holder that had to be killed before this grant."""
+    _processes: list[SupervisedProcess] = field(default_factory=list)
+    _open: bool = True
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log: Path,
+        grace_seconds: float = 10,
+        cwd: Path | None = None,
+    ) -> SupervisedProcess:
+        """Start a command under this lease. It is stopped at the latest when the lease is given back."""
+        if not self._open:
+            raise RuntimeError("this grant was given back already")
+        # Without SPT_NOENV, setproctitle (used by vLLM's engine) overwrites the environment that carries the mark.
+        marked = {**env, MARK: str(self.lock), "SPT_NOENV": "1"}
+        process = SupervisedProcess(command, env=marked, log=log, grace_seconds=grace_seconds, cwd=cwd)
+        self._processes.append(process)
+        return process
+
+    def _give_back(self) -> None:
+        self._open = False
+        for process in self._processes:
+            process.stop()
+        _sweep(self.lock)
+
+
+class GpuLease:
+    """The lease on one card (or CPU slot). `lock` is one file for everybody who shares the card."""
+
+    def __init__(self, lock: Path, *, device: Literal["cuda", "cpu"], min_free_gib: float) -> None:
+        self.lock = lock.resolve()
+        self.device = device
+        self.min_free_gib = min_free_gib
+
+    def holder(self) -> Holder | None:
+        """Who holds the lease now, or None if it is free."""
+        if not self.lock.exists():
+            return None
+        with self.lock.open("r") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _read_holder(stream.read())
+        return None
+
+    @contextlib.contextmanager
+    def hold(
+        self,
+        phase: Phase,
+        *,
+        night: str,
+        holder: str,
+        wait_seconds: float,
+        progress: Callable[[str], None] = lambda message: None,
+    ) -> Iterator[Grant]:
+        """Queue for the lease, make sure that the card is free, and hold it until the block ends.
+
+        Raises BusyError if another holder keeps it longer than `wait_seconds`, or if less than `min_free_gib` of
+        memory is free although nobody holds the lease (something outside EC1 uses the card).
+        """
+        self.lock.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._wait(descriptor, wait_seconds, progress)
+            me = Holder(phase, night, holder, os.getpid(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(asdict(me)).encode(), 0)
+            swept = _sweep(self.lock)
+            if swept:
+                progress(f"killed what a crashed holder left behind: processes {', '.join(map(str, swept))}")
+            grant = Grant(self.lock, self._enough_memory(), swept)
+            try:
+                yield grant
+            finally:
+                grant._give_back()
+        finally:
+            os.close(descriptor)
+
+    def _wait(self, descriptor: int, wait_seconds: float, progress: Callable[[str], None]) -> None:
+        deadline = time.monotonic() + wait_seconds
+        told = 0.0
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                now = time.monotonic()
+                other = _read_holder(os.pread(descriptor, 4096, 0).decode())
+                if now >= deadline:
+                    raise BusyError(
+                        f"the GPU lease {self.lock} is held by {other or 'somebody'}; waited {wait_seconds:.0f} s: "
+                        "let it finish or stop its run"
+                    ) from None
+                if now - told >= 30:
+                    told = now
+                    progress(f"waiting for the GPU, held by {other or 'somebody'}")
+                time.sleep(min(0.2, max(0.0, deadline - now)))
+
+    def _enough_memory(self, settle_seconds: float = 30) -> DeviceMemory:
+        """A killed process gives its memory back a moment later than it vanishes, so look more than once."""
+        deadline = time.monotonic() + settle_seconds
+        while True:
+            memory = device_memory(self.device)
+            if memory.free_gib >= self.min_free_gib:
+                return memory
+            if time.monotonic() >= deadline:
+                users = f" (used by processes {', '.join(map(str, memory.users))})" if memory.users else ""
+                raise BusyError(
+                    f"{memory.name} has {memory.free_gib:.1f} GiB free of {memory.total_gib:.1f}, "
+                    f"gpu.min_free_gib asks for {self.min_free_gib:g}{users}: free the card or lower the bound"
+                )
+            time.sleep(0.5)
+
+
+def marked_processes(lock: Path) -> list[psutil.Process]:
+    """All live processes that were started under the lease of this lock file, by whoever held it then."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(lock) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def _sweep(lock: Path) -> tuple[int, ...]:
+    """Kill every process marked with this lock and wait until the last is gone. Call only while holding the lock."""
+    swept: set[int] = set()
+    while left := [process for process in marked_processes(lock) if process.pid != os.getpid()]:
+        for process in left:
+            swept.add(process.pid)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=1)
+    return tuple(sorted(swept))
+
+
+def _read_holder(text: str) -> Holder | None:
+    try:
+        return Holder(**json.loads(text))
+    except (ValueError, TypeError):
+        return None

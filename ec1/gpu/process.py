@@ -1,0 +1,76 @@
+"""A child process that never outlives us and leaves no family behind (see `warden`)."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from ec1.gpu import warden
+
+
+class SupervisedProcess:
+    """A command under a warden, with its output in a log file.
+
+    As a context manager it is stopped on the way out. If this process dies in any way, the command is stopped too.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log: Path,
+        grace_seconds: float,
+        cwd: Path | None = None,
+    ) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        self._grace_seconds = grace_seconds
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, warden.__file__, str(grace_seconds), *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(env),
+                cwd=cwd,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The warden's process id, which is also the id of the family's session."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit status, or None while it runs; 128 + n after signal n."""
+        return self._process.poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end. Raises subprocess.TimeoutExpired after `timeout` seconds."""
+        return self._process.wait(timeout)
+
+    def stop(self) -> int:
+        """Interrupt, wait for the grace period, kill the whole family. Returns the exit status; safe to repeat."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            self._process.stdin.close()
+        try:
+            # The warden needs the grace period, and then only the time that the kernel takes to kill.
+            return self._process.wait(self._grace_seconds + 30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def log_tail(self, lines: int = 15) -> str:
+        """The last lines of the log, for an error message."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def __enter__(self) -> "SupervisedProcess":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,63 @@
+"""Runs one command and takes its whole family down with it: `python warden.py GRACE_SECONDS COMMAND [ARG ...]`.
+
+A process of its own, between us and the command, because only another process survives our `kill -9`. It watches its
+standard input, a pipe whose other end we hold: when that closes, because we asked or because we died, the command is
+interrupted, given the grace period, and killed with everything that it started. Its exit status is the command's.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _kill_descendants() -> None:
+    """Kill until none is left: a process may be born while its parent is being killed."""
+    while family := [child for child in psutil.Process().children(recursive=True) if child.is_running()]:
+        for process in family:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(family, timeout=1)
+
+
+def main(grace_seconds: float, command: list[str]) -> int:
+    # Orphaned grandchildren (an engine's workers) become ours instead of init's, so that they can be found.
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    stopping_reader, stopping_writer = os.pipe()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: os.write(stopping_writer, b"x"))
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+        preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+    )
+    exited = os.pidfd_open(child.pid)
+    try:
+        ready, _, _ = select.select([exited, sys.stdin.fileno(), stopping_reader], [], [])
+        if exited not in ready:
+            deadline = time.monotonic() + grace_seconds
+            os.killpg(child.pid, signal.SIGINT)
+            select.select([exited], [], [], max(0.0, deadline - time.monotonic()))
+    finally:
+        _kill_descendants()
+    status = child.wait()
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,149 @@
+"""The lease is exclusive, survives every kind of death, and robs nobody. All processes here are real."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ec1.errors import BusyError
+from ec1.gpu.lease import GpuLease, marked_processes
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from ec1.gpu.lease import GpuLease
+lock, phase, seconds, trace = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), Path(sys.argv[4])
+# The command starts a child in a session of its own: a process group does not reach it.
+command = (
+    "import subprocess, sys, time\\n"
+    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\\n"
+    "time.sleep(600)"
+)
+lease = GpuLease(lock, device="cpu", min_free_gib=0)
+with lease.hold(phase, night="2026-06-01", holder="test", wait_seconds=60) as grant:
+    with trace.open("a") as stream:
+        stream.write(f"in {phase}\\n")
+    grant.start([sys.executable, "-c", command], env={}, log=trace.with_suffix(".log"), grace_seconds=1)
+    time.sleep(seconds)
+    with trace.open("a") as stream:
+        stream.write(f"out {phase}\\n")
+"""
+
+
+def hold(lock: Path, phase: str, seconds: float, trace: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", HOLD, str(lock), phase, str(seconds), str(trace)])
+
+
+def lease(lock: Path, min_free_gib: float = 0) -> GpuLease:
+    return GpuLease(lock, device="cpu", min_free_gib=min_free_gib)
+
+
+def until(condition, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[Path]:
+    lock = tmp_path / "gpu.lock"
+    yield lock
+    for process in marked_processes(lock):
+        process.kill()
+
+
+def test_the_record_says_who_holds_it(lock: Path) -> None:
+    assert lease(lock).holder() is None
+    with lease(lock).hold("training", night="2026-06-01", holder="run 1", wait_seconds=0):
+        holder = lease(lock).holder()
+        assert holder is not None
+        assert (holder.phase, holder.night, holder.pid) == ("training", "2026-06-01", os.getpid())
+    assert lease(lock).holder() is None
+
+
+def test_a_live_holder_is_not_robbed_and_is_named(lock: Path) -> None:
+    with (
+        lease(lock).hold("inference", night="2026-06-01", holder="run 1", wait_seconds=0) as grant,
+        grant.start(["sleep", "60"], env={}, log=lock.with_suffix(".log")) as process,
+    ):
+        with (
+            pytest.raises(BusyError, match=r"held by run 1 \(inference of night 2026-06-01"),
+            lease(lock).hold("training", night="2026-06-02", holder="run 2", wait_seconds=0.5),
+        ):
+            raise AssertionError("granted twice")
+        assert process.poll() is None
+
+
+def test_too_little_memory_is_refused_with_figures(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    greedy = lease(lock, min_free_gib=10_000)
+    monkeypatch.setattr(greedy, "_enough_memory", lambda: GpuLease._enough_memory(greedy, settle_seconds=0))
+    with (
+        pytest.raises(BusyError, match=r"GiB free of .* gpu.min_free_gib asks for 10000"),
+        greedy.hold("training", night="2026-06-01", holder="run", wait_seconds=0),
+    ):
+        raise AssertionError("granted without memory")
+    with lease(lock).hold("training", night="2026-06-01", holder="run", wait_seconds=0):
+        pass
+
+
+def test_giving_back_ends_the_whole_family(lock: Path, tmp_path: Path) -> None:
+    process = hold(lock, "inference", 1.0, tmp_path / "trace")
+    until(lambda: len(marked_processes(lock)) >= 3)
+    assert process.wait(30) == 0
+    assert marked_processes(lock) == []
+
+
+def test_a_grant_that_was_given_back_starts_nothing(lock: Path) -> None:
+    with lease(lock).hold("training", night="2026-06-01", holder="run", wait_seconds=0) as grant:
+        pass
+    with pytest.raises(RuntimeError):
+        grant.start(["true"], env={}, log=lock.with_suffix(".log"))
+
+
+@pytest.mark.parametrize("victim", ["holder", "warden", "command"])
+def test_after_kill_9_the_next_holder_finds_an_empty_card(lock: Path, tmp_path: Path, victim: str) -> None:
+    holder = hold(lock, "inference", 600, tmp_path / "trace")
+    until(lambda: len(marked_processes(lock)) >= 3)
+    family = marked_processes(lock)
+    warden = next(process for process in family if process.ppid() == holder.pid)
+    command = next(process for process in family if process.ppid() == warden.pid)
+    pid = {"holder": holder.pid, "warden": warden.pid, "command": command.pid}[victim]
+    os.kill(pid, signal.SIGKILL)
+    if victim != "holder":
+        holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with lease(lock).hold("training", night="2026-06-01", holder="next", wait_seconds=20):
+        assert marked_processes(lock) == []
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family)
+
+
+@pytest.mark.slow
+def test_two_at_once_in_each_order_never_overlap(lock: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    rng = random.Random(7)
+    for attempt in range(10):
+        phases = ["inference", "training"] if attempt % 2 else ["training", "inference"]
+        pair = []
+        for phase in phases:
+            pair.append(hold(lock, phase, 0.2, trace))
+            time.sleep(rng.random() * 0.2)
+        if attempt % 3 == 2:
+            time.sleep(rng.random())
+            pair[0].kill()
+        for process in pair:
+            process.wait()
+    inside: str | None = None
+    for line in trace.read_text().splitlines():
+        event, phase = line.split()
+        if event == "in":
+            inside = phase
+        else:
+            assert inside == phase, "somebody else came in between"
