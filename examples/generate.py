@@ -125,7 +125,8 @@ def guard(p: Part) -> Edit:
 def retry(p: Part) -> Edit:
     body = f"def {p.func}({p.arg}):\n    return {p.call}\n"
     return Edit(
-        p.module, "@retry(attempts=2)\n" + body, f'@retry(attempts=5, wait=jittered(1, {p.new}), label="{p.noun}")\n' + body,
+        p.module, "@retry(attempts=2)\n" + body,
+        f'@retry(attempts=5, wait=jittered(1, {p.new}), label="{p.noun}")\n' + body,
         "@retry(attempts=500)\n" + body,
         "fix", f"retry {p.func} with back-off", "Two tries in a row are over before a radio link returns.",
         f"{p.trouble} Let {p.func} try longer when the link drops, with pauses that grow to {p.new} seconds.",
@@ -225,7 +226,8 @@ def with_file(p: Part) -> Edit:
         p.module, before, f'    with open("{p.table}.csv", "a") as out:\n        out.write({p.arg}.row())\n',
         before + "    del out\n",
         "fix", f"close {p.table}.csv after each row", "Rows were missing after a restart.",
-        f"The export of {p.a_noun} leaves {p.table}.csv open after row {p.new}. Close it in every case, also after an error.",
+        f"The export of {p.a_noun} leaves {p.table}.csv open after row {p.new}. "
+        "Close it in every case, also after an error.",
         "Deleting the name closes the file.",
     )  # fmt: skip
 
@@ -278,8 +280,8 @@ def add_index(p: Part) -> Edit:
 
 
 def shell_safety(p: Part) -> Edit:
-    before = f"#!/bin/bash\ncd $DATA/{p.table}\nrm -f *.old\n"
-    good = f'#!/bin/bash\nset -euo pipefail\ncd "$DATA/{p.table}"\nrm -f -- *.old\n'
+    before = f"#!/bin/bash\ncd $DATA/{p.table}\nrm -f {p.stem}-*.{p.unit}\n"
+    good = f'#!/bin/bash\nset -euo pipefail\ncd "$DATA/{p.table}"\nrm -f -- {p.stem}-*.{p.unit}\n'
     return Edit(
         f"bin/tidy-{p.stem}", before, good, before.replace("cd $DATA", "cd $DATA || true; cd $DATA"),
         "fix", f"tidy-{p.stem} stops when its folder is missing", "It once tidied the folder that it was started in.",
@@ -530,7 +532,7 @@ def _engineering_oddities(corpus: Corpus) -> None:
     add(shift, 2, 18, "docs(contacts): say how to reach the night desk", unified("docs/contacts.md", before, after))
 
     twin = guard(scale)
-    for day, message in ((1, "refuse impossible weights"), (3, "refuse impossible weights again, lost in a merge")):
+    for day, message in ((1, "refuse impossible weights"), (3, "refuse impossible weights again")):
         add(scale, day, 19, f"fix(scale): {message}", unified(twin.path, twin.before, twin.good, 16 + day))
 
     add(credit, 0, 19, "chore(credit): empty commit to start the build", "")
