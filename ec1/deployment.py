@@ -118,6 +118,7 @@ class ScheduleSettings(Settings):
     cron: str = "0 2 * * *"
     timezone: str = "UTC"
     first_night: dt.date = dt.date(2026, 6, 1)
+    enabled: bool = Field(True, description="whether the schedule runs as soon as the Dagster daemon does")
     grace_minutes: int = Field(120, gt=0, description="a tick later than this is left to the catch-up in the window")
     debounce_seconds: int = Field(600, ge=0, description="quiet time before corpus growth asks for a night")
 

@@ -1,0 +1,62 @@
+"""Phase 1's extraction for one night: what a listing asks for, minus what the outbox already holds.
+
+Belongs here: the decision whether a model is needed at all. Does not: how a document is extracted (`extractor`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ec1.documents.parse import Document, read_document
+from ec1.documents.scan import DocumentVersion, Listing
+
+if TYPE_CHECKING:
+    from ec1.extraction.client import ChatClient
+    from ec1.extraction.extractor import ExtractionReport, Extractor, Progress, WorkItem
+    from ec1.extraction.outbox import Outbox
+
+
+def work_of(listing: Listing, streams: Sequence[str], root: Path, max_bytes: int) -> "list[WorkItem]":
+    """The units of work that a listing asks for in these streams; documents are loaded when their turn comes."""
+    from ec1.extraction.extractor import WorkItem
+
+    def loader(version: DocumentVersion) -> Callable[[], Document]:
+        return lambda: read_document(root, version, max_bytes)
+
+    return [
+        WorkItem(version.key.stream, version.content_sha256, loader(version))
+        for version in listing.changed
+        if version.key.stream in streams
+    ]
+
+
+def pending(work: "Sequence[WorkItem]", fingerprints: Mapping[str, str], outbox: "Outbox") -> "list[WorkItem]":
+    """Those units without a final result yet."""
+    waiting = []
+    for item in work:
+        result = outbox.get(fingerprints[item.stream], item.content_sha256)
+        if result is None or result.status == "deferred":
+            waiting.append(item)
+    return waiting
+
+
+def extract_night(
+    work: "Sequence[WorkItem]",
+    extractor: "Extractor",
+    outbox: "Outbox",
+    serve: "Callable[[], AbstractContextManager[ChatClient]]",
+    *,
+    deadline_of: Callable[[], float],
+    progress: "Callable[[Progress], None]",
+) -> "ExtractionReport":
+    """Extract every unit; `serve` is entered only if a unit really needs the model.
+
+    `deadline_of` is asked when the model is ready (that is when the phase's clock starts) and answers in
+    `time.monotonic` seconds.
+    """
+    fingerprints = {item.stream: extractor.fingerprint(item.stream) for item in work}
+    if not pending(work, fingerprints, outbox):
+        return extractor.extract(work, None, outbox, deadline=None, progress=progress)
+    with serve() as client:
+        return extractor.extract(work, client, outbox, deadline=deadline_of(), progress=progress)

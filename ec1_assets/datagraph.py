@@ -1,0 +1,152 @@
+"""Phase 1 as assets: what changed, what it mentions, the graph, and the handover of the GPU.
+
+Thin functions: check the inputs, call one domain function, return metadata. They are built for a partitioning because
+the deployment decides on which day its nights begin.
+"""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import dagster as dg
+
+from ec1.documents.scan import Listing, scan_documents
+from ec1.documents.streams import STREAMS
+from ec1.extraction.nightly import extract_night, work_of
+from ec1.gpu.handover import hand_over
+from ec1.graph.nightly import apply_night
+from ec1.records import Records
+from ec1_assets import checks, metadata
+from ec1_assets.partitions import PREVIOUS_NIGHT
+from resources.gpu import GpuResource
+from resources.graph import GraphResource
+from resources.inference import InferenceResource
+from resources.project import ProjectResource
+
+GROUP = "datagraph"
+OWNERS = ["team:datagraph"]
+GPU_POOL = "gpu"
+LISTING = "source_documents.json"
+
+
+def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
+    """The assets of group `datagraph`, one partition a night."""
+
+    @dg.asset(
+        partitions_def=nights,
+        # A night comes after the night before it: a backfill asks for its nights in this order.
+        deps=[dg.AssetDep("source_documents", partition_mapping=PREVIOUS_NIGHT)],
+        group_name=GROUP,
+        owners=OWNERS,
+        kinds={"file"},
+        code_version="1",
+        description="What changed in the three document streams since the ledger, as of the end of this night.",
+    )
+    def source_documents(
+        context: dg.AssetExecutionContext, project: ProjectResource, graph: GraphResource, inference: InferenceResource
+    ) -> dg.MaterializeResult:
+        deployment, home = project.deployment(), project.home
+        night, now = deployment.night(context.partition_key), dt.datetime.now(dt.UTC)
+        with graph.open() as store:
+            ledger = store.ledger()
+        listing = scan_documents(
+            deployment.documents_root(home),
+            ledger,
+            inference.fingerprints(),
+            night=night.date,
+            as_of=night.as_of(now),
+            retract_vanished=not night.is_past(now),
+            settings=deployment.documents,
+            cache=home.cache,
+        )
+        listing.save(home.night(night.date) / LISTING)
+        return dg.MaterializeResult(metadata=metadata.of_listing(listing), data_version=dg.DataVersion(listing.digest))
+
+    @dg.multi_asset(
+        name="extract_entities",
+        partitions_def=nights,
+        can_subset=True,
+        pool=GPU_POOL,
+        specs=[
+            dg.AssetSpec(
+                f"{stream}_entities",
+                deps=["source_documents"],
+                group_name=GROUP,
+                owners=OWNERS,
+                kinds={"vllm"},
+                code_version="1",
+                description=f"Named entities in the {stream} documents of this night, in the outbox.",
+            )
+            for stream in STREAMS
+        ],
+    )
+    def extract_entities(
+        context: dg.AssetExecutionContext, project: ProjectResource, inference: InferenceResource
+    ) -> Iterator[dg.MaterializeResult]:
+        deployment, home = project.deployment(), project.home
+        listing = Listing.load(home.night(context.partition_key) / LISTING)
+        streams = [key.path[-1].removesuffix("_entities") for key in context.selected_asset_keys]
+        report = extract_night(
+            work_of(listing, streams, deployment.documents_root(home), deployment.documents.max_bytes),
+            inference.extractor(),
+            inference.outbox(),
+            lambda: inference.serve(context),
+            deadline_of=inference.deadline,
+            progress=lambda state: context.log.info(str(state)),
+        )
+        Records(home.night(context.partition_key)).write("extraction", context.run_id, report.record())
+        for stream in sorted(streams):
+            yield dg.MaterializeResult(
+                asset_key=f"{stream}_entities",
+                metadata=metadata.of_extraction(report, stream, home.night(context.partition_key)),
+            )
+
+    @dg.asset(
+        partitions_def=nights,
+        deps=[f"{stream}_entities" for stream in STREAMS],
+        group_name=GROUP,
+        owners=OWNERS,
+        kinds={"ladybug"},
+        code_version="1",
+        description="Mentions and entities applied to the property graph, and a published read-only copy of it.",
+        check_specs=checks.specs_of_graph(),
+    )
+    def graph_mutations(
+        context: dg.AssetExecutionContext, project: ProjectResource, graph: GraphResource, inference: InferenceResource
+    ) -> dg.MaterializeResult:
+        deployment, home = project.deployment(), project.home
+        folder = home.night(context.partition_key)
+        listing = Listing.load(folder / LISTING)
+        with graph.open() as store:
+            applied = apply_night(
+                store,
+                listing,
+                inference.outbox(),
+                inference.fingerprints(),
+                quarantine_after=deployment.extraction.quarantine_after,
+            )
+            store.publish(home.published_graph)
+        Records(folder).write("graph_mutations", context.run_id, applied.record())
+        return dg.MaterializeResult(
+            metadata=metadata.of_graph(applied, home, folder),
+            data_version=dg.DataVersion(applied.digest),
+            check_results=checks.of_graph(applied, deployment, listing, inference, home),
+        )
+
+    @dg.asset(
+        partitions_def=nights,
+        deps=[f"{stream}_entities" for stream in STREAMS],
+        group_name=GROUP,
+        owners=OWNERS,
+        kinds={"gpu"},
+        code_version="1",
+        pool=GPU_POOL,
+        description="Proof that the inference server is gone and the GPU free. Training waits for it.",
+    )
+    def gpu_handover(
+        context: dg.AssetExecutionContext, project: ProjectResource, gpu: GpuResource
+    ) -> dg.MaterializeResult:
+        with gpu.hold(context, "handover") as grant:
+            handover = hand_over(grant, project.home, context.partition_key, context.run_id)
+        return dg.MaterializeResult(metadata=metadata.of_handover(handover))
+
+    return [source_documents, extract_entities, graph_mutations, gpu_handover]

@@ -1,0 +1,58 @@
+"""The one place where everything is assembled. `build_defs` makes a fresh code location for any choice."""
+
+import dagster as dg
+
+from ec1.corpus.buckets import bucket
+from ec1.training.recipes import discover
+from ec1_assets.datagraph import datagraph_assets
+from ec1_assets.partitions import nights_of
+from ec1_assets.recipe_chain import recipe_chain
+from jobs.console import terminal_logger
+from jobs.nightly import night_jobs
+from resources.environment import Choice, choice_from_environment
+from resources.gpu import GpuResource
+from resources.graph import GraphResource
+from resources.inference import InferenceResource
+from resources.pipes import PipesResource
+from resources.project import ProjectResource
+from resources.registry import RegistryResource
+from schedules.corpus_growth import corpus_growth_sensor
+from schedules.nightly import nightly_schedule
+from schedules.run_failure import night_failure_sensor
+
+
+def build_defs(choice: Choice) -> dg.Definitions:
+    """Everything of one deployment. Raises InputError for a bad deployment or recipe: nothing is swallowed."""
+    project = ProjectResource.of(choice)
+    deployment = project.deployment()
+    nights = nights_of(deployment)
+    recipes = discover(deployment.recipes, (choice.project / "configs" / "recipes", *deployment.recipes))
+    corpus_root = deployment.corpus_root(project.home)
+    buckets = [bucket(corpus_root, each.recipe.role, each.recipe.tenant) for each in recipes]
+    jobs = night_jobs(deployment)
+    gpu = GpuResource(project=project)
+    return dg.Definitions(
+        assets=[
+            *datagraph_assets(nights),
+            *(asset for each in recipes for asset in recipe_chain(each, nights)),
+        ],
+        jobs=jobs,
+        schedules=[nightly_schedule(deployment, jobs[0])],
+        sensors=[corpus_growth_sensor(deployment, jobs[0], buckets), night_failure_sensor(jobs)],
+        resources={
+            "project": project,
+            "gpu": gpu,
+            "graph": GraphResource(project=project),
+            "inference": InferenceResource(project=project, gpu=gpu),
+            "pipes": PipesResource(),
+            "registry": RegistryResource(project=project),
+        },
+        # A process a step: leaving it is what gives memory back. The forkserver pays for the imports once.
+        executor=dg.multiprocess_executor.configured(
+            {"max_concurrent": 2, "start_method": {"forkserver": {"preload_modules": ["ec1_assets.definitions"]}}}
+        ),
+        loggers={"console": dg.colored_console_logger, "terminal": terminal_logger},
+    )
+
+
+defs = build_defs(choice_from_environment())

@@ -1,0 +1,62 @@
+"""The one place that draws. A plot goes into the UI as Markdown with the picture inside, and beside the artefact as PNG.
+
+Dagster has no metadata type for pictures, and stores what it gets in its event log, so pictures are kept small.
+"""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import dagster as dg
+
+from ec1.files import write_atomic
+
+MAX_BYTES = 100_000
+
+
+def line_plot(
+    title: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str, png: Path
+) -> dg.MarkdownMetadataValue:
+    """One line for each name -> (x, y); written to `png` too."""
+    figure, axes = _figure(title, xlabel, ylabel)
+    for name, (x, y) in series.items():
+        axes.plot(x, y, label=name, linewidth=1.6, marker="o" if len(x) < 30 else None, markersize=3)
+    if len(series) > 1:
+        axes.legend(frameon=False)
+    return _finish(figure, title, png)
+
+
+def bar_plot(title: str, bars: Mapping[str, float], ylabel: str, png: Path) -> dg.MarkdownMetadataValue:
+    """One bar for each name -> height, with its value above it; written to `png` too."""
+    figure, axes = _figure(title, "", ylabel)
+    drawn = axes.bar(list(bars), list(bars.values()), width=0.6)
+    axes.bar_label(drawn, fmt="{:g}")
+    axes.tick_params(axis="x", labelrotation=20)
+    return _finish(figure, title, png)
+
+
+def _figure(title: str, xlabel: str, ylabel: str):
+    # The object interface, not pyplot: pyplot keeps global state and asks for a display.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.2), dpi=90, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.3)
+    return figure, axes
+
+
+def _finish(figure, title: str, png: Path) -> dg.MarkdownMetadataValue:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": ""})
+    data = buffer.getvalue()
+    write_atomic(png, data)
+    if len(data) > MAX_BYTES:
+        return dg.MetadataValue.md(f"{title}: the picture is too large for the event log, see `{png}`")
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(data).decode()})")

@@ -1,0 +1,35 @@
+"""The GPU lease as a Dagster resource."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from ec1.gpu.lease import GpuLease, Grant, Phase
+from resources.project import ProjectResource
+
+
+class GpuResource(dg.ConfigurableResource["GpuResource"]):
+    """Holds the lease for an asset, with the run written into it, so that `ec1 doctor` can name who has the card."""
+
+    project: dg.ResourceDependency[ProjectResource]
+
+    def lease(self) -> GpuLease:
+        deployment = self.project.deployment()
+        return GpuLease(
+            deployment.gpu_lock(self.project.home),
+            device=deployment.gpu.device,
+            min_free_gib=deployment.gpu.min_free_gib,
+        )
+
+    @contextmanager
+    def hold(self, context: dg.AssetExecutionContext, phase: Phase) -> Iterator[Grant]:
+        """Hold the lease for this step. Raises BusyError after the deployment's `lease_wait_seconds`."""
+        with self.lease().hold(
+            phase,
+            night=context.partition_key,
+            holder=f"run {context.run_id[:8]} step {context.op_execution_context.op.name}",
+            wait_seconds=self.project.deployment().budgets.lease_wait_seconds,
+            progress=context.log.info,
+        ) as grant:
+            yield grant

@@ -1,0 +1,70 @@
+"""Where phase 1's answers come from, as a Dagster resource: an engine that we start and stop, and its extractor."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from ec1.documents.streams import STREAMS
+
+from ec1.models import model_folder, prepare_model
+from resources.environment import child_environment
+from resources.gpu import GpuResource
+from resources.project import ProjectResource
+
+if TYPE_CHECKING:
+    from ec1.extraction.client import ChatClient
+    from ec1.extraction.extractor import Extractor
+    from ec1.extraction.outbox import Outbox
+
+
+class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
+    """Boots nothing until `serve` is entered; a night without new documents never enters it."""
+
+    project: dg.ResourceDependency[ProjectResource]
+    gpu: dg.ResourceDependency[GpuResource]
+
+    def extractor(self) -> "Extractor":
+        from ec1.extraction.extractor import Extractor
+
+        deployment = self.project.deployment()
+        model = deployment.inference
+        folder = model_folder(self.project.home.models, model.model, model.revision)
+        return Extractor(deployment.extraction, model.model, model.revision, folder)
+
+    def fingerprints(self) -> dict[str, str]:
+        """The extractor's fingerprint for each stream."""
+        extractor = self.extractor()
+        return {stream: extractor.fingerprint(stream) for stream in STREAMS}
+
+    def outbox(self) -> "Outbox":
+        from ec1.extraction.outbox import Outbox
+
+        return Outbox(self.project.home.outbox)
+
+    def deadline(self) -> float:
+        """The end of phase 1's budget if its clock starts now, in `time.monotonic` seconds."""
+        return time.monotonic() + self.project.deployment().budgets.extraction_seconds
+
+    @contextmanager
+    def serve(self, context: dg.AssetExecutionContext) -> "Iterator[ChatClient]":
+        """Hold the GPU, start the engine, yield a client; on the way out the engine is gone before the lease is."""
+        from ec1.extraction.client import OpenAIClient
+        from ec1.gpu.engine import VllmEngine
+
+        deployment = self.project.deployment()
+        home = self.project.home
+        model = deployment.inference
+        folder = prepare_model(model.model, model.revision, deployment.models, home.models)
+        engine = VllmEngine(model, folder, model.model, deployment.gpu.device)
+        with (
+            self.gpu.hold(context, "inference") as grant,
+            engine.serve(
+                grant,
+                log=home.logs / f"inference-{context.partition_key}.log",
+                progress=context.log.info,
+                environment=child_environment(),
+            ) as endpoint,
+        ):
+            yield OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)

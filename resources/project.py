@@ -1,0 +1,28 @@
+"""The chosen deployment as a Dagster resource; every other resource starts from it."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from ec1.deployment import Deployment, load_deployment
+from ec1.home import Home
+from resources.environment import Choice
+
+
+class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
+    """Typed settings in, domain objects out. Holds no state: YAML is read again by each process that needs it."""
+
+    deployment_name: str
+    home_path: str
+    project_root: str
+
+    @classmethod
+    def of(cls, choice: Choice) -> "ProjectResource":
+        return cls(deployment_name=choice.deployment, home_path=str(choice.home), project_root=str(choice.project))
+
+    @property
+    def home(self) -> Home:
+        return Home(Path(self.home_path))
+
+    def deployment(self) -> Deployment:
+        return load_deployment(self.deployment_name, Path(self.project_root))

@@ -1,0 +1,60 @@
+"""The nightly schedule, with catch-up of missed nights."""
+
+import datetime as dt
+
+import dagster as dg
+
+from ec1.deployment import Deployment
+from ec1_assets.partitions import nights_of
+from schedules.planning import NightPlan, missed_nights, plan_night
+
+CATCH_UP_LOOK_BACK = 7
+CATCH_UP_LIMIT = 3
+
+
+def nightly_schedule(deployment: Deployment, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+    """Run the night of the day that has just ended, after the nights that were missed, oldest first.
+
+    After an outage Dagster evaluates only the last tick, at once and perhaps in office hours: a tick that comes more
+    than `grace_minutes` late is skipped, and the nights it stood for are caught up by the next one.
+    """
+    settings = deployment.schedule
+    nights = nights_of(deployment)
+
+    @dg.schedule(
+        name="nightly_schedule",
+        job=job,
+        cron_schedule=settings.cron,
+        execution_timezone=settings.timezone,
+        default_status=dg.DefaultScheduleStatus.RUNNING if settings.enabled else dg.DefaultScheduleStatus.STOPPED,
+        description=f"Every night at {settings.cron} ({settings.timezone}); catches up {CATCH_UP_LIMIT} missed nights.",
+    )
+    def _schedule(context: dg.ScheduleEvaluationContext) -> dg.SkipReason | list[dg.RunRequest]:
+        return requests_of_tick(
+            context.instance, nights, context.scheduled_execution_time, dt.datetime.now(dt.UTC), settings.grace_minutes
+        )
+
+    return _schedule
+
+
+def requests_of_tick(
+    instance: dg.DagsterInstance,
+    nights: dg.DailyPartitionsDefinition,
+    scheduled: dt.datetime,
+    now: dt.datetime,
+    grace_minutes: int,
+) -> dg.SkipReason | list[dg.RunRequest]:
+    """What one tick asks for: missed nights, then last night; or why it asks for nothing."""
+    late = dt.timedelta(seconds=now.timestamp() - scheduled.timestamp())
+    if late > dt.timedelta(minutes=grace_minutes):
+        return dg.SkipReason(f"this tick is {late} late, more than {grace_minutes} minutes: the next one catches up")
+    night = (scheduled.astimezone(nights.timezone_info).date() - dt.timedelta(days=1)).isoformat()
+    tonight = plan_night(instance, night)
+    plans = missed_nights(instance, nights, night, look_back=CATCH_UP_LOOK_BACK, limit=CATCH_UP_LIMIT)
+    if tonight.run and nights.has_partition_key(night):
+        plans.append(tonight)
+    return [request_of(plan) for plan in plans] or dg.SkipReason(tonight.reason)
+
+
+def request_of(plan: NightPlan) -> dg.RunRequest:
+    return dg.RunRequest(run_key=plan.run_key, partition_key=plan.night, tags={"ec1/reason": plan.reason})

@@ -1,0 +1,59 @@
+"""A deployment is checked before anything is loaded, and each mistake is one line that says what and where."""
+
+from pathlib import Path
+
+import pytest
+
+from ec1.deployment import load_deployment
+from ec1.errors import InputError
+from ec1.home import Home
+
+GOOD = "tenant: acme\nrecipes: [recipes]\ninference: {model: some/model}\n"
+
+
+def project_with(tmp_path: Path, text: str) -> Path:
+    folder = tmp_path / "configs" / "deployments"
+    folder.mkdir(parents=True)
+    (folder / "here.yaml").write_text(text)
+    return tmp_path
+
+
+def test_shipped_deployments_load(project: Path) -> None:
+    for path in (project / "configs" / "deployments").glob("*.yaml"):
+        assert load_deployment(path.stem, project).name == path.stem
+
+
+def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:
+    project = project_with(tmp_path, GOOD + "documents: {root: docs}\nstore: {kind: directory, root: bucket}\n")
+    deployment = load_deployment("here", project)
+    assert deployment.recipes == (project / "recipes",)
+    assert deployment.documents_root(Home(tmp_path / "home")) == project / "docs"
+    assert deployment.corpus_root(Home(tmp_path / "home")) == tmp_path / "home" / "training-corpus"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD + "colour: red\n", "here.yaml: colour: unknown key"),
+        (GOOD + "extraction: {chunk_tokenz: 3}\n", "extraction.chunk_tokenz: unknown key"),
+        (GOOD + "extraction: {chunk_tokens: many}\n", "extraction.chunk_tokens: input should be a valid integer"),
+        (GOOD.replace("acme", "../acme"), "tenant: name '../acme' is not a valid name"),
+        (GOOD + "schedule: {timezone: Mars/Olympus}\n", "schedule.timezone: 'Mars/Olympus' is not a time zone"),
+        (GOOD + "schedule: {cron: often}\n", "schedule.cron: 'often' is not a cron line"),
+        (GOOD + "store: {kind: ftp}\n", "store"),
+        (GOOD + "models: {m: {source: gguf-package}}\n", "needs package and file"),
+        (GOOD + "extraction: {chunk_tokens: 4000}\n", "leave 256 or more"),
+        ("recipes: [x]\n", "tenant: "),
+        (GOOD + "tenant: twice\n", "here.yaml:4: found duplicate key"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_deployment("here", project_with(tmp_path, text))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_deployment_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown deployment 'nowhere' .* choose one of here"):
+        load_deployment("nowhere", project_with(tmp_path, GOOD))

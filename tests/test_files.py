@@ -1,0 +1,73 @@
+"""No file is ever seen half-written, and no name from outside becomes a path unchecked."""
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from ec1.errors import InputError
+from ec1.files import canonical_json, checked_name, digest_of, inside, read_json, staged_directory, write_atomic
+
+
+@pytest.mark.parametrize("bad", ["", "..", "a/b", "A", "a_b", "x" * 65, "a\n", "é", "a b", "-\x00"])
+def test_names_that_could_be_paths_are_refused(bad: str) -> None:
+    with pytest.raises(InputError):
+        checked_name(bad, "role")
+
+
+def test_good_names_pass() -> None:
+    assert [checked_name(name, "role") for name in ("a", "x" * 64, "crew-2")] == ["a", "x" * 64, "crew-2"]
+
+
+@pytest.mark.parametrize("bad", ["../x", "/etc/passwd", "a/../../x", "link/x"])
+def test_paths_stay_inside(tmp_path: Path, bad: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path)
+    with pytest.raises(InputError):
+        inside(root, bad)
+
+
+def test_equal_values_have_equal_bytes() -> None:
+    assert canonical_json({"b": 1, "a": "é"}) == '{"a":"é","b":1}'.encode()
+    assert digest_of({"x": 1, "y": 2}) == digest_of({"y": 2, "x": 1})
+    with pytest.raises(ValueError):
+        canonical_json(float("nan"))
+
+
+def _rewrite(path: Path, letter: str) -> None:
+    for _ in range(200):
+        write_atomic(path, letter * 50_000)
+
+
+def test_a_reader_sees_the_old_content_or_the_new(tmp_path: Path) -> None:
+    path = tmp_path / "value"
+    write_atomic(path, "a" * 50_000)
+    writers = [multiprocessing.get_context("spawn").Process(target=_rewrite, args=(path, x)) for x in "ab"]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        text = path.read_text()
+        assert len(text) == 50_000 and len(set(text)) == 1
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [each.name for each in tmp_path.iterdir()] == ["value"]
+
+
+def test_a_staged_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    final = tmp_path / "deep" / "final"
+    with pytest.raises(ZeroDivisionError), staged_directory(final) as staging:
+        (staging / "x").write_text("half")
+        raise ZeroDivisionError
+    assert not final.exists() and list(final.parent.iterdir()) == []
+    with staged_directory(final) as staging:
+        (staging / "x").write_text("first")
+    with staged_directory(final) as staging:
+        (staging / "x").write_text("second")
+    assert (final / "x").read_text() == "first"
+    assert [each.name for each in final.parent.iterdir()] == ["final"]
+
+
+def test_broken_json_names_its_file(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(InputError, match=r"x\.json is not valid JSON"):
+        read_json(tmp_path / "x.json")
