@@ -1,0 +1,659 @@
+"""The live graph in LadybugDB and its only writer.
+
+Belongs here: opening, recovery, applying documents, publishing, export. Does not: reading the published copy
+(`reader.py`), what an identity is (`model.py`), deciding which documents are read (`ec1/documents/`).
+
+How LadybugDB 0.22 wants to be used (each point was measured, see `benchmarks/apply_entities.py`):
+- `LOAD FROM $batch MATCH (n {key: …})` goes through the key's index, so its time does not grow with the graph; `MERGE`
+  and `UNWIND … MERGE` scan the whole table. So: look up, then CREATE what is missing and SET what changed.
+- From a document or an entity to its mentions, `LOAD FROM` scans all of them (and filled a 256 MiB pool at 600,000);
+  one prepared single-row query a node does not.
+- The live file must not be opened, hashed or copied while the database is open: see `writer_lock.py`.
+- https://docs.ladybugdb.com/concurrency
+"""
+
+import contextlib
+import logging
+import math
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.errors import BusyError, PermanentError
+from ec1.extraction.results import ExtractionResult
+from ec1.files import fsync_dir, write_atomic
+from ec1.graph import tables
+from ec1.graph.model import GraphStats, clean_name, entity_key, preferred_name
+from ec1.graph.writer_lock import writer_lock
+
+log = logging.getLogger(__name__)
+
+# A transaction holds whole documents, up to about this many mentions or documents.
+_BATCH_MENTIONS = 10_000
+_BATCH_DOCUMENTS = 1_000
+_DAMAGE = (".wal", "wal file", "not a valid lbug database", "cannot read checkpoint", "corrupt")
+QUARANTINE_AFTER = 3
+"""Nights on which one version of a document may be deferred, unless the caller says otherwise."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of one document: the ledger's status, whether anything was written, and how many mentions were
+    written and taken back."""
+
+    key: DocumentKey
+    status: Status
+    changed: bool
+    mentions: int = 0
+    retracted: int = 0
+
+
+@dataclass(frozen=True)
+class _Change:
+    """One document's news, whatever its kind."""
+
+    key: DocumentKey
+    document_id: str
+    content_sha256: str
+    fingerprint: str
+    outcome: str
+    reason: str | None = None
+    mentions: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass
+class _Plan:
+    """What one change does to one document's node."""
+
+    change: _Change
+    node: dict[str, Any]
+    is_new: bool
+    retract: int = 0
+    mentions: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass
+class _Touched:
+    """Names that entities gained and lost in one transaction, by entity key."""
+
+    gained: dict[str, set[str]] = field(default_factory=dict)
+    lost: dict[str, set[str]] = field(default_factory=dict)
+
+
+class LadybugStore:
+    """The single writer. Get one from `LadybugStore.open`; use it from the process that opened it."""
+
+    def __init__(self, path: Path, *, buffer_pool_mib: int, published: Path | None) -> None:
+        self._path = path
+        self._buffer_pool = buffer_pool_mib * 2**20
+        self._published = published
+        self._recovered: str | None = None
+        self._pid = os.getpid()
+        self._database: Any = None
+        self._connection: Any = None
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls,
+        path: Path,
+        *,
+        buffer_pool_mib: int,
+        wait_seconds: float,
+        published: Path | None = None,
+    ) -> Iterator["LadybugStore"]:
+        """Open the live graph for writing; it is created on first use.
+
+        A live graph that is damaged (a torn log after a crash) or gone is set aside in `<path>.damaged/` and the
+        `published` copy takes its place, or an empty graph if there is none; `recovered` then says so. The ledger is
+        in the graph, so the next listing finds the documents that are missing and applies them from the outbox.
+
+        buffer_pool_mib: memory for the database, MiB. wait_seconds: how long to wait for another writer.
+
+        Raises BusyError if another writer holds the graph, PermanentError if it was written by another version.
+        """
+        path = path.resolve()
+        with writer_lock(path.with_name(path.name + ".lock"), wait_seconds):
+            store = cls(path, buffer_pool_mib=buffer_pool_mib, published=published)
+            try:
+                store._open_or_recover()
+                yield store
+            finally:
+                store._close()
+
+    @property
+    def recovered(self) -> str | None:
+        """None, or what was wrong with the live graph and what took its place when it was opened."""
+        return self._recovered
+
+    def ledger(self) -> dict[DocumentKey, LedgerEntry]:
+        """Every document that the graph has heard of, deleted ones included."""
+        with self._reading():
+            entries = map(tables.ledger_entry, tables.all_documents(self._connection))
+            return {entry.key: entry for entry in entries}
+
+    def apply(
+        self,
+        key: DocumentKey,
+        document_id: str,
+        result: ExtractionResult,
+        night: str,
+        *,
+        quarantine_after: int = QUARANTINE_AFTER,
+    ) -> Applied:
+        """Let one document's extraction count, in one transaction. Doing it again changes nothing.
+
+        complete: the mentions replace those of the document's older version.
+        deferred: the older mentions stay; the ledger counts the night and quarantines after `quarantine_after`.
+        rejected: the older mentions go if they were read from other content, since that text no longer exists.
+        """
+        return self.apply_many([(key, document_id, result)], night, quarantine_after=quarantine_after)[0]
+
+    def apply_many(
+        self,
+        results: Iterable[tuple[DocumentKey, str, ExtractionResult]],
+        night: str,
+        *,
+        quarantine_after: int = QUARANTINE_AFTER,
+    ) -> list[Applied]:
+        """`apply` for many documents; a transaction holds several whole documents, so each counts entirely or not.
+
+        Raises PermanentError if the store fails; the transactions before it have counted.
+        """
+        return self._apply(
+            (
+                _Change(
+                    key=key,
+                    document_id=document_id,
+                    content_sha256=result.content_sha256,
+                    fingerprint=result.fingerprint,
+                    outcome=result.status,
+                    reason=result.reason,
+                    mentions=_mention_rows(result) if result.status == "complete" else (),
+                )
+                for key, document_id, result in results
+            ),
+            night,
+            quarantine_after,
+        )
+
+    def reject(
+        self, key: DocumentKey, document_id: str, content_sha256: str, fingerprint: str, reason: str, night: str
+    ) -> Applied:
+        """Record that a document cannot be read at all, such as a binary file; see `apply` for its older mentions."""
+        return self._apply([_Change(key, document_id, content_sha256, fingerprint, "rejected", reason)], night)[0]
+
+    def retract(self, key: DocumentKey, night: str) -> Applied:
+        """Record that a document vanished: its mentions go, its ledger row says `deleted`."""
+        return self._apply([_Change(key, "", "", "", "deleted")], night)[0]
+
+    def retract_many(self, keys: Iterable[DocumentKey], night: str) -> list[Applied]:
+        """`retract` for many documents."""
+        return self._apply((_Change(key, "", "", "", "deleted") for key in keys), night)
+
+    def stats(self) -> GraphStats:
+        """Count what the graph holds."""
+        with self._reading():
+            return tables.stats(self._connection)
+
+    def digest(self) -> str:
+        """SHA-256 over ledger, entities and mentions; whatever the order in which they came."""
+        with self._reading():
+            return tables.digest(self._connection)
+
+    def publish(self, destination: Path) -> Path:
+        """Put a read-only copy of the graph at `destination` in one step; an unchanged graph writes nothing.
+
+        Readers of an older copy keep it until they open again. The store stays open. Raises PermanentError if the
+        live graph cannot be written to disk.
+        """
+        with self._reading():
+            state = tables.meta(self._connection)["state"]
+            if destination.exists() and self._state_of(destination) == state:
+                return destination
+            self._connection.execute("CHECKPOINT").close()
+        self._close()
+        try:
+            # Closed, the live file may be read; the lock beside it keeps other writers out.
+            _copy(self._path, destination)
+        finally:
+            self._connect()
+        return destination
+
+    def export(self, directory: Path) -> list[Path]:
+        """Write documents, entities and mentions as sorted Parquet files, the neutral copy of a night.
+
+        Equal graphs give equal bytes. Memory grows with the graph: about 400 bytes a mention.
+        """
+        from ec1.graph.export import write_parquet
+
+        with self._reading():
+            return write_parquet(self._connection, directory)
+
+    # --- opening, closing, recovery
+
+    def _open_or_recover(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        problem = "a recovery was interrupted" if self._marker.exists() else None
+        if problem is None and not self._path.exists() and (self._companions() or self._has_published()):
+            problem = f"{self._path} is missing"
+        if problem is None:
+            try:
+                self._connect()
+            except _DamagedError as error:
+                problem = str(error)
+        if problem is not None:
+            self._recover(problem)
+            self._connect()
+
+    def _connect(self) -> None:
+        import ladybug
+
+        with _translated(self._path, opening=True):
+            self._database = ladybug.Database(
+                self._path, buffer_pool_size=self._buffer_pool, max_num_threads=min(4, os.cpu_count() or 1)
+            )
+            self._connection = ladybug.Connection(self._database)
+            record = tables.meta(self._connection)
+            if not record:
+                self._create_tables()
+            elif record.get("schema") != tables.SCHEMA_VERSION:
+                raise PermanentError(
+                    f"{self._path} has schema {record.get('schema')}, this program needs {tables.SCHEMA_VERSION}: move "
+                    "the file and its published copy away, and the next night builds the graph again from the outbox"
+                )
+
+    def _create_tables(self) -> None:
+        for statement in tables.SCHEMA:
+            self._execute(statement)
+        # One statement, so both records appear together and last: an interrupted start is simply done again.
+        self._execute(
+            "CREATE (:Meta {name: 'schema', value: $schema}), (:Meta {name: 'state', value: $state})",
+            {"schema": tables.SCHEMA_VERSION, "state": uuid.uuid4().hex},
+        )
+
+    def _close(self) -> None:
+        connection, database = self._connection, self._database
+        self._connection = self._database = None
+        if connection is not None:
+            connection.close()
+        if database is not None:
+            database.close()
+
+    @property
+    def _marker(self) -> Path:
+        return self._path.with_name(self._path.name + ".recovering")
+
+    def _companions(self) -> list[Path]:
+        """The database's own files beside the live one: its log and what a checkpoint leaves."""
+        ours = {self._path.name + suffix for suffix in (".lock", ".recovering", ".damaged")}
+        return [path for path in sorted(self._path.parent.glob(f"{self._path.name}.*")) if path.name not in ours]
+
+    def _has_published(self) -> bool:
+        return self._published is not None and self._published.is_file()
+
+    def _recover(self, problem: str) -> None:
+        self._close()
+        aside = self._path.with_name(self._path.name + ".damaged")
+        if not self._marker.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        # While the marker stands, whatever lies at the live path is not trusted.
+        write_atomic(self._marker, problem)
+        aside.mkdir(exist_ok=True)
+        # The log goes first: an old log beside a restored file would be replayed into it.
+        for path in [*self._companions(), self._path]:
+            if path.exists():
+                path.replace(aside / path.name)
+        if self._published is not None and self._has_published():
+            _copy(self._published, self._path)
+            self._recovered = f"{problem}; restored {self._published}, damaged files are in {aside}"
+        else:
+            self._recovered = f"{problem}; started empty, damaged files are in {aside}"
+        self._marker.unlink()
+        fsync_dir(self._path.parent)
+        log.warning("graph recovered: %s", self._recovered)
+
+    def _state_of(self, destination: Path) -> str | None:
+        """The state that a published copy holds; None if it cannot be read and must be written again."""
+        import ladybug
+
+        try:
+            with (
+                ladybug.Database(destination, read_only=True, buffer_pool_size=2**26) as database,
+                ladybug.Connection(database) as connection,
+            ):
+                return tables.meta(connection).get("state")
+        except RuntimeError:
+            return None
+
+    # --- applying
+
+    def _apply(self, changes: Iterable[_Change], night: str, quarantine_after: int = QUARANTINE_AFTER) -> list[Applied]:
+        self._check_usable()
+        done: list[Applied] = []
+        for batch in _batches(changes):
+            done.extend(self._apply_batch(batch, night, quarantine_after))
+        return done
+
+    def _apply_batch(self, batch: list[_Change], night: str, quarantine_after: int) -> list[Applied]:
+        nodes = self._document_nodes([tables.document_key(change.key) for change in batch])
+        plans = [
+            self._plan(change, nodes.get(tables.document_key(change.key)), night, quarantine_after) for change in batch
+        ]
+        todo = [plan for plan in plans if isinstance(plan, _Plan)]
+        if todo:
+            with self._transaction():
+                touched = _Touched()
+                self._take_back([plan for plan in todo if plan.retract], touched)
+                self._write_nodes("Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if plan.is_new])
+                self._set_nodes("Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if not plan.is_new])
+                self._write_entities(todo, touched)
+                self._write_mentions(todo)
+                self._settle(touched)
+        return [
+            plan
+            if isinstance(plan, Applied)
+            else Applied(plan.change.key, Status(plan.node["status"]), True, len(plan.mentions), plan.retract)
+            for plan in plans
+        ]
+
+    def _plan(self, change: _Change, old: dict[str, Any] | None, night: str, quarantine_after: int) -> _Plan | Applied:
+        """The new node of a document, or what already counts if the change says nothing new."""
+        if old is None and change.outcome == "deleted":
+            return Applied(change.key, Status.DELETED, False)
+        same = old is not None and (old["content_sha256"], old["fingerprint"]) == (
+            change.content_sha256,
+            change.fingerprint,
+        )
+        if old is not None and _says_nothing_new(change, old, same, night):
+            return Applied(change.key, Status(old["status"]), False)
+        node = dict(old) if old is not None else self._empty_node(change.key)
+        held = node["mentions"]
+        node.update(status=change.outcome, night=night, reason=change.reason, attempts=0)
+        if change.outcome == "deleted":
+            node.update(mentions=0, applied_id=None, applied_content=None, applied_night=None)
+            return _Plan(change, node, old is None, retract=held)
+        node.update(
+            document_id=change.document_id, content_sha256=change.content_sha256, fingerprint=change.fingerprint
+        )
+        if change.outcome == "complete":
+            node.update(
+                status=Status.APPLIED,
+                mentions=len(change.mentions),
+                applied_id=change.document_id,
+                applied_content=change.content_sha256,
+                applied_night=night,
+            )
+            return _Plan(change, node, old is None, retract=held, mentions=change.mentions)
+        if change.outcome == "deferred":
+            node["attempts"] = 1 + (old["attempts"] if old is not None and same and old["status"] == "deferred" else 0)
+            if node["attempts"] >= quarantine_after:
+                node["status"] = Status.QUARANTINED
+            return _Plan(change, node, old is None)
+        if node["applied_content"] == change.content_sha256:
+            return _Plan(change, node, old is None)
+        node.update(mentions=0, applied_id=None, applied_content=None, applied_night=None)
+        return _Plan(change, node, old is None, retract=held)
+
+    @staticmethod
+    def _empty_node(key: DocumentKey) -> dict[str, Any]:
+        node: dict[str, Any] = dict.fromkeys(tables.DOCUMENT_COLUMNS)
+        path = tables.stored_path(key.path)
+        return node | {"key": tables.document_key(key), "stream": key.stream, "path": path, "mentions": 0}
+
+    def _document_nodes(self, keys: list[str]) -> dict[str, dict[str, Any]]:
+        returned = ", ".join(f"d.{name} AS {name}" for name in tables.DOCUMENT_COLUMNS)
+        found = self._load(
+            f"LOAD FROM $batch MATCH (d:Document {{key: row_key}}) RETURN {returned}",
+            [{"row_key": key} for key in keys],
+        )
+        return {row["key"]: row for row in found}
+
+    def _take_back(self, plans: Sequence[_Plan], touched: _Touched) -> None:
+        for plan in plans:
+            match = {"key": plan.node["key"]}
+            for row in self._execute(
+                "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) "
+                "RETURN DISTINCT e.key AS entity, m.name AS name",
+                match,
+            ):
+                touched.lost.setdefault(row["entity"], set()).add(row["name"])
+            self._execute("MATCH (d:Document {key: $key})-[m:MENTIONS]->(:Entity) DELETE m", match)
+
+    def _write_entities(self, plans: Sequence[_Plan], touched: _Touched) -> None:
+        """Create the entities that are missing; the preferred spelling of the others is settled by what they gained."""
+        classes: dict[str, str] = {}
+        for plan in plans:
+            for mention in plan.mentions:
+                classes[mention["entity"]] = mention["entity_class"]
+                touched.gained.setdefault(mention["entity"], set()).add(mention["name"])
+        known = {row["key"]: row["name"] for row in self._entity_names(sorted(classes))}
+        fresh = [
+            {"key": key, "name": preferred_name(touched.gained[key]), "entity_class": classes[key]}
+            for key in sorted(classes)
+            if key not in known
+        ]
+        self._write_nodes("Entity", tables.ENTITY_COLUMNS, fresh)
+        better = []
+        for key, name in known.items():
+            if name not in touched.lost.get(key, ()):
+                best = preferred_name({name, *touched.gained[key]})
+                if best != name:
+                    better.append({"key": key, "name": best})
+        self._set_nodes("Entity", ("key", "name"), better)
+
+    def _write_mentions(self, plans: Sequence[_Plan]) -> None:
+        mentions = [{"document": plan.node["key"], **mention} for plan in plans for mention in plan.mentions]
+        values = ", ".join(f"{name}: row_{name}" for name in tables.MENTION_COLUMNS)
+        self._load(
+            "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
+            f"CREATE (d)-[:MENTIONS {{{values}}}]->(e)",
+            [
+                {f"row_{name}": mention[name] for name in ("document", "entity", *tables.MENTION_COLUMNS)}
+                for mention in mentions
+            ],
+        )
+        # A MATCH that finds nothing writes nothing and says nothing: count what is there now.
+        for plan in plans:
+            if plan.retract or plan.mentions:
+                count = "MATCH (d:Document {key: $key})-[m:MENTIONS]->(:Entity) RETURN count(m) AS n"
+                written = self._execute(count, {"key": plan.node["key"]})[0]["n"]
+                if written != len(plan.mentions):
+                    raise PermanentError(
+                        f"{self._path}: {plan.node['key']} has {written} mentions where {len(plan.mentions)} were "
+                        "written; nothing of it was kept"
+                    )
+
+    def _settle(self, touched: _Touched) -> None:
+        """Remove entities that nothing mentions any more, and find the preferred spelling of those that lost theirs."""
+        names = {row["key"]: row["name"] for row in self._entity_names(sorted(touched.lost))}
+        gone, renamed = [], []
+        for key in sorted(touched.lost):
+            held = {names[key], *touched.gained.get(key, ())}
+            if names[key] in touched.lost[key] - touched.gained.get(key, set()) and not self._spelt(key, names[key]):
+                left = self._execute(
+                    "MATCH (e:Entity {key: $key})<-[m:MENTIONS]-(:Document) RETURN DISTINCT m.name AS name",
+                    {"key": key},
+                )
+                held = {row["name"] for row in left}
+            if not held:
+                gone.append(key)
+            elif (best := preferred_name(held)) != names[key]:
+                renamed.append({"key": key, "name": best})
+        for key in gone:
+            self._execute("MATCH (e:Entity {key: $key}) DETACH DELETE e", {"key": key})
+        self._set_nodes("Entity", ("key", "name"), renamed)
+
+    def _spelt(self, key: str, name: str) -> bool:
+        """Whether some document still spells the entity so; stops at the first."""
+        query = "MATCH (e:Entity {key: $key})<-[m:MENTIONS]-(:Document) WHERE m.name = $name RETURN m.chunk LIMIT 1"
+        return bool(self._execute(query, {"key": key, "name": name}))
+
+    def _entity_names(self, keys: list[str]) -> list[dict[str, Any]]:
+        return self._load(
+            "LOAD FROM $batch MATCH (e:Entity {key: row_key}) RETURN e.key AS key, e.name AS name",
+            [{"row_key": key} for key in keys],
+        )
+
+    # --- the database
+
+    def _write_nodes(self, label: str, columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> None:
+        values = ", ".join(f"{name}: row_{name}" for name in columns)
+        self._load(f"LOAD FROM $batch CREATE (:{label} {{{values}}})", _prefixed(columns, nodes))
+
+    def _set_nodes(self, label: str, columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> None:
+        values = ", ".join(f"n.{name} = row_{name}" for name in columns if name != "key")
+        self._load(f"LOAD FROM $batch MATCH (n:{label} {{key: row_key}}) SET {values}", _prefixed(columns, nodes))
+
+    def _load(self, query: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Run a query that reads `$batch`; with no records there is nothing to do (an empty list is an error there)."""
+        if not records:
+            return []
+        import pyarrow as pa
+
+        schema = pa.schema([(name, _arrow_type(name, pa)) for name in records[0]])
+        return self._execute(query, {"batch": pa.Table.from_pylist(records, schema=schema)})
+
+    def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        with _translated(self._path):
+            return tables.rows(self._connection, query, parameters)
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise RuntimeError("this graph store was opened before a fork: open it in the process that uses it")
+        if self._connection is None:
+            raise RuntimeError(f"the graph store {self._path} is closed")
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._check_usable()
+        with _translated(self._path):
+            yield
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._execute("BEGIN TRANSACTION")
+        try:
+            yield
+            state = {"state": uuid.uuid4().hex}
+            self._execute("MATCH (m:Meta {name: 'state'}) SET m.value = $state", state)
+            self._execute("COMMIT")
+        except BaseException:
+            # An error inside the database has already rolled back, and says that there is nothing to roll back.
+            with contextlib.suppress(RuntimeError):
+                self._connection.execute("ROLLBACK").close()
+            raise
+
+
+class _DamagedError(Exception):
+    """The live graph's files cannot be opened as they are."""
+
+
+@contextlib.contextmanager
+def _translated(path: Path, *, opening: bool = False) -> Iterator[None]:
+    """LadybugDB raises RuntimeError for everything: tell its messages apart."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error).splitlines()[0] if str(error) else "no message"
+        low = message.replace(str(path), "").lower()
+        if "could not set lock" in low:
+            raise BusyError(f"{path} is open in a program that did not take its writer lock: close it") from None
+        if "different version" in low:
+            raise PermanentError(
+                f"{path} was written by another version of ladybug ({message}): install that version, or move the file "
+                "and its published copy away, and the next night builds the graph again from the outbox"
+            ) from None
+        if "buffer pool is full" in low:
+            raise PermanentError(f"{path}: the buffer pool is too small: raise graph.buffer_pool_mib") from error
+        if opening and any(word in low for word in _DAMAGE):
+            raise _DamagedError(message) from None
+        raise PermanentError(f"{path}: {message}") from error
+
+
+def _says_nothing_new(change: _Change, old: dict[str, Any], same: bool, night: str) -> bool:
+    status = old["status"]
+    if change.outcome == "deleted":
+        return bool(status == Status.DELETED)
+    if not same or status == Status.DELETED:
+        return False
+    if change.outcome == "complete":
+        return bool(status == Status.APPLIED)
+    if change.outcome == "rejected":
+        return bool(status == Status.REJECTED and old["reason"] == change.reason)
+    # A night counts once, and what counts or was given up is not deferred again.
+    return status in (Status.APPLIED, Status.QUARANTINED) or (status == Status.DEFERRED and old["night"] == night)
+
+
+def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+    """The result's mentions, one an entity and place: overlapping chunks may both have found it."""
+    models = {answer.chunk: answer.model for answer in result.answers}
+    best: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for mention in sorted(result.mentions, key=lambda m: (-m.confidence, m.chunk, m.name)):
+        if not math.isfinite(mention.confidence):
+            raise PermanentError(f"the result for {result.content_sha256[:12]} has a confidence that is no number")
+        name = clean_name(mention.name)
+        if not name:
+            continue
+        key = entity_key(name, mention.entity_class)
+        best.setdefault(
+            (key, mention.start, mention.end),
+            {
+                "entity": key,
+                "entity_class": mention.entity_class,
+                "name": name,
+                "chunk": mention.chunk,
+                "start_char": mention.start,
+                "end_char": mention.end,
+                "confidence": mention.confidence,
+                "fingerprint": result.fingerprint,
+                "model": models.get(mention.chunk, ""),
+            },
+        )
+    return tuple(best[place] for place in sorted(best))
+
+
+def _batches(changes: Iterable[_Change]) -> Iterator[list[_Change]]:
+    """Whole documents, no document twice in a batch."""
+    batch: list[_Change] = []
+    keys: set[DocumentKey] = set()
+    mentions = 0
+    for change in changes:
+        full = len(batch) >= _BATCH_DOCUMENTS or mentions + len(change.mentions) > _BATCH_MENTIONS
+        if batch and (full or change.key in keys):
+            yield batch
+            batch, keys, mentions = [], set(), 0
+        batch.append(change)
+        keys.add(change.key)
+        mentions += len(change.mentions)
+    if batch:
+        yield batch
+
+
+def _prefixed(columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Columns of `$batch` named `row_…`, so that no query confuses them with a node's own."""
+    return [{f"row_{name}": node[name] for name in columns} for node in nodes]
+
+
+def _arrow_type(column: str, pa: Any) -> Any:
+    # Stated, not guessed from the first row, which may hold a None.
+    name = column.removeprefix("row_")
+    if name in ("chunk", "start_char", "end_char", "attempts", "mentions"):
+        return pa.int64()
+    return pa.float64() if name == "confidence" else pa.string()
+
+
+def _copy(source: Path, destination: Path) -> None:
+    """Copy a file into place in one step. The temporary name is fixed: what a crash left is overwritten."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    temporary = destination.with_name(f".{destination.name}.tmp")
+    shutil.copyfile(source, temporary)
+    with temporary.open("rb") as stream:
+        os.fsync(stream.fileno())
+    temporary.replace(destination)
+    fsync_dir(destination.parent)

@@ -1,0 +1,95 @@
+"""Entities as the graph knows them: how a name becomes an identity, and the records that readers get.
+
+Belongs here: identity, the preferred spelling, plain records. Does not: storage (`ladybug_store.py`, `reader.py`) and
+the question whether two identities are one thing (`resolution.py`).
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ec1.errors import RejectedError
+
+# CONTRACTS §2 drops these from every name; ours from organisations only, where they are noise and not part of a name.
+_LEGAL_SUFFIX = re.compile(r"[ ,]+(?:incorporated|inc|corporation|corp|company|limited|ltd|llc|gmbh|plc)$")
+_ORGANISATIONS = ("Company", "Account")
+_TRAILING = " .,;:™®©"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Entity:
+    """One entity; the three figures are derived from its mentions whenever it is read."""
+
+    key: str
+    name: str
+    entity_class: str
+    mentions: int
+    documents: int
+    confidence: float
+    """The highest confidence among its mentions, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class StoredMention:
+    """One place where a document names an entity, with all that an auditor needs to find the sentence again."""
+
+    stream: str
+    path: str
+    document_id: str
+    content_sha256: str
+    """The version of the document that the offsets refer to."""
+    name: str
+    chunk: int
+    start: int
+    """Character offsets in the parsed text, `[start, end)`."""
+    end: int
+    confidence: float
+    fingerprint: str
+    model: str
+    night: str
+    """The night in which this version was applied."""
+
+
+@dataclass(frozen=True)
+class GraphStats:
+    """What the graph holds: documents that are not deleted, entities by class, mentions, ledger rows by status."""
+
+    documents: int
+    entities: dict[str, int]
+    mentions: int
+    statuses: dict[str, int]
+
+    @property
+    def total_entities(self) -> int:
+        return sum(self.entities.values())
+
+
+def clean_name(name: str) -> str:
+    """A name as it is shown and stored: NFC, white space collapsed, half characters and NUL replaced by U+FFFD."""
+    return " ".join(unicodedata.normalize("NFC", _SURROGATE.sub("�", name).replace("\0", "�")).split())
+
+
+def normal_name(name: str, entity_class: str) -> str:
+    """The part of an entity's key that comes from its name (CONTRACTS §2). Raises RejectedError for a blank name."""
+    cleaned = clean_name(name)
+    if not cleaned:
+        raise RejectedError("an entity needs a name; this one is blank")
+    normal = cleaned.casefold().rstrip(_TRAILING)
+    if entity_class in _ORGANISATIONS:
+        normal = _LEGAL_SUFFIX.sub("", normal).rstrip(_TRAILING)
+    return unicodedata.normalize("NFC", normal or cleaned.casefold())
+
+
+def entity_key(name: str, entity_class: str) -> str:
+    """An entity's identity, such as `Company:acme`. The class is part of it: a Person and a Location of the same
+    name are two entities. Raises RejectedError for a blank name."""
+    return f"{entity_class}:{normal_name(name, entity_class)}"
+
+
+def preferred_name(names: Iterable[str]) -> str:
+    """The spelling to show among `names` (at least one): mixed case before all capitals or all small letters, then
+    the longest, then the first in order. It depends on the set of names only, so the order of documents does not
+    matter, and it can be updated with one new name at a time."""
+    return min(names, key=lambda name: (name.isupper() or name.islower(), -len(name), name))

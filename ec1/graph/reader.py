@@ -1,0 +1,160 @@
+"""The published graph, for people and programs that only read: never the live file (NOTES, LadybugDB).
+
+Belongs here: lists, one entity with its evidence, free queries. Does not: writing of any kind.
+"""
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ec1.errors import InputError
+from ec1.extraction.results import ENTITY_CLASSES
+from ec1.graph import tables
+from ec1.graph.model import Entity, GraphStats, StoredMention, clean_name, entity_key
+
+_QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*|/\*.*?\*/", re.DOTALL)
+# A read-only database still writes files (COPY … TO), reads them and loads code.
+_OUTSIDE = re.compile(r"\b(copy|load|export|import|attach|detach|install|use)\b", re.IGNORECASE)
+_CALLS = "count(m) AS mentions, count(DISTINCT d.key) AS documents, max(m.confidence) AS confidence"
+
+
+class GraphReader:
+    """A published graph, opened read-only on first use. Also a context manager; `close` gives its memory back.
+
+    It keeps showing the copy that it opened when a newer one is published: open a new reader for that.
+    """
+
+    def __init__(self, published: Path, *, buffer_pool_mib: int = 512) -> None:
+        """Raises InputError if nothing is published at `published` yet."""
+        if not published.is_file():
+            raise InputError(f"no graph is published at {published} yet: run a night first (ec1 night)")
+        self._path = published
+        self._buffer_pool = buffer_pool_mib * 2**20
+        self._database: Any = None
+        self._connection: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        connection, database = self._connection, self._database
+        self._connection = self._database = None
+        if connection is not None:
+            connection.close()
+        if database is not None:
+            database.close()
+
+    def stats(self) -> GraphStats:
+        """Count what the graph holds."""
+        return tables.stats(self._open())
+
+    def digest(self) -> str:
+        """The same figure as the writer's `digest` at the time of publication."""
+        return tables.digest(self._open())
+
+    def entities(
+        self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None
+    ) -> list[Entity]:
+        """Entities with their figures, those mentioned most first, then by key.
+
+        entity_class: one of the classes. search: part of the name or of any spelling that a document used, in
+        capitals or not. Raises InputError for an unknown class or a limit below 1.
+        """
+        if entity_class is not None and entity_class not in ENTITY_CLASSES:
+            raise InputError(f"unknown entity class {entity_class!r}: choose one of {', '.join(ENTITY_CLASSES)}")
+        if limit is not None and limit < 1:
+            raise InputError(f"limit {limit} is too small: ask for 1 or more")
+        conditions: list[str] = []
+        parameters: dict[str, Any] = {}
+        if entity_class is not None:
+            conditions.append("e.entity_class = $class")
+            parameters["class"] = entity_class
+        if search is not None:
+            conditions.append("(lower(e.name) CONTAINS $search OR lower(m.name) CONTAINS $search)")
+            parameters["search"] = clean_name(search).lower()
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        keys = self._rows(
+            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity){where} WITH e.key AS key, count(m) AS n "
+            f"RETURN key ORDER BY n DESC, key{f' LIMIT {limit}' if limit else ''}",
+            parameters,
+        )
+        return [entity for row in keys for entity in self._entities_of(row["key"])]
+
+    def show(self, entity_key_or_name: str) -> list[tuple[Entity, list[StoredMention]]]:
+        """The entities that a key or a name stands for, each with its mentions by document and place.
+
+        A key such as `Person:maria alvarez` gives one; a name gives one for each class that has it. Raises InputError
+        if there is none; the message suggests some that are alike.
+        """
+        wanted = clean_name(entity_key_or_name)
+        if not wanted:
+            raise InputError("which entity? give a key or a name")
+        keys = {wanted, *(entity_key(wanted, entity_class) for entity_class in ENTITY_CLASSES)}
+        found = [entity for key in sorted(keys) for entity in self._entities_of(key)]
+        if not found:
+            alike = [entity.key for entity in self.entities(5, search=wanted)]
+            hint = f"; alike: {', '.join(alike)}" if alike else ""
+            raise InputError(f"no entity {wanted!r} in {self._path}{hint}")
+        return [(entity, self._mentions_of(entity.key)) for entity in found]
+
+    def query(self, cypher: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Run a Cypher query that reads the graph and nothing else. Raises InputError with the database's message."""
+        outside = _OUTSIDE.search(_QUOTED.sub("''", cypher))
+        if outside:
+            raise InputError(f"{outside[0].upper()} reaches outside the graph and is not allowed here: only read it")
+        return self._rows(cypher, parameters)
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            import ladybug
+
+            try:
+                self._database = ladybug.Database(self._path, read_only=True, buffer_pool_size=self._buffer_pool)
+                self._connection = ladybug.Connection(self._database)
+                schema = tables.meta(self._connection).get("schema")
+            except RuntimeError as error:
+                self.close()
+                raise InputError(f"{self._path} cannot be opened as a graph: {_first_line(error)}") from None
+            if schema != tables.SCHEMA_VERSION:
+                self.close()
+                raise InputError(f"{self._path} has schema {schema}, not {tables.SCHEMA_VERSION}: publish it again")
+        return self._connection
+
+    def _rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        connection = self._open()
+        try:
+            return tables.rows(connection, query, parameters)
+        except RuntimeError as error:
+            raise InputError(f"the query failed: {_first_line(error)}") from None
+
+    def _entities_of(self, key: str) -> list[Entity]:
+        found = self._rows(
+            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity {{key: $key}}) "
+            f"RETURN e.key AS key, e.name AS name, e.entity_class AS entity_class, {_CALLS}",
+            {"key": key},
+        )
+        return [Entity(**row) for row in found]
+
+    def _mentions_of(self, key: str) -> list[StoredMention]:
+        found = self._rows(
+            "MATCH (d:Document)-[m:MENTIONS]->(:Entity {key: $key}) RETURN d.stream AS stream, d.path AS path, "
+            "d.applied_id AS document_id, d.applied_content AS content_sha256, m.name AS name, m.chunk AS chunk, "
+            "m.start_char AS `start`, m.end_char AS `end`, m.confidence AS confidence, m.fingerprint AS fingerprint, "
+            "m.model AS model, d.applied_night AS night",
+            {"key": key},
+        )
+        mentions = [StoredMention(**row | {"path": tables.original_path(row["path"])}) for row in found]
+        return sorted(
+            mentions, key=lambda mention: tuple(asdict(mention)[name] for name in ("stream", "path", "start"))
+        )
+
+
+def _first_line(error: RuntimeError) -> str:
+    return str(error).splitlines()[0] if str(error) else "no message"

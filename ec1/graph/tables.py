@@ -1,0 +1,150 @@
+"""The tables of the graph and the reads that the live and the published database share.
+
+Belongs here: names of tables and columns, paging, row shapes. Does not: anything that writes (`ladybug_store.py`).
+A mention is a relationship that carries its own evidence; a document's ledger row is the document's node, so the two
+cannot disagree (DESIGN §5).
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.files import canonical_json
+from ec1.graph.model import GraphStats
+
+SCHEMA_VERSION = "1"
+SCHEMA = (
+    "CREATE NODE TABLE IF NOT EXISTS Meta(name STRING PRIMARY KEY, value STRING)",
+    "CREATE NODE TABLE IF NOT EXISTS Document(key STRING PRIMARY KEY, stream STRING, path STRING, document_id STRING, "
+    "content_sha256 STRING, fingerprint STRING, status STRING, night STRING, reason STRING, attempts INT64, "
+    "mentions INT64, applied_id STRING, applied_content STRING, applied_night STRING)",
+    "CREATE NODE TABLE IF NOT EXISTS Entity(key STRING PRIMARY KEY, name STRING, entity_class STRING)",
+    "CREATE REL TABLE IF NOT EXISTS MENTIONS(FROM Document TO Entity, name STRING, chunk INT64, start_char INT64, "
+    "end_char INT64, confidence DOUBLE, fingerprint STRING, model STRING)",
+)
+DOCUMENT_COLUMNS = (
+    "key", "stream", "path", "document_id", "content_sha256", "fingerprint", "status", "night", "reason", "attempts",
+    "mentions", "applied_id", "applied_content", "applied_night",
+)  # fmt: skip
+MENTION_COLUMNS = ("name", "chunk", "start_char", "end_char", "confidence", "fingerprint", "model")
+ENTITY_COLUMNS = ("key", "name", "entity_class")
+
+# Query results are collected in the buffer pool, which a whole graph does not fit: 600,000 mentions filled 64 MiB.
+_PAGE = 20_000
+_ESCAPE = re.compile(r"\\(?:\\|x([0-9a-f]{2}))")
+
+
+def stored_path(path: str) -> str:
+    """A file's path as text that the database accepts: bytes that are no UTF-8 become `\\xff`, and `\\` doubles."""
+    return path.replace("\\", "\\\\").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def original_path(stored: str) -> str:
+    """What `stored_path` was made from."""
+    return _ESCAPE.sub(lambda match: chr(0xDC00 + int(match[1], 16)) if match[1] else "\\", stored)
+
+
+def document_key(key: DocumentKey) -> str:
+    """The primary key of a document's node."""
+    return f"{key.stream}/{stored_path(key.path)}"
+
+
+def ledger_entry(row: dict[str, Any]) -> LedgerEntry:
+    """One document's node as a ledger row."""
+    return LedgerEntry(
+        key=DocumentKey(row["stream"], original_path(row["path"])),
+        document_id=row["document_id"],
+        content_sha256=row["content_sha256"],
+        fingerprint=row["fingerprint"],
+        status=Status(row["status"]),
+        night=row["night"],
+        reason=row["reason"],
+        attempts=row["attempts"],
+        mentions=row["mentions"],
+    )
+
+
+def rows(connection: Any, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Run a query and return its rows by column name; the result's memory is given back at once."""
+    with connection.execute(query, parameters or {}) as result:
+        names = result.get_column_names()
+        return [dict(zip(names, row, strict=True)) for row in result.get_all()]
+
+
+def meta(connection: Any) -> dict[str, str]:
+    """The graph's own record: `schema` and `state`; empty before the first use."""
+    tables = {row["name"] for row in rows(connection, "CALL show_tables() RETURN name")}
+    if "Meta" not in tables:
+        return {}
+    return {
+        row["name"]: row["value"] for row in rows(connection, "MATCH (m:Meta) RETURN m.name AS name, m.value AS value")
+    }
+
+
+def stats(connection: Any) -> GraphStats:
+    """Count what the graph holds."""
+    classes = rows(connection, "MATCH (e:Entity) RETURN e.entity_class AS class, count(*) AS n")
+    states = rows(connection, "MATCH (d:Document) RETURN d.status AS status, count(*) AS n")
+    mentions = rows(connection, "MATCH (:Document)-[m:MENTIONS]->(:Entity) RETURN count(m) AS n")[0]["n"]
+    statuses = {row["status"]: row["n"] for row in sorted(states, key=lambda row: row["status"])}
+    return GraphStats(
+        documents=sum(n for status, n in statuses.items() if status != Status.DELETED),
+        entities={row["class"]: row["n"] for row in sorted(classes, key=lambda row: row["class"])},
+        mentions=mentions,
+        statuses=statuses,
+    )
+
+
+def all_documents(connection: Any) -> Iterator[dict[str, Any]]:
+    """Every document's node, page by page, in no particular order."""
+    yield from _node_pages(connection, "Document", DOCUMENT_COLUMNS)
+
+
+def all_entities(connection: Any) -> Iterator[dict[str, Any]]:
+    """Every entity's node, page by page, in no particular order."""
+    yield from _node_pages(connection, "Entity", ENTITY_COLUMNS)
+
+
+def all_mentions(connection: Any) -> Iterator[dict[str, Any]]:
+    """Every mention with `document` and `entity` keys, page by page, in no particular order."""
+    columns = ", ".join(f"m.{name} AS {name}" for name in MENTION_COLUMNS)
+    query = (
+        "MATCH (d:Document)-[m:MENTIONS]->(e:Entity) WHERE offset(id(d)) >= $low AND offset(id(d)) < $high "
+        f"RETURN d.key AS document, e.key AS entity, {columns}"
+    )
+    for low, high in _mention_ranges(connection):
+        yield from rows(connection, query, {"low": low, "high": high})
+
+
+def digest(connection: Any) -> str:
+    """SHA-256 over all documents, entities and mentions, whatever the order in which they were written."""
+    total = hashlib.sha256()
+    for name, table in (("document", all_documents), ("entity", all_entities), ("mention", all_mentions)):
+        # Hashes are sorted, not rows: 32 bytes a row stay in memory.
+        for row_hash in sorted(hashlib.sha256(canonical_json(row)).digest() for row in table(connection)):
+            total.update(name.encode() + row_hash)
+    return total.hexdigest()
+
+
+def _node_pages(connection: Any, label: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    top = rows(connection, f"MATCH (n:{label}) RETURN max(offset(id(n))) AS top")[0]["top"]
+    returned = ", ".join(f"n.{name} AS {name}" for name in columns)
+    query = f"MATCH (n:{label}) WHERE offset(id(n)) >= $low AND offset(id(n)) < $high RETURN {returned}"
+    for low in range(0, -1 if top is None else top + 1, _PAGE):
+        yield from rows(connection, query, {"low": low, "high": low + _PAGE})
+
+
+def _mention_ranges(connection: Any) -> Iterator[tuple[int, int]]:
+    """Ranges of documents that hold about a page of mentions each."""
+    low = count = 0
+    sizes = rows(connection, "MATCH (d:Document) WHERE d.mentions > 0 RETURN offset(id(d)) AS at, d.mentions AS n")
+    last = -1
+    for at, n in sorted((row["at"], row["n"]) for row in sizes):
+        if count and count + n > _PAGE:
+            yield low, at
+            low, count = at, 0
+        count, last = count + n, at
+    if last >= 0:
+        yield low, last + 1
