@@ -38,6 +38,11 @@ class Home:
         return self.root / "snapshots"
 
     @property
+    def high_water_marks(self) -> Path:
+        """Which snapshot each role was last trained on, `<tenant>/<role>.json`."""
+        return self.root / "high-water-marks"
+
+    @property
     def datasets(self) -> Path:
         return self.root / "datasets"
 

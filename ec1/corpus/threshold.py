@@ -1,0 +1,93 @@
+"""The decision to train: have enough new trainable tuples gathered since the last training?
+
+Belongs here: the decision and the high-water mark that keeps one corpus from triggering twice. Does not: counting
+(snapshots) and what training does.
+"""
+
+import datetime as dt
+from dataclasses import dataclass
+
+from ec1.corpus.snapshots import Snapshot
+from ec1.errors import PermanentError
+from ec1.files import checked_name, read_json, write_json
+from ec1.home import Home
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether to train, and why in words. `new` counts the trainable tuples that no training has counted yet."""
+
+    train: bool
+    reason: str
+    trainable: int
+    new: int
+    threshold: int
+    snapshot: str
+    trained_snapshot: str | None
+
+
+def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None) -> Decision:
+    """Decide on a snapshot; `trained` is the one that was last trained on (see `HighWaterMark`), None for the first.
+
+    New is what is in the one and not in the other, line by line: tuples that were replaced by others of the same
+    number are new, and tuples that vanished do not count against those that came.
+    """
+    new = snapshot.newer_than(trained)
+    if new >= threshold:
+        train, reason = True, f"{new} new trainable tuples reach the threshold of {threshold}"
+    elif trained is not None and new == 0:
+        train, reason = False, "nothing new since the last training"
+    elif snapshot.trainable == 0:
+        train, reason = False, f"none of {snapshot.lines} tuples is trainable; the threshold is {threshold}"
+    else:
+        since = "" if trained is None else " since the last training"
+        train, reason = (
+            False,
+            f"{new} new trainable tuples{since}, {threshold - new} short of the threshold {threshold}",
+        )
+    if train and new == 0:
+        train, reason = False, "no trainable tuple"
+    return Decision(
+        train=train,
+        reason=reason,
+        trainable=snapshot.trainable,
+        new=new,
+        threshold=threshold,
+        snapshot=snapshot.digest,
+        trained_snapshot=None if trained is None else trained.digest,
+    )
+
+
+class HighWaterMark:
+    """Which snapshot a role was last trained on, with the history of all before it, in one small JSON file."""
+
+    def __init__(self, home: Home, tenant: str, role: str) -> None:
+        folder = home.high_water_marks / checked_name(tenant, "tenant")
+        self.path = folder / f"{checked_name(role, 'role')}.json"
+
+    def read(self, before: str | None = None) -> str | None:
+        """The digest of the snapshot that the latest night trained on, None before the first training.
+
+        With `before` (a night), later nights do not count: a night that is made up or repeated decides as it would
+        have decided then.
+        """
+        entries = [entry for entry in self.history() if before is None or entry["night"] < before]
+        return max(entries, key=lambda entry: entry["night"])["digest"] if entries else None
+
+    def history(self) -> list[dict[str, str]]:
+        """Every advance, the oldest first: digest, night, run and the time (UTC) when it was noted."""
+        if not self.path.is_file():
+            return []
+        record = read_json(self.path)
+        if not isinstance(record, dict) or not isinstance(record.get("history"), list):
+            raise PermanentError(f"{self.path} is damaged: restore it, or delete it to train on the whole corpus again")
+        return list(record["history"])
+
+    def advance(self, digest: str, night: str, run: str) -> None:
+        """Note that a run has trained on a snapshot. Saying it again changes nothing."""
+        history = self.history()
+        entry = {"digest": digest, "night": night, "run": run}
+        if any({key: old.get(key) for key in entry} == entry for old in history):
+            return
+        entry["at"] = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        write_json(self.path, {"history": [*history, entry]})

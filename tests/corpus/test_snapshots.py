@@ -1,0 +1,317 @@
+"""Snapshots: which lines count, that the same content has the same name, and that only new bytes are read."""
+
+import datetime as dt
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from corpus_builder import LONG_AGO, NIGHT, apprenticeship, edit, feedback, write_lines
+
+from ec1.corpus import snapshots
+from ec1.corpus.buckets import Bucket, bucket, watermark
+from ec1.corpus.index import LineIndex
+from ec1.corpus.snapshots import Snapshot, load_snapshot, take_snapshot
+from ec1.errors import InputError, PermanentError
+from ec1.home import Home
+
+LATER = NIGHT + dt.timedelta(hours=5)
+
+
+@pytest.fixture
+def engineering(tmp_path: Path) -> Bucket:
+    return bucket(tmp_path / "corpus", "engineering", "acme")
+
+
+def take(of: Bucket, home: Home, as_of: dt.datetime = NIGHT) -> Snapshot:
+    return take_snapshot(of, of.objective, as_of=as_of, home=home)
+
+
+def fresh(of: Bucket, tmp_path: Path, as_of: dt.datetime = NIGHT) -> Snapshot:
+    """The same snapshot taken with nothing remembered."""
+    home = Home(tmp_path / f"fresh-{random.random()}")
+    return take(of, home, as_of)
+
+
+def commits(snapshot: Snapshot) -> set[int]:
+    return {int(row.record["source_commit"], 16) for row in snapshot.rows()}
+
+
+def test_a_snapshot_holds_each_line_once_with_its_origin(engineering: Bucket, home: Home) -> None:
+    write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(1), edit(2), b"", edit(1)])
+    write_lines(engineering.root / "engineering/demo/deep/b.jsonl", [edit(2), edit(3), b"{broken", edit(4, diff="")])
+    snapshot = take(engineering, home)
+    assert (snapshot.lines, snapshot.trainable, snapshot.files) == (5, 3, 2)
+    assert snapshot.rejected == {"not valid JSON": 1, "neither a diff nor a description of it": 1}
+    rows = list(snapshot.rows())
+    assert [row.digest for row in rows] == sorted(row.digest for row in rows)
+    assert {row.origin for row in rows} == {
+        "engineering/demo/a.jsonl:1",
+        "engineering/demo/a.jsonl:2",
+        "engineering/demo/deep/b.jsonl:2",
+    }
+    assert load_snapshot(home, "engineering-acme", snapshot.digest) == snapshot
+
+
+def test_a_reject_is_recorded_without_its_content(engineering: Bucket, home: Home) -> None:
+    write_lines(engineering.root / "engineering/a.jsonl", [edit(1), b'{"password": "hunter2hunter2"'])
+    snapshot = take(engineering, home)
+    rejects = [json.loads(line) for line in (snapshot.path / "rejects.jsonl").read_text().splitlines()]
+    assert [(reject["origin"], reject["reason"]) for reject in rejects] == [
+        ({"file": "engineering/a.jsonl", "line": 2}, "not valid JSON")
+    ]
+    assert not any(b"hunter2" in path.read_bytes() for path in snapshot.path.iterdir())
+
+
+def test_the_digest_depends_on_the_tuples_and_not_on_their_place(tmp_path: Path, home: Home) -> None:
+    records = [edit(number) for number in range(30)]
+    one, other = (bucket(tmp_path / name, "engineering", "acme") for name in ("one", "other"))
+    write_lines(one.root / "engineering/all.jsonl", [*records, b"{broken"])
+    random.Random(1).shuffle(records)
+    for number, record in enumerate(records):
+        reordered = dict(reversed(record.items()))
+        write_lines(other.root / f"engineering/c{number % 3}/{number}.jsonl", [reordered])
+    write_lines(other.root / "engineering/rest.jsonl", [records[3], b"{broken"])
+    assert take(one, home).digest == take(other, Home(tmp_path / "elsewhere")).digest
+    write_lines(other.root / "engineering/more.jsonl", [edit(99)])
+    assert take(one, home).digest != take(other, Home(tmp_path / "elsewhere")).digest
+
+
+def test_the_objective_is_part_of_the_digest(tmp_path: Path, home: Home) -> None:
+    of = bucket(tmp_path / "corpus", "apprenticeship", "acme")
+    write_lines(of.root / "apprenticeship/git-commit/a.jsonl", [apprenticeship(1), apprenticeship(2, actual_diff="x")])
+    write_lines(of.root / "feedback/f.jsonl", [feedback(3)])
+    dpo, sft = take(of, home), take_snapshot(of, "sft", as_of=NIGHT, home=home)
+    assert (dpo.trainable, sft.trainable) == (2, 3)
+    assert dpo.digest != sft.digest
+
+
+def test_a_bucket_holds_its_own_folders_only(tmp_path: Path, home: Home) -> None:
+    root = tmp_path / "corpus"
+    outside = write_lines(tmp_path / "outside.jsonl", [edit(7)])
+    for place, number in (("engineering/x.jsonl", 1), ("mayor/x.jsonl", 2), ("apprenticeship/t/x.jsonl", 3)):
+        write_lines(root / place, [edit(number)])
+    write_lines(root / "engineering/.half-written.jsonl", [edit(4)])
+    write_lines(root / "engineering/notes.txt", [edit(5)])
+    write_lines(root / "engineering/other-tenant.jsonl", [edit(6, tenant="rival")])
+    (root / "engineering/link.jsonl").symlink_to(outside)
+    snapshot = take(bucket(root, "engineering", "acme"), home)
+    assert commits(snapshot) == {1}
+    assert snapshot.rejected == {"belongs to another tenant": 1}
+    assert commits(take(bucket(root, "mayor", "acme"), home)) == {2}
+    for role, tenant in (("../engineering", "acme"), ("engineering", "a/b"), ("engineering", "")):
+        with pytest.raises(InputError):
+            bucket(root, role, tenant)
+
+
+def test_of_a_file_that_changed_later_only_dated_lines_count(tmp_path: Path, home: Home) -> None:
+    of = bucket(tmp_path / "corpus", "apprenticeship", "acme")
+    early, late = "2026-06-01T23:59:59Z", "2026-06-02T00:00:01+00:00"
+    same_moment = "2026-06-02T02:00:00+02:00"
+    lines = [
+        feedback(1, created=early),
+        feedback(2, created=late),
+        feedback(3, created=None),
+        feedback(4, created=same_moment),
+        feedback(5, created=None, triggered_at=early),
+        b"{broken",
+    ]
+    path = write_lines(of.root / "feedback/f.jsonl", lines, at=LATER)
+    assert {row.record["brief_id"] for row in take(of, home).rows()} == {"B1", "B4", "B5"}
+    whole = take(of, home, as_of=LATER)
+    assert (whole.trainable, whole.lines) == (5, 6)
+    os.utime(path, (NIGHT.timestamp(), NIGHT.timestamp()))
+    assert take(of, home).digest == whole.digest
+
+
+def test_nights_made_up_later_equal_those_taken_on_time(tmp_path: Path) -> None:
+    of = bucket(tmp_path / "corpus", "apprenticeship", "acme")
+    on_time, days = Home(tmp_path / "on-time"), [NIGHT + dt.timedelta(days=day) for day in range(4)]
+    digests = []
+    for number, day in enumerate(days):
+        moment = day - dt.timedelta(hours=3)
+        made = moment.isoformat()
+        write_lines(of.root / "feedback/all.jsonl", [feedback(number, created=made)], at=moment, append=True)
+        one = apprenticeship(number, created=made)
+        write_lines(of.root / f"apprenticeship/t/{number}.jsonl", [one, feedback(99, created=None)], at=moment)
+        digests.append(take(of, on_time, as_of=day).digest)
+    assert len(set(digests)) == 4
+    made_up = Home(tmp_path / "made-up")
+    assert [take(of, made_up, as_of=day).digest for day in days] == digests
+    assert [take(of, on_time, as_of=day).digest for day in reversed(days)] == digests[::-1]
+
+
+def test_growth_reads_only_new_bytes(engineering: Bucket, home: Home, tmp_path: Path) -> None:
+    for number in range(20):
+        write_lines(engineering.root / f"engineering/{number}.jsonl", [edit(number * 10 + line) for line in range(5)])
+    first = take(engineering, home)
+    write_lines(engineering.root / "engineering/3.jsonl", [edit(900), edit(901)], append=True)
+    write_lines(engineering.root / "engineering/new.jsonl", [edit(902), edit(30)])
+    with LineIndex(engineering, home.cache) as index:
+        assert index.refresh() == 4
+        assert index.refresh() == 0
+    second = take(engineering, home)
+    assert (second.trainable, second.newer_than(first), first.newer_than(second)) == (103, 3, 0)
+    assert second.digest == fresh(engineering, tmp_path).digest
+    assert (second.path / "tuples.jsonl").stat().st_ino == (first.path / "tuples.jsonl").stat().st_ino
+    assert take(engineering, home) == second
+
+
+def random_change(root: Path, random_: random.Random, counter: int) -> None:
+    """One thing that happens to a corpus: a file appears, grows, is rewritten, shrinks, vanishes or moves."""
+    files = sorted((root / "feedback").glob("*.jsonl"))
+    at = NIGHT + dt.timedelta(hours=random_.choice([-9, -1, 3]))
+    created = random_.choice([None, "2026-06-01T08:00:00Z", "2026-06-02T01:00:00Z", "2026-06-02T04:00:00Z"])
+    records = [feedback(random_.randrange(60), created=created) for _ in range(random_.randrange(1, 4))]
+    what = random_.choice(["new", "new", "append", "append", "append", "rewrite", "cut", "delete", "rename", "partial"])
+    if what == "new" or not files:
+        write_lines(root / f"feedback/{counter}.jsonl", records, at=at)
+        return
+    path = random_.choice(files)
+    if what == "append":
+        write_lines(path, records, at=at, append=True)
+    elif what == "rewrite":
+        write_lines(path, records, at=at)
+    elif what == "cut":
+        os.truncate(path, path.stat().st_size // 2)
+    elif what == "delete":
+        path.unlink()
+    elif what == "rename":
+        path.rename(path.with_name(f"r{counter}.jsonl"))
+    else:
+        with path.open("ab") as stream:
+            stream.write(json.dumps(records[0]).encode()[: random_.randrange(1, 200)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_the_incremental_snapshot_equals_a_fresh_one(tmp_path: Path, home: Home, seed: int) -> None:
+    of, random_ = bucket(tmp_path / "corpus", "apprenticeship", "acme"), random.Random(seed)
+    for step in range(25):
+        random_change(of.root, random_, step)
+        as_of = NIGHT + dt.timedelta(hours=random_.choice([-5, 0, 0, 0, 2, 6]))
+        taken, anew = take(of, home, as_of), fresh(of, tmp_path, as_of)
+        assert (taken.digest, taken.trainable, taken.rejected) == (anew.digest, anew.trainable, anew.rejected), step
+        rows = list(taken.rows())
+        assert [row.digest for row in rows] == [row.digest for row in anew.rows()]
+        assert len(rows) == taken.trainable == len(taken.trainable_keys())
+
+
+def test_many_small_nights_leave_few_files(engineering: Bucket, home: Home, tmp_path: Path) -> None:
+    for number in range(40):
+        write_lines(engineering.root / f"engineering/{number}.jsonl", [edit(number)])
+        snapshot = take(engineering, home)
+    assert len(list(snapshot.path.glob("tuples*.jsonl"))) <= 7
+    assert commits(snapshot) == set(range(40))
+    assert snapshot.digest == fresh(engineering, tmp_path).digest
+
+
+def test_a_rewrite_in_place_of_the_same_size_is_seen(engineering: Bucket, home: Home, tmp_path: Path) -> None:
+    path = write_lines(engineering.root / "engineering/a.jsonl", [edit(1), edit(2)])
+    before = take(engineering, home)
+    path.write_bytes(path.read_bytes().replace(b"handler_1", b"handler_8"))
+    os.utime(path, (LONG_AGO.timestamp(), LONG_AGO.timestamp() + 1))
+    after = take(engineering, home)
+    assert after.digest == fresh(engineering, tmp_path).digest != before.digest
+
+
+def test_a_line_is_counted_when_its_writer_has_finished_it(engineering: Bucket, home: Home) -> None:
+    path = write_lines(engineering.root / "engineering/a.jsonl", [edit(1)])
+    line = json.dumps(edit(2)).encode()
+    with path.open("ab") as stream:
+        stream.write(line[:100])
+    assert take(engineering, home, LATER + dt.timedelta(days=9999)).rejected == {"not valid JSON": 1}
+    with path.open("ab") as stream:
+        stream.write(line[100:])
+    whole = take(engineering, home, LATER + dt.timedelta(days=9999))
+    assert (whole.trainable, whole.rejected) == (2, {})
+
+
+def test_a_snapshot_does_not_change_when_the_corpus_does(engineering: Bucket, home: Home) -> None:
+    path = write_lines(engineering.root / "engineering/a.jsonl", [edit(1), edit(2)])
+    snapshot = take(engineering, home)
+    before = {file.name: file.read_bytes() for file in snapshot.path.iterdir()}
+    path.unlink()
+    assert take(engineering, home).lines == 0
+    assert {file.name: file.read_bytes() for file in snapshot.path.iterdir()} == before
+    assert commits(load_snapshot(home, snapshot.bucket, snapshot.digest)) == {1, 2}
+
+
+def test_a_damaged_index_is_made_anew(engineering: Bucket, home: Home) -> None:
+    write_lines(engineering.root / "engineering/a.jsonl", [edit(1), edit(2)])
+    before = take(engineering, home)
+    for path in (home.cache / "corpus").glob("*.sqlite"):
+        path.write_bytes(b"this is no data base, " * 1000)
+    assert take(engineering, home) == before
+    shutil.rmtree(home.cache)
+    assert take(engineering, home) == before
+
+
+def test_an_empty_or_missing_bucket_is_an_empty_snapshot(engineering: Bucket, home: Home) -> None:
+    snapshot = take(engineering, home)
+    assert (snapshot.lines, snapshot.trainable, list(snapshot.rows())) == (0, 0, [])
+    assert watermark(engineering) == watermark(engineering)
+
+
+def test_a_snapshot_that_is_not_there_is_said_to_be_missing(home: Home) -> None:
+    with pytest.raises(PermanentError, match="does not exist"):
+        load_snapshot(home, "engineering-acme", "0" * 64)
+    with pytest.raises(InputError):
+        load_snapshot(home, "../engineering-acme", "0" * 64)
+
+
+def test_the_watermark_moves_when_a_file_is_added(engineering: Bucket) -> None:
+    write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(1)])
+    seen = [watermark(engineering)]
+    for place in ("engineering/demo/b.jsonl", "engineering/other/c.jsonl", "engineering/d.jsonl"):
+        time.sleep(0.02)
+        write_lines(engineering.root / place, [edit(2)])
+        seen.append(watermark(engineering))
+    assert len(set(seen)) == 4
+    assert watermark(engineering) == seen[-1]
+
+
+def _take_slowly(of: Bucket, home: Home) -> None:
+    copy = snapshots._same_record
+
+    def slowly(raw: bytes, key: bytes, path: str) -> dict[str, object]:
+        time.sleep(0.002)
+        return copy(raw, key, path)
+
+    snapshots._same_record = slowly
+    take(of, home)
+
+
+def test_a_killed_process_leaves_nothing_half_written(engineering: Bucket, home: Home, tmp_path: Path) -> None:
+    write_lines(engineering.root / "engineering/a.jsonl", [edit(number) for number in range(300)])
+    context = multiprocessing.get_context("fork")
+    folder = home.snapshots / engineering.name
+    for _ in range(4):
+        process = context.Process(target=_take_slowly, args=(engineering, home))
+        process.start()
+        while not list(folder.glob(".*")):
+            time.sleep(0.005)
+        time.sleep(random.random() * 0.2)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert not [path for path in folder.iterdir() if not path.name.startswith(".")]
+    snapshot = take(engineering, home)
+    assert snapshot.digest == fresh(engineering, tmp_path).digest
+    assert [path.name for path in folder.iterdir()] == [snapshot.digest]
+
+
+def test_two_processes_at_once_agree(engineering: Bucket, home: Home) -> None:
+    write_lines(engineering.root / "engineering/a.jsonl", [edit(number) for number in range(100)])
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=take, args=(engineering, home)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert [path.name for path in (home.snapshots / engineering.name).iterdir()] == [take(engineering, home).digest]
