@@ -538,7 +538,7 @@ def _engineering_oddities(corpus: Corpus) -> None:
     add(credit, 0, 19, "chore(credit): empty commit to start the build", "")
     echo = "<no diff provided: the change was sent by mail and applied by hand, ask Tess for the patch>"
     add(credit, 1, 20, "fix(credit): see attachment", echo)
-    add(credit, 3, 20, "chore(credit): final newline", "--- a/c\n+++ b/c\n@@ -1 +1 @@\n-x\n+y\n")
+    add(credit, 3, 20, "chore(credit): merge", "<no changes on this side of the merge>")
     sha = hex_of(SEED, "odd", "cut")
     at = dt.datetime.combine(DAYS[2], dt.time(19, 3, 9), tzinfo=dt.UTC)
     note = one_query(PARTS[14])
