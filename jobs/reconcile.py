@@ -1,0 +1,19 @@
+"""After a reboot: `python -m jobs.reconcile` fails orphaned runs and frees their slots. `ec1 doctor --reconcile`."""
+
+import sys
+
+from ec1.home import Home
+from jobs.instance import prepare_instance, reconcile
+from resources.environment import choice_from_environment
+
+
+def main() -> int:
+    choice = choice_from_environment()
+    with prepare_instance(Home(choice.home), choice.project) as instance:
+        orphans = reconcile(instance)
+    sys.stdout.write(f"orphaned runs ended: {', '.join(orphans) or 'none'}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
