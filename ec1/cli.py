@@ -7,11 +7,12 @@ Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was def
 import datetime as dt
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -19,9 +20,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from ec1.adapters.registry import AdapterRegistry
 from ec1.deployment import Deployment, load_deployment
+from ec1.doctor import examine
 from ec1.errors import EC1Error, InputError
 from ec1.home import Home
+from ec1.report import NightReport, night_report
+from ec1.sample import install_sample
+from ec1.storage.store import open_store
+from ec1.training.recipes import ResolvedRecipe, discover, lint, load_recipe, show
 
 PROJECT = Path(__file__).resolve().parent.parent
 DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
@@ -85,3 +92,242 @@ def _fail(error: EC1Error, status: int) -> NoReturn:
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, default=str))  # noqa: T201
+
+
+def _child(module: list[str], options: Options) -> int:
+    """Run `python -m ...` with this choice of deployment and home; signals reach it, its status is ours.
+
+    It ends its own children when it is interrupted, so it is waited for and never killed from here.
+    """
+    environment = {
+        **os.environ,
+        "EC1_DEPLOYMENT": options.deployment_name,
+        "EC1_HOME": str(options.home.root),
+        "DAGSTER_HOME": str(options.home.dagster),
+        "PYTHONUNBUFFERED": "1",
+    }
+    process = subprocess.Popen([sys.executable, "-m", *module], cwd=PROJECT, env=environment)
+    previous = {
+        # The terminal interrupts the whole group; a termination is sent to us alone, so it is passed on.
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+    }
+    try:
+        return process.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _recipes(deployment: Deployment) -> "list[ResolvedRecipe]":
+    return discover(deployment.recipes, (PROJECT / "configs" / "recipes", *deployment.recipes))
+
+
+def _fill_with_sample(deployment: Deployment, home: Home) -> None:
+    if deployment.sample is None:
+        return
+    installed = install_sample(deployment.sample, home)
+    if installed is not None:
+        out.print(f"installed the bundled sample: {installed.documents} documents, {installed.tuples} tuples")
+
+
+@app.command()
+def night(
+    context: typer.Context,
+    date: Annotated[str | None, typer.Option(help="the night, YYYY-MM-DD; default: the one that is open now")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
+) -> None:
+    """Run one whole night: new documents to the graph, then tuples to adapters."""
+    options: Options = context.obj
+    deployment = options.deployment()
+    recipes = _recipes(deployment)
+    now = dt.datetime.now(dt.UTC)
+    chosen = deployment.night(date) if date else deployment.current_night(now)
+    if chosen.start > now:
+        raise InputError(f"night {chosen.date} has not begun")
+    if chosen.date < deployment.schedule.first_night.isoformat():
+        raise InputError(f"night {chosen.date} is before schedule.first_night {deployment.schedule.first_night}")
+    _fill_with_sample(deployment, options.home)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        run_file = Path(folder) / "run"
+        status = _child(["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)], options)
+        if not run_file.exists():
+            err.print(f"error: night {chosen.date} was interrupted; run it again to go on where it stopped")
+            sys.exit(FAILED)
+        run = run_file.read_text()
+    pairs = [(each.recipe.tenant, each.recipe.role) for each in recipes]
+    report = night_report(options.home, chosen.date, run, pairs)
+    if as_json:
+        _print_json(report.model_dump())
+    else:
+        _print_report(report, options, time.monotonic() - began)
+    sys.exit(FAILED if status else PARTIAL if report.partial else DONE)
+
+
+def _print_report(report: NightReport, options: Options, seconds: float) -> None:
+    found = ", ".join(f"{count} {name}" for name, count in report.entities_found.items() if count) or "none"
+    rows = [
+        (
+            "documents",
+            f"{report.documents_read} read, {report.documents_deferred} deferred to a later night, "
+            f"{report.documents_rejected} rejected, {report.documents_vanished} vanished",
+        ),
+        ("entities", f"{found} ({report.llm_calls} LLM calls); the graph holds {report.graph_entities}"),
+        *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
+        ("files", f"{options.home.root} (adapters/, quarantine/, graph/published, nights/{report.night})"),
+        ("look", "make ui, then http://127.0.0.1:3000/locations/ec1/asset-groups"),
+    ]
+    out.print(f"\nNight {report.night}, {seconds:.0f} s, run {report.run[:8]}")
+    for name, text in rows:
+        out.print(f"  {name:<26} {text}", markup=False)
+
+
+@app.command()
+def ui(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(help="on 127.0.0.1")] = 3000,
+) -> None:
+    """Open the Dagster UI, with its daemon, on this home's persistent instance."""
+    options: Options = context.obj
+    deployment = options.deployment()
+    _recipes(deployment)
+    _fill_with_sample(deployment, options.home)
+    sys.exit(_child(["jobs.ui", "--port", str(port)], options))
+
+
+@app.command()
+def doctor(
+    context: typer.Context,
+    reconcile: Annotated[
+        bool, typer.Option("--reconcile", help="after a reboot: fail orphaned runs and free what they held")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Look at the machine, the configuration and the home: can a night run here?"""
+    options: Options = context.obj
+    deployment = options.deployment()
+    recipes = _recipes(deployment)
+    if reconcile and (status := _child(["jobs.reconcile"], options)):
+        sys.exit(status)
+    findings = list(examine(deployment, options.home))
+    if as_json:
+        _print_json([vars(finding) for finding in findings])
+    else:
+        out.print(f"deployment {deployment.name}: {deployment.description}; {len(recipes)} recipes", markup=False)
+        for finding in findings:
+            out.print(f"  {finding.level:<8} {finding.subject:<13} {finding.detail}", markup=False)
+    sys.exit(FAILED if any(finding.level == "problem" for finding in findings) else DONE)
+
+
+def _search(deployment: Deployment) -> list[Path]:
+    return [PROJECT / "configs" / "recipes", *deployment.recipes]
+
+
+@recipe_app.command("lint")
+def recipe_lint(
+    context: typer.Context,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="recipe files or folders; default: the deployment's and the shipped ones"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Check recipes; each message says what is wrong, where, and what was meant."""
+    deployment = context.obj.deployment()
+    findings = lint(paths or _search(deployment), _search(deployment))
+    if as_json:
+        _print_json([vars(finding) for finding in findings])
+    else:
+        for finding in findings:
+            out.print(str(finding), markup=False)
+        out.print(f"{sum(finding.level == 'error' for finding in findings)} errors, {len(findings)} findings")
+    sys.exit(USAGE if any(finding.level == "error" for finding in findings) else DONE)
+
+
+@recipe_app.command("show")
+def recipe_show(
+    context: typer.Context,
+    recipe: Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/engineering")],
+) -> None:
+    """Print a recipe resolved, with the origin of each value."""
+    search = _search(context.obj.deployment())
+    named = [folder / f"{recipe}.yaml" for folder in search]
+    path = next((path for path in [Path(recipe), *named] if path.is_file()), None)
+    if path is None:
+        raise InputError(f"there is no recipe {recipe!r}: give a file, or a name below {', '.join(map(str, search))}")
+    out.print(show(load_recipe(path, search)), markup=False, end="")
+
+
+def _registry(context: typer.Context) -> AdapterRegistry:
+    options: Options = context.obj
+    return AdapterRegistry(open_store(options.deployment().store, options.home), options.home.adapters)
+
+
+def _adapter_name(name: str) -> tuple[str, str, int]:
+    """Parse `tenant/role@vN`. Raises InputError."""
+    match = re.fullmatch(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)", name)
+    if match is None:
+        raise InputError(f"{name!r} is not an adapter: write tenant/role@vN, as `ec1 adapters list` does")
+    return match[1], match[2], int(match[3])
+
+
+@adapters_app.command("list")
+def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """All versions, newest first; `*` marks the one in use."""
+    registry = _registry(context)
+    rows = []
+    for tenant, role in registry.roles():
+        incumbent = registry.incumbent(tenant, role)
+        for version in reversed(registry.versions(tenant, role)):
+            manifest = registry.get(tenant, role, version)
+            rows.append(
+                {
+                    "name": manifest.name,
+                    "in_use": incumbent is not None and incumbent.version == version,
+                    "withdrawn": registry.withdrawal(tenant, role, version) is not None,
+                    "night": manifest.night,
+                    "objective": manifest.objective,
+                    "base_model": manifest.base_model.id,
+                    "tuples": manifest.snapshot.tuples,
+                    "verdict": manifest.evaluation.verdict if manifest.evaluation else None,
+                }
+            )
+    if as_json:
+        _print_json(rows)
+        return
+    if not rows:
+        out.print("no adapter has been published yet")
+    for row in rows:
+        mark = "*" if row["in_use"] else "x" if row["withdrawn"] else " "
+        out.print(
+            f"{mark} {row['name']:<36} night {row['night']}  {row['objective']:<4} {row['tuples']:>6} tuples  "
+            f"{row['base_model']}",
+            markup=False,
+        )
+
+
+@adapters_app.command("show")
+def adapters_show(context: typer.Context, name: Annotated[str, typer.Argument(help="tenant/role@vN")]) -> None:
+    """One version's manifest: recipe, dataset, snapshot (and so every tuple), scores, files."""
+    _print_json(_registry(context).get(*_adapter_name(name)).model_dump(mode="json"))
+
+
+@adapters_app.command("verify")
+def adapters_verify(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="tenant/role@vN; default: every version")] = None,
+) -> None:
+    """Check the files of one version, or of all, against the manifest, and that they are a LoRA adapter."""
+    registry = _registry(context)
+    names = [_adapter_name(name)] if name else [(t, r, v) for t, r in registry.roles() for v in registry.versions(t, r)]
+    damaged = 0
+    for tenant, role, version in names:
+        problems = registry.verify(tenant, role, version)
+        damaged += bool(problems)
+        out.print(f"{tenant}/{role}@v{version}: {'; '.join(problems) or 'intact'}", markup=False)
+    sys.exit(FAILED if damaged else DONE)
+
+
+if __name__ == "__main__":
+    main()

@@ -40,6 +40,9 @@ class DocumentSettings(Settings):
         0.3, gt=0, le=1, description="stop when more of the known documents than this vanished: a lost mount"
     )
     max_bytes: int = Field(50 * 2**20, gt=0, description="a larger file is rejected with a reason")
+    verify_every_days: int = Field(
+        30, ge=0, description="read every file again, also those that look unchanged; 0: never"
+    )
 
 
 class CorpusSettings(Settings):
@@ -66,7 +69,7 @@ class ModelSource(Settings):
 class VllmSettings(Settings):
     """An engine of our own: started for phase 1 and stopped before phase 2."""
 
-    kind: Literal["vllm"] = "vllm"
+    kind: Literal["vllm"]
     model: str = Field(description="model id; a key of `models`")
     revision: str = "main"
     max_model_len: int = Field(4096, gt=0, description="tokens")
@@ -78,6 +81,23 @@ class VllmSettings(Settings):
     reasoning_parser: str | None = None
     ready_timeout_seconds: float = Field(900, gt=0)
     extra_args: tuple[str, ...] = ()
+
+
+class ServerSettings(Settings):
+    """An OpenAI-compatible server that somebody else keeps running."""
+
+    kind: Literal["server"]
+    base_url: str = Field(description="such as http://127.0.0.1:8000, without /v1")
+    model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
+    revision: str = "main"
+    max_model_len: int = Field(4096, gt=0, description="tokens")
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_http(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")):
+            raise ValueError(f"{value!r} is not an http(s) address")
+        return value.rstrip("/")
 
 
 class ExtractionSettings(Settings):
@@ -166,7 +186,7 @@ class Deployment(Settings):
     corpus: CorpusSettings = CorpusSettings()
     recipes: tuple[Path, ...] = Field(description="folders whose recipes run at night")
     models: dict[str, ModelSource] = {}
-    inference: VllmSettings
+    inference: Annotated[VllmSettings | ServerSettings, Field(discriminator="kind")]
     extraction: ExtractionSettings = ExtractionSettings()
     graph: LadybugSettings = LadybugSettings()
     store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()

@@ -13,11 +13,12 @@ from ec1.adapters import nightly as adapters_nightly
 from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import Dataset, build_dataset
 from ec1.corpus.snapshots import load_snapshot, take_snapshot
-from ec1.corpus.threshold import HighWaterMark, decide
+from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.gpu.handover import require_handover
 from ec1.records import Records
 from ec1.training import nightly as training_nightly
 from ec1.training.recipes import ResolvedRecipe
+from ec1.training.spec import finished
 from ec1_assets import checks, metadata
 from ec1_assets.datagraph import GPU_POOL
 from resources.gpu import GpuResource
@@ -87,7 +88,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         decision = decide(
             load_snapshot(project.home, taken["bucket"], taken["digest"]),
             threshold=recipe.data.threshold,
-            trained=HighWaterMark(project.home, tenant, role).snapshot(resolved.digest),
+            trained=trained_snapshot(project.home, taken["bucket"], tenant, role, resolved.digest),
         )
         record.write("threshold_check", context.run_id, dict(vars(decision)))
         check = checks.of_threshold(decision, keys["threshold_check"])
@@ -131,7 +132,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
             {"digest": dataset.digest, "snapshot": taken["digest"], "plan": plan.model_dump(mode="json")},
         )
         return dg.MaterializeResult(
-            metadata=metadata.of_dataset(dataset, plan, record.folder),
+            metadata=metadata.of_dataset(dataset, plan),
             data_version=dg.DataVersion(dataset.digest),
             check_results=[checks.of_leaks(dataset, keys["training_dataset"])],
         )
@@ -158,15 +159,21 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         record = records(project, night)
         dataset = Dataset.load(home, record.read("training_dataset")["digest"])
         spec = training_nightly.spec_of(resolved, dataset, deployment, home, night, registry.open())
-        candidate = training_nightly.finished(spec)
-        if candidate is None:
+        if finished(spec) is None:
             with gpu.hold(context, "training") as grant:
-                candidate, _ = pipes.run(
+                pipes.run(
                     context,
                     lambda env: training_nightly.launch(spec, grant, env, home.logs / f"training-{role}-{night}.log"),
-                    required=("status", "steps", "summary"),
+                    required=("status", "steps"),
                 )
-        record.write("adapter_candidate", context.run_id, training_nightly.record_of(candidate))
+        candidate = training_nightly.candidate_of(resolved, home, night)
+        record.write("adapter_candidate", context.run_id, candidate.result.model_dump(mode="json"))
+        if candidate.diverged:
+            # The blocking check below ends the chain here, so what follows it is settled now.
+            outcome = adapters_nightly.settle_diverged(
+                resolved, deployment, home, night, context.run_id, registry.open()
+            )
+            record.write("adapter", context.run_id, outcome.record())
         return dg.MaterializeResult(
             metadata=metadata.of_candidate(candidate, record.folder),
             check_results=[checks.of_no_op(candidate, keys["adapter_candidate"])],
@@ -198,9 +205,9 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
             pipes.run(
                 context,
                 lambda env: adapters_nightly.launch(spec, grant, env, home.logs / f"evaluation-{role}-{night}.log"),
-                required=("evaluation",),
+                required=("evaluated",),
             )
-        judged = adapters_nightly.judge_night(spec, recipe)
+        judged = adapters_nightly.judge_night(resolved, spec)
         record.write("evaluation", context.run_id, judged.record())
         return dg.MaterializeResult(
             metadata=metadata.of_evaluation(judged, record.folder),
@@ -220,7 +227,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
     ) -> dg.MaterializeResult:
         record = records(project, context.partition_key)
         outcome = adapters_nightly.settle(
-            resolved, project.home, context.partition_key, context.run_id, registry.open(), project.deployment()
+            resolved, project.deployment(), project.home, context.partition_key, context.run_id, registry.open()
         )
         record.write("adapter", context.run_id, outcome.record())
         return dg.MaterializeResult(metadata=metadata.of_outcome(outcome))

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from ec1.deployment import ServerSettings
 from ec1.documents.streams import STREAMS
 
 from ec1.models import model_folder, prepare_model
@@ -49,15 +50,19 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
 
     @contextmanager
     def serve(self, context: dg.AssetExecutionContext) -> "Iterator[ChatClient]":
-        """Hold the GPU, start the engine, yield a client; on the way out the engine is gone before the lease is."""
+        """Yield a client of the deployment's model; an engine of our own holds the GPU while it serves."""
         from ec1.extraction.client import OpenAIClient
-        from ec1.gpu.engine import VllmEngine
 
-        deployment = self.project.deployment()
-        home = self.project.home
+        deployment, home = self.project.deployment(), self.project.home
         model = deployment.inference
         folder = prepare_model(model.model, model.revision, deployment.models, home.models)
+        if isinstance(model, ServerSettings):
+            yield OpenAIClient(model.base_url, model.model, deployment.extraction)
+            return
+        from ec1.gpu.engine import VllmEngine
+
         engine = VllmEngine(model, folder, model.model, deployment.gpu.device)
+        # The engine is gone before the lease is.
         with (
             self.gpu.hold(context, "inference") as grant,
             engine.serve(

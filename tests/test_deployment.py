@@ -8,7 +8,7 @@ from ec1.deployment import load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
 
-GOOD = "tenant: acme\nrecipes: [recipes]\ninference: {model: some/model}\n"
+GOOD = "tenant: acme\nrecipes: [recipes]\ninference: {kind: vllm, model: some/model}\n"
 
 
 def project_with(tmp_path: Path, text: str) -> Path:

@@ -74,7 +74,7 @@ def test_one_more_file_is_one_more_chain_without_code(project: Path, tmp_path: P
     (tmp_path / "configs" / "recipes").symlink_to(project / "configs" / "recipes")
     (recipes / "crew.yaml").write_text("extends: pointsav/engineering\nversion: 1\ntenant: acme\nrole: crew\n")
     (tmp_path / "configs" / "deployments" / "here.yaml").write_text(
-        "tenant: acme\nrecipes: [more]\ninference: {model: some/model}\n"
+        "tenant: acme\nrecipes: [more]\ninference: {kind: vllm, model: some/model}\n"
     )
     keys = build_defs(Choice("here", tmp_path / "home", tmp_path)).resolve_asset_graph().get_all_asset_keys()
     assert {dg.AssetKey(["acme", "crew", step]) for step in STEPS} <= set(keys)
