@@ -1,0 +1,209 @@
+"""A file's bytes to the text that is read for entities, per stream (CONTRACTS §3).
+
+Belongs here: what the three streams' files look like inside. Encodings are `text.py`'s, HTML is `markup.py`'s. The
+result depends on the bytes, the stream and the suffix, and not on the file's name: the same bytes are extracted once.
+"""
+
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from bs4.dammit import EncodingDetector
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
+
+from ec1.documents.ledger import DocumentKey
+from ec1.documents.markup import strip_html
+from ec1.documents.scan import DocumentVersion
+from ec1.documents.text import clean, decode
+from ec1.errors import DeferredError, RejectedError
+
+# A longer block is no front matter, and its YAML would take seconds.
+_FRONT_MATTER_CHARACTERS = 2**15
+_FRONT_MATTER_DEPTH = 16
+# Brackets and commas: a bound on how many Python objects a JSON text can become (some 70 bytes each).
+_JSON_VALUES = 4_000_000
+_TITLE_CHARACTERS = 200
+_HEAD = 4096
+
+_FENCE = re.compile(r"---[ \t]*\n")
+_CLOSING_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
+_YAML_TITLE = re.compile(r"^title:[ \t]+(\S.*)$", re.MULTILINE)
+_LOOKS_LIKE_HTML = re.compile(r"<(?:!doctype html|html|head|body|div|p|br|table|span)\b[^<>]*>", re.IGNORECASE)
+_DATA_URI = re.compile(r"data:([^,]{0,512}),", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document's readable text and what it says about itself.
+
+    `text` is clean (`text.clean`) and never blank. `metadata` holds strings, lists and dictionaries of them: front
+    matter, or a contact file's own fields.
+    """
+
+    key: DocumentKey
+    title: str
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def read_document(root: Path, version: DocumentVersion, max_bytes: int) -> Document:
+    """Read one version of a document from the document root.
+
+    Raises RejectedError (the reason it cannot be a document), DeferredError if the file no longer holds that version.
+    """
+    path = root / version.key.path
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise DeferredError(f"{path} cannot be read now: {error.strerror}") from None
+    if len(data) > max_bytes:
+        raise RejectedError(f"more bytes than documents.max_bytes ({max_bytes:,})")
+    if hashlib.sha256(data).hexdigest() != version.content_sha256:
+        raise DeferredError(f"{path} was changed after it was listed; its new version is read on a later night")
+    return parse_document(version.key, data)
+
+
+def parse_document(key: DocumentKey, data: bytes) -> Document:
+    """Parse a document's bytes by the rules of its stream. Raises RejectedError with the reason, and nothing else."""
+    if not data:
+        raise RejectedError("empty")
+    text = decode(data)
+    del data
+    if key.stream == "contact":
+        title, text, metadata = _contact(text)
+    elif PurePosixPath(key.path).suffix == ".md":
+        metadata, text = _front_matter(clean(text))
+        title = _first(_strings([metadata.get("title")]), _matches(_HEADING, text))
+    else:
+        text, metadata = clean(text), {}
+        title = _first(found.strip("'\" ") for found in _matches(_YAML_TITLE, text))
+    text = text.strip()
+    if not text:
+        raise RejectedError("no text")
+    return Document(key, (title or text.split("\n", 1)[0].strip())[:_TITLE_CHARACTERS], text, metadata)
+
+
+def _front_matter(text: str) -> tuple[dict[str, Any], str]:
+    """Split off a leading YAML block. Where it is not a mapping, or broken, it is text like any other."""
+    opening = _FENCE.match(text)
+    if not opening:
+        return {}, text
+    closing = _CLOSING_FENCE.search(text, opening.end(), opening.end() + _FRONT_MATTER_CHARACTERS)
+    if not closing or text[closing.end() : closing.end() + 1] not in ("", "\n"):
+        return {}, text
+    block = text[opening.end() : closing.start()]
+    try:
+        # The base loader makes strings only: no dates that do not exist, no numbers of a million digits.
+        value = YAML(typ="base", pure=True).load(block) if _is_plain_yaml(block) else ""
+    except (YAMLError, ValueError):
+        return {}, text
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        return {}, text
+    return {key: item for key, item in value.items() if isinstance(key, str)}, text[closing.end() :]
+
+
+def _is_plain_yaml(block: str) -> bool:
+    """False for aliases (a few lines of them make gigabytes) and for nesting deeper than Python's stack likes."""
+    depth = 0
+    for event in YAML(typ="base", pure=True).parse(block):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if isinstance(event, AliasEvent) or depth > _FRONT_MATTER_DEPTH:
+            return False
+    return True
+
+
+def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
+    record = _json_object(text)
+    metadata = {
+        clean(key): clean(value) for key, value in record.items() if isinstance(value, str) and len(value) < _HEAD
+    }
+    for name in ("corpus", "body", "text"):
+        metadata.pop(name, None)
+    title = _first(_strings(record.get(name) for name in ("title", "subject", "name")))
+    for name in ("corpus", "body", "text"):
+        value = record.get(name)
+        if isinstance(value, str) and (found := clean(value).strip()):
+            return title, found, metadata
+    file = record.get("file")
+    if not isinstance(file, dict) or not isinstance(file.get("data"), str):
+        raise RejectedError("no text: neither .corpus, .body nor .text, nor a .file.data")
+    filename = _first(_strings([file.get("filename")]))
+    if filename:
+        metadata["filename"] = filename
+    return title, clean(_payload(file["data"], filename)), metadata
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    if text.count(",") + text.count("[") + text.count("{") > _JSON_VALUES:
+        raise RejectedError(f"more than {_JSON_VALUES:,} JSON values")
+    try:
+        value = json.loads(text.lstrip("\ufeff"))
+    except json.JSONDecodeError as error:
+        raise RejectedError(f"not JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
+    except ValueError:
+        raise RejectedError("not JSON: a number of too many digits") from None
+    except RecursionError:
+        raise RejectedError("not JSON that can be read: nested too deeply") from None
+    if not isinstance(value, dict):
+        raise RejectedError("not a JSON object")
+    return value
+
+
+def _payload(uri: str, filename: str) -> str:
+    """The text in a data URI (RFC 2397)."""
+    match = _DATA_URI.match(uri)
+    if not match:
+        raise RejectedError(".file.data is no data URI (data:…;base64,…)")
+    media_type, *parameters = (part.strip().lower() for part in match[1].split(";"))
+    if uri.count("%") > _JSON_VALUES:
+        raise RejectedError(f"more than {_JSON_VALUES:,} escapes in .file.data")
+    try:
+        data = unquote_to_bytes(uri[match.end() :])
+    except UnicodeEncodeError:
+        raise RejectedError(".file.data is no valid data URI") from None
+    if "base64" in parameters:
+        data = _base64(data)
+    html = media_type in ("text/html", "application/xhtml+xml") or filename.lower().endswith((".html", ".htm"))
+    charset = next(
+        (part.removeprefix("charset=").strip("\"'") for part in parameters if part.startswith("charset=")), ""
+    )
+    try:
+        if not charset and html:
+            charset = EncodingDetector.find_declared_encoding(data, is_html=True) or ""
+        text = decode(data, charset)
+    except RejectedError as error:
+        raise RejectedError(f".file.data ({media_type or 'no media type'}): {error}") from None
+    return strip_html(text) if html or _LOOKS_LIKE_HTML.search(text[:_HEAD]) else text
+
+
+def _base64(data: bytes) -> bytes:
+    """Decode base64 as it is met in the wild: wrapped lines, either alphabet, padding left out."""
+    data = data.translate(bytes.maketrans(b"-_", b"+/"), b" \t\r\n\f=")
+    try:
+        return binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True) if data else b""
+    except binascii.Error:
+        raise RejectedError(".file.data is not valid base64") from None
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterable[str]:
+    return (match[1] for match in pattern.finditer(text[:_HEAD]))
+
+
+def _strings(values: Iterable[object]) -> Iterable[str]:
+    return (clean(value[:_HEAD]) for value in values if isinstance(value, str))
+
+
+def _first(*candidates: Iterable[str]) -> str:
+    return next((found for group in candidates for item in group if (found := item.strip())), "")

@@ -1,0 +1,548 @@
+"""What changed in the document root since the ledger, as of a night. The reading of a document's text is `parse.py`'s.
+
+Belongs here: listing the streams, hashing what is new, comparing with the ledger, and the rules that protect the graph
+from a listing that cannot be right. Nothing here writes to the ledger or the graph.
+
+Names that start with a dot (editors' leftovers, `.git`) are no documents, as in a shell's `**`.
+"""
+
+import datetime as dt
+import errno
+import hashlib
+import logging
+import os
+import stat as stat_bits
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ec1.deployment import DocumentSettings
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.scan_cache import Rows, ScanCache
+from ec1.documents.streams import STREAMS, Stream, document_id
+from ec1.documents.text import looks_binary
+from ec1.errors import DeferredError, InputError, PermanentError
+from ec1.files import digest_of, write_atomic
+
+log = logging.getLogger(__name__)
+
+_PIECE = 2**20
+_READ_ATTEMPTS = 3
+# A file written this shortly before it was read may be written again with the same mtime, so its row is not trusted
+# ("racy git"); two seconds is the coarsest time stamp in use (FAT).
+_RACY_NS = 2 * 10**9
+# A stream that loses all of this many documents or more at once is taken for a lost mount, however small its share.
+_WHOLE_STREAM = 10
+_LEADS_OUT = "a link that leads out of the document root"
+_SETTLED = frozenset({Status.APPLIED, Status.REJECTED, Status.QUARANTINED})
+
+
+@dataclass(frozen=True)
+class DocumentVersion:
+    """One version of a document. `size` in bytes, `modified_ns` in nanoseconds since 1970."""
+
+    key: DocumentKey
+    content_sha256: str
+    document_id: str
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A file that cannot be a document, and why.
+
+    `hashed` is False where the bytes were not read: `content_sha256` then stands for the file's size and time stamp, so
+    that the ledger's row holds until the file changes. `key.path` of a name that is not UTF-8 is escaped and marked.
+    """
+
+    key: DocumentKey
+    content_sha256: str
+    reason: str
+    hashed: bool = True
+
+
+@dataclass(frozen=True)
+class Postponed:
+    """A file that could not be read in peace tonight. It is left as the ledger has it, for a later night."""
+
+    key: DocumentKey
+    reason: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What one night found. All tuples are sorted by key.
+
+    `changed` needs work tonight; `rejected` holds what the ledger does not know yet; `unchanged` counts files per
+    stream; `later` counts files newer than `as_of`, left for their own night; `hashed` counts files that were read.
+    """
+
+    night: str
+    as_of: dt.datetime
+    changed: tuple[DocumentVersion, ...]
+    vanished: tuple[DocumentKey, ...]
+    rejected: tuple[Rejected, ...]
+    unchanged: dict[str, int]
+    later: int = 0
+    postponed: tuple[Postponed, ...] = ()
+    hashed: int = 0
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the work found: keys, content and reasons; no time, machine or root path in it."""
+        return digest_of(
+            {
+                "changed": [[v.key.stream, v.key.path, v.content_sha256] for v in self.changed],
+                "vanished": [[key.stream, key.path] for key in self.vanished],
+                "rejected": [
+                    [r.key.stream, r.key.path, r.content_sha256 if r.hashed else "", r.reason] for r in self.rejected
+                ],
+            }
+        )
+
+    def save(self, path: Path) -> None:
+        """Write as JSON, atomically."""
+        write_atomic(path, _listing_type.dump_json(self, indent=1) + b"\n")
+
+    @classmethod
+    def load(cls, path: Path) -> "Listing":
+        """Read what `save` wrote. Raises InputError if it is missing or damaged."""
+        try:
+            return _listing_type.validate_json(path.read_bytes())
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist: materialise source_documents of this night first") from None
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]["msg"]
+            raise InputError(f"{path} is not a document listing ({problem}): delete it and scan again") from None
+
+
+_listing_type: TypeAdapter[Listing] = TypeAdapter(Listing)
+
+
+def scan_documents(
+    root: Path,
+    ledger: Mapping[DocumentKey, LedgerEntry],
+    fingerprints: Mapping[str, str],
+    *,
+    night: str,
+    as_of: dt.datetime,
+    retract_vanished: bool,
+    settings: DocumentSettings,
+    cache: Path,
+    verify: bool = False,
+) -> Listing:
+    """List the three streams below `root` and compare them with the ledger.
+
+    A document needs work if its content or its stream's extractor fingerprint (`fingerprints`, by stream name) differs
+    from its ledger row, or if the row is deferred. A file modified after `as_of` (aware) is not visible: it is left to
+    its own night. `retract_vanished=False`, for a night made up later, reports no deletion. `cache` is a folder for
+    what may be lost. `verify` reads every file, as happens by itself every `settings.verify_every_days`.
+
+    Raises InputError (no such root, and none known), DeferredError (a folder could not be listed, so nothing is said
+    about deletions), PermanentError (so much is gone that it looks like a lost mount).
+    """
+    if as_of.tzinfo is None:
+        raise InputError(f"as_of {as_of} has no time zone")
+    scan = _Scan(root, ledger, fingerprints, _nanoseconds(as_of), settings)
+    with ScanCache(cache / f"scan-{_stand_in(scan.root)[:12]}.sqlite") as rows:
+        period = settings.verify_every_days * 86_400 * 10**9
+        due = rows.verified_ns is None or (period and scan.as_of_ns >= rows.verified_ns + period)
+        scan.run(rows, verify=verify or bool(due))
+        if verify or due:
+            rows.verified_ns = scan.as_of_ns
+    vanished = scan.vanished() if retract_vanished else []
+    return Listing(
+        night=night,
+        as_of=as_of.astimezone(dt.UTC),
+        changed=tuple(sorted(scan.changed, key=_by_key)),
+        vanished=tuple(sorted(vanished)),
+        rejected=tuple(sorted(scan.rejected, key=_by_key)),
+        unchanged=scan.unchanged,
+        later=scan.later,
+        postponed=tuple(sorted(scan.postponed, key=_by_key)),
+        hashed=scan.hashed,
+    )
+
+
+def _by_key(item: Any) -> tuple[str, str]:
+    return (item.key.stream, item.key.path)
+
+
+def _nanoseconds(moment: dt.datetime) -> int:
+    # In integers: a float of seconds since 1970 is off by hundreds of nanoseconds.
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1) * 1000
+
+
+class _Unreadable(Exception):
+    """A file cannot be a document; the message is the reason."""
+
+
+class _Unsteady(Exception):
+    """A file cannot be read right now; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class _Content:
+    stat: os.stat_result
+    sha256: str
+    sha1: str
+    binary: bool
+    read_ns: int
+
+
+@dataclass
+class _Scan:
+    """The state of one scan. `_known` holds the live ledger rows per stream and path that were not yet seen."""
+
+    given_root: Path
+    ledger: Mapping[DocumentKey, LedgerEntry]
+    fingerprints: Mapping[str, str]
+    as_of_ns: int
+    settings: DocumentSettings
+    changed: list[DocumentVersion] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    postponed: list[Postponed] = field(default_factory=list)
+    unchanged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STREAMS, 0))
+    later: int = 0
+    hashed: int = 0
+
+    def __post_init__(self) -> None:
+        self.root = self.given_root.resolve()
+        self.started_ns = time.time_ns()
+        self._known: dict[str, dict[str, LedgerEntry]] = {name: {} for name in STREAMS}
+        for key, entry in self.ledger.items():
+            if entry.status is not Status.DELETED and key.stream in self._known:
+                self._known[key.stream][key.path] = entry
+        self._live = {name: len(rows) for name, rows in self._known.items()}
+        self._check_folders()
+
+    def _check_folders(self) -> None:
+        if not self.root.is_dir():
+            if any(self._live.values()):
+                raise self._lost(
+                    f"{self.given_root} is missing, and the ledger knows {sum(self._live.values())} documents"
+                )
+            raise InputError(
+                f"the document root {self.given_root} does not exist: create it or set documents.root in the deployment"
+            )
+        for name, count in self._live.items():
+            if count and not (self.root / STREAMS[name].folder).is_dir():
+                raise self._lost(
+                    f"{self.given_root / STREAMS[name].folder} is missing, and the ledger knows {count} documents in it"
+                )
+
+    def _lost(self, what: str) -> PermanentError:
+        return PermanentError(
+            f"{what}: this looks like a lost mount, so nothing was retracted. Mount it and run the night again; if the "
+            "deletion is meant, leave an empty folder there and set documents.max_vanished_share to 1 for one night"
+        )
+
+    def run(self, cache: ScanCache, *, verify: bool) -> None:
+        """Walk all streams. Raises DeferredError if a folder cannot be listed."""
+        listed: set[str] = set()
+        for stream in STREAMS.values():
+            _Walk(self, stream, cache, verify, self._known[stream.name]).run(listed)
+        cache.keep_only(listed)
+
+    def vanished(self) -> list[DocumentKey]:
+        """The live documents that a complete listing did not show. Raises PermanentError if they are too many."""
+        gone = {
+            name: [path for path in rows if not self._appeared_meanwhile(path)] for name, rows in self._known.items()
+        }
+        live, missing = sum(self._live.values()), sum(map(len, gone.values()))
+        allowed = self.settings.max_vanished_share
+        if live and missing / live > allowed:
+            raise self._lost(
+                f"{missing} of {live} known documents are gone from {self.given_root} ({missing / live:.0%}, more than "
+                f"documents.max_vanished_share {allowed:.0%})"
+            )
+        for name, count in self._live.items():
+            if allowed < 1 and count >= _WHOLE_STREAM and len(gone[name]) == count:
+                raise self._lost(f"all {count} documents of {self.given_root / STREAMS[name].folder} are gone")
+        return [DocumentKey(name, path) for name, paths in gone.items() for path in paths]
+
+    def _appeared_meanwhile(self, path: str) -> bool:
+        # An editor that saves by delete and create, or by rename, may be missed by a listing in progress.
+        try:
+            found = (self.root / path).stat()
+        except (OSError, ValueError):
+            return False
+        recent = max(found.st_mtime_ns, found.st_ctime_ns) >= self.started_ns - _RACY_NS
+        return recent and stat_bits.S_ISREG(found.st_mode)
+
+
+@dataclass
+class _Walk:
+    """The walk over one stream. Paths are relative to the document root, with forward slashes."""
+
+    scan: _Scan
+    stream: Stream
+    cache: ScanCache
+    verify: bool
+    known: dict[str, LedgerEntry]
+
+    def run(self, listed: set[str]) -> None:
+        """Walk real folders first, then links to folders: what is reachable both ways keeps its real name."""
+        self._visited: set[tuple[int, int]] = set()
+        self._links: list[str] = []
+        folder = self.scan.root / self.stream.folder
+        if not folder.is_dir():
+            return
+        if not folder.resolve().is_relative_to(self.scan.root):
+            self._reject(self.stream.folder, _LEADS_OUT, self._link_stand_in(folder))
+            return
+        pending = [self.stream.folder]
+        while pending or self._links:
+            if not pending:
+                self._links.sort(reverse=True)
+                pending.append(self._links.pop())
+            directory = pending.pop()
+            pending.extend(self._directory(directory))
+            listed.add(directory)
+
+    def _directory(self, directory: str) -> list[str]:
+        """Work through one folder; return the folders in it."""
+        path = self.scan.root / directory
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                self._reject(directory, "the path is too long for this system", _stand_in(directory))
+                return []
+            raise _incomplete(path, error) from error
+        try:
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) in self._visited:
+                return []
+            self._visited.add((status.st_dev, status.st_ino))
+            # Relative to an open folder, each stat is a short look-up: a quarter less time than with whole paths.
+            with os.scandir(descriptor) as entries:
+                return self._entries(directory, entries)
+        except OSError as error:
+            raise _incomplete(path, error) from error
+        finally:
+            os.close(descriptor)
+
+    def _entries(self, directory: str, entries: Any) -> list[str]:
+        # The hot loop: a few microseconds a file, beside the two of its listing and stat.
+        scan, known, suffixes, as_of_ns = self.scan, self.known, self.stream.suffixes, self.scan.as_of_ns
+        fingerprint, max_bytes = scan.fingerprints[self.stream.name], scan.settings.max_bytes
+        utf8 = _is_utf8(directory)
+        cached = self.cache.load(directory) if utf8 else {}
+        trusted = not self.verify
+        rows: Rows = {}
+        folders, same = [], 0
+        for entry in entries:
+            name = entry.name
+            if name[0] == ".":
+                continue
+            path = target = f"{directory}/{name}"
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+                continue
+            link = entry.is_symlink()
+            if not name.endswith(suffixes):
+                if link:
+                    self._folder_link(path)
+                continue
+            if link or not (utf8 and (name.isascii() or _is_utf8(name))):
+                resolved = self._special(path)
+                if not resolved:
+                    continue
+                target, found = resolved
+            else:
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+            row, ledger_row = cached.get(name), known.pop(path, None)
+            if found.st_mtime_ns > as_of_ns:
+                scan.later += 1
+                if row:
+                    rows[name] = row
+            elif (
+                row
+                and ledger_row
+                and row[3] == ledger_row.content_sha256
+                and row[1] == found.st_mtime_ns
+                and row[0] == found.st_size <= max_bytes
+                and row[2] == found.st_ino
+                and trusted
+                and (ledger_row.fingerprint == fingerprint or ledger_row.status is not Status.REJECTED)
+            ):
+                rows[name] = row
+                if ledger_row.fingerprint == fingerprint and ledger_row.status in _SETTLED:
+                    same += 1
+                else:
+                    self._changed(path, row[3], ledger_row.document_id, found)
+            elif fresh := self._read(path, target, ledger_row, found):
+                rows[name] = fresh
+        scan.unchanged[self.stream.name] += same
+        if rows != cached and utf8:
+            self.cache.store(directory, rows)
+        return folders
+
+    def _changed(self, path: str, sha256: str, identity: str, found: os.stat_result) -> None:
+        key = DocumentKey(self.stream.name, path)
+        self.scan.changed.append(DocumentVersion(key, sha256, identity, found.st_size, found.st_mtime_ns))
+
+    def _read(self, path: str, target: str, ledger_row: LedgerEntry | None, found: os.stat_result) -> list[Any] | None:
+        """Hash a file and file it under what it is; return its cache row if that can be trusted.
+
+        `path` names the document; `target`, the same unless it is a link, is what is opened.
+        """
+        scan, key = self.scan, DocumentKey(self.stream.name, path)
+        try:
+            if not stat_bits.S_ISREG(found.st_mode):
+                raise _Unreadable("not a regular file")
+            content = self._content(target, found)
+        except _Unreadable as problem:
+            self._reject(path, str(problem), _stand_in(path, found.st_size, found.st_mtime_ns), ledger_row)
+            return None
+        except _Unsteady as problem:
+            scan.postponed.append(Postponed(key, str(problem)))
+            return None
+        except FileNotFoundError:
+            if ledger_row:
+                self.known[path] = ledger_row
+            return None
+        found = content.stat
+        if found.st_mtime_ns > scan.as_of_ns:
+            scan.later += 1
+            return None
+        fingerprint = scan.fingerprints[self.stream.name]
+        if content.binary or not found.st_size:
+            self._reject(path, "empty" if not found.st_size else "binary", content.sha256, ledger_row, hashed=True)
+        elif (
+            ledger_row
+            and ledger_row.content_sha256 == content.sha256
+            and ledger_row.fingerprint == fingerprint
+            and ledger_row.status in _SETTLED
+        ):
+            scan.unchanged[self.stream.name] += 1
+        else:
+            self._changed(path, content.sha256, document_id(self.stream.name, content.sha1), found)
+        if found.st_mtime_ns > content.read_ns - _RACY_NS:
+            return None
+        return [found.st_size, found.st_mtime_ns, found.st_ino, content.sha256]
+
+    def _content(self, path: str, found: os.stat_result) -> _Content:
+        """Read a file that does not change meanwhile. Raises _Unreadable, _Unsteady, FileNotFoundError."""
+        absolute, max_bytes = self.scan.root / path, self.scan.settings.max_bytes
+        for _ in range(_READ_ATTEMPTS):
+            if found.st_size > max_bytes:
+                raise _Unreadable(f"{found.st_size:,} bytes are more than documents.max_bytes ({max_bytes:,})")
+            try:
+                content = _hash_file(absolute, max_bytes)
+                self.scan.hashed += 1
+                found = absolute.lstat()
+            except FileNotFoundError:
+                raise
+            except PermissionError as error:
+                raise _Unreadable(f"unreadable: {error.strerror}") from None
+            except OSError as error:
+                # EIO, ESTALE and the like come from a disk or a mount in trouble: no verdict on the document.
+                raise _Unsteady(f"unreadable now: {error.strerror}") from None
+            if content and _signature(content.stat) == _signature(found):
+                return content
+        raise _Unsteady(f"changed while it was read, {_READ_ATTEMPTS} times")
+
+    def _special(self, path: str) -> tuple[str, os.stat_result] | None:
+        """What a link, or a name that is not UTF-8, stands for: path and stat of a file; None if it is settled here."""
+        absolute = self.scan.root / path
+        if not _is_utf8(path):
+            found = absolute.lstat()
+            self._reject(path, "the name is not UTF-8", _stand_in(found.st_size, found.st_mtime_ns))
+            return None
+        target = Path(os.path.realpath(absolute))
+        if not target.is_relative_to(self.scan.root):
+            self._reject(path, _LEADS_OUT, self._link_stand_in(absolute))
+            return None
+        try:
+            found = target.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            self._reject(path, "a link that leads nowhere", self._link_stand_in(absolute))
+            return None
+        if stat_bits.S_ISDIR(found.st_mode):
+            self._links.append(path)
+            return None
+        return str(target.relative_to(self.scan.root)), found
+
+    def _folder_link(self, path: str) -> None:
+        """A link whose name is no document's: followed if it is a folder inside the root."""
+        absolute = self.scan.root / path
+        if not os.path.isdir(absolute):  # noqa: PTH112 (Path.is_dir raises where the target may not be looked at)
+            return
+        if absolute.resolve().is_relative_to(self.scan.root):
+            self._links.append(path)
+        else:
+            self._reject(path, _LEADS_OUT, self._link_stand_in(absolute))
+
+    def _link_stand_in(self, path: Path) -> str:
+        try:
+            found = path.lstat()
+            return _stand_in(os.fspath(path.readlink()), found.st_mtime_ns)
+        except OSError:
+            return _stand_in("")
+
+    def _reject(
+        self, path: str, reason: str, content: str, ledger_row: LedgerEntry | None = None, *, hashed: bool = False
+    ) -> None:
+        """Report a rejection, unless the ledger has it already."""
+        name = path
+        if not _is_utf8(path):
+            # No document has this ending, so the escaped name cannot meet a real one.
+            name = os.fsencode(path).decode("utf-8", "backslashreplace") + " [not UTF-8]"
+        ledger_row = ledger_row or self.known.pop(name, None)
+        if ledger_row and ledger_row.status is Status.REJECTED and ledger_row.content_sha256 == content:
+            self.scan.unchanged[self.stream.name] += 1
+        else:
+            self.scan.rejected.append(Rejected(DocumentKey(self.stream.name, name), content, reason, hashed))
+
+
+def _is_utf8(name: str) -> bool:
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _signature(found: os.stat_result) -> tuple[int, int, int]:
+    return (found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def _stand_in(*parts: object) -> str:
+    return digest_of([ascii(part) for part in parts])
+
+
+def _incomplete(path: Path, error: OSError) -> DeferredError:
+    return DeferredError(
+        f"{path} cannot be listed ({error.strerror}), so it is unknown what was deleted: make it readable and run the "
+        "night again"
+    )
+
+
+def _hash_file(path: Path, max_bytes: int) -> _Content | None:
+    """Hash one regular file in pieces; None if it is longer or shorter than its size says."""
+    read_ns = time.time_ns()
+    sha256, sha1 = hashlib.sha256(), hashlib.sha1(usedforsecurity=False)
+    # Not through a link that was put there meanwhile, and not waiting for the writer of a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        found = os.fstat(descriptor)
+        count, binary = 0, False
+        while piece := stream.read(_PIECE):
+            binary = binary or (not count and looks_binary(piece))
+            sha256.update(piece)
+            sha1.update(piece)
+            count += len(piece)
+            if count > max_bytes:
+                return None
+    if count != found.st_size:
+        return None
+    return _Content(found, sha256.hexdigest(), sha1.hexdigest(), binary, read_ns)
