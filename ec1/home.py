@@ -43,6 +43,11 @@ class Home:
         return self.root / "high-water-marks"
 
     @property
+    def splits(self) -> Path:
+        """Groups that are held out although their hash would not, `<bucket>.json`."""
+        return self.root / "splits"
+
+    @property
     def datasets(self) -> Path:
         return self.root / "datasets"
 

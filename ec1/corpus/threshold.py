@@ -7,7 +7,7 @@ Belongs here: the decision and the high-water mark that keeps one corpus from tr
 import datetime as dt
 from dataclasses import dataclass
 
-from ec1.corpus.snapshots import Snapshot
+from ec1.corpus.snapshots import Snapshot, load_snapshot
 from ec1.errors import PermanentError
 from ec1.files import checked_name, read_json, write_json
 from ec1.home import Home
@@ -58,6 +58,12 @@ def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None) -> D
     )
 
 
+def trained_snapshot(home: Home, bucket: str, tenant: str, role: str, recipe: str) -> Snapshot | None:
+    """The snapshot that this recipe (its digest) was last trained on for this role, None before the first training."""
+    digest = HighWaterMark(home, tenant, role).read(recipe=recipe)
+    return None if digest is None else load_snapshot(home, bucket, digest)
+
+
 class HighWaterMark:
     """Which snapshot a role was last trained on, with the history of all before it, in one small JSON file."""
 
@@ -65,17 +71,22 @@ class HighWaterMark:
         folder = home.high_water_marks / checked_name(tenant, "tenant")
         self.path = folder / f"{checked_name(role, 'role')}.json"
 
-    def read(self, before: str | None = None) -> str | None:
+    def read(self, before: str | None = None, recipe: str | None = None) -> str | None:
         """The digest of the snapshot that the latest night trained on, None before the first training.
 
         With `before` (a night), later nights do not count: a night that is made up or repeated decides as it would
-        have decided then.
+        have decided then. With `recipe` (its digest), only trainings of that recipe count: a corpus does not trigger
+        the same training twice, but a changed recipe deserves a training of its own.
         """
-        entries = [entry for entry in self.history() if before is None or entry["night"] < before]
+        entries = [
+            entry
+            for entry in self.history()
+            if (before is None or entry["night"] < before) and (recipe is None or entry.get("recipe") == recipe)
+        ]
         return max(entries, key=lambda entry: entry["night"])["digest"] if entries else None
 
     def history(self) -> list[dict[str, str]]:
-        """Every advance, the oldest first: digest, night, run and the time (UTC) when it was noted."""
+        """Every advance, the oldest first: digest, night, run, recipe and the time (UTC) when it was noted."""
         if not self.path.is_file():
             return []
         record = read_json(self.path)
@@ -83,10 +94,10 @@ class HighWaterMark:
             raise PermanentError(f"{self.path} is damaged: restore it, or delete it to train on the whole corpus again")
         return list(record["history"])
 
-    def advance(self, digest: str, night: str, run: str) -> None:
-        """Note that a run has trained on a snapshot. Saying it again changes nothing."""
+    def advance(self, digest: str, night: str, run: str, recipe: str = "") -> None:
+        """Note that a run has trained a recipe (its digest) on a snapshot. Saying it again changes nothing."""
         history = self.history()
-        entry = {"digest": digest, "night": night, "run": run}
+        entry = {"digest": digest, "night": night, "run": run, "recipe": recipe}
         if any({key: old.get(key) for key in entry} == entry for old in history):
             return
         entry["at"] = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")

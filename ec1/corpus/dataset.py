@@ -1,0 +1,450 @@
+"""Datasets: what a training reads. A snapshot, validated, scrubbed, freed of duplicates, split, measured in tokens.
+
+Belongs here: the order of these steps and the folder that they end in. Does not: each step's own rules (tuples,
+cleaning, duplicates, split), and tokenised rows: the trainer renders with the same tokenizer and its chat template.
+
+A dataset folder holds `train/` and `heldout/` as Parquet, in TRL's conversational columns with `group`, `origin`, `row`
+and `tokens` beside them; `rejects.jsonl`; and `manifest.json`. Texts are streamed through a file, so that memory holds
+about a kilobyte a row and not the rows.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from ec1.corpus import cleaning
+from ec1.corpus.duplicates import PERMUTATIONS, Signatures, near_duplicates, signature, survivors
+from ec1.corpus.snapshots import Snapshot
+from ec1.corpus.split import HeldOutGroups, Leak, Side, SplitRow, leaks
+from ec1.corpus.tuples import Example, Objective, example_of, group_of, parse_record
+from ec1.deployment import Settings
+from ec1.errors import PermanentError, RejectedError
+from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
+from ec1.home import Home
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+"""Part of a dataset's identity: raise it when the same snapshot and options would give other rows."""
+
+SIDES: tuple[Side, ...] = ("train", "heldout")
+_BATCH = 256
+_SAMPLES = 4
+_ABANDONED_SECONDS = 24 * 3600
+
+
+class DataOptions(Settings):
+    """A recipe's `data:` section."""
+
+    threshold: int = Field(50, ge=1, description="new trainable tuples that start a training")
+    heldout_share: float = Field(0.2, gt=0, lt=1, description="share of the groups that is kept for evaluation")
+    max_length: int = Field(512, ge=16, description="tokens of a whole example, system prompt included")
+    max_over_length_share: float = Field(0.3, ge=0, le=1, description="more rows over max_length than this: refused")
+    system_prompt: str | None = Field(None, description="put before every prompt that has none")
+    near_duplicate_similarity: float = Field(0.9, gt=0.5, le=1, description="Jaccard; 1 drops only what is equal")
+    max_rows: int | None = Field(None, ge=2, description="take at most so many rows, chosen by a stable hash")
+    scrub: bool = Field(True, description="replace secrets and personal data")
+    seed: int = Field(0, ge=0, description="of the split; another seed is another split")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset on disk. `tokens` are those of the training side for one epoch (SFT: whole examples; DPO: with both
+    answers); `over_length` counts rows dropped for their length; `percentiles` of the length before that, in tokens.
+    `scrubbed` counts what was replaced, by kind; `samples` are a few shortened training rows for the eye."""
+
+    digest: str
+    path: Path
+    objective: Objective
+    snapshot: str
+    train_rows: int
+    heldout_rows: int
+    tokens: int
+    heldout_tokens: int
+    rejected: dict[str, int]
+    scrubbed: dict[str, int]
+    over_length: int
+    percentiles: dict[str, int]
+    heldout_groups: int
+    train_groups: int
+    leaks: list[Leak]
+    samples: list[dict[str, Any]]
+
+    def rows(self, side: Side) -> Any:
+        """One side as a `datasets.Dataset`, in memory. (`datasets.load_dataset("parquet")` reads the files, too.)"""
+        import datasets
+        import pyarrow.parquet as pq
+
+        return datasets.Dataset(pq.read_table(self.path / side / "rows.parquet"))
+
+
+def build_dataset(
+    snapshot: Snapshot, data: DataOptions, tokenizer: Any, *, home: Home, objective: Objective
+) -> Dataset:
+    """Make the dataset of a snapshot, or return the one that was made from the same parts before.
+
+    `tokenizer` is the base model's, with the chat template that serving uses. Raises PermanentError, with what to
+    change, if no example or no held-out example remains, or too many rows are longer than `max_length`.
+    """
+    if tokenizer.chat_template is None:
+        raise PermanentError(
+            "the base model's tokenizer has no chat template: train a base model that is served with one"
+        )
+    groups = HeldOutGroups(home.splits / f"{snapshot.bucket}.json")
+    known = _known(snapshot, data, tokenizer, home, objective, groups)
+    if known.is_file() and (home.datasets / read_json(known)["digest"] / "manifest.json").is_file():
+        return load_dataset(home, read_json(known)["digest"])
+    home.datasets.mkdir(parents=True, exist_ok=True)
+    _sweep(home.datasets)
+    with tempfile.TemporaryDirectory(dir=home.datasets, prefix=".building-") as folder:
+        digest = _Builder(snapshot, data, tokenizer, objective, groups, Path(folder)).build()
+        with staged_directory(home.datasets / digest) as staging:
+            for path in [*(Path(folder) / side for side in SIDES), Path(folder) / "rejects.jsonl"]:
+                path.rename(staging / path.name)
+            (Path(folder) / "manifest.json").rename(staging / "manifest.json")
+    # Asked again: building may have held out a first group.
+    write_json(_known(snapshot, data, tokenizer, home, objective, groups), {"digest": digest})
+    return load_dataset(home, digest)
+
+
+def _known(
+    snapshot: Snapshot, data: DataOptions, tokenizer: Any, home: Home, objective: Objective, groups: HeldOutGroups
+) -> Path:
+    """Where the digest of a dataset that was made of these parts is noted."""
+    parts = {
+        "version": [VERSION, cleaning.VERSION],
+        "snapshot": snapshot.digest,
+        "objective": objective,
+        "data": data.model_dump(exclude={"threshold"}),
+        "tokenizer": tokenizer_fingerprint(tokenizer),
+        "forced": sorted(groups.forced()),
+    }
+    return home.cache / "datasets" / f"{digest_of(parts)}.json"
+
+
+def load_dataset(home: Home, digest: str) -> Dataset:
+    """The dataset of that digest. Raises PermanentError if it is not there or damaged."""
+    path = home.datasets / checked_name(digest, "digest")
+    if not (path / "manifest.json").is_file():
+        raise PermanentError(f"dataset {path} does not exist: run the night that made it again")
+    manifest = read_json(path / "manifest.json")
+    try:
+        found = [Leak(**leak) for leak in manifest.pop("leaks")]
+        return Dataset(path=path, leaks=found, **{key: manifest[key] for key in manifest if key != "options"})
+    except (KeyError, TypeError):
+        raise PermanentError(
+            f"{path / 'manifest.json'} is damaged: delete the folder and run the night again"
+        ) from None
+
+
+def tokenizer_fingerprint(tokenizer: Any) -> str:
+    """A digest of what decides how a text becomes tokens: vocabulary, merges, rules and chat template."""
+    if getattr(tokenizer, "is_fast", False):
+        backend = json.loads(tokenizer.backend_tokenizer.to_str())
+        # State of the last call, not of the tokenizer.
+        backend.pop("truncation", None)
+        backend.pop("padding", None)
+    else:
+        backend = tokenizer.get_vocab()
+    return digest_of([backend, tokenizer.chat_template])
+
+
+def render(tokenizer: Any, messages: Sequence[dict[str, str]]) -> str:
+    """The text that serving and training see: the tokenizer's own chat template."""
+    return str(tokenizer.apply_chat_template(list(messages), tokenize=False))
+
+
+@dataclass
+class _Row:
+    """What is kept in memory of a row; `offset` is where its example starts in the file of examples."""
+
+    digest: str
+    origin: str
+    group: str
+    sources: tuple[str, ...]
+    text: str
+    offset: int
+    side: Side = "train"
+
+
+class _Builder:
+    """The steps from a snapshot to a folder; used once."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        data: DataOptions,
+        tokenizer: Any,
+        objective: Objective,
+        groups: HeldOutGroups,
+        folder: Path,
+    ) -> None:
+        self._snapshot, self._data, self._tokenizer, self._objective = snapshot, data, tokenizer, objective
+        self._groups, self._folder = groups, folder
+        self._rejected: Counter[str] = Counter()
+        self._scrubbed: Counter[str] = Counter()
+
+    def build(self) -> str:
+        """Write the dataset into the folder; returns its digest."""
+        with (self._folder / "rejects.jsonl").open("wb") as self._rejects:
+            rows, signatures = self._clean_rows()
+            if not rows:
+                raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
+            held = self._groups.complete([row.group for row in rows], self._data.heldout_share, self._data.seed)
+            for row in rows:
+                row.side = "heldout" if row.group in held else "train"
+            kept = self._limit(self._without_duplicates(rows, signatures), rows)
+            written, statistics, hasher = self._write(kept, rows)
+        sides = {side: [number for number in written if rows[number].side == side] for side in SIDES}
+        self._require_both_sides(sides, rows)
+        parts = {
+            side: [
+                SplitRow(rows[number].digest, frozenset(rows[number].sources), rows[number].text, signatures[number])
+                for number in numbers
+            ]
+            for side, numbers in sides.items()
+        }
+        manifest = {
+            "objective": self._objective,
+            "snapshot": self._snapshot.digest,
+            "options": self._data.model_dump(),
+            "train_rows": len(sides["train"]),
+            "heldout_rows": len(sides["heldout"]),
+            "train_groups": len({rows[number].group for number in sides["train"]}),
+            "heldout_groups": len({rows[number].group for number in sides["heldout"]}),
+            "rejected": dict(sorted(self._rejected.items())),
+            "scrubbed": dict(sorted(self._scrubbed.items())),
+            "leaks": [asdict(leak) for leak in leaks(parts["train"], parts["heldout"], self._similarity)],
+            **statistics,
+        }
+        digest = hasher.hexdigest()
+        write_json(self._folder / "manifest.json", manifest | {"digest": digest})
+        (self._folder / "examples.jsonl").unlink()
+        return digest
+
+    @property
+    def _where(self) -> str:
+        return f"dataset of {self._snapshot.bucket}"
+
+    @property
+    def _similarity(self) -> float:
+        return self._data.near_duplicate_similarity
+
+    def _reject(self, digest: str, origin: str, reason: str) -> None:
+        self._rejected[reason] += 1
+        self._rejects.write(canonical_json({"row": digest, "origin": origin, "reason": reason}) + b"\n")
+
+    def _clean_rows(self) -> tuple[list[_Row], Signatures]:
+        """Validate and scrub every tuple; the examples go to a file, in the order of the rows that are returned."""
+        rows: list[_Row] = []
+        started = time.monotonic()
+        with (
+            (self._folder / "examples.jsonl").open("wb") as examples,
+            (self._folder / "signatures").open("wb") as output,
+        ):
+            for number, source in enumerate(self._snapshot.rows(), start=1):
+                if number % 10_000 == 0:
+                    log.info(
+                        "%s: %d tuples cleaned, %.0f a second",
+                        self._where,
+                        number,
+                        number / (time.monotonic() - started),
+                    )
+                try:
+                    item = parse_record(source.record)
+                    example = example_of(item, self._objective)
+                    if self._data.scrub:
+                        example, found = cleaning.scrub_example(example)
+                        self._scrubbed.update(found)
+                except RejectedError as error:
+                    self._reject(source.digest, source.origin, str(error))
+                    continue
+                text = "\n".join(message["content"] for messages in example.values() for message in messages)
+                offset = examples.tell()
+                examples.write(canonical_json(self._with_system_prompt(example)) + b"\n")
+                output.write(signature(text).tobytes())
+                group = group_of(item)
+                sources = item.sources or (group,)
+                rows.append(_Row(source.digest, source.origin, group, sources, digest_of(text), offset))
+        signatures = np.fromfile(self._folder / "signatures", dtype=np.uint32).reshape(-1, PERMUTATIONS)
+        (self._folder / "signatures").unlink()
+        return rows, signatures
+
+    def _with_system_prompt(self, example: Example) -> Example:
+        if self._data.system_prompt is None or example["prompt"][0]["role"] == "system":
+            return example
+        system = {"role": "system", "content": self._data.system_prompt}
+        return {**example, "prompt": [system, *example["prompt"]]}
+
+    def _without_duplicates(self, rows: list[_Row], signatures: Signatures) -> list[int]:
+        """The numbers of the rows that stay: each text once, and nothing to learn that the held-out side knows.
+
+        Held-out rows win over training rows: what is evaluated on tonight was not trained on because of a twin.
+        """
+        order = sorted(range(len(rows)), key=lambda number: (rows[number].side != "heldout", rows[number].digest))
+        held = {source for row in rows if row.side == "heldout" for source in row.sources}
+        texts: dict[str, int] = {}
+        candidates: list[int] = []
+        for number in order:
+            row = rows[number]
+            if row.side == "train" and not held.isdisjoint(row.sources):
+                self._reject(row.digest, row.origin, "shares a session, commit or brief with a held-out tuple")
+            elif row.text in texts:
+                self._reject(row.digest, row.origin, "duplicate")
+            else:
+                texts[row.text] = number
+                candidates.append(number)
+        if self._similarity >= 1:
+            return candidates
+        pairs = near_duplicates(signatures[candidates], self._similarity)
+        dropped = survivors(range(len(candidates)), pairs)
+        for place in sorted(dropped):
+            row = rows[candidates[place]]
+            self._reject(row.digest, row.origin, "near duplicate")
+        return [number for place, number in enumerate(candidates) if place not in dropped]
+
+    def _limit(self, kept: list[int], rows: list[_Row]) -> list[int]:
+        limit = self._data.max_rows
+        if limit is not None and len(kept) > limit:
+            sides: dict[Side, list[int]] = {
+                side: [number for number in kept if rows[number].side == side] for side in SIDES
+            }
+            heldout = max(1, round(limit * len(sides["heldout"]) / len(kept)))
+            chosen = []
+            counts: dict[Side, int] = {"heldout": heldout, "train": limit - heldout}
+            for side, count in counts.items():
+                chosen += sorted(sides[side], key=lambda number: digest_of([self._data.seed, rows[number].digest]))[
+                    :count
+                ]
+            for number in sorted(set(kept) - set(chosen)):
+                self._reject(rows[number].digest, rows[number].origin, "beyond max_rows")
+            kept = chosen
+        return sorted(kept)
+
+    def _write(self, kept: list[int], rows: list[_Row]) -> tuple[list[int], dict[str, Any], "hashlib._Hash"]:
+        """Measure the rows and write those that are short enough; returns their numbers, figures, and the digest."""
+        hasher = hashlib.sha256(f"ec1 dataset {VERSION} {self._objective} {self._data.max_length}\n".encode())
+        lengths: list[int] = []
+        tokens: Counter[Side] = Counter()
+        written: list[int] = []
+        samples: list[dict[str, Any]] = []
+        over = 0
+        with _Tables(self._folder, self._objective) as tables:
+            for start in range(0, len(kept), _BATCH):
+                numbers = kept[start : start + _BATCH]
+                examples = list(self._examples(numbers, rows))
+                for number, example, (longest, total) in zip(numbers, examples, self._measure(examples), strict=True):
+                    row = rows[number]
+                    lengths.append(longest)
+                    if longest > self._data.max_length:
+                        over += 1
+                        self._reject(row.digest, row.origin, "longer than max_length")
+                        continue
+                    record = {**example, "group": row.group, "origin": row.origin, "row": row.digest, "tokens": longest}
+                    tables.write(row.side, record)
+                    # Not the place: the same tuples elsewhere are the same dataset.
+                    hasher.update(canonical_json([row.side, example, row.group, row.digest]) + b"\n")
+                    tokens[row.side] += total
+                    written.append(number)
+                    if row.side == "train" and len(samples) < _SAMPLES:
+                        samples.append(_shortened(record))
+        if over > self._data.max_over_length_share * len(kept):
+            ninety = int(np.percentile(lengths, 90))
+            raise PermanentError(
+                f"{self._where}: {over} of {len(kept)} examples are longer than data.max_length = "
+                f"{self._data.max_length} tokens, a larger share than data.max_over_length_share = "
+                f"{self._data.max_over_length_share}; nine in ten would fit into {ninety}"
+            )
+        statistics = {
+            "tokens": tokens["train"],
+            "heldout_tokens": tokens["heldout"],
+            "over_length": over,
+            "percentiles": {f"p{share}": int(np.percentile(lengths, share)) for share in (50, 90, 95, 99, 100)},
+            "samples": samples,
+        }
+        return written, statistics, hasher
+
+    def _examples(self, numbers: list[int], rows: list[_Row]) -> Iterator[Example]:
+        with (self._folder / "examples.jsonl").open("rb") as stream:
+            for number in numbers:
+                stream.seek(rows[number].offset)
+                yield json.loads(stream.readline())
+
+    def _measure(self, examples: list[Example]) -> list[tuple[int, int]]:
+        """Tokens of each example: of its longest form, and of all forms that are trained on."""
+        answers = ("completion",) if self._objective == "sft" else ("chosen", "rejected")
+        texts = [render(self._tokenizer, example["prompt"] + example[key]) for example in examples for key in answers]
+        counts = [len(ids) for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]] if texts else []
+        forms = [counts[start : start + len(answers)] for start in range(0, len(counts), len(answers))]
+        return [(max(form), sum(form)) for form in forms]
+
+    def _require_both_sides(self, sides: dict[Side, list[int]], rows: list[_Row]) -> None:
+        purposes: dict[Side, str] = {"heldout": "to evaluate on", "train": "to train on"}
+        for side, what in purposes.items():
+            if not sides[side]:
+                groups = len({row.group for row in rows})
+                raise PermanentError(
+                    f"{self._where}: nothing {what} is left of {len(rows)} tuples in {groups} groups (sessions, "
+                    f"commits, briefs): gather tuples of more groups, or change data.heldout_share or data.seed"
+                )
+
+
+class _Tables:
+    """One Parquet file a side, written in pieces."""
+
+    def __init__(self, folder: Path, objective: Objective) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        message = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+        columns = ("prompt", "completion") if objective == "sft" else ("prompt", "chosen", "rejected")
+        texts = [(name, pa.string()) for name in ("group", "origin", "row")]
+        self._schema = pa.schema([*((name, message) for name in columns), *texts, ("tokens", pa.int32())])
+        self._waiting: dict[Side, list[dict[str, Any]]] = {side: [] for side in SIDES}
+        self._table, self._writers = pa.Table, {}
+        for side in SIDES:
+            (folder / side).mkdir()
+            self._writers[side] = pq.ParquetWriter(folder / side / "rows.parquet", self._schema)
+
+    def __enter__(self) -> "_Tables":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for side in SIDES:
+            self._flush(side)
+            self._writers[side].close()
+
+    def write(self, side: Side, record: dict[str, Any]) -> None:
+        self._waiting[side].append(record)
+        if len(self._waiting[side]) >= 4 * _BATCH:
+            self._flush(side)
+
+    def _flush(self, side: Side) -> None:
+        self._writers[side].write_table(self._table.from_pylist(self._waiting[side], schema=self._schema))
+        self._waiting[side] = []
+
+
+def _shortened(record: dict[str, Any]) -> dict[str, Any]:
+    texts = {key: value[-1]["content"] for key, value in record.items() if isinstance(value, list)}
+    return {key: text if len(text) <= 400 else text[:400] + " […]" for key, text in texts.items()} | {
+        "origin": record["origin"],
+        "tokens": record["tokens"],
+    }
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed process left behind; another that is at work now has touched its folder lately."""
+    for path in folder.glob(".*"):
+        if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,321 @@
+"""Secrets in text: where they stand. Keys, tokens, passwords, in source code, diffs, configuration and prose.
+
+Belongs here: patterns, and what tells a secret from a hash, a path or a placeholder. Does not: what is put in its place
+(cleaning). The vendors' formats come from detect-secrets (https://github.com/Yelp/detect-secrets); those that it lacks,
+and everything that depends on context, are ours. Its keyword and hexadecimal detectors are not used: on code they
+mostly find git SHAs and checksums.
+"""
+
+import functools
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """Something that must not be trained on: characters `[start, end)` of a text, and what it seems to be."""
+
+    start: int
+    end: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """`needles`: one of them is in every text that can match, lower-cased. Group 1, if there is one, is the secret."""
+
+    kind: str
+    needles: tuple[str, ...]
+    regex: re.Pattern[str]
+
+
+def _pattern(kind: str, needles: str, regex: str) -> _Pattern:
+    return _Pattern(kind, tuple(needles.split()), re.compile(regex))
+
+
+# A token starts where no letter, digit or underscore stands before it.
+_B = r"(?<![A-Za-z0-9_])"
+_PRIVATE = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+# What separates the lines of a key: in a file, in a diff, in a JSON string.
+_BREAK = r"(?:\\[nr]|[\s+\-|>\"',])"
+
+_TOKENS = (
+    _pattern("openai-key", "sk-", _B + r"sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_\-]{16,}"),
+    _pattern("anthropic-key", "sk-ant-", _B + r"sk-ant-[A-Za-z0-9_\-]{16,}"),
+    _pattern("openrouter-key", "sk-or-", _B + r"sk-or-[A-Za-z0-9_\-]{16,}"),
+    _pattern("api-key", "sk-", _B + r"sk-(?=[A-Za-z]*[0-9])[A-Za-z0-9]{20,}"),
+    _pattern("hugging-face-token", "hf_ api_org_", _B + r"(?:hf|api_org)_[A-Za-z0-9]{30,}"),
+    _pattern("github-token", "gh", _B + r"gh[pousr]_[A-Za-z0-9_]{30,}"),
+    _pattern("github-token", "github_pat_", _B + r"github_pat_[A-Za-z0-9_]{22,}"),
+    _pattern("gitlab-token", "gl", _B + r"gl(?:pat|dt|ft|ffct|soat|rt|cbt|ptt|imt|agent|oas)-[A-Za-z0-9_\-.]{20,}"),
+    _pattern("slack-token", "xox xapp-", _B + r"(?:xox[a-z]|xapp)-[A-Za-z0-9-]{10,}"),
+    _pattern("aws-key-id", "a", r"(?<![A-Za-z0-9/+])(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9/+])"),
+    _pattern("google-api-key", "aiza", _B + r"AIza[A-Za-z0-9_\-]{35}"),
+    _pattern("google-token", "ya29. gocspx-", _B + r"(?:ya29\.|GOCSPX-)[A-Za-z0-9_\-]{20,}"),
+    _pattern("jwt", "eyj", _B + r"eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-=]{8,}(?:\.[A-Za-z0-9_\-=+/]*)?"),
+    _pattern("stripe-key", "_live_ _test_", _B + r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}"),
+    _pattern("webhook-secret", "whsec_", _B + r"whsec_[A-Za-z0-9+/=]{20,}"),
+    _pattern("npm-token", "npm_", _B + r"npm_[A-Za-z0-9]{30,}"),
+    _pattern("pypi-token", "pypi-", _B + r"pypi-[A-Za-z0-9_\-]{40,}"),
+    _pattern("mailgun-key", "key-", _B + r"key-[0-9a-f]{32}(?![0-9a-zA-Z])"),
+    _pattern("digitalocean-token", "_v1_", _B + r"do[opr]_v1_[0-9a-f]{40,}"),
+    _pattern("shopify-token", "shp", _B + r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    _pattern("databricks-token", "dapi", _B + r"dapi[0-9a-f]{32}"),
+    _pattern("vault-token", "hv", _B + r"hv[sbr]\.[A-Za-z0-9_\-]{20,}"),
+    _pattern("linear-key", "lin_api_", _B + r"lin_api_[A-Za-z0-9]{30,}"),
+    _pattern("notion-token", "ntn_ secret_", _B + r"(?:ntn_|secret_)(?=[A-Za-z]*[0-9])[A-Za-z0-9]{40,}"),
+    _pattern("atlassian-token", "atatt3x", _B + r"ATATT3x[A-Za-z0-9_\-=]{40,}"),
+    _pattern("grafana-token", "gl", _B + r"gl(?:c|sa)_[A-Za-z0-9_+/=]{24,}"),
+    _pattern("new-relic-key", "nrak-", _B + r"NRAK-[A-Z0-9]{20,}"),
+    _pattern("pulumi-token", "pul-", _B + r"pul-[0-9a-f]{40}"),
+    _pattern("doppler-token", "dp.", _B + r"dp\.(?:pt|st|ct|sa)\.[A-Za-z0-9.]{30,}"),
+    _pattern("terraform-token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}"),
+    _pattern("api-key", "gsk_ r8_ xai- pplx-", _B + r"(?:gsk_|r8_|xai-|pplx-)[A-Za-z0-9]{30,}"),
+    _pattern("postman-key", "pmak-", _B + r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    _pattern("sentry-token", "sntry", _B + r"sntry[su]_[A-Za-z0-9+/=_]{30,}"),
+    _pattern("heroku-key", "hrku-", _B + r"HRKU-[A-Za-z0-9_\-]{30,}"),
+    _pattern("age-key", "age-secret-key-1", r"AGE-SECRET-KEY-1[0-9A-Z]{40,}"),
+    _pattern(
+        "azure-storage-key", "accountkey sharedaccesskey", r"(?i:(?:Account|SharedAccess)Key)=([A-Za-z0-9+/=]{40,})"
+    ),
+    _pattern("password-hash", "$", r"\$(?:2[abxy]|5|6|y|argon2(?:id?|d))\$[./A-Za-z0-9$=,+]{20,}"),
+    _pattern("slack-webhook", "hooks.slack.com", r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9_/]{20,})"),
+    _pattern("discord-webhook", "/api/webhooks/", r"/api/webhooks/\d{10,}/([A-Za-z0-9_\-]{30,})"),
+    _pattern("basic-auth", "://", r"://[^\s:/?#@\[\]<>\"'`{}]*:([^\s/?#@\"'`<>{}]{1,256})@[A-Za-z0-9\[]"),
+    _pattern("token-in-url", "://", r"://((?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-]{16,})@[A-Za-z0-9]"),
+    _pattern(
+        "private-key",
+        "private key",
+        r"-----BEGIN " + _PRIVATE + r"(?:(?:(?!-----BEGIN)[\s\S]){0,20000}?-----END " + _PRIVATE + "|"
+        r"(?:" + _BREAK + r"{0,8}(?:[A-Za-z0-9+/=]{16,}|[A-Z][A-Za-z-]+: [^\n]{1,200}(?=\n)))*"
+        r"(?:" + _BREAK + r"{1,8}[A-Za-z0-9+/=]+(?=\s*\Z))?)",
+    ),
+    _pattern("private-key", "private key", r"(?:[A-Za-z0-9+/=]{16,}" + _BREAK + r"{1,8}){1,400}-----END " + _PRIVATE),
+    _pattern(
+        "putty-key", "putty-user-key-file", r"PuTTY-User-Key-File-\d:[\s\S]{0,8000}?(?:Private-MAC: ?[0-9a-f]+|\Z)"
+    ),
+)
+
+_AUTHORIZATION = (
+    _pattern(
+        "authorization",
+        "authorization",
+        r"(?i:authorization)\\?[\"'\]]{0,2}\s{0,3}[:=,]\s{0,3}f?\\?[\"'`]?(?i:bearer|basic|token|apikey)\s+"
+        r"([A-Za-z0-9+/=._~\-]{8,})",
+    ),
+    _pattern("authorization", "bearer", r"(?i:\bbearer)\s+([A-Za-z0-9+/=._~\-]{20,})"),
+    _pattern("login", "-u --user", r"(?:^|\s)(?:-u|--user)[ =][\"']?[\w.@\-]+:([^\s\"']{4,})"),
+    _pattern("netrc", "login", r"\blogin\s+\S+\s+password\s+(\S{4,})"),
+    _pattern("docker-auth", "auth", r"\\?\"auth\\?\"\s*:\s*\\?\"([A-Za-z0-9+/=]{12,})\\?\""),
+    _pattern("client-key", "client-key-data", r"client-key-data\\?\"?:\s*\\?\"?([A-Za-z0-9+/=]{40,})"),
+    _pattern(
+        "aws-secret",
+        "secret",
+        r"(?i:aws.{0,20}?secret.{0,20}?|secret_?access_?key)\\?[\"'\]]{0,2}\s{0,3}[:=]{1,2}\s{0,3}\\?[\"']?"
+        r"([A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
+    ),
+    _pattern(
+        "parameter",
+        "passw pwd secret token key sig",
+        r"[;?&](?i:password|passwd|pwd|secret|access_token|auth_token|token|api_?key|client_secret|sig)="
+        r"([^;&\s\"'`<>{}$\\]{6,})",
+    ),
+)
+
+_STRONG = r"(?i:passw(?:or)?d|passphrase|pwd|secret)"
+_WEAK = (
+    r"(?i:token|api[_\-]?key|credentials?|"
+    r"(?:access|auth|private|account|encryption|signing|service|db|master)[_\-]?key)"
+)
+# A name that goes on like this holds something about a secret, not the secret.
+_ABOUT = (
+    r"(?![a-z])(?![_\-]?(?:[Nn]ame|[Ii]d\b|[Rr]ef|[Ff]ile|[Pp]ath|[Uu]r[li]|[Tt]ype|[Ff]ield|[Ll]en|[Cc]ount|[Ll]imit|"
+    r"[Rr]egex|[Pp]attern|[Ss]ize|[Mm]ax|[Mm]in|[Bb]udget|[Ee]nv|[Vv]ar|[Hh]eader|[Pp]refix|[Ll]abel|[Hh]int|[Pp]arser))"
+)
+_NAME_END = _ABOUT + r"[A-Za-z0-9_\-]{0,30}\\?[\"'`]?\]?\s{0,3}"
+_ASSIGNED = r"(?::=|=>|={1,3}|!==?|:)\s{0,3}"
+_ASSIGNMENTS = tuple(
+    _pattern(kind, needles, f"{name}{_NAME_END}{_ASSIGNED}{value}")
+    for kind, needles, name in (
+        ("password", "passw passphrase pwd secret", _STRONG),
+        ("token", "token key credential", _WEAK),
+    )
+    for value in (r"[@bfru]?\\?[\"'`]([^\"'`\s\\]{5,256})\\?[\"'`]",)
+)
+# KEY=value in an environment file, a shell script, YAML or properties: the whole rest of the line is the value.
+_BARE = _pattern(
+    "assignment",
+    "passw passphrase pwd secret token key credential",
+    r"(?m)^[+\- ]?[ \t]*(?:-[ \t]+)?(?:(?:export|set|ENV|ARG)[ \t]+)?[A-Za-z0-9_.\-]{0,40}?"
+    + f"(?:{_STRONG}|{_WEAK}){_ABOUT}"
+    + r"[A-Za-z0-9_\-]{0,30}[ \t]{0,3}[=:][ \t]{0,3}([^\s\"'`#,;(){}\[\]<>$|]{8,256})[ \t]*$",
+)
+_KEY_LINES = _pattern("private-key", "\n", r"(?m)(?:^[+\- ]?[A-Za-z0-9+/]{64}\n){3,}(?:[+\- ]?[A-Za-z0-9+/]+={0,2}$)?")
+_QUOTED = re.compile(r"([\"'`])([A-Za-z0-9+/_\-]{20,128}={0,2})\1")
+
+_PLACEHOLDER = re.compile(
+    r"(?i)<[A-Z_]+>|\$\{?[A-Z_]|\{\{|%\(|%[sdr]|\*{3}|x{4}|\.{3}|change[_\-]?me|example|placeholder|redacted|dummy|"
+    r"your[_\-]|my[_\-]|insert|replace|undefined|null|none|true|false"
+)
+_HEX = re.compile(r"(?:0x)?[0-9a-fA-F]+")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HASH_PREFIX = re.compile(r"(?i)(?:sha(?:1|224|256|384|512)|md5|h1)[\-_:=]")
+_WORDS = re.compile(r"[A-Za-z]?[a-z]*|[A-Z]+|[0-9]{1,4}")
+_CODE = re.compile(
+    r"[A-Za-z_][\w]*(?:(?:\.|::|->|/)[A-Za-z_]\w*)+[?!]?|[A-Za-z_]+|[a-z]+(?:[_\-][a-z]+)*\d{0,2}|[A-Z]+(?:_[A-Z]+)*"
+)
+
+
+def find_secrets(text: str) -> list[Finding]:
+    """Everything in the text that looks like a secret, in order; findings may overlap."""
+    lowered = text.lower()
+    found = [*_matches(_TOKENS, text, lowered, _always), *_matches(_AUTHORIZATION, text, lowered, _is_value)]
+    found += _matches(_ASSIGNMENTS[:1], text, lowered, _is_password)
+    found += _matches((*_ASSIGNMENTS[1:], _BARE), text, lowered, _is_token)
+    found += _matches((_KEY_LINES,), text, lowered, _is_key_block)
+    found += _random_strings(text)
+    found += _vendor_tokens(text, lowered)
+    return sorted(set(found))
+
+
+def _matches(patterns: tuple[_Pattern, ...], text: str, lowered: str, accept: Any) -> Iterator[Finding]:
+    for pattern in patterns:
+        if any(needle in lowered for needle in pattern.needles):
+            for match in pattern.regex.finditer(text):
+                group = 1 if pattern.regex.groups else 0
+                if accept(match.group(group)):
+                    yield Finding(*match.span(group), pattern.kind)
+
+
+def _always(value: str) -> bool:
+    return not _PLACEHOLDER.fullmatch(value)
+
+
+def _is_value(value: str) -> bool:
+    """A value behind a name that says what it is: anything but a placeholder, a number or a piece of code."""
+    return not (_PLACEHOLDER.search(value) or value.replace(":", "").isdigit() or _CODE.fullmatch(value))
+
+
+def _is_password(value: str) -> bool:
+    if _PLACEHOLDER.search(value) or re.search(r"(?i)passw|secret|[()\[\]{}\s]", value) or _is_address(value):
+        return False
+    # One plain word can be a password, or a label in a form: in quotes behind such a name it is taken for a password.
+    return not (value.isdigit() and len(value) < 6) and not re.fullmatch(r"[a-z]+(?:[_.][a-z]+)+", value)
+
+
+def _is_token(value: str) -> bool:
+    has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    if not has_both or "{" in value or not _is_value(value) or _is_address(value) or _HASH_PREFIX.match(value):
+        return False
+    return len(value) >= 8 and _entropy(value) >= 2.5
+
+
+def _is_key_block(value: str) -> bool:
+    return not all(_HEX.fullmatch(line.strip("+- ")) for line in value.splitlines() if line.strip("+- "))
+
+
+def _is_address(value: str) -> bool:
+    return value.startswith(("http://", "https://", "/", "./", "~/", "arn:", "projects/")) or bool(
+        _UUID.fullmatch(value)
+    )
+
+
+def _random_strings(text: str) -> Iterator[Finding]:
+    """Quoted base64 that is too random for a word, a path or a checksum."""
+    entropy = _base64_entropy()
+    for match in _QUOTED.finditer(text):
+        value = match.group(2)
+        kinds = (any(map(str.isupper, value)), any(map(str.islower, value)), any(map(str.isdigit, value)))
+        if not all(kinds) or _HEX.fullmatch(value) or _UUID.fullmatch(value) or _HASH_PREFIX.match(value):
+            continue
+        if _PLACEHOLDER.search(value) and len(value) < 40:
+            continue
+        if _is_alphabet(value) or _made_of_words(value):
+            continue
+        if entropy.calculate_shannon_entropy(value) > entropy.entropy_limit - (0.4 if len(value) < 32 else 0.0):
+            yield Finding(*match.span(2), "random-string")
+
+
+def _is_alphabet(value: str) -> bool:
+    """True for a constant such as A–Z: neighbours follow each other."""
+    steps = sum(1 for left, right in itertools.pairwise(value) if ord(right) - ord(left) == 1)
+    return steps > len(value) / 2
+
+
+def _made_of_words(value: str) -> bool:
+    """True for a path or an identifier: its pieces are words and small numbers."""
+    pieces = [piece for piece in re.split(r"[/_\-+=]|(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])", value) if piece]
+    return sum(len(piece) for piece in pieces if len(piece) >= 4 and _WORDS.fullmatch(piece)) > len(value) / 2
+
+
+def _entropy(value: str) -> float:
+    return -sum(count / len(value) * math.log2(count / len(value)) for count in Counter(value).values())
+
+
+def _vendor_tokens(text: str, lowered: str) -> Iterator[Finding]:
+    for kind, needles, regex in _vendor_patterns():
+        if needles and not any(needle in lowered for needle in needles):
+            continue
+        for match in regex.finditer(text):
+            group = max(range(1 + (regex.groups or 0)), key=lambda number: _group_weight(match, number))
+            start, end = match.span(group)
+            value = match.group(group)
+            start += len(value) - len(value.lstrip(" \t\r\n=:\"'"))
+            end -= len(value) - len(value.rstrip(" \t\r\n=:\"'"))
+            if any(map(str.isdigit, match.group(group))) and _always(text[start:end]):
+                yield Finding(start, end, kind)
+
+
+def _group_weight(match: re.Match[str], number: int) -> tuple[bool, int]:
+    """Of several groups the longest that can be a secret; group 0, the whole match, if none can."""
+    text = match.group(number) or ""
+    return (number > 0 and len(text) >= 16, len(text))
+
+
+@functools.cache
+def _base64_entropy() -> Any:
+    from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString
+
+    return Base64HighEntropyString(limit=4.5)
+
+
+# What a text must hold for a detector of detect-secrets to match; its patterns alone are slow on text without any.
+_NEEDLES = {
+    "ArtifactoryDetector": ("akc", "ap"),
+    "AzureStorageKeyDetector": ("accountkey",),
+    "CloudantDetector": ("cloudant",),
+    "DiscordBotTokenDetector": (".",),
+    "GitHubTokenDetector": ("gh",),
+    "GitLabTokenDetector": ("gl", "gr1348941"),
+    "IbmCloudIamDetector": ("ibm", "iam", "bx", "bluemix"),
+    "IbmCosHmacDetector": ("cos", "hmac", "secret_access", "secret-access"),
+    "MailchimpDetector": ("-us",),
+    "NpmDetector": ("_authtoken",),
+    "OpenAIDetector": ("t3blbkfj",),
+    "PypiTokenDetector": ("pypi-",),
+    "SendGridDetector": ("sg.",),
+    "SlackDetector": ("xox", "hooks.slack.com"),
+    "SoftlayerDetector": ("softlayer", "sl_", "sl-"),
+    "SquareOAuthDetector": ("sq0csp",),
+    "StripeDetector": ("k_live_",),
+    "TelegramBotTokenDetector": (":",),
+    "TwilioKeyDetector": ("ac", "sk"),
+}
+
+
+@functools.cache
+def _vendor_patterns() -> tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...]:
+    """The patterns of detect-secrets' vendor detectors; those that ours cover better are left out."""
+    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+
+    classes = {plugin.__name__: plugin for plugin in get_mapping_from_secret_type_to_class().values()}
+    return tuple(
+        (name.removesuffix("Detector").lower(), needles, regex)
+        for name, needles in _NEEDLES.items()
+        for regex in classes[name].denylist
+    )

@@ -1,0 +1,98 @@
+"""The split into train and held-out: by group, by a stable hash, the same on every night.
+
+Belongs here: which side a group is on, and the check that nothing leaked. Does not: what a group is (tuples).
+
+A group's side depends on its name alone, so it never changes when the corpus grows. Only a tiny corpus needs more: if
+chance puts every group on one side, the group with the smallest hash is held out, and `HeldOutGroups` remembers it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ec1.corpus.duplicates import PERMUTATIONS, Signatures, near_duplicates, signature
+from ec1.errors import PermanentError
+from ec1.files import digest_of, read_json, write_json
+
+Side = Literal["train", "heldout"]
+
+
+def assign(group: str, heldout_share: float, seed: int) -> Side:
+    """The side of a group: stable, independent of all other groups."""
+    return "heldout" if _position(group, seed) < heldout_share else "train"
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """What the leak check sees of a row. `sources` name what it was cut from; `text` is a digest of all its text."""
+
+    row: str
+    sources: frozenset[str]
+    text: str
+    signature: Signatures
+
+    @classmethod
+    def of(cls, row: str, sources: Iterable[str], text: str) -> "SplitRow":
+        return cls(row, frozenset(sources), digest_of(text), signature(text))
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A row of the training side that the held-out side knows: `kind` is group, exact or near."""
+
+    kind: str
+    train: str
+    heldout: str
+
+
+def leaks(train: Sequence[SplitRow], heldout: Sequence[SplitRow], similarity: float = 0.9) -> list[Leak]:
+    """Rows of `train` that share a source, their text, or nearly their text with a row of `heldout`."""
+    sources = {source: row.row for row in heldout for source in row.sources}
+    texts = {row.text: row.row for row in heldout}
+    found: list[Leak] = []
+    for row in train:
+        found += [Leak("group", row.row, sources[source]) for source in sorted(row.sources & sources.keys())]
+        if row.text in texts:
+            found.append(Leak("exact", row.row, texts[row.text]))
+    rows = [*heldout, *train]
+    signatures = np.stack([row.signature for row in rows]) if rows else np.zeros((0, PERMUTATIONS), dtype=np.uint32)
+    for left, right in near_duplicates(signatures, similarity):
+        if left < len(heldout) <= right and rows[left].text != rows[right].text:
+            found.append(Leak("near", rows[right].row, rows[left].row))
+    return found
+
+
+class HeldOutGroups:
+    """The groups of one bucket that are held out although their hash would not: one, if chance held out none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def forced(self) -> frozenset[str]:
+        """What the record holds. Raises PermanentError if it is damaged."""
+        if not self.path.is_file():
+            return frozenset()
+        record = read_json(self.path)
+        if not isinstance(record, dict) or not isinstance(record.get("groups"), list):
+            raise PermanentError(f"{self.path} is damaged: restore it from a backup; without it the split changes")
+        return frozenset(map(str, record["groups"]))
+
+    def complete(self, groups: Sequence[str], heldout_share: float, seed: int) -> frozenset[str]:
+        """All groups that are held out: of two or more at least one, and whatever was held out before."""
+        forced = self.forced()
+        held = {group for group in groups if group in forced or assign(group, heldout_share, seed) == "heldout"}
+        distinct = set(groups)
+        if not held and len(distinct) > 1:
+            first = min(distinct, key=lambda group: _position(group, seed))
+            write_json(self.path, {"groups": sorted({*forced, first})})
+            held = {first}
+        return frozenset(held)
+
+
+def _position(group: str, seed: int) -> float:
+    """A group's place in [0, 1)."""
+    return int.from_bytes(hashlib.sha256(f"{seed}\0{group}".encode()).digest()[:7], "big") / 2**56
