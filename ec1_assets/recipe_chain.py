@@ -11,7 +11,7 @@ import dagster as dg
 
 from ec1.adapters import nightly as adapters_nightly
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import Dataset, build_dataset
+from ec1.corpus.dataset import build_dataset, load_dataset
 from ec1.corpus.snapshots import load_snapshot, take_snapshot
 from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.gpu.handover import require_handover
@@ -157,7 +157,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         deployment, home, night = project.deployment(), project.home, context.partition_key
         require_handover(home, night)
         record = records(project, night)
-        dataset = Dataset.load(home, record.read("training_dataset")["digest"])
+        dataset = load_dataset(home, record.read("training_dataset")["digest"])
         spec = training_nightly.spec_of(resolved, dataset, deployment, home, night, registry.open())
         if finished(spec) is None:
             with gpu.hold(context, "training") as grant:
@@ -199,7 +199,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         deployment, home, night = project.deployment(), project.home, context.partition_key
         require_handover(home, night)
         record = records(project, night)
-        dataset = Dataset.load(home, record.read("training_dataset")["digest"])
+        dataset = load_dataset(home, record.read("training_dataset")["digest"])
         spec = adapters_nightly.evaluation_spec(resolved, dataset, deployment, home, night, registry.open())
         with gpu.hold(context, "evaluation") as grant:
             pipes.run(

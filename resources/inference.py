@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import dagster as dg
+
 from ec1.deployment import ServerSettings
 from ec1.documents.streams import STREAMS
-
 from ec1.models import model_folder, prepare_model
 from resources.environment import child_environment
 from resources.gpu import GpuResource

@@ -44,3 +44,7 @@ def shared_data() -> Path:
     if not data.is_dir():
         pytest.skip(f"the shared data sets are not at {data}")
     return data
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--screenshots", type=Path, help="folder for pictures of the UI, such as docs/images")

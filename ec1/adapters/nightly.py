@@ -21,7 +21,7 @@ from ec1.adapters.manifest import (
 )
 from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.scores import BASE, EVALUATION, EXAMPLES, Scores, load_scores
-from ec1.corpus.dataset import Dataset
+from ec1.corpus.dataset import Dataset, load_dataset
 from ec1.corpus.snapshots import load_snapshot
 from ec1.corpus.threshold import HighWaterMark
 from ec1.deployment import Deployment
@@ -91,7 +91,7 @@ def evaluation_spec(
         model=prepare_model(recipe.base_model.id, recipe.base_model.revision, deployment.models, home.models),
         device=deployment.gpu.device,
         candidates=models,
-        heldout=dataset.heldout,
+        heldout=dataset.path / "heldout",
         objective=recipe.objective,
         system_prompt=recipe.data.system_prompt,
         max_length=recipe.data.max_length,
@@ -201,7 +201,7 @@ def _manifest(
 ) -> AdapterManifest:
     recipe, result = resolved.recipe, candidate.result
     records = Records(home.run(recipe.tenant, recipe.role, night))
-    dataset = Dataset.load(home, records.read("training_dataset")["digest"])
+    dataset = load_dataset(home, records.read("training_dataset")["digest"])
     taken = records.read("corpus_snapshot")
     snapshot = load_snapshot(home, taken["bucket"], taken["digest"])
     return AdapterManifest(

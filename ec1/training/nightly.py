@@ -87,7 +87,7 @@ def plan_of(recipe: Recipe, dataset: Dataset, deployment: Deployment, model: Pat
         ),
         rows=dataset.train_rows,
         tokens=dataset.tokens,
-        longest=dataset.longest,
+        longest=dataset.percentiles["p100"],
         heldout_rows=dataset.heldout_rows,
         budget_seconds=deployment.budgets.training_seconds,
     )

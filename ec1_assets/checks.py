@@ -1,0 +1,111 @@
+"""Asset checks: what must hold of an asset, declared beside it and evaluated in its own step.
+
+A separate step a check would start a process for each; the ones here look at what the step has in hand. Blocking ones
+stop what is downstream in the same run.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from ec1.corpus.dataset import Dataset
+from ec1.corpus.threshold import Decision
+from ec1.deployment import Deployment
+from ec1.graph.nightly import AppliedNight
+
+if TYPE_CHECKING:
+    from ec1.adapters.nightly import Judged
+    from ec1.training.nightly import Candidate
+
+GRAPH = dg.AssetKey("graph_mutations")
+
+
+def specs_of_graph() -> list[dg.AssetCheckSpec]:
+    return [
+        dg.AssetCheckSpec("graph_not_shrunk", asset=GRAPH, description="No large loss of entities in one night."),
+        dg.AssetCheckSpec(
+            "grounding", asset=GRAPH, description="Every mention of tonight's documents stands in their text."
+        ),
+    ]
+
+
+def of_graph(applied: AppliedNight, deployment: Deployment, ungrounded: Sequence[str]) -> list[dg.AssetCheckResult]:
+    lost = applied.entities_before - applied.entities_after
+    share = lost / applied.entities_before if applied.entities_before else 0.0
+    return [
+        dg.AssetCheckResult(
+            check_name="graph_not_shrunk",
+            asset_key=GRAPH,
+            passed=share <= deployment.graph.max_shrink_share,
+            metadata={"before": applied.entities_before, "after": applied.entities_after, "lost_share": share},
+        ),
+        dg.AssetCheckResult(
+            check_name="grounding",
+            asset_key=GRAPH,
+            passed=not ungrounded,
+            metadata={"not_in_the_text": len(ungrounded), "which": ", ".join(ungrounded[:20]) or "none"},
+        ),
+    ]
+
+
+def spec_of_threshold(asset: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec("corpus_threshold", asset=asset, description="Enough new trainable tuples have gathered.")
+
+
+def of_threshold(decision: Decision, asset: dg.AssetKey) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name="corpus_threshold",
+        asset_key=asset,
+        passed=decision.train,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=decision.reason,
+        metadata={"new": decision.new, "threshold": decision.threshold},
+    )
+
+
+def spec_of_leaks(asset: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        "no_leak", asset=asset, blocking=True, description="Nothing of the held-out side is trained on."
+    )
+
+
+def of_leaks(dataset: Dataset, asset: dg.AssetKey) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name="no_leak",
+        asset_key=asset,
+        passed=not dataset.leaks,
+        metadata={"leaks": len(dataset.leaks), "first": str(dataset.leaks[0]) if dataset.leaks else "none"},
+    )
+
+
+def spec_of_no_op(asset: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        "not_a_no_op", asset=asset, blocking=True, description="The adapter changes the model and can be served."
+    )
+
+
+def of_no_op(candidate: "Candidate", asset: dg.AssetKey) -> dg.AssetCheckResult:
+    problems = candidate.problems()
+    return dg.AssetCheckResult(
+        check_name="not_a_no_op",
+        asset_key=asset,
+        passed=not problems,
+        metadata={"problems": "; ".join(problems) or "none"},
+    )
+
+
+def spec_of_gate(asset: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        "evaluation_gate", asset=asset, description="No worse than base and incumbent, shown with confidence."
+    )
+
+
+def of_gate(judged: "Judged", asset: dg.AssetKey) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name="evaluation_gate",
+        asset_key=asset,
+        passed=judged.verdict.accepted,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{judged.verdict.verdict}: {'; '.join(judged.verdict.reasons)}",
+    )

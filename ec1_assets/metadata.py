@@ -1,0 +1,212 @@
+"""The metadata of each asset family: one typed function a family, from a domain object to what the UI shows.
+
+Numbers that people follow over time are floats or ints of their own, because the UI plots those across partitions.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ec1.corpus.dataset import Dataset
+from ec1.corpus.snapshots import Snapshot
+from ec1.corpus.threshold import Decision
+from ec1.documents.scan import Listing
+from ec1.gpu.handover import Handover
+from ec1.graph.nightly import AppliedNight
+from ec1.home import Home
+from ec1_assets.plots import bar_plot, line_plot
+
+if TYPE_CHECKING:
+    from ec1.adapters.nightly import Judged, Outcome
+    from ec1.extraction.extractor import ExtractionReport
+    from ec1.training.nightly import Candidate
+    from ec1.training.plan import Plan
+
+Metadata = dict[str, Any]
+MAX_ROWS = 50
+
+
+def of_listing(listing: Listing) -> Metadata:
+    by_stream: dict[str, int] = {}
+    for version in listing.changed:
+        by_stream[version.key.stream] = by_stream.get(version.key.stream, 0) + 1
+    return {
+        "documents_to_read": len(listing.changed),
+        **{f"documents_to_read_{stream}": count for stream, count in sorted(by_stream.items())},
+        "unchanged": sum(listing.unchanged.values()),
+        "vanished": len(listing.vanished),
+        "rejected": len(listing.rejected),
+        "left_for_a_later_night": listing.later,
+        "as_of": dg.MetadataValue.timestamp(listing.as_of.timestamp()),
+        "documents": _table(
+            [
+                {"stream": v.key.stream, "path": v.key.path, "id": v.document_id, "bytes": v.size}
+                for v in listing.changed
+            ]
+        ),
+        "refused": _table([{"path": each.key.path, "reason": each.reason} for each in listing.rejected]),
+    }
+
+
+def of_extraction(report: "ExtractionReport", stream: str, folder: Path) -> Metadata:
+    counts = report.streams[stream]
+    by_class = report.entities_of(stream)
+    return {
+        **{name: getattr(counts, name) for name in ("complete", "deferred", "rejected", "reused")},
+        "entities": sum(by_class.values()),
+        "entities_by_class": bar_plot(
+            f"Entities by class, {stream}", by_class, "mentions", folder / f"entities-{stream}.png"
+        ),
+        "llm_calls": report.llm_calls,
+        "prompt_tokens": report.prompt_tokens,
+        "completion_tokens": report.completion_tokens,
+        "documents_per_second": float(report.documents_per_second),
+        "tokens_per_second": float(report.tokens_per_second),
+        "not_trusted": _table(
+            [{"reason": reason, "entities": count} for reason, count in sorted(report.dropped.items())]
+        ),
+        "put_off": _table(report.problems_of(stream)),
+    }
+
+
+def of_graph(applied: AppliedNight, home: Home, folder: Path) -> Metadata:
+    by_class = dict(applied.entities_by_class or {})
+    return {
+        "documents_applied": applied.applied,
+        "documents_deferred": applied.deferred + applied.missing,
+        "documents_rejected": applied.rejected,
+        "documents_vanished": applied.vanished,
+        "entities": applied.entities_after,
+        "new_entities": applied.entities_after - applied.entities_before,
+        "mentions": applied.mentions_after,
+        "entities_by_class": bar_plot("Entities in the graph", by_class, "entities", folder / "graph.png"),
+        "published": dg.MetadataValue.path(home.published_graph),
+        **({"recovered": applied.recovered} if applied.recovered else {}),
+    }
+
+
+def of_handover(handover: Handover) -> Metadata:
+    return {
+        "device": handover.device,
+        "free_gib": float(handover.free_gib),
+        "total_gib": float(handover.total_gib),
+        "processes_that_had_to_be_killed": handover.swept,
+    }
+
+
+def of_snapshot(snapshot: Snapshot) -> Metadata:
+    return {
+        "trainable": snapshot.trainable,
+        "lines": snapshot.lines,
+        "files": snapshot.files,
+        "bytes": snapshot.bytes,
+        "digest": snapshot.digest,
+        "path": dg.MetadataValue.path(snapshot.path),
+        "not_trainable": _counts(snapshot.rejected),
+    }
+
+
+def of_decision(decision: Decision) -> Metadata:
+    return {
+        "train": decision.train,
+        "reason": decision.reason,
+        "new_tuples": decision.new,
+        "trainable": decision.trainable,
+        "threshold": decision.threshold,
+        "trained_snapshot": decision.trained_snapshot or "none yet",
+    }
+
+
+def of_dataset(dataset: Dataset, plan: "Plan") -> Metadata:
+    return {
+        "train_rows": dataset.train_rows,
+        "heldout_rows": dataset.heldout_rows,
+        "tokens": dataset.tokens,
+        "digest": dataset.digest,
+        "path": dg.MetadataValue.path(dataset.path),
+        "left_out": _counts(dataset.rejected),
+        "sample": dg.MetadataValue.json(list(dataset.samples[:2])),
+        "planned_steps": plan.steps,
+        "planned_seconds": float(plan.seconds),
+        "planned_peak_memory_gib": float(plan.peak_memory_gib),
+        "planned_cost_usd": float(plan.cost),
+        "plan_notes": _list(plan.notes),
+    }
+
+
+def of_candidate(candidate: "Candidate", folder: Path) -> Metadata:
+    result, curves = candidate.result, candidate.curves()
+    return {
+        "status": result.status if result.verdict is None else f"{result.status}: {result.verdict}",
+        "steps": result.steps,
+        "effective_batch": result.effective_batch,
+        "train_loss_first": result.loss_first,
+        "train_loss_last": result.loss_last,
+        "tokens_per_second": float(result.tokens_per_second),
+        "peak_memory_gib": float(result.peak_memory_gib),
+        "training_seconds": float(result.seconds),
+        "gpu_hours": result.seconds / 3600,
+        "trainable_parameters": result.trainable_parameters,
+        "reference": result.reference or "none",
+        "loss_curve": line_plot(
+            "Training loss", {"loss": (curves["step"], curves["loss"])}, "step", "loss", folder / "loss.png"
+        ),
+        "learning_rate_curve": line_plot(
+            "Learning rate",
+            {"learning rate": (curves["step"], curves["learning_rate"])},
+            "step",
+            "",
+            folder / "learning-rate.png",
+        ),
+        "path": dg.MetadataValue.path(candidate.folder),
+        "notes": _list(result.notes),
+    }
+
+
+def of_evaluation(judged: "Judged", folder: Path) -> Metadata:
+    losses = {model: loss for model, loss in judged.scores.mean_losses().items() if loss is not None}
+    scores = {model: score for model, score in judged.scores.means().items() if score is not None}
+    return {
+        "verdict": judged.verdict.verdict,
+        "reasons": _list(judged.verdict.reasons),
+        "heldout_examples": len(judged.scores.examples),
+        **{f"eval_loss_{model}": loss for model, loss in losses.items()},
+        **{f"eval_score_{model}": score for model, score in scores.items()},
+        **({"eval_loss": losses["candidate"]} if "candidate" in losses else {}),
+        "held_out_loss": bar_plot(
+            "Held-out loss of the wanted answer",
+            {model: round(loss, 3) for model, loss in losses.items()},
+            "nats/token",
+            folder / "evaluation.png",
+        ),
+        "answers": _table(
+            [{"prompt": each.prompt, "wanted": each.expected, **each.answers} for each in judged.scores.samples]
+        ),
+    }
+
+
+def of_outcome(outcome: "Outcome") -> Metadata:
+    return {
+        "verdict": outcome.verdict,
+        "detail": outcome.detail,
+        "path": dg.MetadataValue.path(outcome.path),
+        **({"version": outcome.version, "name": outcome.name} if outcome.version else {}),
+        "snapshot": outcome.snapshot,
+        "dataset": outcome.dataset,
+    }
+
+
+def _counts(counts: Mapping[str, int]) -> dg.TableMetadataValue | str:
+    return _table([{"reason": reason, "rows": count} for reason, count in sorted(counts.items())])
+
+
+def _list(lines: Sequence[str]) -> dg.MarkdownMetadataValue:
+    return dg.MetadataValue.md("\n".join(f"- {line}" for line in lines) or "none")
+
+
+def _table(rows: Sequence[Mapping[str, str | int | float | bool | None]]) -> dg.TableMetadataValue | str:
+    if not rows:
+        return "none"
+    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:MAX_ROWS]])

@@ -1,0 +1,51 @@
+"""`ec1` as a user runs it, and a home in which a real night was run."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ec1.home import Home
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`ec1` as a user runs it, on one home."""
+
+    project: Path
+    home: Home
+    deployment: str = "embedded"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "EC1_HOME": str(self.home.root), "EC1_DEPLOYMENT": self.deployment}
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "ec1.cli", *arguments],
+            cwd=self.project,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str, timeout: float = 1200) -> "subprocess.CompletedProcess[str]":
+        with self.start(*arguments) as process:
+            output, _ = process.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(arguments, process.returncode, output, "")
+
+
+@dataclass(frozen=True)
+class RealNight:
+    """The command line on a home in which one real night was run, and what it printed."""
+
+    ec1: CommandLine
+    status: int
+    output: str
+    seconds: float
+
+    @property
+    def home(self) -> Home:
+        return self.ec1.home

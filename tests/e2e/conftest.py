@@ -1,0 +1,18 @@
+"""A whole real night, run once for all tests that look at what it left."""
+
+import time
+from pathlib import Path
+
+import pytest
+from commandline import CommandLine, RealNight
+
+from ec1.home import Home
+
+
+@pytest.fixture(scope="session")
+def real_night(project: Path, tmp_path_factory: pytest.TempPathFactory) -> RealNight:
+    """One night of the embedded deployment on the bundled sample: real engine, real training, nothing mocked."""
+    ec1 = CommandLine(project, Home(tmp_path_factory.mktemp("night") / "home"))
+    began = time.monotonic()
+    done = ec1.run("night", "--date", "2026-06-05")
+    return RealNight(ec1, done.returncode, done.stdout, time.monotonic() - began)

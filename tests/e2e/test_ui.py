@@ -1,0 +1,111 @@
+"""The Dagster UI as a person sees it, in a real browser, on the instance of a real night."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commandline import RealNight
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+# A closed network makes the browser retry its own services for ever; switch them off.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> str:
+    found = next(
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+    )
+    if not found:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    return found
+
+
+@pytest.fixture(scope="module")
+def address(real_night: RealNight, project: Path) -> Iterator[str]:
+    """The webserver, started as `make ui` starts it but without the daemon."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = real_night.home.logs / "webserver.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dagster_webserver", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)],
+            cwd=project,
+            env={**real_night.ec1.environment, "DAGSTER_HOME": str(real_night.home.dagster)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                urllib.request.urlopen(f"{url}/server_info", timeout=2).close()
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.5)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def page(chromium: str) -> Iterator["object"]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1700, "height": 950})
+        page.set_default_timeout(60_000)
+        yield page
+        browser.close()
+
+
+@pytest.fixture
+def shots(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    folder: Path = request.config.getoption("--screenshots") or tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_the_asset_graph_shows_both_phases(page, address: str, shots: Path) -> None:
+    page.goto(f"{address}/asset-groups")
+    for name in ("source_documents", "graph_mutations", "gpu_handover"):
+        page.get_by_text(name, exact=True).first.wait_for()
+    page.wait_for_timeout(3000)
+    page.screenshot(path=str(shots / "asset-graph.png"))
+
+
+def test_a_materialisation_shows_its_figures_and_plot(page, address: str, shots: Path) -> None:
+    page.goto(f"{address}/assets/graph_mutations?view=partitions&partition=2026-06-05")
+    page.get_by_text("documents_applied").first.wait_for()
+    picture = page.locator('img[src^="data:image/png"]').first
+    picture.wait_for()
+    assert picture.evaluate("image => image.naturalWidth") > 300
+    page.wait_for_timeout(1000)
+    page.screenshot(path=str(shots / "graph-mutations.png"))
+
+
+def test_an_adapter_shows_its_version_and_verdict(page, address: str, shots: Path) -> None:
+    page.goto(f"{address}/assets/fernhollow/engineering/evaluation?view=partitions&partition=2026-06-05")
+    page.get_by_text("verdict").first.wait_for()
+    page.get_by_text("eval_loss_candidate").first.wait_for()
+    page.wait_for_timeout(1000)
+    page.screenshot(path=str(shots / "evaluation.png"))
