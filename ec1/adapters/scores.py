@@ -1,0 +1,109 @@
+"""Scores of several models on the same held-out examples: what the evaluation writes and the gate reads."""
+
+import json
+import math
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from ec1.deployment import Settings
+from ec1.errors import InputError, PermanentError
+from ec1.files import read_json, write_atomic, write_json
+
+BASE = "base"
+EVALUATION = "evaluation.json"
+EXAMPLES = "examples.jsonl"
+
+ScoredObjective = Literal["sft", "dpo", "orpo"]
+
+
+class ExampleScores(Settings):
+    """One held-out example. A value is null where a model's answer was not finite.
+
+    `scores`: per model, more is better, nats per token. SFT: the mean log-probability of the completion. Pairs: that
+    of the chosen answer minus that of the rejected one. `losses`: per model, the mean negative log-probability of
+    the completion or the chosen answer.
+    """
+
+    example: str
+    group: str
+    tokens: int = Field(gt=0, description="of the completion, or of the chosen answer")
+    scores: dict[str, float | None]
+    losses: dict[str, float | None]
+
+
+class Sample(Settings):
+    """What each model answered to one held-out prompt, for people to read; nothing is decided by it."""
+
+    prompt: str
+    expected: str
+    answers: dict[str, str]
+
+
+class Scores(Settings):
+    """An evaluation. `skipped` counts examples whose prompt alone fills `max_length`."""
+
+    objective: ScoredObjective
+    models: tuple[str, ...]
+    examples: tuple[ExampleScores, ...]
+    skipped: int = 0
+    samples: tuple[Sample, ...] = ()
+    precision: str = ""
+    device: str = ""
+    seconds: dict[str, float] = Field({}, description="what took how long")
+
+    def values(self, model: str) -> list[float]:
+        """The scores of one model, NaN where they are not finite. Raises InputError for a model that has none."""
+        return self._column(model, "scores")
+
+    def losses(self, model: str) -> list[float]:
+        """As `values`, the losses."""
+        return self._column(model, "losses")
+
+    def means(self) -> dict[str, float | None]:
+        """The mean score of each model; None if it is not finite."""
+        return {model: _finite(_mean(self.values(model))) for model in self.models}
+
+    def mean_losses(self) -> dict[str, float | None]:
+        """The mean loss of each model; None if it is not finite."""
+        return {model: _finite(_mean(self.losses(model))) for model in self.models}
+
+    def _column(self, model: str, name: Literal["scores", "losses"]) -> list[float]:
+        if model not in self.models:
+            raise InputError(f"{model!r} was not evaluated: there are {', '.join(self.models)}")
+        column = [getattr(example, name)[model] for example in self.examples]
+        return [math.nan if value is None else value for value in column]
+
+
+def write_scores(scores: Scores, folder: Path) -> None:
+    """Write `examples.jsonl` (a line an example) and then `evaluation.json` (the rest, and the means)."""
+    value = scores.model_dump(mode="json")
+    lines = [json.dumps(example, ensure_ascii=False, allow_nan=False) for example in value.pop("examples")]
+    write_atomic(folder / EXAMPLES, "".join(f"{line}\n" for line in lines))
+    means = {"examples": len(lines), "mean_scores": scores.means(), "mean_losses": scores.mean_losses()}
+    write_json(folder / EVALUATION, value | means)
+
+
+def load_scores(folder: Path) -> Scores:
+    """Read what `write_scores` wrote. Raises InputError if it is not there, PermanentError if it is damaged."""
+    if not (folder / EVALUATION).is_file():
+        raise InputError(f"{folder} holds no {EVALUATION}: evaluate first")
+    value = read_json(folder / EVALUATION)
+    try:
+        count, _, _ = value.pop("examples"), value.pop("mean_scores"), value.pop("mean_losses")
+        lines = (folder / EXAMPLES).read_text(encoding="utf-8").splitlines()
+        scores = Scores.model_validate(value | {"examples": [json.loads(line) for line in lines]})
+    except (KeyError, ValueError, ValidationError, FileNotFoundError) as error:
+        raise PermanentError(f"{folder} holds a damaged evaluation: {str(error).splitlines()[0]}") from None
+    if len(scores.examples) != count:
+        raise PermanentError(f"{folder / EXAMPLES} has {len(scores.examples)} examples, {EVALUATION} says {count}")
+    return scores
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,172 @@
+"""The evaluation and the gate on real adapters of the real small model: helpful, useless and damaged ones."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ec1.adapters.evaluation import EvaluationSpec, evaluate
+from ec1.adapters.gate import judge
+from ec1.adapters.options import EvaluationOptions
+from ec1.adapters.scores import Scores, load_scores
+from ec1.errors import InputError
+
+pytestmark = pytest.mark.slow
+
+
+def run(spec: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    (folder / "spec.json").write_text(json.dumps(spec, default=str))
+    command = [sys.executable, "-m", "ec1.adapters.evaluation", str(folder / "spec.json")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def sft(
+    small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Scores, Path]:
+    """One real evaluation process: the base and four adapters."""
+    folder = tmp_path_factory.mktemp("sft")
+    candidates = {"base": None, "incumbent": adapters["noop"], **adapters}
+    spec = {
+        "model": small_model,
+        "device": "cpu",
+        "candidates": candidates,
+        "heldout": heldout,
+        "objective": "sft",
+        "output": folder / "out",
+        "options": {"sample_tokens": 16},
+    }
+    done = run(spec, folder)
+    assert done.returncode == 0, done.stderr
+    assert "evaluated trained on 16 examples" in done.stderr
+    return load_scores(folder / "out"), folder / "out"
+
+
+def verdict_on(scores: Scores, candidate: str, *references: str) -> str:
+    """The gate's verdict on one of the models that were scored."""
+    keep = ("base", *references, candidate)
+    return judge(scores.model_copy(update={"models": keep}), EvaluationOptions(), candidate=candidate).verdict
+
+
+def test_a_trained_adapter_is_accepted(sft: tuple[Scores, Path]) -> None:
+    scores, folder = sft
+    verdict = judge(
+        scores.model_copy(update={"models": ("base", "incumbent", "trained")}), EvaluationOptions(), candidate="trained"
+    )
+    assert verdict.verdict == "accepted", verdict
+    assert verdict.differences["base"].better
+    assert verdict.differences["incumbent"].better
+    assert verdict.differences["base"].groups == 8
+    shown = json.loads((folder / "evaluation.json").read_text())
+    assert shown["mean_scores"]["trained"] > shown["mean_scores"]["base"] + 0.5
+    assert len((folder / "examples.jsonl").read_text().splitlines()) == 16
+
+
+def test_the_base_itself_is_no_improvement(sft: tuple[Scores, Path]) -> None:
+    scores, _ = sft
+    assert scores.values("noop") == scores.values("base")
+    verdict = judge(scores.model_copy(update={"models": ("base", "noop")}), EvaluationOptions(), candidate="noop")
+    assert verdict.verdict == "rejected"
+    assert not verdict.differences["base"].better
+    assert "no-op" in verdict.reasons[0]
+
+
+def test_a_damaged_adapter_is_rejected(sft: tuple[Scores, Path]) -> None:
+    scores, _ = sft
+    assert verdict_on(scores, "damaged") == "rejected"
+    assert verdict_on(scores, "damaged", "trained") == "rejected"
+
+
+def test_a_step_back_behind_the_incumbent_is_rejected(sft: tuple[Scores, Path]) -> None:
+    scores, _ = sft
+    assert verdict_on(scores, "incumbent", "trained") == "rejected"
+
+
+def test_every_model_answers_for_people_to_read(sft: tuple[Scores, Path]) -> None:
+    scores, _ = sft
+    assert len(scores.samples) == 2
+    for sample in scores.samples:
+        assert "keep the keys?" in sample.prompt
+        assert sample.expected.startswith("Ledger entry:")
+        assert set(sample.answers) == set(scores.models)
+        assert sample.answers["base"] == sample.answers["noop"] != sample.answers["trained"]
+        assert sample.answers["trained"].startswith("Ledger")
+
+
+def test_scores_do_not_depend_on_batch_or_neighbours(
+    small_model: Path, sft: tuple[Scores, Path], heldout: Path, tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    scores, _ = sft
+    tokenizer = AutoTokenizer.from_pretrained(small_model)
+    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32)
+    row = json.loads(heldout.read_text().splitlines()[3])
+    asked = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
+    whole = tokenizer.apply_chat_template(row["prompt"] + row["completion"], return_dict=False)
+    labels = torch.tensor([[-100] * len(asked) + whole[len(asked) :]])
+    with torch.no_grad():
+        loss = float(model(input_ids=torch.tensor([whole]), labels=labels).loss)
+    scored = next(item for item in scores.examples if item.example == row["digest"])
+    assert scored.tokens == len(whole) - len(asked)
+    assert scored.losses["base"] == pytest.approx(loss, abs=0.05)  # bf16 against float32
+    assert scored.scores["base"] == -scored.losses["base"]  # type: ignore[operator]
+
+
+def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in heldout.read_text().splitlines()][::2]
+    for row in rows:
+        del row["completion"]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines: list[str] = []
+    spec = EvaluationSpec(
+        model=small_model,
+        device="cpu",
+        candidates={"base": None, "candidate": adapters["trained"]},
+        heldout=tmp_path / "pairs.jsonl",
+        objective="dpo",
+        system_prompt="Answer in the style of the house.",
+        options=EvaluationOptions(sample_generations=0),
+        output=tmp_path / "out",
+    )
+    scores = evaluate(spec, lines.append)
+    assert scores == load_scores(tmp_path / "out")
+    assert len(lines) == 3
+    verdict = judge(scores, EvaluationOptions())
+    assert verdict.verdict == "accepted", verdict
+    assert verdict.differences["base"].mean > 0.3
+    (tmp_path / "long.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    short = spec.model_copy(update={"heldout": tmp_path / "long.jsonl", "max_length": 8})
+    with pytest.raises(InputError, match="no example that fits 8 tokens"):
+        evaluate(short, lines.append)
+
+
+def test_an_adapter_of_another_shape_is_refused(
+    small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_path: Path
+) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "adapter_config.json").write_bytes((adapters["trained"] / "adapter_config.json").read_bytes())
+    tensors = load_file(adapters["trained"] / "adapter_model.safetensors")
+    # What NOTES warn of: another prefix, and the base would answer in its place.
+    save_file({f"x.{name}": torch.clone(value) for name, value in tensors.items()}, other / "adapter_model.safetensors")
+    spec = {
+        "model": small_model,
+        "device": "cpu",
+        "candidates": {"base": None, "candidate": other},
+        "heldout": heldout,
+        "objective": "sft",
+        "output": tmp_path / "out",
+    }
+    done = run(spec, tmp_path / "spec")
+    assert done.returncode == 1
+    assert "does not fit" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
