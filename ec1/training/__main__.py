@@ -1,0 +1,77 @@
+"""The trainer's process: `python -m ec1.training SPEC.json`.
+
+Exit status 0: a result was left (its status says how it ended). 1: it could not be trained, one line says why.
+130 or 143: it was interrupted after a whole step and can go on. An entry point, so it may look at the environment.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ec1.errors import EC1Error
+from ec1.training.monitor import Monitor
+from ec1.training.reporting import open_reporter
+from ec1.training.spec import SUMMARY, TrainingResult, TrainingSpec
+
+
+class _Signals:
+    """The first signal asks for the end at the next step's edge; the second, or one before training, ends at once."""
+
+    def __init__(self) -> None:
+        self.monitor: Monitor | None = None
+        self.received = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def watch(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        again, self.received = self.received, number
+        if again or self.monitor is None or not self.monitor.training:
+            # No clean-up that could hang in a native library: checkpoints are sealed, everything else is scratch.
+            os._exit(128 + number)
+        self.monitor.stop_requested = True
+
+
+def main(arguments: list[str], environment: Mapping[str, str]) -> int:
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m ec1.training SPEC.json\n")
+        return 2
+    signals = _Signals()
+    with open_reporter(environment) as report:
+        try:
+            spec = TrainingSpec.read(Path(arguments[0]))
+            # Imported here: torch and its friends take seconds, and a bad specification needs none of them.
+            from ec1.training.trainer import Interrupted, train
+
+            try:
+                result = train(spec, report, on_monitor=signals.watch)
+            except Interrupted as interruption:
+                sys.stderr.write(f"{interruption}\n")
+                return 128 + signals.received
+        except EC1Error as error:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            return 1
+        report.result(figures(result, spec.output / SUMMARY))
+    return 0
+
+
+def figures(result: TrainingResult, summary: Path) -> dict[str, Any]:
+    """What the run that launched us is told at the end."""
+    values = result.model_dump(
+        mode="json",
+        include={
+            "status", "verdict", "steps", "planned_steps", "tokens", "loss_first", "loss_last", "tokens_per_second",
+            "peak_memory_gib", "seconds", "reference", "notes",
+        },
+    )  # fmt: skip
+    return {**values, "summary": str(summary)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,77 @@
+"""Checkpoints of one run: which of them is whole, which is the newest, which are old.
+
+Trainer writes a checkpoint file by file, optimiser and random states as torch files that it reads back with
+`weights_only`. They are for this run only and never published. A checkpoint counts once it is sealed, which happens
+after its last file; what a killed process left half-written is not sealed.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+from ec1.files import fsync_dir, write_json
+
+SEAL = "sealed.json"
+_NAME = re.compile(r"checkpoint-(\d+)")
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step after which a checkpoint was taken."""
+    match = _NAME.fullmatch(checkpoint.name)
+    if match is None:
+        raise ValueError(f"{checkpoint} is no checkpoint")
+    return int(match[1])
+
+
+def seal(checkpoint: Path) -> None:
+    """Flush a checkpoint's files to disk and mark it as whole."""
+    sizes = {}
+    for path in sorted(checkpoint.iterdir()):
+        if path.is_file() and path.name != SEAL:
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+            sizes[path.name] = path.stat().st_size
+    fsync_dir(checkpoint)
+    write_json(checkpoint / SEAL, sizes)
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint is sealed and its files still have the sizes that were sealed."""
+    try:
+        sizes = json.loads((checkpoint / SEAL).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    return all((path := checkpoint / name).is_file() and path.stat().st_size == size for name, size in sizes.items())
+
+
+def whole_checkpoints(folder: Path) -> list[Path]:
+    """The whole checkpoints below a folder, ordered by step: `checkpoint-75` before `checkpoint-100`."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and is_whole(path)]
+    return sorted(found, key=step_of)
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    whole = whole_checkpoints(folder)
+    return whole[-1] if whole else None
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    """Delete all but the `count` newest whole checkpoints; broken ones go too."""
+    kept = set(whole_checkpoints(folder)[-count:] if count else [])
+    for path in list(folder.iterdir()) if folder.is_dir() else []:
+        if _NAME.fullmatch(path.name) and path not in kept:
+            # Unsealed first, so that a half-deleted checkpoint never counts.
+            with contextlib.suppress(FileNotFoundError):
+                (path / SEAL).unlink()
+            shutil.rmtree(path)
+
+
+def discard_checkpoints(folder: Path) -> None:
+    """Delete all checkpoints of a run."""
+    keep_newest(folder, 0)
+    shutil.rmtree(folder, ignore_errors=True)

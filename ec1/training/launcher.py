@@ -1,0 +1,65 @@
+"""Where a training runs. The trainer is the same module everywhere, started with one JSON specification.
+
+Belongs here: starting it somewhere, waiting, and refusing a process that broke its contract. Does not: what is trained.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from ec1.errors import PermanentError, ServiceError
+from ec1.gpu.lease import Grant
+from ec1.training.spec import TrainingResult, TrainingSpec, check_result
+
+GRACE_SECONDS = 60.0
+"""From the interrupt to the kill: one step of the optimiser and the writing of a checkpoint."""
+# A training step allocates and frees the same large tensors again and again. By default the C library returns each of
+# them to the kernel, which then has to fill fresh pages with zeros: half of the time of a small model on a CPU.
+_KEEP_MEMORY = ":".join(
+    f"glibc.malloc.{name}={value}"
+    for name, value in {"hugetlb": 1, "mmap_max": 0, "trim_threshold": 2**33, "top_pad": 2**28}.items()
+)
+
+
+class Launcher(Protocol):
+    """Runs one training to its end."""
+
+    def run(self, spec: Path, env: Mapping[str, str]) -> TrainingResult:
+        """Train as the specification in the file `spec` says; `env` is the process's whole environment.
+
+        Raises PermanentError if the training cannot succeed or broke its contract, ServiceError if it was stopped from
+        outside and can go on.
+        """
+
+
+class LocalLauncher:
+    """A supervised process on this machine, under the GPU lease."""
+
+    def __init__(self, grant: Grant, log: Path, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        self._grant = grant
+        self._log = log
+        self._grace_seconds = grace_seconds
+
+    def run(self, spec: Path, env: Mapping[str, str]) -> TrainingResult:
+        training = TrainingSpec.read(spec)
+        command = [sys.executable, "-m", "ec1.training", str(spec)]
+        environment = process_environment(training, env)
+        with self._grant.start(command, env=environment, log=self._log, grace_seconds=self._grace_seconds) as process:
+            status = process.wait()
+        if status == 0:
+            return check_result(training)
+        where = f"the end of {self._log}:\n{process.log_tail()}"
+        if status > 128:
+            raise ServiceError(f"the training was ended by signal {status - 128} and can go on; {where}")
+        raise PermanentError(f"the training ended with status {status}; {where}")
+
+
+def process_environment(spec: TrainingSpec, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a trainer's process: nothing is fetched from a hub, and memory is kept for reuse on a CPU."""
+    own = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
+    if spec.device == "cpu":
+        own["GLIBC_TUNABLES"] = _KEEP_MEMORY
+    else:
+        own["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
+    return {**own, **env}

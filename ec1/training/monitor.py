@@ -1,0 +1,158 @@
+"""What is watched while a training runs: its figures, its health, its budget, and the wish to stop.
+
+Belongs here: decisions at the edge of a step. Does not: the training loop, which is Trainer's; `callback_of` is the
+only thing that it sees.
+"""
+
+import math
+import resource
+import statistics
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ec1.training.checkpoints import keep_newest, seal
+from ec1.training.recipes import Recipe
+from ec1.training.reporting import Reporter
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
+# Divergence: the median of the last losses against that of the ones before. A single odd batch is no divergence, and
+# neither is a tiny loss that became a small one.
+_RECENT = 3
+_WINDOW = 20
+_MIN_RISE_NATS = 0.5
+SAVING_SECONDS = 5.0
+"""What is kept of the budget for writing the last checkpoint and the adapter."""
+
+
+@dataclass
+class Monitor:
+    """The state of one run that its process shares with the training loop."""
+
+    recipe: Recipe
+    report: Reporter
+    checkpoints: Path
+    deadline: float
+    """`time.monotonic()` at which the budget ends."""
+    cuda: bool
+    stop_requested: bool = False
+    """Set from a signal handler: save at the next step's edge and end."""
+    training: bool = False
+    """Whether steps are being taken; before that there is nothing to save."""
+    out_of_time: bool = False
+    verdict: str | None = None
+    """Why training stopped for good."""
+    notes: list[str] = field(default_factory=list)
+    _losses: "deque[float]" = field(default_factory=lambda: deque(maxlen=_WINDOW + _RECENT))
+    _step_began: float = 0.0
+    _saved_at: float = field(default_factory=time.monotonic)
+    _slowest_step: float = 0.0
+    _step_seconds: float = 0.0
+    _tokens_before: float = 0.0
+
+    def note(self, text: str) -> None:
+        """Keep a remark for the summary, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def train_begins(self) -> None:
+        self.training = True
+        self._saved_at = time.monotonic()
+        self._tokens_before = 0.0
+        self._losses.clear()
+
+    def step_begins(self) -> None:
+        self._step_began = time.monotonic()
+
+    def step_ends(self, step: int, last: int) -> tuple[bool, bool]:
+        """Whether to save a checkpoint now, and whether to stop."""
+        now = time.monotonic()
+        self._step_seconds = now - self._step_began
+        self._slowest_step = max(self._slowest_step, self._step_seconds)
+        if step >= last:
+            return False, False
+        if self.stop_requested:
+            return True, True
+        if now + self._slowest_step + SAVING_SECONDS > self.deadline:
+            self.out_of_time = True
+            return True, True
+        return now - self._saved_at >= self.recipe.optimisation.checkpoint_minutes * 60, False
+
+    def logged(self, step: int, last: int, entry: dict[str, Any]) -> bool:
+        """Complete the figures of one step in place. True if the training is lost and must stop."""
+        tokens = entry.get("num_tokens", 0.0) - self._tokens_before
+        self._tokens_before = entry.get("num_tokens", 0.0)
+        entry["tokens"] = tokens
+        entry["seconds"] = self._step_seconds
+        entry["tokens_per_second"] = tokens / max(self._step_seconds, 1e-9)
+        entry["peak_memory_gib"] = peak_memory_gib(self.cuda)
+        loss, norm = float(entry["loss"]), float(entry.get("grad_norm", 0.0))
+        self.report.progress(
+            f"step {step} of {last}: loss {loss:.3f}, {entry['tokens_per_second']:.0f} tokens/s, "
+            f"about {(last - step) * self._step_seconds:.0f} s to go"
+        )
+        self.verdict = self._health(step, loss, norm)
+        return self.verdict is not None
+
+    def _health(self, step: int, loss: float, norm: float) -> str | None:
+        # Not `loss > limit`: no comparison with NaN is ever true.
+        if not math.isfinite(loss):
+            return f"the loss of step {step} is {loss}"
+        if not math.isfinite(norm):
+            return f"the gradient's norm at step {step} is {norm}"
+        self._losses.append(loss)
+        if len(self._losses) < 2 * _RECENT:
+            return None
+        losses = list(self._losses)
+        before, now = statistics.median(losses[:-_RECENT]), statistics.median(losses[-_RECENT:])
+        if now > max(before * self.recipe.optimisation.divergence_factor, before + _MIN_RISE_NATS):
+            return f"the loss rose from about {before:.3f} to {now:.3f} at step {step}"
+        return None
+
+    def saved(self, step: int) -> None:
+        """Seal the checkpoint that was just written, and delete older ones."""
+        seal(self.checkpoints / f"checkpoint-{step}")
+        keep_newest(self.checkpoints, self.recipe.optimisation.keep_checkpoints)
+        self._saved_at = time.monotonic()
+
+
+def peak_memory_gib(cuda: bool) -> float:
+    """The most memory that this process has held: of the card, or resident memory on a CPU."""
+    if cuda:
+        import torch
+
+        return float(torch.cuda.max_memory_reserved() / 2**30)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def callback_of(monitor: Monitor) -> "TrainerCallback":
+    """The monitor in the form that Trainer calls."""
+    from transformers import TrainerCallback
+
+    class MonitorCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            monitor.train_begins()
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            monitor.step_begins()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            save, stop = monitor.step_ends(state.global_step, state.max_steps)
+            control.should_save = control.should_save or save
+            control.should_training_stop = control.should_training_stop or stop
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+            # Trainer has just appended these figures; what is added here travels with its checkpoints.
+            entry = state.log_history[-1]
+            if "loss" in entry and monitor.logged(state.global_step, state.max_steps, entry):
+                control.should_training_stop = True
+                control.should_save = False
+
+        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            monitor.saved(state.global_step)
+
+    return MonitorCallback()

@@ -1,0 +1,283 @@
+"""The plan of one training: steps, memory, time and cost, computed before anything is loaded.
+
+Belongs here: the arithmetic and its sources, and the refusals. Does not: loading a model or reading a dataset; figures
+come in as numbers. The trainer asks `schedule_of` for the same steps that the plan promised.
+
+Sources
+- passes: a forward pass costs 2 FLOP a parameter and token, the backward pass through frozen weights another 2, the
+  recomputation of gradient checkpointing another 2 (https://arxiv.org/abs/2001.08361 §2.1, https://arxiv.org/abs/1604.06174)
+- NF4: 4 bits + 8 bits / 64 + 32 bits / (64 · 256) a weight with double quantisation, 4 bits + 32 bits / 64 without
+  (https://arxiv.org/abs/2305.14314 §3)
+- activations: what a layer keeps for its backward pass, counted as in https://arxiv.org/abs/2205.05198 §4, for a gated
+  MLP and an attention kernel that keeps no score matrix
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from ec1.deployment import Settings
+from ec1.errors import InputError, PermanentError
+from ec1.files import read_json
+from ec1.training.recipes import Recipe
+
+GIB = 2.0**30
+STARTUP_SECONDS = 30.0
+"""Imports, loading and quantising a model, saving: what a training costs before and after its steps."""
+MAX_WARMUP_SHARE = 0.2
+"""A warm-up that takes more of the run than this never lets it train at the rate that the recipe names."""
+# Rows that one call of TRL's fused head turns into logits at a time, and the copies that it holds of them in float32.
+_HEAD_CHUNK_TOKENS = 256
+_HEAD_COPIES = 3
+# The CUDA context with its libraries' workspaces; on a CPU, the interpreter with torch loaded.
+_RUNTIME_GIB = {"cuda": 0.6, "cpu": 0.9}
+
+
+class ModelShape(Settings):
+    """What of a model's config.json bears on memory. Llama-like: q, k, v, o and a gated MLP in each layer."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool
+
+    @classmethod
+    def read(cls, folder: Path) -> "ModelShape":
+        """Read `config.json` of a model's folder; no weights. Raises InputError if it is not a model of this kind."""
+        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
+        if not isinstance(config, dict):
+            raise InputError(f"{folder} holds no config.json: it is no model")
+        try:
+            heads = config["num_attention_heads"]
+            return cls(
+                hidden=config["hidden_size"],
+                intermediate=config["intermediate_size"],
+                layers=config["num_hidden_layers"],
+                heads=heads,
+                kv_heads=config.get("num_key_value_heads") or heads,
+                head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+                vocabulary=config["vocab_size"],
+                tied=config.get("tie_word_embeddings", False),
+            )
+        except KeyError as error:
+            raise InputError(f"{folder}/config.json has no {error}: only decoder models are planned") from None
+
+    def module_shapes(self) -> dict[str, tuple[int, int]]:
+        """Inputs and outputs of each projection of a layer."""
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return {
+            "q_proj": (self.hidden, q),
+            "k_proj": (self.hidden, kv),
+            "v_proj": (self.hidden, kv),
+            "o_proj": (q, self.hidden),
+            "gate_proj": (self.hidden, self.intermediate),
+            "up_proj": (self.hidden, self.intermediate),
+            "down_proj": (self.intermediate, self.hidden),
+        }
+
+    @property
+    def projection_parameters(self) -> int:
+        """Weights that quantisation applies to."""
+        return self.layers * sum(inputs * outputs for inputs, outputs in self.module_shapes().values())
+
+    @property
+    def other_parameters(self) -> int:
+        """Embeddings, head and norms; they stay in 16 bits."""
+        return self.vocabulary * self.hidden * (1 if self.tied else 2) + (2 * self.layers + 1) * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        return self.projection_parameters + self.other_parameters
+
+
+class HardwareFigures(Settings):
+    """The machine, as the deployment describes it. `tokens_per_second` is that of SFT with this kind of recipe."""
+
+    name: str
+    device: str
+    memory_gib: float
+    tokens_per_second: float
+    cost_per_hour: float = 0.0
+    """USD."""
+
+
+class Schedule(Settings):
+    """Steps of the optimiser, after the recipe's wishes met the real number of rows."""
+
+    steps: int
+    warmup_steps: int
+    evaluation_steps: int | None
+    """Held-out loss every so many steps; None: not during training."""
+    evaluations: int
+    notes: tuple[str, ...] = ()
+
+
+class Plan(Settings):
+    tokens: int
+    """All tokens that training reads, over all epochs; of a preference pair both answers, each with its prompt."""
+    rows: int
+    steps: int
+    warmup_steps: int
+    evaluations: int
+    effective_batch: int
+    trainable_parameters: int
+    peak_memory_gib: float
+    seconds: float
+    cost: float
+    """USD."""
+    hardware: str
+    notes: tuple[str, ...] = ()
+
+
+def schedule_of(recipe: Recipe, rows: int, heldout_rows: int) -> Schedule:
+    """Steps, warm-up and evaluations for the real number of rows. Raises PermanentError if there is none."""
+    if rows < 1:
+        raise PermanentError(f"recipe {recipe.name}: no row is left to train on")
+    wish = recipe.optimisation
+    batches = math.ceil(rows / wish.batch_size)
+    steps = math.ceil(wish.epochs * math.ceil(batches / wish.gradient_accumulation))
+    notes = []
+    share = wish.warmup_share or 0.0
+    warmup = round(share * steps) if wish.warmup_steps is None else wish.warmup_steps
+    if warmup > MAX_WARMUP_SHARE * steps:
+        shorter = int(MAX_WARMUP_SHARE * steps)
+        notes.append(f"warm-up cut from {warmup} to {shorter} steps: there are only {steps}")
+        warmup = shorter
+    every = wish.evaluation_steps
+    if every is not None and heldout_rows == 0:
+        notes.append("no evaluation during training: there is no held-out row")
+        every = None
+    elif every is not None and every > steps:
+        notes.append(f"evaluation every {every} steps becomes one after the last of {steps}")
+        every = steps
+    if rows < wish.effective_batch:
+        notes.append(f"{rows} rows do not fill the effective batch of {wish.effective_batch}")
+    return Schedule(
+        steps=steps,
+        warmup_steps=warmup,
+        evaluation_steps=every,
+        evaluations=0 if every is None else steps // every,
+        notes=tuple(notes),
+    )
+
+
+def plan_training(
+    recipe: Recipe,
+    model: ModelShape,
+    hardware: HardwareFigures,
+    *,
+    rows: int,
+    tokens: int,
+    longest: int,
+    heldout_rows: int,
+    budget_seconds: float,
+) -> Plan:
+    """Plan one training.
+
+    `tokens` counts one epoch (of a pair both answers with their prompts), `longest` is the longest row in tokens,
+    before it is cut. Raises PermanentError for what cannot fit the card or the budget, InputError for a recipe that is
+    meant for another kind of device.
+    """
+    wanted = recipe.hardware.device
+    if wanted not in ("any", hardware.device):
+        raise InputError(f"recipe {recipe.name} asks for device {wanted}, the deployment has {hardware.device}")
+    schedule = schedule_of(recipe, rows, heldout_rows)
+    notes = list(schedule.notes)
+    if longest > recipe.data.max_length:
+        notes.append(f"rows are cut at {recipe.data.max_length} tokens; the longest has {longest}")
+    read = round(tokens * recipe.optimisation.epochs)
+    seconds = STARTUP_SECONDS + read * _slowdown(recipe) / hardware.tokens_per_second
+    memory = peak_memory_gib(recipe, model, hardware.device, min(longest, recipe.data.max_length))
+    room = min(hardware.memory_gib, recipe.hardware.memory_gib or math.inf)
+    if memory > room:
+        raise PermanentError(
+            f"recipe {recipe.name} needs about {memory:.1f} GiB, {hardware.name} leaves {room:.1f}: lower "
+            "optimisation.batch_size (and raise gradient_accumulation), lower data.max_length, or switch "
+            "optimisation.gradient_checkpointing on"
+        )
+    if seconds > budget_seconds:
+        raise PermanentError(
+            f"recipe {recipe.name} needs about {seconds:.0f} s for {read} tokens on {hardware.name}, the budget is "
+            f"{budget_seconds:.0f} s: lower optimisation.epochs or data.max_length, or raise budgets.training_seconds"
+        )
+    return Plan(
+        tokens=read,
+        rows=rows,
+        steps=schedule.steps,
+        warmup_steps=schedule.warmup_steps,
+        evaluations=schedule.evaluations,
+        effective_batch=recipe.optimisation.effective_batch,
+        trainable_parameters=trainable_parameters(recipe, model),
+        peak_memory_gib=round(memory, 2),
+        seconds=round(seconds, 1),
+        cost=round(seconds / 3600 * hardware.cost_per_hour, 4),
+        hardware=hardware.name,
+        notes=tuple(notes),
+    )
+
+
+def trainable_parameters(recipe: Recipe, model: ModelShape) -> int:
+    """Weights that training changes: of an adapter r · (inputs + outputs) for each module that carries it."""
+    if recipe.lora is None or recipe.method == "full":
+        return model.parameters
+    shapes = model.module_shapes()
+    sizes = [sum(shapes[name]) for name in recipe.lora.target_modules if name in shapes]
+    return model.layers * recipe.lora.r * sum(sizes)
+
+
+def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int) -> float:
+    """The most memory that training holds at one moment, in GiB, with rows of `length` tokens."""
+    wish = recipe.optimisation
+    trained = trainable_parameters(recipe, model)
+    # A pair is two rows for the model.
+    tokens = wish.batch_size * length * (2 if recipe.objective == "dpo" else 1)
+    if recipe.method == "qlora":
+        assert recipe.quantization is not None
+        bits = 4 + (8 / 64 + 32 / (64 * 256) if recipe.quantization.double else 32 / 64)
+        weights = model.projection_parameters * bits / 8 + model.other_parameters * 2
+        # One projection at a time is unpacked to 16 bits.
+        weights += 2 * max(inputs * outputs for inputs, outputs in model.module_shapes().values())
+        weight_bytes, moment_bytes = 2, 2
+    else:
+        weights = model.parameters * 2.0
+        # PEFT keeps the adapter of a base that is not quantised in 32 bits.
+        weight_bytes, moment_bytes = (4, 4) if recipe.method == "lora" else (2, 2)
+    moments = 2 * (1 if wish.optimizer == "paged_adamw_8bit" else moment_bytes)
+    trained_bytes = trained * (2 * weight_bytes + moments)
+    if recipe.method == "full":
+        trained_bytes -= trained * weight_bytes
+        if recipe.objective == "dpo":
+            weights *= 2
+    layer = _activation_bytes(recipe, model)
+    if wish.gradient_checkpointing:
+        activations = tokens * (model.layers * model.hidden * 2 + layer)
+    else:
+        activations = tokens * model.layers * layer
+    head = min(tokens, _HEAD_CHUNK_TOKENS) * model.vocabulary * 4 * _HEAD_COPIES
+    return float((weights + trained_bytes + activations + head) / GIB + _RUNTIME_GIB[device])
+
+
+def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
+    """What one layer keeps for one token's backward pass, in bytes."""
+    q, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    # Two norms in 32 bits with their 16-bit results, q, k, v with and without rotation, the attention's result, the
+    # MLP's gate, activation, up and product, and two residual sums.
+    base = 2 * model.hidden * (4 + 2) + 2 * 2 * (q + kv) + 2 * kv + 2 * q + 2 * 4 * model.intermediate
+    base += 2 * 2 * model.hidden
+    lora: Any = recipe.lora if recipe.method != "full" else None
+    if lora is None:
+        return float(base)
+    inputs = [model.module_shapes()[name][0] for name in lora.target_modules if name in model.module_shapes()]
+    # Each adapter keeps its input after dropout with the mask, and r numbers in between.
+    dropped = 2 * 2 if lora.dropout else 0
+    return float(base + sum(dropped * width + 2 * lora.r for width in inputs))
+
+
+def _slowdown(recipe: Recipe) -> float:
+    """Seconds a token relative to SFT: preference training also runs the reference forward, without gradients."""
+    passes = 3 if recipe.optimisation.gradient_checkpointing else 2
+    return (passes + 1) / passes if recipe.objective == "dpo" else 1.0

@@ -1,0 +1,86 @@
+"""How a trainer tells what it does: into a Dagster run through Pipes, or as JSON lines where there is none.
+
+The only module of ec1 that may import `dagster_pipes`, a protocol library without dependencies
+(https://docs.dagster.io/api/libraries/dagster-pipes).
+"""
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from dagster_pipes import PipesContext
+
+CONTEXT_VARIABLE = "DAGSTER_PIPES_CONTEXT"
+
+
+class Reporter(Protocol):
+    """What a trainer needs to be heard."""
+
+    def progress(self, message: str) -> None:
+        """Say something now and then; may be dropped if it comes too often."""
+
+    def result(self, values: Mapping[str, Any]) -> None:
+        """Hand over the final figures, once."""
+
+
+class JsonLinesReporter:
+    """One JSON object a line, for a person or a program that reads the log."""
+
+    def __init__(self, stream: TextIO, *, every_seconds: float = 2.0) -> None:
+        self._stream = stream
+        self._pace = _Pace(every_seconds)
+
+    def progress(self, message: str) -> None:
+        if self._pace.due():
+            self._write({"progress": message})
+
+    def result(self, values: Mapping[str, Any]) -> None:
+        self._write({"result": dict(values)})
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        self._stream.write(json.dumps(value) + "\n")
+        self._stream.flush()
+
+
+class PipesReporter:
+    """Log lines of the step that launched us, and one custom message with the final figures."""
+
+    def __init__(self, context: "PipesContext", *, every_seconds: float = 5.0) -> None:
+        self._context = context
+        self._pace = _Pace(every_seconds)
+
+    def progress(self, message: str) -> None:
+        if self._pace.due():
+            self._context.log.info(message)
+
+    def result(self, values: Mapping[str, Any]) -> None:
+        self._context.report_custom_message(dict(values))
+
+
+class _Pace:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = -seconds
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now - self._last < self._seconds:
+            return False
+        self._last = now
+        return True
+
+
+@contextlib.contextmanager
+def open_reporter(environment: Mapping[str, str]) -> Iterator[Reporter]:
+    """The reporter that fits the environment of the process. An exception of the block is reported too."""
+    if CONTEXT_VARIABLE not in environment:
+        yield JsonLinesReporter(sys.stdout)
+        return
+    from dagster_pipes import open_dagster_pipes
+
+    with open_dagster_pipes() as context:
+        yield PipesReporter(context)

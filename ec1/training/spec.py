@@ -1,0 +1,154 @@
+"""What a trainer process is told and what it answers: two JSON files, the same wherever the training runs."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from ec1.deployment import Settings
+from ec1.errors import InputError, PermanentError
+from ec1.files import digest_of, read_json
+from ec1.strict_yaml import validate
+from ec1.training.recipes import Recipe
+
+SUMMARY = "summary.json"
+METRICS = "metrics.parquet"
+ADAPTER = "adapter"
+MODEL = "model"
+CHECKPOINTS = "checkpoints"
+
+
+class StartAdapter(Settings):
+    """The adapter that training goes on from, and that preference training is measured against."""
+
+    folder: Path
+    name: str = Field(description="how the registry calls it, such as pointsav/engineering@v3")
+    digest: str
+
+
+class TrainingSpec(Settings):
+    """One training, complete: nothing else decides about its result."""
+
+    recipe: Recipe
+    recipe_digest: str
+    dataset: Path = Field(description="folder with train/ and heldout/, readable by Hugging Face datasets")
+    dataset_digest: str
+    base_model: Path = Field(description="folder with the base model's safetensors and tokenizer")
+    start_adapter: StartAdapter | None = None
+    output: Path
+    budget_seconds: float = Field(gt=0)
+    device: Literal["cuda", "cpu"]
+    seed: int | None = Field(None, description="default: the recipe's")
+    resume: bool = Field(True, description="go on from the newest checkpoint of the same training, if there is one")
+
+    @property
+    def identity(self) -> str:
+        """What must be equal for a checkpoint, or a finished result, to count as this training's."""
+        return digest_of(
+            {
+                "recipe": self.recipe_digest,
+                "dataset": self.dataset_digest,
+                "start_adapter": None if self.start_adapter is None else self.start_adapter.digest,
+                "seed": self.effective_seed,
+            }
+        )
+
+    @property
+    def effective_seed(self) -> int:
+        return self.recipe.optimisation.seed if self.seed is None else self.seed
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.output / CHECKPOINTS
+
+    @classmethod
+    def read(cls, path: Path) -> "TrainingSpec":
+        """Raises InputError, one line, for a file that is no specification."""
+        return validate(cls, read_json(path), str(path))
+
+
+class TrainingResult(Settings):
+    """`summary.json`: how a training ended. Written last and in one step, so whoever sees it sees a whole result.
+
+    `finished`: all steps done. `partial`: the budget ended first; the adapter is usable and the training can go on.
+    `diverged`: stopped, with the reason in `verdict`; there is no adapter.
+    """
+
+    status: Literal["finished", "partial", "diverged"]
+    verdict: str | None = None
+    identity: str
+    recipe: str
+    recipe_digest: str
+    dataset_digest: str
+    base_model: str
+    base_revision: str
+    method: str
+    objective: str
+    start_adapter: str | None = None
+    reference: str | None = Field(None, description="preference training: what it was measured against")
+    weights: str | None = Field(None, description="folder beside this file: adapter, or model for full training")
+    steps: int
+    planned_steps: int
+    epochs: float
+    rows: int
+    left_out_rows: int = Field(description="rows that hold no answer within the maximum length")
+    full_rows: int = Field(description="rows that fill the maximum length: nearly all of them lost their end to it")
+    tokens: int = Field(description="tokens that training read")
+    loss_first: float | None
+    loss_last: float | None
+    heldout_loss_first: float | None = None
+    heldout_loss_last: float | None = None
+    trainable_parameters: int
+    changed_modules: int = Field(description="adapter modules whose B matrix is no longer zero")
+    batch_size: int
+    gradient_accumulation: int
+    effective_batch: int
+    warmup_steps: int
+    seconds: float = Field(description="all in all, with loading and saving")
+    training_seconds: float = Field(description="of the steps alone")
+    tokens_per_second: float
+    peak_memory_gib: float
+    resumed_from: int | None = Field(None, description="step of the checkpoint that training went on from")
+    seed: int
+    device: str
+    hardware: str
+    chat_template_sha256: str
+    versions: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def finished(spec: TrainingSpec) -> TrainingResult | None:
+    """The result that this very training left in its output folder, or None if it has to run (on)."""
+    result = read_result(spec.output)
+    if result is None or result.identity != spec.identity or result.status == "partial":
+        return None
+    return result
+
+
+def read_result(output: Path) -> TrainingResult | None:
+    """The result in an output folder; None if no training ended there. Raises PermanentError if it is damaged."""
+    path = output / SUMMARY
+    if not path.is_file():
+        return None
+    try:
+        return validate(TrainingResult, read_json(path), str(path))
+    except InputError as error:
+        raise PermanentError(f"{error}: delete the folder to train again") from None
+
+
+def check_result(spec: TrainingSpec) -> TrainingResult:
+    """The result that a trainer left for this specification, checked. Raises PermanentError for a broken contract."""
+    result = read_result(spec.output)
+    if result is None:
+        raise PermanentError(f"the training ended without {spec.output / SUMMARY}: what it left is not trusted")
+    if result.identity != spec.identity:
+        raise PermanentError(f"{spec.output / SUMMARY} belongs to another recipe or dataset: delete the folder")
+    needed = [spec.output / METRICS]
+    if result.weights == ADAPTER:
+        needed += [spec.output / ADAPTER / name for name in ("adapter_model.safetensors", "adapter_config.json")]
+    elif result.weights is not None:
+        needed.append(spec.output / result.weights / "config.json")
+    missing = [str(path) for path in needed if not path.is_file()]
+    if missing:
+        raise PermanentError(f"the training reported {result.status} but left no {', '.join(missing)}")
+    return result
