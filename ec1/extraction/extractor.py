@@ -1,0 +1,499 @@
+"""From documents to results in the outbox: chunks of many documents, one server, one limit on what is in flight.
+
+Belongs here: the order of work, what is retried, what counts as done, and what is reported. Does not: the wire
+(`client`), the prompt (`prompt`), trust (`grounding`), or whether a server is needed at all (`nightly`).
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ec1.deployment import ExtractionSettings
+from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
+from ec1.documents.parse import Document
+from ec1.documents.streams import STREAMS
+from ec1.errors import DeferredError, InputError, RejectedError, ServiceError
+from ec1.extraction import grounding, prompt, schema
+from ec1.extraction.client import ChatClient, Completion
+from ec1.extraction.folding import normalised
+from ec1.extraction.outbox import Outbox
+from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, Dropped, ExtractionResult, Mention
+from ec1.files import digest_of
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# Raise this when `ec1/documents` gives another text or other chunks for the same bytes.
+PARSER_VERSION = 1
+# How often a chunk whose answer was cut off is halved before it is given up for this night.
+MAX_SPLITS = 2
+PROGRESS_SECONDS = 2.0
+MAX_PROBLEM_ROWS = 200
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """One unit of work. `load` parses the document; it may raise RejectedError or DeferredError."""
+
+    stream: str
+    content_sha256: str
+    load: Callable[[], Document]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an extraction would cost. `prompt_tokens` counts each request's own text, not the cached beginning."""
+
+    documents: int = 0
+    rejected: int = 0
+    chunks: int = 0
+    prompt_tokens: int = 0
+    max_answer_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an extraction stands. Rates are over the time since it began."""
+
+    done: int
+    total: int
+    documents_per_second: float
+    tokens_per_second: float
+
+    def __str__(self) -> str:
+        return (
+            f"extracted {self.done} of {self.total} documents, {self.documents_per_second:.2f} documents/s, "
+            f"{self.tokens_per_second:.0f} tokens/s"
+        )
+
+
+@dataclass
+class StreamCounts:
+    """Units of one stream by how they ended. `postponed` ones were not tried to the end: no time, or no server."""
+
+    complete: int = 0
+    deferred: int = 0
+    rejected: int = 0
+    reused: int = 0
+    postponed: int = 0
+
+
+@dataclass
+class ExtractionReport:
+    """What one extraction did. `reused` units were in the outbox already and cost nothing."""
+
+    streams: dict[str, StreamCounts] = field(default_factory=lambda: {stream: StreamCounts() for stream in STREAMS})
+    dropped: Counter[str] = field(default_factory=Counter)
+    llm_calls: int = 0
+    chunks: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    stopped: str | None = None
+    """Why units were postponed: the deadline came, or the server went."""
+    problems: list[dict[str, str]] = field(default_factory=list)
+    _entities: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+
+    @property
+    def documents(self) -> int:
+        """Units that were finished by this extraction."""
+        return sum(counts.complete + counts.deferred + counts.rejected for counts in self.streams.values())
+
+    @property
+    def documents_per_second(self) -> float:
+        return self.documents / self.seconds if self.seconds else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Prompt and answer tokens, those that the server had cached included."""
+        return (self.prompt_tokens + self.completion_tokens) / self.seconds if self.seconds else 0.0
+
+    @property
+    def entities(self) -> dict[str, int]:
+        """Different entities by class, over all documents of this extraction."""
+        return _by_class(set().union(*self._entities.values()))
+
+    def entities_of(self, stream: str) -> dict[str, int]:
+        """Different entities by class in one stream's documents."""
+        return _by_class(self._entities.get(stream, set()))
+
+    def problems_of(self, stream: str) -> list[dict[str, str]]:
+        """Units that are not complete, with the reason; the first `MAX_PROBLEM_ROWS` of all streams are kept."""
+        return [row for row in self.problems if row["stream"] == stream]
+
+    def record(self) -> dict[str, Any]:
+        """All figures as JSON types."""
+        return {
+            "streams": {stream: asdict(counts) for stream, counts in self.streams.items()},
+            "entities": self.entities,
+            "dropped": dict(sorted(self.dropped.items())),
+            "llm_calls": self.llm_calls,
+            "chunks": self.chunks,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "seconds": round(self.seconds, 3),
+            "documents_per_second": round(self.documents_per_second, 3),
+            "tokens_per_second": round(self.tokens_per_second, 1),
+            "stopped": self.stopped,
+            "problems": self.problems,
+        }
+
+    def count(self, result: ExtractionResult) -> None:
+        """Add one finished unit."""
+        counts = self.streams[result.stream]
+        setattr(counts, result.status, getattr(counts, result.status) + 1)
+        self.dropped.update(each.reason for each in result.dropped)
+        if result.status == "complete":
+            found = self._entities.setdefault(result.stream, set())
+            found |= {(normalised(each.name), each.entity_class) for each in result.mentions}
+        elif len(self.problems) < MAX_PROBLEM_ROWS:
+            self.problems.append(
+                {
+                    "stream": result.stream,
+                    "content": result.content_sha256[:12],
+                    "status": result.status,
+                    "reason": result.reason or "",
+                }
+            )
+
+
+def _by_class(entities: set[tuple[str, str]]) -> dict[str, int]:
+    counts = Counter(entity_class for _, entity_class in entities)
+    return {entity_class: counts[entity_class] for entity_class in ENTITY_CLASSES}
+
+
+@dataclass
+class _Unit:
+    """One document on its way: how many chunks are still out, and what came back."""
+
+    item: WorkItem
+    text: str = ""
+    open_chunks: int = 0
+    problem: str | None = None
+    postponed: bool = False
+    answers: list[ChunkAnswer] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+
+    @property
+    def given_up(self) -> bool:
+        return self.postponed or self.problem is not None
+
+
+class Extractor:
+    """Extracts documents with one model under fixed settings. Reads the model's tokenizer only when it must count."""
+
+    def __init__(self, settings: ExtractionSettings, model_id: str, revision: str, model_folder: Path) -> None:
+        self.settings = settings
+        self.model_id = model_id
+        self.revision = revision
+        self._tokenizer_file = model_folder / "tokenizer.json"
+        self._tokenizer: Tokenizer | None = None
+        self._fingerprints: dict[str, str] = {}
+
+    def fingerprint(self, stream: str) -> str:
+        """SHA-256 over everything that decides what comes out for given bytes of this stream."""
+        if stream not in self._fingerprints:
+            self._fingerprints[stream] = self._fingerprint(stream)
+        return self._fingerprints[stream]
+
+    def _fingerprint(self, stream: str) -> str:
+        return digest_of(
+            {
+                "stream": stream,
+                "parser": PARSER_VERSION,
+                "chunks": [self.settings.chunk_tokens, self.settings.overlap_tokens],
+                "schema": schema.ENTITY_SCHEMA,
+                "prompt": [prompt.PROMPT_VERSION, prompt.messages("", stream)],
+                "model": [self.model_id, self.revision],
+                "answer": [self.settings.max_answer_tokens, MAX_SPLITS],
+                "grounding": [grounding.GROUNDING_VERSION, self.settings.min_confidence],
+            }
+        )
+
+    def chunks(self, text: str) -> list[Chunk]:
+        """The chunks of a text, as they are sent."""
+        return chunk_text(
+            text,
+            self._counter(),
+            max_tokens=self.settings.chunk_tokens,
+            overlap_tokens=self.settings.overlap_tokens,
+        )
+
+    def plan(self, documents: Iterable[WorkItem]) -> Plan:
+        """Count what these units would ask of the model."""
+        count_tokens = self._counter()
+        read = rejected = chunks = tokens = 0
+        for item in documents:
+            try:
+                parts = self.chunks(item.load().text)
+            except (RejectedError, DeferredError):
+                rejected += 1
+                continue
+            read += 1
+            chunks += len(parts)
+            tokens += sum(count_tokens([part.text for part in parts]))
+        return Plan(read, rejected, chunks, tokens, chunks * self.settings.max_answer_tokens)
+
+    def extract(
+        self,
+        work: Sequence[WorkItem],
+        client: ChatClient | None,
+        outbox: Outbox,
+        *,
+        deadline: float | None,
+        progress: Callable[[Progress], None],
+    ) -> ExtractionReport:
+        """Extract all units that the outbox has no final result for, each one once.
+
+        `deadline` is in `time.monotonic` seconds: nothing is asked that is not expected back before it, and what is out
+        by then is given up; such units stay without a result. A result lies in the outbox as soon as its document is
+        done. `client` may be None if no unit is left to extract. Raises InputError without the model's tokenizer.
+        """
+        report = ExtractionReport()
+        begin = time.monotonic()
+        waiting: list[WorkItem] = []
+        seen: set[tuple[str, str]] = set()
+        for item in work:
+            unit = (item.stream, item.content_sha256)
+            known = outbox.get(self.fingerprint(item.stream), item.content_sha256)
+            if unit in seen or (known is not None and known.status != "deferred"):
+                report.streams[item.stream].reused += 1
+            else:
+                waiting.append(item)
+            seen.add(unit)
+        if waiting:
+            if client is None:
+                raise ValueError(f"{len(waiting)} units are not in the outbox and there is no client to ask")
+            self._counter()
+            run = _Run(self, waiting, client, outbox, deadline, progress, report, begin)
+            asyncio.run(run.all())
+        report.seconds = time.monotonic() - begin
+        return report
+
+    def _counter(self) -> TokenCounter:
+        if self._tokenizer is None:
+            from tokenizers import Tokenizer
+
+            if not self._tokenizer_file.is_file():
+                raise InputError(f"{self._tokenizer_file} does not exist: prepare the model {self.model_id} first")
+            self._tokenizer = Tokenizer.from_file(str(self._tokenizer_file))
+        tokenizer = self._tokenizer
+
+        def count(texts: Sequence[str]) -> list[int]:
+            return [len(each.ids) for each in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+        return count
+
+
+class _Run:
+    """One extraction under way: as many workers as requests may be in flight, fed with the chunks of one document after
+    the other, so that no more documents are in memory than there are workers."""
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        waiting: Sequence[WorkItem],
+        client: ChatClient,
+        outbox: Outbox,
+        deadline: float | None,
+        progress: Callable[[Progress], None],
+        report: ExtractionReport,
+        begin: float,
+    ) -> None:
+        self.extractor = extractor
+        self.waiting = deque(waiting)
+        self.total = len(waiting)
+        self.client = client
+        self.outbox = outbox
+        self.deadline = deadline
+        self.progress = progress
+        self.report = report
+        self.begin = begin
+        self.told = begin
+        self.feed = asyncio.Lock()
+        self.chunks: Iterator[Chunk] = iter(())
+        self.unit: _Unit | None = None
+        self.typical_seconds = 0.0
+
+    async def all(self) -> None:
+        calls = self.client.calls
+        workers = self.extractor.settings.max_in_flight
+        try:
+            async with self.client, asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        self.report.llm_calls = self.client.calls - calls
+        for item in self.waiting:
+            self.report.streams[item.stream].postponed += 1
+        self._tell(at_once=True)
+
+    async def _work(self) -> None:
+        while True:
+            async with self.feed:
+                job = await self._next()
+            if job is None:
+                return
+            unit, chunk = job
+            await self._extract(unit, chunk, MAX_SPLITS)
+            await self._close(unit)
+
+    async def _next(self) -> tuple[_Unit, Chunk] | None:
+        """The next chunk to ask about, of the document at hand or of the next one; None if nothing may be asked."""
+        while True:
+            if self._out_of_time():
+                self.report.stopped = self.report.stopped or "the deadline"
+            if self.unit is not None:
+                chunk = next(self.chunks, None)
+                if chunk is None:
+                    unit, self.unit = self.unit, None
+                    await self._close(unit)
+                    continue
+                if self.report.stopped:
+                    self.unit.postponed = True
+                if self.unit.given_up:
+                    continue
+                self.unit.open_chunks += 1
+                return self.unit, chunk
+            if self.report.stopped or not self.waiting:
+                return None
+            await self._open(self.waiting.popleft())
+
+    async def _open(self, item: WorkItem) -> None:
+        unit = _Unit(item)
+        try:
+            unit.text, chunks = await asyncio.to_thread(self._load, item)
+        except RejectedError as error:
+            await self._keep(unit, "rejected", str(error))
+        except DeferredError as error:
+            await self._keep(unit, "deferred", str(error))
+        else:
+            # One more than its chunks: the unit cannot be done before it has been read to the end.
+            unit.open_chunks = 1
+            self.unit, self.chunks = unit, iter(chunks)
+            self.report.chunks += len(chunks)
+
+    def _load(self, item: WorkItem) -> tuple[str, list[Chunk]]:
+        text = item.load().text
+        return text, self.extractor.chunks(text)
+
+    async def _extract(self, unit: _Unit, chunk: Chunk, splits: int) -> None:
+        """Ask about one chunk, and about its halves if the answer may lack entities."""
+        if unit.given_up:
+            return
+        asked = time.monotonic()
+        try:
+            completion = await self.client.complete(
+                prompt.messages(chunk.text, unit.item.stream), schema.ENTITY_SCHEMA, deadline=self.deadline
+            )
+        except ServiceError as error:
+            self.report.stopped = self.report.stopped or str(error)
+            unit.postponed = True
+            return
+        except DeferredError as error:
+            if self._deadline_passed():
+                unit.postponed = True
+            else:
+                unit.problem = f"chunk {chunk.index}: {error}"
+            return
+        self._measure(completion, time.monotonic() - asked)
+        try:
+            named = schema.decode(completion.content, completion.finish_reason)
+            cut = len(set(named)) >= schema.MAX_ENTITIES
+            problem = None
+        except DeferredError as error:
+            named, cut, problem = [], True, str(error)
+        halves = self._halves(chunk) if cut and splits else []
+        if halves:
+            for half in halves:
+                await self._extract(unit, half, splits - 1)
+            return
+        unit.answers.append(
+            ChunkAnswer(
+                chunk=chunk.index,
+                start=chunk.start,
+                end=chunk.end,
+                finish_reason=completion.finish_reason,
+                model=completion.model,
+                tier=completion.tier,
+                prompt_tokens=completion.prompt_tokens,
+                completion_tokens=completion.completion_tokens,
+                attempts=completion.attempts,
+                problem=problem,
+            )
+        )
+        if problem:
+            unit.problem = f"chunk {chunk.index}: {problem}"
+            return
+        mentions, dropped = grounding.ground(named, chunk, unit.text)
+        unit.mentions += mentions
+        unit.dropped += dropped
+
+    def _halves(self, chunk: Chunk) -> list[Chunk]:
+        count = self.extractor._counter()
+        limit = count([chunk.text])[0] // 2 + 1
+        with suppress(InputError):
+            parts = chunk_text(chunk.text, count, max_tokens=limit, overlap_tokens=0)
+            if len(parts) > 1:
+                return [
+                    Chunk(chunk.index, chunk.start + part.start, chunk.start + part.end, part.text) for part in parts
+                ]
+        return []
+
+    def _measure(self, completion: Completion, seconds: float) -> None:
+        self.report.prompt_tokens += completion.prompt_tokens
+        self.report.completion_tokens += completion.completion_tokens
+        self.typical_seconds = seconds if not self.typical_seconds else 0.8 * self.typical_seconds + 0.2 * seconds
+        self._tell()
+
+    async def _close(self, unit: _Unit) -> None:
+        """One chunk of a unit came back, or its last was handed out. The last to come keeps the result."""
+        unit.open_chunks -= 1
+        if unit.open_chunks:
+            return
+        if unit.problem is not None:
+            await self._keep(unit, "deferred", unit.problem)
+        elif unit.postponed:
+            self.report.streams[unit.item.stream].postponed += 1
+        else:
+            await self._keep(unit, "complete")
+
+    async def _keep(self, unit: _Unit, status: Any, reason: str | None = None) -> None:
+        mentions, dropped = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        result = ExtractionResult(
+            content_sha256=unit.item.content_sha256,
+            stream=unit.item.stream,
+            fingerprint=self.extractor.fingerprint(unit.item.stream),
+            status=status,
+            reason=reason,
+            characters=len(unit.text),
+            mentions=tuple(mentions) if status == "complete" else (),
+            dropped=tuple([*unit.dropped, *dropped]) if status == "complete" else (),
+            answers=tuple(sorted(unit.answers, key=lambda each: each.start)),
+        )
+        await asyncio.to_thread(self.outbox.put, result)
+        self.report.count(result)
+        self._tell()
+
+    def _deadline_passed(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def _out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() + self.typical_seconds > self.deadline
+
+    def _tell(self, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if at_once or now - self.told >= PROGRESS_SECONDS:
+            self.told = now
+            seconds = max(now - self.begin, 1e-9)
+            tokens = self.report.prompt_tokens + self.report.completion_tokens
+            self.progress(
+                Progress(self.report.documents, self.total, self.report.documents / seconds, tokens / seconds)
+            )

@@ -1,0 +1,190 @@
+"""What is not the name of a person, company, project, account or place, however confidently a model says so.
+
+Belongs here: the filters of CONTRACTS §3 and what a text itself proves about a name's class. Knows how English writes
+dates, laws, job titles and firms, but no list of real names.
+"""
+
+import re
+
+from ec1.extraction.folding import normalised
+from ec1.extraction.results import EntityClass
+
+Place = tuple[int, int]
+"""Character offsets `[start, end)` in the text of a chunk."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+LEGAL_SUFFIX = (
+    r"(?:inc|incorporated|corp|corporation|co|company|ltd|limited|llc|llp|lp|plc|gmbh|kg|ag|ab|oyj?|a/s|as|aps|b\.?v|n\.?v"
+    r"|s\.?a|s\.?p\.?a|s\.?r\.?l|sarl|pty|pte|k\.?k|cooperative|co-op)"
+)
+_FIRM = re.compile(
+    r".*[\s,](?:(?i:inc|incorporated|corp|corporation|co|ltd|limited|llc|llp|plc|gmbh|pty|pte|sarl|oyj?|aps)"
+    r"|Company|LP|KG|AG|AB|A/S|AS|BV|B\.V|NV|N\.V|SA|S\.A|SpA|S\.p\.A|SRL|S\.r\.l|KK|K\.K|Cooperative|Co-op)\.?"
+)
+_TITLE = (
+    r"(?:mr|mrs|ms|miss|mx|dr|prof|professor|sir|dame|madam|judge|justice|senator|councillor|captain|capt|sergeant|sgt|rev"
+    r"|herr|frau|monsieur|madame|señora?|sra?)\.?\s+"
+)
+_TITLED = re.compile(_TITLE, re.IGNORECASE)
+_AFTER_TITLE = re.compile(rf"(?:^|\W){_TITLE}$", re.IGNORECASE)
+_SAID = re.compile(r"[*_\]]{0,3}:[*_]{0,3}[ \t]+\S+[ \t]+\S+[ \t]+\S+")
+
+_PLACEHOLDERS = _words(
+    """n/a na none null nil unknown tbd tba tbc todo fixme xxx anonymous unnamed undefined placeholder redacted name
+    person company project account location entity entities other various several somebody someone nobody
+    everybody"""
+)
+_CALENDAR = _words(
+    """january february march april may june july august september october november december monday tuesday wednesday
+    thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays sundays today tomorrow
+    yesterday tonight spring summer autumn winter morning afternoon evening noon midnight night week weekend month
+    year quarter christmas easter thanksgiving"""
+)
+_CALENDAR_SHORT = _words(
+    """jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun of the at on in early
+    mid late last next this am pm utc gmt"""
+)
+_ORDINAL = re.compile(r"\d{1,4}(?:st|nd|rd|th)?|[qh][1-4]|fy\d*")
+_UNITS = _words(
+    """k m mm cm km kg g t l ml mb gb tb kb ms s h hz khz mhz ghz kw mw kwh mwh c f usd eur gbp percent dollars
+    dollar euro euros pounds pound cents degrees days day hours hour minutes minute seconds years months weeks
+    pallets tons million billion thousand"""
+)
+_LAW = re.compile(
+    r"(?:.*\s)?(?:act|regulations?|directive|statute|amendment|ordinance|bylaws?|code of federal regulations)"
+    r"(?:\s*(?:of\s+)?\(?\d{4}\)?)?"
+    r"|(?:sections?|sec\.|article|clause|paragraph|rule|regulation|directive|title|chapter|part|appendix|annex)\s*[\d§(].*"
+    r"|§.*|\d+\s+(?:u\.?s\.?c|c\.?f\.?r)\b.*|gdpr|hipaa|ccpa",
+    re.IGNORECASE,
+)
+_FILE_END = (
+    r"(?:md|txt|py|js|ts|rs|go|java|c|h|cpp|sh|sql|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|log|xml|html?|pdf|docx?|xlsx?"
+    r"|pptx?|png|jpe?g|svg|zip|gz|tar|db|parquet)"
+)
+_PATH = re.compile(
+    rf"(?:\w+:)?[~.]{{0,2}}[/\\]\S*|[\w.-]+(?:[/\\][\w.-]+){{2,}}|[\w./\\-]*\w\.{_FILE_END}|https?://.*|www\..*|\S+@\S+",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"\w*[a-z0-9]_\w+|_\w+|[A-Z][A-Z0-9]*_[A-Z0-9_]+|--?[a-z][\w-]*|[\w.]+\(.*\)|\w+(?:::\w+)+|\$\w+"
+    r"|[a-z]+(?:[A-Z][a-z0-9]+){2,}|(?=[0-9a-f]*\d)[0-9a-f]{7,40}|.*[{}=;].*"
+)
+_ROLES = _words(
+    """speaker chair chairman chairwoman chairperson president vice manager director officer executive chief ceo cto
+    cfo coo head lead leader secretary treasurer clerk engineer designer developer analyst assistant editor
+    reporter interviewer host moderator professor teacher student customer client user owner founder partner
+    counsel attorney lawyer judge honor honour senator mayor minister general senior junior deputy acting
+    associate principal marketing sales product project programme program industrial interface expert specialist
+    coordinator administrator operator member staff team board committee dispatcher driver buyer seller court mr
+    mrs ms dr prof sir of the and for a an"""
+)
+_FUNCTION = _words(
+    """i we you he she it they me us him her them my our your his its their this that these those who what which
+    where when why how yes no not okay ok hello hi thanks thank please dear regards sincerely best good great well
+    so and but or if then there here all any each every both some more most other such only also first second
+    third one two three four five six agenda minutes notes note summary attendees present apologies subject from
+    to cc re date time place action actions item items topic next previous question answer source sources status
+    risk risks email phone telephone fax address i'm i'll i've i'd it's that's there's let's don't can't we're
+    you're they're he's she's what's"""
+)
+
+
+def objection(text: str, places: list[Place], entity_class: str) -> str | None:
+    """Why the name that stands at these places of `text` is no entity, or None. The name's spelling is the text's."""
+    start, end = places[0]
+    name = " ".join(text[start:end].split())
+    plain = normalised(name)
+    words = [word.strip(".,'\"") for word in plain.split()]
+    if plain in _PLACEHOLDERS:
+        return "placeholder"
+    if _is_date(plain):
+        return "date"
+    if _is_number(name) and not (entity_class == "Account" and proven_class(text, start, end) == "Account"):
+        return "number"
+    if not _FIRM.fullmatch(name) and _LAW.fullmatch(name):
+        return "law"
+    if _PATH.fullmatch(name):
+        return "path"
+    if _CODE.fullmatch(name) or all(_in_code(text, place) for place in places):
+        return "code identifier"
+    if len(name) < 2 or all(word in _FUNCTION for word in words) or not _is_written_as_name(name, text):
+        return "common word"
+    if all(word in _ROLES or word.removesuffix("s") in _ROLES or word.isdigit() for word in words):
+        return "role"
+    if len(words) == 1 and _is_ordinary(name, text, places):
+        return "common word"
+    return None
+
+
+def _is_ordinary(word: str, text: str, places: list[Place]) -> bool:
+    """True if `word` has its capital only at the beginning of sentences, and stands elsewhere without it."""
+    if not all(_opens_sentence(text, start) for start, _ in places):
+        return False
+    return re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", text) is not None
+
+
+def _is_date(plain: str) -> bool:
+    words = [word for word in re.split(r"[\s,./:;-]+", plain) if word]
+    if any(not (word in _CALENDAR or word in _CALENDAR_SHORT or _ORDINAL.fullmatch(word)) for word in words):
+        return False
+    return any(word in _CALENDAR for word in words) or any(word[-1].isdigit() or word[0].isdigit() for word in words)
+
+
+def _is_number(name: str) -> bool:
+    """True for figures and amounts; `3M` and `AC-448` are names."""
+    if not any(character.isdigit() for character in name) or re.fullmatch(r"\d+[A-Z]", name):
+        return False
+    return all(word in _UNITS for word in re.findall(r"[^\W\d_]+", name.casefold()))
+
+
+def _in_code(text: str, place: Place) -> bool:
+    """True for `this` in Markdown: an odd number of back-ticks before it on its line, and one after."""
+    line_start = text.rfind("\n", 0, place[0]) + 1
+    line_end = text.find("\n", place[1])
+    after = text[place[1] : line_end if line_end >= 0 else len(text)]
+    return text.count("`", line_start, place[0]) % 2 == 1 and "`" in after
+
+
+def _is_written_as_name(name: str, text: str) -> bool:
+    """True if `name` has a capital, a digit or a script without capitals; or if its text has no capitals at all."""
+    if any(character.isupper() or character.isdigit() for character in name):
+        return True
+    if not any(character.islower() for character in name):
+        return True
+    return not any(character.isupper() for character in text)
+
+
+def _opens_sentence(text: str, start: int) -> bool:
+    before = text[max(0, start - 80) : start].rstrip(" \t\"'“‘(*_#>-")
+    return not before or before[-1] in ".!?:\n•"
+
+
+def proven_class(text: str, start: int, end: int) -> EntityClass | None:
+    """The class that the text itself proves for the name at `[start, end)`, or None.
+
+    Proof is a legal suffix, a title before a person's name, the word account or project beside it, or a transcript's
+    `NAME: what was said`.
+    """
+    name = " ".join(text[start:end].split())
+    before, after = text[max(0, start - 16) : start], text[end : end + 60]
+    if _FIRM.fullmatch(name):
+        return "Company"
+    if _TITLED.match(name) or _AFTER_TITLE.search(before):
+        return "Person"
+    if re.search(r"\baccounts?$", name, re.IGNORECASE) or re.match(r"\s+account\b", after):
+        return "Account"
+    if re.match(r"(?:project|operation)\s+\S", name, re.IGNORECASE) or re.search(r"\bproject$", name, re.IGNORECASE):
+        return "Project"
+    if re.search(r"\b[Pp]roject\s+$", before) or re.match(r"\s+project\b", after):
+        return "Project"
+    if len(name.split()) <= 4 and _opens_line(text, start) and _SAID.match(after):
+        return "Person"
+    return None
+
+
+def _opens_line(text: str, start: int) -> bool:
+    return text[text.rfind("\n", 0, start) + 1 : start].strip(" \t*_[") == ""

@@ -1,0 +1,40 @@
+"""Names and texts without the differences that do not matter, and the way back to the places in the real text."""
+
+import unicodedata
+from dataclasses import dataclass
+
+_SAME = str.maketrans(
+    {"’": "'", "‘": "'", "ʼ": "'", "`": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-"}
+)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A text without case, accents, and kinds of blanks, quotes and dashes. `origin[i]` is where `text[i]` stood."""
+
+    text: str
+    origin: tuple[int, ...]
+
+    @classmethod
+    def of(cls, text: str) -> "Folded":
+        characters: list[str] = []
+        origin: list[int] = []
+        blank = True
+        for place, character in enumerate(text):
+            if character.isspace():
+                if not blank:
+                    characters.append(" ")
+                    origin.append(place)
+                blank = True
+                continue
+            for part in unicodedata.normalize("NFKD", character.translate(_SAME)).casefold():
+                if unicodedata.category(part)[0] != "M":
+                    characters.append(part)
+                    origin.append(place)
+                    blank = False
+        return cls("".join(characters), tuple(origin))
+
+
+def normalised(name: str) -> str:
+    """A name without those differences and without punctuation at its ends: equal here means the same name."""
+    return Folded.of(name.strip()).text.strip(" .,;:")

@@ -1,0 +1,55 @@
+"""The outbox: one immutable file for each finished unit of work, so that what the GPU has done is never done twice.
+
+Belongs here: where a result lies and when it may be replaced. Does not: what is in it (`results`).
+"""
+
+import re
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ec1.errors import PermanentError
+from ec1.extraction.results import ExtractionResult
+from ec1.files import write_atomic
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Outbox:
+    """Results by extractor fingerprint and content, at `<root>/<fingerprint>/<first two digits>/<sha256>.json`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def get(self, fingerprint: str, content_sha256: str) -> ExtractionResult | None:
+        """The result of a unit, or None if there is none yet; a deferred one is to be tried again.
+
+        Raises PermanentError if the file is damaged.
+        """
+        path = self.path(fingerprint, content_sha256)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            result = ExtractionResult.model_validate_json(data)
+        except ValidationError as error:
+            raise PermanentError(
+                f"{path} is damaged ({error.error_count()} errors): delete it to extract again"
+            ) from None
+        if (result.fingerprint, result.content_sha256) != (fingerprint, content_sha256):
+            raise PermanentError(f"{path} holds another unit's result: delete it, then run again")
+        return result
+
+    def put(self, result: ExtractionResult) -> None:
+        """Keep a result, in one step. A complete or rejected one that is there already stays as it is."""
+        known = self.get(result.fingerprint, result.content_sha256)
+        if known is None or known.status == "deferred":
+            write_atomic(self.path(result.fingerprint, result.content_sha256), result.model_dump_json() + "\n")
+
+    def path(self, fingerprint: str, content_sha256: str) -> Path:
+        """Where a unit's result lies. Both names are hexadecimal SHA-256 digests."""
+        for digest in (fingerprint, content_sha256):
+            if not _DIGEST.fullmatch(digest):
+                raise ValueError(f"{digest!r} is not a SHA-256 digest")
+        return self.root / fingerprint / content_sha256[:2] / f"{content_sha256}.json"

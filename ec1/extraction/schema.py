@@ -1,0 +1,78 @@
+"""The shape of an answer: one bounded JSON schema for all requests, and the check that an answer has it.
+
+The server turns the schema into a grammar, so its bounds bound the longest answer. It leaves no room for white space
+only where the server is told so (`ec1/gpu/engine.py` does).
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from ec1.errors import DeferredError
+from ec1.extraction.results import ENTITY_CLASSES
+
+MAX_ENTITIES = 24
+MAX_NAME_CHARACTERS = 64
+
+ENTITY_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "entities": {
+            "type": "array",
+            "maxItems": MAX_ENTITIES,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "minLength": 2, "maxLength": MAX_NAME_CHARACTERS},
+                    "class": {"type": "string", "enum": list(ENTITY_CLASSES)},
+                },
+                "required": ["name", "class"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["entities"],
+    "additionalProperties": False,
+}
+
+_VALIDATOR = Draft202012Validator(ENTITY_SCHEMA)
+_THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class Named:
+    """One entity as the model named it, not yet trusted."""
+
+    name: str
+    entity_class: str
+
+
+def encode(entities: list[Named]) -> str:
+    """An answer as the grammar writes it; the examples of the prompt must look the same."""
+    value = {"entities": [{"name": each.name, "class": each.entity_class} for each in entities]}
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def decode(content: str, finish_reason: str) -> list[Named]:
+    """Read a complete answer. Raises DeferredError with the reason why an answer does not count."""
+    if finish_reason != "stop":
+        raise DeferredError(f"the answer was not finished: {finish_reason}")
+    answer = content
+    if _THINK_CLOSE in answer:
+        answer = answer.rpartition(_THINK_CLOSE)[2]
+    elif answer.lstrip().startswith(_THINK_OPEN):
+        raise DeferredError("the answer was cut off while the model was thinking")
+    if not answer.strip():
+        raise DeferredError("the answer was empty")
+    try:
+        value = json.loads(answer)
+    except ValueError as error:
+        raise DeferredError(f"the answer is not JSON: {error}") from None
+    except RecursionError:
+        raise DeferredError("the answer is not JSON of our schema: too deeply nested") from None
+    if problem := best_match(_VALIDATOR.iter_errors(value)):
+        raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
+    return [Named(each["name"], each["class"]) for each in value["entities"]]

@@ -1,0 +1,188 @@
+"""The inference engine of our own: vLLM in a process under the lease, ready when it answers, gone when the block ends.
+
+Belongs here: its command line, its environment, and how long it may take to get ready. Does not: what it is asked
+(`ec1/extraction`), or who may start it (`ec1/gpu/lease.py`).
+https://docs.vllm.ai/en/stable/configuration/engine_args.html
+"""
+
+import json
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import httpx
+
+from ec1.deployment import VllmSettings
+from ec1.errors import ServiceError
+
+if TYPE_CHECKING:
+    from ec1.gpu.lease import Grant
+    from ec1.gpu.process import SupervisedProcess
+
+GRACE_SECONDS = 20.0
+_PROGRESS_SECONDS = 10.0
+_NOISE = re.compile(r"^\s*$|^\s*\^|^\s+File \"|^Traceback|For further information visit|^\s*\[.*input_value=")
+_FAILURE = re.compile(r"error|exception|failed|refused|not enough|out of memory|unrecognized|killed", re.IGNORECASE)
+_PREFIX = re.compile(r"^\((?:APIServer|EngineCore|Worker)[^)]*\)\s*")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where an OpenAI-compatible server answers; `base_url` is without `/v1`."""
+
+    base_url: str
+    model: str
+
+
+class VllmEngine:
+    """Starts vLLM for one model. `model_name` is the id under which it is served; the folder holds its safetensors."""
+
+    def __init__(
+        self, settings: VllmSettings, model_folder: Path, model_name: str, device: Literal["cuda", "cpu"]
+    ) -> None:
+        self.settings = settings
+        self.model_folder = model_folder
+        self.model_name = model_name
+        self.device = device
+
+    def command(self, port: int, *, lora: bool = False) -> list[str]:
+        """The server's command line. The `vllm` command is not used: the CPU build's looks up another distribution."""
+        settings = self.settings
+        command = [
+            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *("--model", str(self.model_folder), "--served-model-name", self.model_name),
+            *("--max-model-len", str(settings.max_model_len), "--max-num-seqs", str(settings.max_num_seqs)),
+            # The model cannot lose itself in blanks, and a grammar without them is smaller.
+            *("--structured-outputs-config", json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})),
+            "--enable-prefix-caching",
+        ]
+        if self.device == "cuda":
+            command += ["--gpu-memory-utilization", str(settings.gpu_memory_utilization)]
+        if settings.enforce_eager:
+            command.append("--enforce-eager")
+        if settings.reasoning_parser:
+            command += ["--reasoning-parser", settings.reasoning_parser]
+        if lora:
+            command += ["--enable-lora", "--max-lora-rank", str(settings.max_lora_rank)]
+        return [*command, *settings.extra_args]
+
+    def environment(self, environment: Mapping[str, str], *, lora: bool = False) -> dict[str, str]:
+        """The server's environment: the caller's, plus what keeps it offline and silent."""
+        ours = {
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+            "VLLM_LOGGING_LEVEL": "INFO",
+        }
+        if self.device == "cpu":
+            ours["VLLM_CPU_KVCACHE_SPACE"] = str(self.settings.kv_cache_gib)
+        if lora:
+            # An administrative interface: it listens on loopback only, like the rest.
+            ours["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
+        return {**environment, **ours}
+
+    @contextmanager
+    def serve(
+        self,
+        grant: "Grant",
+        *,
+        log: Path,
+        progress: Callable[[str], None],
+        environment: Mapping[str, str],
+        lora: bool = False,
+    ) -> Iterator[Endpoint]:
+        """Start the server, yield its endpoint when it answers, stop it when the block ends.
+
+        Raises ServiceError, with the last lines of its log that mean something, if it dies or is not ready within
+        `ready_timeout_seconds`.
+        """
+        port = _free_port()
+        endpoint = Endpoint(f"http://127.0.0.1:{port}", self.model_name)
+        begin = time.monotonic()
+        progress(f"starting vLLM with {self.model_name} on the {self.device}, log in {log}")
+        with grant.start(
+            self.command(port, lora=lora),
+            env=self.environment(environment, lora=lora),
+            log=log,
+            grace_seconds=GRACE_SECONDS,
+        ) as process:
+            self._wait(process, endpoint, log, progress, begin)
+            progress(f"vLLM is ready after {time.monotonic() - begin:.0f} s")
+            yield endpoint
+
+    def _wait(
+        self,
+        process: "SupervisedProcess",
+        endpoint: Endpoint,
+        log: Path,
+        progress: Callable[[str], None],
+        begin: float,
+    ) -> None:
+        told = begin
+        while True:
+            # Before the question whether it lives: another process's answer on this port must not count.
+            ready = _answers(endpoint)
+            status = process.poll()
+            if status is not None:
+                raise ServiceError(f"vLLM ended with status {status} before it was ready: {meaning(log)} (log: {log})")
+            if ready:
+                return
+            now = time.monotonic()
+            if now - begin > self.settings.ready_timeout_seconds:
+                raise ServiceError(
+                    f"vLLM was not ready after inference.ready_timeout_seconds "
+                    f"({self.settings.ready_timeout_seconds:.0f} s): {meaning(log)} (log: {log})"
+                )
+            if now - told >= _PROGRESS_SECONDS:
+                told = now
+                progress(f"vLLM is starting, {now - begin:.0f} s: {last_line(log)}")
+
+
+def meaning(log: Path, lines: int = 3) -> str:
+    """The last lines of a log that say what went wrong, in one line."""
+    candidates = [line for line in _tail(log) if not _NOISE.search(line)]
+    telling = [line for line in candidates if _FAILURE.search(line)] or candidates
+    return " | ".join(telling[-lines:])[-600:] or "its log is empty"
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that is not empty, shortened."""
+    lines = [line for line in _tail(log) if line.strip()]
+    return lines[-1][:160] if lines else "no output yet"
+
+
+def _tail(log: Path, size: int = 2**15) -> list[str]:
+    if not log.exists():
+        return []
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - size))
+        text = stream.read().decode(errors="replace")
+    return [_PREFIX.sub("", line).strip() for line in text.splitlines()]
+
+
+def _answers(endpoint: Endpoint) -> bool:
+    """True if the server is ready. Takes between a quarter and two seconds otherwise."""
+    try:
+        response = httpx.get(f"{endpoint.base_url}/v1/models", timeout=2.0, trust_env=False)
+        models = [model.get("id") for model in response.json()["data"]] if response.status_code == 200 else []
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
+        models = []
+    if endpoint.model in models:
+        return True
+    time.sleep(0.25)
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
