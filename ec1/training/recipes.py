@@ -373,18 +373,15 @@ def _merge(into: dict[str, Any], values: Mapping[str, Any], origins: dict[str, s
     """Mappings are merged key by key; everything else, lists too, is replaced."""
     for key, value in values.items():
         dotted = f"{prefix}{key}"
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value, origins, file, f"{dotted}.")
-            continue
-        for stale in [known for known in origins if known == dotted or known.startswith(f"{dotted}.")]:
-            del origins[stale]
+        merges = isinstance(value, dict) and isinstance(into.get(key), dict)
+        if not merges:
+            for stale in [known for known in origins if known.startswith(f"{dotted}.")]:
+                del origins[stale]
+            into[key] = {} if isinstance(value, dict) else value
+        # Of a section, the file that touched it last: what is wrong with it as a whole was completed there.
+        origins[dotted] = f"{_shown(file.path)}:{file.lines[dotted]}"
         if isinstance(value, dict):
-            into[key] = {}
-            origins[dotted] = f"{_shown(file.path)}:{file.lines[dotted]}"
             _merge(into[key], value, origins, file, f"{dotted}.")
-        else:
-            into[key] = value
-            origins[dotted] = f"{_shown(file.path)}:{file.lines[dotted]}"
 
 
 def _dotted(values: Mapping[str, Any], prefix: str) -> list[str]:
@@ -448,8 +445,6 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
         say("quantization.type", f"has no effect with method {recipe.method}; set the section to null")
     if recipe.objective != "dpo" and recipe.dpo is not None:
         say("dpo.beta", f"has no effect with objective {recipe.objective}; set the section to null")
-    if recipe.base_model.revision == "main" and recipe.hardware.device == "cuda":
-        say("base_model.revision", "'main' moves; a commit makes the training repeatable")
     return found
 
 

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 RUN = "run.json"
 PACKAGES = ("torch", "transformers", "trl", "peft", "bitsandbytes", "accelerate", "datasets", "safetensors")
-_METRIC_COLUMNS = ("step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "tokens_per_second", "seconds")
-_METRIC_COLUMNS += ("peak_memory_gib",)
+_METRIC_COLUMNS = (
+    *("step", "epoch", "loss", "grad_norm", "learning_rate"),
+    *("tokens", "tokens_per_second", "seconds", "peak_memory_gib"),
+)
 _WEIGHTS = "adapter_model.safetensors"
 
 
@@ -367,7 +369,7 @@ def _lora_config(recipe: Recipe) -> Any:
     )
 
 
-def _repeatable(base: type) -> Any:
+def _repeatable(base: Any) -> Any:
     """One of TRL's trainers that goes on from a checkpoint exactly as if it had never stopped."""
     import torch
     from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
@@ -389,7 +391,7 @@ def _repeatable(base: type) -> Any:
             self.generator.manual_seed(self.seed * 1_000_003 + self.epoch)
             return iter(super().__iter__())
 
-    class RepeatableTrainer(base):
+    class RepeatableTrainer(base):  # type: ignore[misc]
         group_rows = True
 
         @property
@@ -496,7 +498,7 @@ def _hardware(device: str) -> str:
 
 def _is_out_of_memory(error: Exception) -> bool:
     import torch
-    from accelerate.utils.memory import should_reduce_batch_size
+    from accelerate.utils.memory import should_reduce_batch_size  # type: ignore[import-untyped, unused-ignore]
 
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or should_reduce_batch_size(error)
 

@@ -1,0 +1,243 @@
+"""Recipes: typed, strict, resolved with the origin of every value, and linted with messages that explain."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from ec1.errors import InputError
+from ec1.training.recipes import PROJECTIONS, Finding, Recipe, discover, lint, load_recipe, show
+
+
+@pytest.fixture
+def shipped(project: Path) -> Path:
+    return project / "configs" / "recipes"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    return folder
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+HEAD = "extends: pointsav/engineering\nversion: 1\ntenant: acme\nrole: editor\n"
+
+
+def test_base_has_the_values_of_the_contract(shipped: Path) -> None:
+    recipe = load_recipe(shipped / "pointsav" / "engineering.yaml", [shipped]).recipe
+    assert (recipe.method, recipe.objective) == ("qlora", "sft")
+    assert recipe.quantization is not None and recipe.lora is not None
+    assert (recipe.quantization.type, recipe.quantization.double) == ("nf4", True)
+    assert (recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout) == (16, 32, 0.05)
+    assert recipe.lora.target_modules == PROJECTIONS
+    wish = recipe.optimisation
+    assert (wish.epochs, wish.learning_rate, wish.warmup_share) == (2, 2e-4, 0.03)
+    assert (wish.batch_size, wish.gradient_accumulation, wish.gradient_checkpointing) == (1, 4, True)
+    assert (recipe.data.max_length, recipe.data.threshold) == (512, 50)
+    assert recipe.base_model.id.lower().startswith("allenai/olmo-3-7b")
+
+
+def test_apprenticeship_has_the_preference_values(shipped: Path) -> None:
+    recipe = load_recipe(shipped / "pointsav" / "apprenticeship.yaml", [shipped]).recipe
+    assert recipe.objective == "dpo" and recipe.dpo is not None
+    assert (recipe.dpo.beta, recipe.optimisation.learning_rate) == (0.1, 5e-6)
+
+
+def test_the_sample_is_a_delta_and_not_other_code(project: Path, shipped: Path) -> None:
+    found = discover([project / "examples" / "recipes"], [shipped])
+    assert [(each.recipe.tenant, each.recipe.role) for each in found] == [
+        ("fernhollow", "apprenticeship"),
+        ("fernhollow", "engineering"),
+    ]
+    for each in found:
+        real = load_recipe(shipped / "pointsav" / f"{each.recipe.role}.yaml", [shipped]).recipe
+        assert (each.recipe.method, each.recipe.objective) == (real.method, real.objective)
+        assert each.recipe.lora == real.lora and each.recipe.quantization == real.quantization
+        assert each.recipe.optimisation.epochs == 1
+        assert each.recipe.data.max_length < real.data.max_length
+
+
+def test_everything_shipped_is_free_of_errors(project: Path, shipped: Path) -> None:
+    findings = lint([shipped, project / "examples" / "recipes"], [shipped])
+    assert [str(finding) for finding in findings if finding.level == "error"] == []
+
+
+def test_later_files_win_and_every_value_has_its_origin(own: Path) -> None:
+    write(own, "base", "abstract: true\ndescription: base\nlora:\n  r: 8\n  alpha: 16\noptimisation:\n  epochs: 1\n")
+    write(own, "mid", "extends: base\nabstract: true\nlora:\n  r: 32\n\noptimisation: {learning_rate: 2e-4}\n")
+    text = (
+        "extends: mid\nversion: 3\ntenant: acme\nrole: editor\nbase_model: {id: a/b}\nmethod: lora\nobjective: sft\n"
+        "optimisation:\n  batch_size: 2\n  gradient_accumulation: 1\ndata: {max_length: 64}\n"
+    )
+    path = write(own, "team/leaf", text)
+    resolved = load_recipe(path, [own])
+    recipe = resolved.recipe
+    assert recipe.lora is not None
+    assert (recipe.lora.r, recipe.lora.alpha) == (32, 16)
+    assert (recipe.optimisation.learning_rate, recipe.optimisation.epochs) == (2e-4, 1)
+    assert recipe.name == "team/leaf" and recipe.version == 3
+    assert recipe.description == "", "the description of a base does not describe what extends it"
+    origins = {key: Path(value).name for key, value in resolved.origins.items()}
+    assert origins["lora.r"] == "mid.yaml:4"
+    assert origins["lora.alpha"] == "base.yaml:5"
+    assert origins["optimisation.batch_size"] == "leaf.yaml:9"
+    assert origins["lora.dropout"] == "default"
+    assert [each.name for each in resolved.chain] == ["leaf.yaml", "mid.yaml", "base.yaml"]
+
+
+def test_lists_are_replaced_and_null_takes_back(own: Path, shipped: Path) -> None:
+    text = HEAD + "lora:\n  target_modules: [q_proj]\noptimisation:\n  warmup_share: null\n  warmup_steps: 7\n"
+    recipe = load_recipe(write(own, "x", text), [shipped]).recipe
+    assert recipe.lora is not None and recipe.lora.target_modules == ("q_proj",)
+    assert (recipe.optimisation.warmup_share, recipe.optimisation.warmup_steps) == (None, 7)
+
+
+def test_digest_follows_the_values_and_not_the_wording(own: Path, shipped: Path) -> None:
+    digests = {
+        name: load_recipe(write(own, name, HEAD + more + "name: same\n"), [shipped]).digest
+        for name, more in {
+            "plain": "",
+            "described": "description: other words\n",
+            "same-value": "optimisation:\n  learning_rate: 0.0002\n",
+            "other-value": "optimisation:\n  learning_rate: 3e-4\n",
+        }.items()
+    }
+    assert digests["plain"] == digests["described"] == digests["same-value"] != digests["other-value"]
+
+
+def test_shown_recipe_parses_back_to_the_same(project: Path, shipped: Path) -> None:
+    resolved = load_recipe(project / "examples" / "recipes" / "apprenticeship.yaml", [shipped])
+    text = show(resolved)
+    assert Recipe.model_validate(YAML(typ="safe", pure=True).load(text)) == resolved.recipe
+    line = next(line for line in text.splitlines() if line.strip().startswith("beta:"))
+    assert line.endswith("configs/recipes/pointsav/apprenticeship.yaml:10"), line
+
+
+def test_missing_base_and_circles_name_file_and_chain(own: Path) -> None:
+    with pytest.raises(InputError, match=r"x\.yaml:1: extends: there is no recipe 'team/none'"):
+        load_recipe(write(own, "x", "extends: team/none\n"), [own])
+    write(own, "a", "extends: b\n")
+    write(own, "b", "extends: a\n")
+    with pytest.raises(InputError, match=r"circle: .*a\.yaml -> .*b\.yaml -> .*a\.yaml"):
+        load_recipe(own / "a.yaml", [own])
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../secret", "a.yaml", "", "A"])
+def test_bases_stay_inside_the_search_folders(own: Path, name: str) -> None:
+    write(own.parent, "secret", "version: 1\n")
+    with pytest.raises(InputError, match="is not a recipe name"):
+        load_recipe(write(own, "x", f"extends: '{name}'\n"), [own])
+
+
+def test_a_link_out_of_the_search_folder_is_no_base(own: Path) -> None:
+    outside = write(own.parent, "secret", "version: 1\n")
+    (own / "inside.yaml").symlink_to(outside)
+    with pytest.raises(InputError, match="there is no recipe 'inside'"):
+        load_recipe(write(own, "x", "extends: inside\n"), [own])
+
+
+def test_two_recipes_for_one_role_are_refused(own: Path, shipped: Path) -> None:
+    write(own, "one", HEAD)
+    write(own, "two", HEAD)
+    with pytest.raises(InputError, match=r"two\.yaml and .*one\.yaml are both recipes for acme/editor"):
+        discover([own], [shipped])
+    assert any("acme/editor has a recipe already" in str(finding) for finding in lint([own], [shipped]))
+
+
+def test_abstract_recipes_are_bases_only(own: Path, shipped: Path) -> None:
+    write(own, "base", HEAD + "abstract: true\n")
+    assert discover([own], [shipped]) == []
+    assert lint([own], [shipped]) == []
+    with pytest.raises(InputError, match="abstract: extend it"):
+        load_recipe(own / "base.yaml", [shipped])
+
+
+BROKEN = {
+    "misspelt key": ("optimisation:\n  learning_rat: 1e-4\n", r":6: .*unknown key; did you mean 'learning_rate'\?"),
+    "misspelt section": ("optimization: {}\n", r":5: .*did you mean 'optimisation'\?"),
+    "unheard-of key": ("zebra: 1\n", r":5: .*zebra: unknown key$"),
+    "duplicate key": ("role: other\n", r"duplicate key"),
+    "bad YAML": ("lora: [1\n", r":\d+: "),
+    "not a mapping": ("lora: 16\n", r":5: error: lora: "),
+    "word for a number": ("lora:\n  r: many\n", r":6: .*lora\.r: .*not 'many'"),
+    "rank of zero": ("lora:\n  r: 0\n", r"lora\.r: .*greater than or equal to 1, not 0"),
+    "half a rank": ("lora:\n  r: 16.5\n", r"lora\.r: .*integer.*not 16\.5"),
+    "rate too high": ("optimisation:\n  learning_rate: 3\n", r"learning_rate: .*less than 1, not 3"),
+    "negative epochs": ("optimisation:\n  epochs: -1\n", r"epochs: .*greater than 0"),
+    "unknown method": ("method: adapter\n", r"method: .*'full', 'lora' or 'qlora', not 'adapter'"),
+    "unknown objective": ("objective: ppo\n", r"objective: .*'sft' or 'dpo', not 'ppo'"),
+    "unknown scheduler": ("optimisation:\n  scheduler: wavy\n", r"scheduler: .*not 'wavy'"),
+    "dpo without its section": ("objective: dpo\n", r"objective dpo needs a dpo section with beta"),
+    "qlora without quantisation": ("quantization: null\n", r"method qlora needs a quantization section"),
+    "lora without its section": ("lora: null\n", r"method qlora needs a lora section"),
+    "both warm-ups": ("optimisation:\n  warmup_steps: 5\n", r"warmup_share and warmup_steps are both set"),
+    "head as a target": ("lora:\n  target_modules: [lm_head]\n", r"lm_head cannot carry an adapter"),
+    "no target": ("lora:\n  target_modules: []\n", r"target_modules: .*at least 1 item"),
+    "target twice": ("lora:\n  target_modules: [q_proj, q_proj]\n", r"named twice"),
+    "a path for a model": ("base_model:\n  id: /data/weights/olmo\n", r"is not a model id such as owner/name"),
+    "threshold of zero": ("data:\n  threshold: 0\n", r"data\.threshold: .*greater than or equal to 1"),
+    "unknown base": ("", r"there is no recipe"),
+    "paged optimiser on a CPU": (
+        "hardware: {device: cpu}\noptimisation: {optimizer: paged_adamw_8bit}\n",
+        r"paged_adamw_8bit needs hardware\.device cuda",
+    ),
+    "held-out share of one": ("data:\n  heldout_share: 1\n", r"data\.heldout_share: .*less than 1"),
+    "margin as text": ("evaluation:\n  margin_nats: small\n", r"evaluation\.margin_nats: .*not 'small'"),
+    "other 4-bit type": ("quantization:\n  type: fp4\n", r"quantization\.type: .*'nf4', not 'fp4'"),
+    "abstract by word": ("abstract: maybe\n", r"abstract: use true or false, not 'maybe'"),
+    "continued pre-training": ("kind: continued-pretraining\n", r"kind: .*'adapter', not 'continued-pretraining'"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_lint_explains_what_is_broken(own: Path, shipped: Path, what: str) -> None:
+    more, message = BROKEN[what]
+    head = HEAD.replace("pointsav/engineering", "pointsav/enginering") if what == "unknown base" else HEAD
+    path = write(own, "x", head + more)
+    errors = [finding for finding in lint([own], [shipped]) if finding.level == "error"]
+    assert errors, what
+    assert any(re.search(message, str(finding)) for finding in errors), "\n".join(map(str, errors))
+    assert all("x.yaml" in finding.where and "\n" not in str(finding) for finding in errors)
+    with pytest.raises(InputError) as caught:
+        load_recipe(path, [shipped])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mistake_in_a_base_is_told_where_it_was_made(own: Path) -> None:
+    write(own, "base", "abstract: true\nlora:\n  r: many\n")
+    write(own, "leaf", "extends: base\nversion: 1\ntenant: a\nrole: b\n")
+    found = [finding for finding in lint([own / "leaf.yaml"], [own]) if finding.message.startswith("lora.r")]
+    assert [Path(finding.where).name for finding in found] == ["base.yaml:3"]
+
+
+def test_missing_values_are_all_named_at_once(own: Path) -> None:
+    errors = lint([write(own, "x", "version: 1\n")], [own])
+    named = {finding.message.split(":")[0] for finding in errors}
+    assert {"tenant", "role", "base_model", "method", "objective", "optimisation", "data"} <= named
+
+
+def test_advice_is_a_warning_and_does_not_stop(own: Path, shipped: Path) -> None:
+    text = HEAD + "objective: dpo\ndpo: {beta: 0.1}\nlora:\n  alpha: 4\n"
+    findings = lint([write(own, "x", text)], [shipped])
+    assert {finding.level for finding in findings} == {"warning"}
+    assert any("high for DPO" in finding.message for finding in findings)
+    assert any(isinstance(finding, Finding) and "less than the rank" in finding.message for finding in findings)
+    assert load_recipe(own / "x.yaml", [shipped]).recipe.objective == "dpo"
+
+
+def test_loading_definitions_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'transformers', 'trl', 'peft', 'datasets', 'pyarrow', 'dagster', 'dagster_pipes'}"
+    modules = "ec1.training.recipes, ec1.training.plan, ec1.training.spec, ec1.training.launcher, ec1.training.monitor"
+    code = f"import sys, {modules}; found = {heavy} & set(sys.modules); assert not found, found"
+    subprocess.run([sys.executable, "-c", code], check=True)
