@@ -79,10 +79,11 @@ class _TimedOutError(Exception):
 
 class Circuit:
     """Stops asking a server that fails: opens after `threshold` failures in a row, then lets one probe through at a
-    time, `cool_down_seconds` apart. After `rounds` failed probes the server is given up.
+    time, the first after `cool_down_seconds`, each further one after twice as long. After `rounds` failed probes (with
+    the defaults some five minutes) the server is given up.
     """
 
-    def __init__(self, threshold: int = 5, cool_down_seconds: float = 5.0, rounds: int = 3) -> None:
+    def __init__(self, threshold: int = 5, cool_down_seconds: float = 5.0, rounds: int = 6) -> None:
         self.threshold = threshold
         self.cool_down_seconds = cool_down_seconds
         self.rounds = rounds
@@ -127,7 +128,7 @@ class Circuit:
         except (_AgainError, _TimedOutError) as error:
             self._failures += 1
             self._failed_probes += probe
-            self._open_until = time.monotonic() + self.cool_down_seconds
+            self._open_until = time.monotonic() + self.cool_down_seconds * 2**self._failed_probes
             self._reason = str(error)
             raise
         else:
@@ -202,6 +203,9 @@ class OpenAIClient:
             return asked + self._backoff(state)
 
         def enough(state: RetryCallState) -> bool:
+            if self._circuit.is_open:
+                # A server that fails everybody is no fault of this request: the circuit says when it is given up.
+                return False
             if state.attempt_number >= self._settings.max_attempts:
                 return True
             if state.upcoming_sleep > self._settings.request_timeout_seconds:
@@ -219,9 +223,7 @@ class OpenAIClient:
         except _TimedOutError as error:
             raise DeferredError(str(error)) from None
         except _AgainError as error:
-            # A server that fails everybody is no fault of this request's document.
-            kind = ServiceError if self._circuit.is_open else DeferredError
-            raise kind(f"no answer after {attempts} attempts: {error}") from None
+            raise DeferredError(f"no answer after {attempts} attempts: {error}") from None
         return replace(answer, attempts=attempts)
 
     async def _once(self, body: Mapping[str, Any], deadline: float | None) -> Completion:

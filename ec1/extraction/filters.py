@@ -113,7 +113,7 @@ def objection(text: str, places: list[Place], entity_class: str) -> str | None:
         return "code identifier"
     if len(name) < 2 or all(word in _FUNCTION for word in words) or not _is_written_as_name(name, text):
         return "common word"
-    if all(word in _ROLES or word.removesuffix("s") in _ROLES or word.isdigit() for word in words):
+    if _is_role(words):
         return "role"
     if len(words) == 1 and _is_ordinary(name, text, places):
         return "common word"
@@ -127,6 +127,12 @@ def _is_ordinary(word: str, text: str, places: list[Place]) -> bool:
     return re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", text) is not None
 
 
+def _is_role(words: list[str]) -> bool:
+    """True for job titles and the labels of unnamed speakers, such as `Speaker 1`."""
+    named = [word for word in words if not word.isdigit()]
+    return bool(named) and all(word in _ROLES or word.removesuffix("s") in _ROLES for word in named)
+
+
 def _is_date(plain: str) -> bool:
     words = [word for word in re.split(r"[\s,./:;-]+", plain) if word]
     if any(not (word in _CALENDAR or word in _CALENDAR_SHORT or _ORDINAL.fullmatch(word)) for word in words):
@@ -136,7 +142,7 @@ def _is_date(plain: str) -> bool:
 
 def _is_number(name: str) -> bool:
     """True for figures and amounts; `3M` and `AC-448` are names."""
-    if not any(character.isdigit() for character in name) or re.fullmatch(r"\d+[A-Z]", name):
+    if not re.match(r"[^\w\s]{0,2}\d", name) or re.fullmatch(r"\d+[A-Z]", name):
         return False
     return all(word in _UNITS for word in re.findall(r"[^\W\d_]+", name.casefold()))
 

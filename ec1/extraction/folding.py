@@ -19,19 +19,15 @@ class Folded:
     def of(cls, text: str) -> "Folded":
         characters: list[str] = []
         origin: list[int] = []
-        blank = True
         for place, character in enumerate(text):
-            if character.isspace():
-                if not blank:
-                    characters.append(" ")
-                    origin.append(place)
-                blank = True
-                continue
             for part in unicodedata.normalize("NFKD", character.translate(_SAME)).casefold():
-                if unicodedata.category(part)[0] != "M":
+                if part.isspace():
+                    if characters and characters[-1] != " ":
+                        characters.append(" ")
+                        origin.append(place)
+                elif unicodedata.category(part)[0] != "M":
                     characters.append(part)
                     origin.append(place)
-                    blank = False
         return cls("".join(characters), tuple(origin))
 
 

@@ -26,7 +26,7 @@ GROUNDING_VERSION = 1
 
 # How many characters on each side of a chunk the filters may look at.
 _CONTEXT = 2000
-_ENDS = " \t\n\"'“”‘’`*_,;:!?()[]{}<>|#=-–—"
+_ENDS = " \t\n\"'“”‘’`*_,;:[]{}<>|#=-–—"
 _ABBREVIATED = re.compile(rf"(?:\b\w|\b{LEGAL_SUFFIX}|\b[js]r|\bst)\.$", re.IGNORECASE)
 _LEAKS = frozenset(normalised(name) for name in PROMPT_NAMES)
 
@@ -114,7 +114,7 @@ def _inside(place: Place, other: Place) -> bool:
 def _locate(name: str, text: str, folded: Folded) -> tuple[list[Place], bool]:
     """All places of a name as whole words, and whether it stands there exactly as it was spelled."""
     name = _trimmed(name)
-    for candidate in dict.fromkeys((name, name.removesuffix("'s").removesuffix("’s"))):
+    for candidate in dict.fromkeys((name, name.rstrip("!?"), name.removesuffix("'s").removesuffix("’s"))):
         if places := list(_occurrences(candidate, text)):
             return [_without_genitive(text, place) for place in places], True
         tolerant = [
@@ -128,6 +128,8 @@ def _locate(name: str, text: str, folded: Folded) -> tuple[list[Place], bool]:
 
 def _trimmed(name: str) -> str:
     name = " ".join(name.split()).strip(_ENDS)
+    if name.startswith("(") or name.count("(") != name.count(")"):
+        name = name.strip("()")
     if not _ABBREVIATED.search(name):
         name = name.rstrip(".")
     return re.sub(r"^(?:the|a|an)\s+(?=\S)", "", name)

@@ -1,0 +1,146 @@
+"""A small chat server for tests: real HTTP, deterministic answers, and misbehaviour on request.
+
+What stands in a chunk decides what happens: `[[cut]]`, `[[array]]`, … A behaviour may be limited to the first `times`
+requests that carry its mark.
+"""
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ec1.extraction.schema import Named, encode
+
+NAME = re.compile(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b")
+
+
+class FakeServer:
+    """What the server has seen. `times[mark]` limits a behaviour; `delay` is how long each answer takes, in seconds."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.times: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
+        self.calls = 0
+        self.in_flight = 0
+        self.max_in_flight = 0
+        self.delay = 0.0
+        self.retry_after: str | None = None
+        self.requests: list[dict[str, Any]] = []
+        self.moments: list[float] = []
+        self.gone = threading.Event()
+        self.url = ""
+
+    def acts(self, mark: str, text: str) -> bool:
+        if f"[[{mark}]]" not in text:
+            return False
+        with self.lock:
+            self.seen[mark] += 1
+            return self.seen[mark] <= self.times.get(mark, 10**9)
+
+
+def entities_of(text: str) -> list[Named]:
+    """What the fake model finds: every pair of capitalised words."""
+    return [Named(name, "Person") for name in dict.fromkeys(NAME.findall(text))]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: FakeServer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        state = self.state
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with state.lock:
+            state.calls += 1
+            state.requests.append(body)
+            state.moments.append(time.monotonic())
+            state.in_flight += 1
+            state.max_in_flight = max(state.max_in_flight, state.in_flight)
+        try:
+            self._answer(body["messages"][-1]["content"])
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        finally:
+            with state.lock:
+                state.in_flight -= 1
+
+    def _answer(self, text: str) -> None:
+        state = self.state
+        state.gone.wait(state.delay)
+        for status in (400, 404, 429, 500, 503):
+            if state.acts(str(status), text):
+                return self._send(status, json.dumps({"error": {"message": f"a {status} on purpose"}}).encode())
+        if state.acts("hang", text):
+            state.gone.wait(60)
+            return None
+        if state.acts("die", text):
+            self.send_response(200)
+            self.send_header("Content-Length", "5000")
+            self.end_headers()
+            self.wfile.write(b'{"choices": [')
+            self.wfile.flush()
+            self.close_connection = True
+            return None
+        content, finish = encode(entities_of(text)), "stop"
+        if state.acts("cut", text):
+            content, finish = content[:-5], "length"
+        elif state.acts("array", text):
+            content = "[]"
+        elif state.acts("prose", text):
+            content = "Here are the entities: none."
+        elif state.acts("think", text):
+            content = "<think>Let me see. " + content
+        elif state.acts("blanks", text):
+            content, finish = '{"entities":[' + " " * 5000, "length"
+        elif state.acts("empty", text):
+            content = ""
+        elif state.acts("filter", text):
+            content, finish = encode([]), "content_filter"
+        elif state.acts("odd", text):
+            return self._send(200, b'{"choices": 7}')
+        elif state.acts("flood", text):
+            return self._send(200, b" " * (5 * 2**20))
+        elif "[[thought]]" in text:
+            content = f"<think>Is it {{}}?</think>\n{content}"
+        answer = {
+            "model": "fake",
+            "choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": finish}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+        }
+        return self._send(200, json.dumps(answer).encode())
+
+    def _send(self, status: int, data: bytes) -> None:
+        self.send_response(status)
+        if status in (429, 503) and self.state.retry_after is not None:
+            self.send_header("Retry-After", self.state.retry_after)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@contextmanager
+def fake_server() -> Iterator[FakeServer]:
+    """Run the server on a free port of loopback until the block ends."""
+    state = FakeServer()
+    handler = type("Handler", (_Handler,), {"state": state})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    state.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        state.gone.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
