@@ -23,8 +23,10 @@ from rich.console import Console
 from ec1.adapters.registry import AdapterRegistry
 from ec1.deployment import Deployment, load_deployment
 from ec1.doctor import examine
+from ec1.documents.ledger import Status
 from ec1.errors import EC1Error, InputError
 from ec1.home import Home
+from ec1.nights import Night
 from ec1.report import NightReport, night_report
 from ec1.sample import install_sample
 from ec1.storage.store import open_store
@@ -94,10 +96,11 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, default=str))  # noqa: T201
 
 
-def _child(module: list[str], options: Options) -> int:
+def _child(module: list[str], options: Options, log: Path | None = None) -> int:
     """Run `python -m ...` with this choice of deployment and home; signals reach it, its status is ours.
 
-    It ends its own children when it is interrupted, so it is waited for and never killed from here.
+    It ends its own children when it is interrupted, so it is waited for and never killed from here. With `log`, what
+    it writes to standard error (Dagster's own log) goes there.
     """
     environment = {
         **os.environ,
@@ -106,7 +109,12 @@ def _child(module: list[str], options: Options) -> int:
         "DAGSTER_HOME": str(options.home.dagster),
         "PYTHONUNBUFFERED": "1",
     }
-    process = subprocess.Popen([sys.executable, "-m", *module], cwd=PROJECT, env=environment)
+    if log is None:
+        errors = None
+    else:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        errors = log.open("ab")
+    process = subprocess.Popen([sys.executable, "-m", *module], cwd=PROJECT, env=environment, stderr=errors)
     previous = {
         # The terminal interrupts the whole group; a termination is sent to us alone, so it is passed on.
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
@@ -142,18 +150,18 @@ def night(
     deployment = options.deployment()
     recipes = _recipes(deployment)
     now = dt.datetime.now(dt.UTC)
-    chosen = deployment.night(date) if date else deployment.current_night(now)
-    if chosen.start > now:
-        raise InputError(f"night {chosen.date} has not begun")
-    if chosen.date < deployment.schedule.first_night.isoformat():
-        raise InputError(f"night {chosen.date} is before schedule.first_night {deployment.schedule.first_night}")
+    chosen = _chosen_night(deployment, date, now)
     _fill_with_sample(deployment, options.home)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run_file = Path(folder) / "run"
-        status = _child(["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)], options)
+        log = options.home.logs / f"night-{chosen.date}.log"
+        status = _child(["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)], options, log)
         if not run_file.exists():
-            err.print(f"error: night {chosen.date} was interrupted; run it again to go on where it stopped")
+            err.print(
+                f"error: night {chosen.date} did not come to its end ({log}); run it again to go on where it stopped",
+                markup=False,
+            )
             sys.exit(FAILED)
         run = run_file.read_text()
     pairs = [(each.recipe.tenant, each.recipe.role) for each in recipes]
@@ -327,6 +335,91 @@ def adapters_verify(
         damaged += bool(problems)
         out.print(f"{tenant}/{role}@v{version}: {'; '.join(problems) or 'intact'}", markup=False)
     sys.exit(FAILED if damaged else DONE)
+
+
+def _chosen_night(deployment: Deployment, date: str | None, now: dt.datetime) -> Night:
+    """The night of a date, or the one that is open. Raises InputError for one that no deployment of this kind has."""
+    chosen = deployment.night(date) if date else deployment.current_night(now)
+    if chosen.start > now:
+        raise InputError(f"night {chosen.date} has not begun")
+    if chosen.date < deployment.schedule.first_night.isoformat():
+        raise InputError(f"night {chosen.date} is before schedule.first_night {deployment.schedule.first_night}")
+    return chosen
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    date: Annotated[str | None, typer.Option(help="the night, YYYY-MM-DD; default: the one that is open now")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Say what a night would do: its documents, decisions, tokens, time, memory and cost. Starts no model."""
+    # Imported here: these load libraries that the other commands do without.
+    from ec1.plan import plan_whole_night
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    recipes = _recipes(deployment)
+    now = dt.datetime.now(dt.UTC)
+    chosen = _chosen_night(deployment, date, now)
+    _fill_with_sample(deployment, options.home)
+    planned = plan_whole_night(deployment, options.home, chosen, recipes, now)
+    if as_json:
+        _print_json(planned.model_dump(mode="json"))
+        return
+    asked = planned.extraction
+    out.print(f"Night {planned.night}, as of {planned.as_of:%Y-%m-%d %H:%M} UTC")
+    out.print(
+        f"  {'documents':<26} {asked.documents} to read, {asked.reused} of them extracted before, "
+        f"{asked.rejected} rejected; {asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text"
+    )
+    for each in planned.recipes:
+        text = f"{'train' if each.train else 'skip'}: {each.reason}"
+        if each.refused is not None:
+            text = f"refused: {each.refused}"
+        out.print(f"  {each.recipe:<26} {text}", markup=False)
+        if each.plan is not None:
+            out.print(
+                f"  {'':<26} {each.plan.rows} rows, {each.plan.tokens} tokens, {each.plan.steps} steps, about "
+                f"{each.plan.seconds:.0f} s and {each.plan.peak_memory_gib:.1f} GiB on {each.plan.hardware}, "
+                f"{each.plan.cost:.2f} USD",
+                markup=False,
+            )
+            for note in each.plan.notes:
+                out.print(f"  {'':<26} {note}", markup=False)
+
+
+@app.command()
+def score(
+    context: typer.Context,
+    gold: Annotated[Path | None, typer.Option(help="gold file (JSON lines); default: the sample's")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Precision and recall of what the graph knows, per class, against a gold file."""
+    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.scoring import entities_of, read_gold
+    from ec1.extraction.scoring import score as score_entities
+    from ec1.graph.reader import published_ledger
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    if gold is None and deployment.sample is None:
+        raise InputError("this deployment has no sample: name a gold file with --gold")
+    path = gold or deployment.sample / "gold" / "entities.jsonl"  # type: ignore[operator]
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: name a gold file with --gold")
+    outbox = Outbox(options.home.outbox)
+    predicted = {}
+    for key, entry in published_ledger(options.home.published_graph).items():
+        result = outbox.get(entry.fingerprint, entry.content_sha256)
+        if result is not None and entry.status == Status.APPLIED:
+            predicted[key] = entities_of(result.mentions)
+    table = score_entities(predicted, read_gold(path))
+    if as_json:
+        _print_json(table.record())
+    else:
+        out.print(f"{table.documents} documents, gold {path}", markup=False)
+        out.print(str(table), markup=False)
 
 
 if __name__ == "__main__":

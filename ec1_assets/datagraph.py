@@ -13,7 +13,7 @@ from ec1.documents.scan import Listing, scan_documents
 from ec1.documents.streams import STREAMS
 from ec1.extraction.nightly import extract_night, work_of
 from ec1.gpu.handover import hand_over
-from ec1.graph.nightly import apply_night
+from ec1.graph.nightly import apply_night, ungrounded
 from ec1.records import Records
 from ec1_assets import checks, metadata
 from ec1_assets.partitions import PREVIOUS_NIGHT
@@ -116,20 +116,23 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         deployment, home = project.deployment(), project.home
         folder = home.night(context.partition_key)
         listing = Listing.load(folder / LISTING)
+        outbox, fingerprints = inference.outbox(), inference.fingerprints()
         with graph.open() as store:
             applied = apply_night(
-                store,
-                listing,
-                inference.outbox(),
-                inference.fingerprints(),
-                quarantine_after=deployment.extraction.quarantine_after,
+                store, listing, outbox, fingerprints, quarantine_after=deployment.extraction.quarantine_after
             )
             store.publish(home.published_graph)
         Records(folder).write("graph_mutations", context.run_id, applied.record())
         return dg.MaterializeResult(
             metadata=metadata.of_graph(applied, home, folder),
             data_version=dg.DataVersion(applied.digest),
-            check_results=checks.of_graph(applied, deployment, listing, inference, home),
+            check_results=checks.of_graph(
+                applied,
+                deployment,
+                ungrounded(
+                    listing, outbox, fingerprints, deployment.documents_root(home), deployment.documents.max_bytes
+                ),
+            ),
         )
 
     @dg.asset(

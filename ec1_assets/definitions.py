@@ -29,7 +29,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
     recipes = discover(deployment.recipes, (choice.project / "configs" / "recipes", *deployment.recipes))
     corpus_root = deployment.corpus_root(project.home)
     buckets = [bucket(corpus_root, each.recipe.role, each.recipe.tenant) for each in recipes]
-    jobs = night_jobs(deployment)
+    jobs = night_jobs()
     gpu = GpuResource(project=project)
     return dg.Definitions(
         assets=[

@@ -3,17 +3,21 @@
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import dagster as dg
-from ec1.corpus.buckets import Bucket, watermark
 
+from ec1.corpus.buckets import Bucket, watermark
 from ec1.deployment import Deployment
 from schedules.nightly import request_of
 from schedules.planning import plan_night
 
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
 
 def corpus_growth_sensor(
-    deployment: Deployment, job: dg.UnresolvedAssetJobDefinition, buckets: Sequence[Bucket]
+    deployment: Deployment, job: "UnresolvedAssetJobDefinition", buckets: Sequence[Bucket]
 ) -> dg.SensorDefinition:
     """Watch every bucket's watermark (a few `stat` calls, never a listing: sensors run under a time-out)."""
     settings = deployment.schedule

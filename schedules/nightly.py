@@ -1,6 +1,8 @@
 """The nightly schedule, with catch-up of missed nights."""
 
 import datetime as dt
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
@@ -8,11 +10,14 @@ from ec1.deployment import Deployment
 from ec1_assets.partitions import nights_of
 from schedules.planning import NightPlan, missed_nights, plan_night
 
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
 CATCH_UP_LOOK_BACK = 7
 CATCH_UP_LIMIT = 3
 
 
-def nightly_schedule(deployment: Deployment, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+def nightly_schedule(deployment: Deployment, job: "UnresolvedAssetJobDefinition") -> dg.ScheduleDefinition:
     """Run the night of the day that has just ended, after the nights that were missed, oldest first.
 
     After an outage Dagster evaluates only the last tick, at once and perhaps in office hours: a tick that comes more
@@ -48,7 +53,7 @@ def requests_of_tick(
     late = dt.timedelta(seconds=now.timestamp() - scheduled.timestamp())
     if late > dt.timedelta(minutes=grace_minutes):
         return dg.SkipReason(f"this tick is {late} late, more than {grace_minutes} minutes: the next one catches up")
-    night = (scheduled.astimezone(nights.timezone_info).date() - dt.timedelta(days=1)).isoformat()
+    night = (scheduled.astimezone(ZoneInfo(nights.timezone)).date() - dt.timedelta(days=1)).isoformat()
     tonight = plan_night(instance, night)
     plans = missed_nights(instance, nights, night, look_back=CATCH_UP_LOOK_BACK, limit=CATCH_UP_LIMIT)
     if tonight.run and nights.has_partition_key(night):

@@ -1,7 +1,7 @@
 """A sensor that writes down why a night failed, where the operator and `ec1` can find it in the morning."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -9,8 +9,11 @@ from ec1.files import write_json
 from resources.project import ProjectResource
 from schedules.planning import PARTITION_TAG
 
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-def night_failure_sensor(jobs: list[dg.UnresolvedAssetJobDefinition]) -> dg.SensorDefinition:
+
+def night_failure_sensor(jobs: "list[UnresolvedAssetJobDefinition]") -> dg.SensorDefinition:
     """Writes `nights/<night>/failure-<run>.json`: the steps that failed, their errors, and how to run them again."""
 
     @dg.run_failure_sensor(

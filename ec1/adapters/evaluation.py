@@ -7,6 +7,7 @@ A score is a mean log-probability per token, which sees small changes that right
 Belongs here: tokenising as training does, scoring, sample answers. Does not: the decision (`gate.py`).
 """
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -187,7 +188,7 @@ def _messages(row: dict[str, Any], column: str, where: Path) -> list[dict[str, s
 
 
 def _name(index: int, row: dict[str, Any]) -> str:
-    name = row.get("digest") or row.get("id")
+    name = row.get("row")
     return str(name) if name else hashlib.sha256(canonical_json(row)).hexdigest()[:16] + f"-{index}"
 
 
@@ -204,8 +205,6 @@ def _common_prefix(one: list[int], other: list[int]) -> int:
 
 def _load(spec: EvaluationSpec) -> tuple[Any, Callable[[str], Any]]:
     """The model with all adapters, and a function that gives a context in which one name answers."""
-    import contextlib
-
     import torch
     from peft import PeftConfig, PeftModel
     from transformers import AutoModelForCausalLM

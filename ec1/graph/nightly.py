@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ec1.documents.parse import read_document
 from ec1.documents.scan import Listing
+from ec1.errors import DeferredError, RejectedError
+from ec1.extraction.folding import normalised
 
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
@@ -65,3 +69,28 @@ def apply_night(
     done.mentions_after = stats.mentions
     done.digest = store.digest()
     return done
+
+
+def ungrounded(
+    listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str], root: Path, max_bytes: int
+) -> list[str]:
+    """Mentions of tonight's documents that do not stand where they say, as `path: name`; none if all is well.
+
+    Reads the documents again and compares, so that it does not rest on what it checks. A document that changed since
+    is left out: its new version is another night's.
+    """
+    wrong = []
+    for version in listing.changed:
+        result = outbox.get(fingerprints[version.key.stream], version.content_sha256)
+        if result is None or result.status != "complete":
+            continue
+        try:
+            text = read_document(root, version, max_bytes).text
+        except (DeferredError, RejectedError):
+            continue
+        wrong += [
+            f"{version.key.path}: {mention.name}"
+            for mention in result.mentions
+            if normalised(text[mention.start : mention.end]) != normalised(mention.name)
+        ]
+    return wrong

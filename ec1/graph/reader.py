@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.graph import tables
@@ -158,3 +159,12 @@ class GraphReader:
 
 def _first_line(error: RuntimeError) -> str:
     return str(error).splitlines()[0] if str(error) else "no message"
+
+
+def published_ledger(published: Path) -> dict[DocumentKey, LedgerEntry]:
+    """The ledger as of the last publication; empty if nothing is published yet."""
+    if not published.is_file():
+        return {}
+    with GraphReader(published) as reader:
+        entries = map(tables.ledger_entry, tables.all_documents(reader._open()))
+        return {entry.key: entry for entry in entries}

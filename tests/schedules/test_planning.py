@@ -1,7 +1,8 @@
-"""Schedules and sensors, driven with real ticks on a real (temporary) instance."""
+"""Schedules and sensors, driven with real ticks on a real (ephemeral) instance."""
 
 import datetime as dt
 from collections.abc import Iterator
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 import pytest
@@ -26,7 +27,7 @@ def night_job() -> None:
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test() as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         yield instance
 
 
@@ -42,7 +43,7 @@ def test_a_night_is_run_once(instance: dg.DagsterInstance) -> None:
 
 
 def test_a_night_in_flight_is_left_alone(instance: dg.DagsterInstance) -> None:
-    ran(instance, "2026-06-10", dg.DagsterRunStatus.QUEUED)
+    ran(instance, "2026-06-10", dg.DagsterRunStatus.STARTED)
     plan = plan_night(instance, "2026-06-10", again="growth")
     assert not plan.run and "in flight" in plan.reason
 
@@ -97,7 +98,7 @@ def test_a_tick_in_office_hours_is_skipped(instance: dg.DagsterInstance) -> None
 
 def test_lateness_is_right_on_the_day_on_which_the_clocks_change(instance: dg.DagsterInstance) -> None:
     berlin = dg.DailyPartitionsDefinition(start_date="2026-03-01", timezone="Europe/Berlin", end_offset=1)
-    tick = dt.datetime.fromisoformat("2026-03-29T01:30:00+01:00").astimezone(berlin.timezone_info)
+    tick = dt.datetime.fromisoformat("2026-03-29T01:30:00+01:00").astimezone(ZoneInfo("Europe/Berlin"))
     now = dt.datetime.fromisoformat("2026-03-29T03:15:00+02:00")
     requests = nightly.requests_of_tick(instance, berlin, tick, now, 60)
     assert isinstance(requests, list) and [request.partition_key for request in requests] == ["2026-03-28"]

@@ -1,0 +1,118 @@
+"""What a night would do, before it does it: documents, chunks and tokens of phase 1; decision and plan of each recipe.
+
+Starts no model and applies nothing. Snapshots and datasets that it makes on the way are those that the night would
+make; they are named by their content and used again.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel
+
+from ec1.corpus.buckets import bucket
+from ec1.corpus.dataset import build_dataset
+from ec1.corpus.snapshots import take_snapshot
+from ec1.corpus.threshold import decide, trained_snapshot
+from ec1.deployment import Deployment
+from ec1.documents.scan import scan_documents
+from ec1.documents.streams import STREAMS
+from ec1.errors import PermanentError
+from ec1.extraction.extractor import Extractor
+from ec1.extraction.nightly import pending, work_of
+from ec1.extraction.outbox import Outbox
+from ec1.graph.reader import published_ledger
+from ec1.home import Home
+from ec1.models import prepare_model
+from ec1.nights import Night
+from ec1.training import nightly
+from ec1.training.plan import Plan
+from ec1.training.recipes import ResolvedRecipe
+
+
+class ExtractionPlan(BaseModel):
+    """Phase 1. `reused` documents have a result already; tokens count the documents' own text."""
+
+    documents: int
+    reused: int
+    rejected: int
+    chunks: int
+    prompt_tokens: int
+    max_answer_tokens: int
+
+
+class RecipePlan(BaseModel):
+    """One recipe. `plan` is there if it would train and fits; `refused` says why it does not fit."""
+
+    recipe: str
+    train: bool
+    reason: str
+    plan: Plan | None = None
+    refused: str | None = None
+
+
+class NightPlan(BaseModel):
+    night: str
+    as_of: dt.datetime
+    extraction: ExtractionPlan
+    recipes: list[RecipePlan]
+
+
+def plan_whole_night(
+    deployment: Deployment, home: Home, night: Night, recipes: Sequence[ResolvedRecipe], now: dt.datetime
+) -> NightPlan:
+    """Plan a night as of `now`."""
+    return NightPlan(
+        night=night.date,
+        as_of=night.as_of(now),
+        extraction=_extraction(deployment, home, night, now),
+        recipes=[_recipe(each, deployment, home, night, now) for each in recipes],
+    )
+
+
+def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.datetime) -> ExtractionPlan:
+    model = deployment.inference
+    folder = prepare_model(model.model, model.revision, deployment.models, home.models)
+    extractor = Extractor(deployment.extraction, model.model, model.revision, folder)
+    fingerprints: Mapping[str, str] = {stream: extractor.fingerprint(stream) for stream in STREAMS}
+    root = deployment.documents_root(home)
+    listing = scan_documents(
+        root,
+        published_ledger(home.published_graph),
+        fingerprints,
+        night=night.date,
+        as_of=night.as_of(now),
+        retract_vanished=not night.is_past(now),
+        settings=deployment.documents,
+        cache=home.cache,
+    )
+    work = work_of(listing, list(STREAMS), root, deployment.documents.max_bytes)
+    waiting = pending(work, fingerprints, Outbox(home.outbox))
+    asked = extractor.plan(waiting)
+    return ExtractionPlan(
+        documents=len(work),
+        reused=len(work) - len(waiting),
+        rejected=asked.rejected + len(listing.rejected),
+        chunks=asked.chunks,
+        prompt_tokens=asked.prompt_tokens,
+        max_answer_tokens=asked.max_answer_tokens,
+    )
+
+
+def _recipe(resolved: ResolvedRecipe, deployment: Deployment, home: Home, night: Night, now: dt.datetime) -> RecipePlan:
+    recipe = resolved.recipe
+    source = bucket(deployment.corpus_root(home), recipe.role, recipe.tenant)
+    snapshot = take_snapshot(source, recipe.objective, as_of=night.as_of(now), home=home)
+    trained = trained_snapshot(home, source.name, recipe.tenant, recipe.role, resolved.digest)
+    decision = decide(snapshot, threshold=recipe.data.threshold, trained=trained)
+    planned = RecipePlan(recipe=f"{recipe.tenant}/{recipe.role}", train=decision.train, reason=decision.reason)
+    if not decision.train:
+        return planned
+    model = nightly.base_model(recipe, deployment, home)
+    try:
+        dataset = build_dataset(
+            snapshot, recipe.data, nightly.tokenizer_of(model), home=home, objective=recipe.objective
+        )
+        planned.plan = nightly.plan_of(recipe, dataset, deployment, model)
+    except PermanentError as error:
+        planned.refused = str(error)
+    return planned
