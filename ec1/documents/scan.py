@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
-from ec1.documents.scan_cache import Rows, ScanCache
+from ec1.documents.scan_cache import ScanCache
 from ec1.documents.streams import STREAMS, Stream, document_id
 from ec1.documents.text import looks_binary
 from ec1.errors import DeferredError, InputError, PermanentError
@@ -39,7 +39,6 @@ _RACY_NS = 2 * 10**9
 # A stream that loses all of this many documents or more at once is taken for a lost mount, however small its share.
 _WHOLE_STREAM = 10
 _LEADS_OUT = "a link that leads out of the document root"
-_SETTLED = frozenset({Status.APPLIED, Status.REJECTED, Status.QUARANTINED})
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,11 @@ class _Content:
 
 @dataclass
 class _Scan:
-    """The state of one scan. `_known` holds the live ledger rows per stream and path that were not yet seen."""
+    """The state of one scan.
+
+    `_known` holds, per stream, the paths of the live ledger rows that were not seen yet, each with the content that
+    needs no work, or with "" where any content does.
+    """
 
     given_root: Path
     ledger: Mapping[DocumentKey, LedgerEntry]
@@ -215,10 +218,12 @@ class _Scan:
     def __post_init__(self) -> None:
         self.root = self.given_root.resolve()
         self.started_ns = time.time_ns()
-        self._known: dict[str, dict[str, LedgerEntry]] = {name: {} for name in STREAMS}
+        self._known: dict[str, dict[str, str]] = {name: {} for name in STREAMS}
+        deleted, deferred = Status.DELETED, Status.DEFERRED
         for key, entry in self.ledger.items():
-            if entry.status is not Status.DELETED and key.stream in self._known:
-                self._known[key.stream][key.path] = entry
+            if entry.status is not deleted and key.stream in self._known:
+                settled = entry.fingerprint == self.fingerprints[key.stream] and entry.status is not deferred
+                self._known[key.stream][key.path] = entry.content_sha256 if settled else ""
         self._live = {name: len(rows) for name, rows in self._known.items()}
         self._check_folders()
 
@@ -285,7 +290,7 @@ class _Walk:
     stream: Stream
     cache: ScanCache
     verify: bool
-    known: dict[str, LedgerEntry]
+    known: dict[str, str]
 
     def run(self, listed: set[str]) -> None:
         """Walk real folders first, then links to folders: what is reachable both ways keeps its real name."""
@@ -308,7 +313,7 @@ class _Walk:
 
     def _directory(self, directory: str) -> list[str]:
         """Work through one folder; return the folders in it."""
-        path = self.scan.root / directory
+        path = f"{self.scan.root}/{directory}"
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -332,14 +337,14 @@ class _Walk:
             os.close(descriptor)
 
     def _entries(self, directory: str, entries: Any) -> list[str]:
-        # The hot loop: a few microseconds a file, beside the two of its listing and stat.
-        scan, known, suffixes, as_of_ns = self.scan, self.known, self.stream.suffixes, self.scan.as_of_ns
-        fingerprint, max_bytes = scan.fingerprints[self.stream.name], scan.settings.max_bytes
+        # The hot loop: a microsecond or two a file, beside the two of its listing and stat.
+        known, suffixes, as_of_ns = self.known, self.stream.suffixes, self.scan.as_of_ns
+        max_bytes, trusted = self.scan.settings.max_bytes, not self.verify
         utf8 = _is_utf8(directory)
-        cached = self.cache.load(directory) if utf8 else {}
-        trusted = not self.verify
-        rows: Rows = {}
-        folders, same = [], 0
+        cached = self.cache.load(directory) if utf8 else set()
+        lines: list[str] = []
+        folders = []
+        same = later = read = 0
         for entry in entries:
             name = entry.name
             if name[0] == ".":
@@ -363,42 +368,45 @@ class _Walk:
                     found = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-            row, ledger_row = cached.get(name), known.pop(path, None)
+            settled = known.pop(path, None)
+            line = f"{name}/{found.st_size}/{found.st_mtime_ns}/{found.st_ino}/{settled}"
+            seen = line in cached
             if found.st_mtime_ns > as_of_ns:
-                scan.later += 1
-                if row:
-                    rows[name] = row
-            elif (
-                row
-                and ledger_row
-                and row[3] == ledger_row.content_sha256
-                and row[1] == found.st_mtime_ns
-                and row[0] == found.st_size <= max_bytes
-                and row[2] == found.st_ino
-                and trusted
-                and (ledger_row.fingerprint == fingerprint or ledger_row.status is not Status.REJECTED)
-            ):
-                rows[name] = row
-                if ledger_row.fingerprint == fingerprint and ledger_row.status in _SETTLED:
-                    same += 1
-                else:
-                    self._changed(path, row[3], ledger_row.document_id, found)
-            elif fresh := self._read(path, target, ledger_row, found):
-                rows[name] = fresh
-        scan.unchanged[self.stream.name] += same
-        if rows != cached and utf8:
-            self.cache.store(directory, rows)
+                later += 1
+                if seen:
+                    lines.append(line)
+            elif seen and trusted and found.st_size <= max_bytes:
+                same += 1
+                lines.append(line)
+            else:
+                read += 1
+                lines += self._work(path, target, settled is not None, found, cached)
+        self.scan.unchanged[self.stream.name] += same
+        self.scan.later += later
+        if utf8 and (read or len(lines) != len(cached)) and cached.symmetric_difference(lines):
+            self.cache.store(directory, lines)
         return folders
+
+    def _work(self, path: str, target: str, live: bool, found: os.stat_result, cached: set[str]) -> list[str]:
+        """Deal with a file that may need work; return its line for the cache, if it has one.
+
+        `path` names the document; `target`, the same unless it is a link, is what is opened.
+        """
+        ledger_row = self.scan.ledger.get(DocumentKey(self.stream.name, path)) if live else None
+        if ledger_row and not self.verify and found.st_size <= self.scan.settings.max_bytes:
+            line = _line(path, found, ledger_row.content_sha256)
+            # What was rejected is looked at again, since the rejection may have been the scan's own.
+            if line in cached and ledger_row.status is not Status.REJECTED:
+                self._changed(path, ledger_row.content_sha256, ledger_row.document_id, found)
+                return [line]
+        return self._read(path, target, ledger_row, found)
 
     def _changed(self, path: str, sha256: str, identity: str, found: os.stat_result) -> None:
         key = DocumentKey(self.stream.name, path)
         self.scan.changed.append(DocumentVersion(key, sha256, identity, found.st_size, found.st_mtime_ns))
 
-    def _read(self, path: str, target: str, ledger_row: LedgerEntry | None, found: os.stat_result) -> list[Any] | None:
-        """Hash a file and file it under what it is; return its cache row if that can be trusted.
-
-        `path` names the document; `target`, the same unless it is a link, is what is opened.
-        """
+    def _read(self, path: str, target: str, ledger_row: LedgerEntry | None, found: os.stat_result) -> list[str]:
+        """Hash a file and file it under what it is; return its line for the cache if that can be trusted."""
         scan, key = self.scan, DocumentKey(self.stream.name, path)
         try:
             if not stat_bits.S_ISREG(found.st_mode):
@@ -406,18 +414,18 @@ class _Walk:
             content = self._content(target, found)
         except _Unreadable as problem:
             self._reject(path, str(problem), _stand_in(path, found.st_size, found.st_mtime_ns), ledger_row)
-            return None
+            return []
         except _Unsteady as problem:
             scan.postponed.append(Postponed(key, str(problem)))
-            return None
+            return []
         except FileNotFoundError:
             if ledger_row:
-                self.known[path] = ledger_row
-            return None
+                self.known[path] = ""
+            return []
         found = content.stat
         if found.st_mtime_ns > scan.as_of_ns:
             scan.later += 1
-            return None
+            return []
         fingerprint = scan.fingerprints[self.stream.name]
         if content.binary or not found.st_size:
             self._reject(path, "empty" if not found.st_size else "binary", content.sha256, ledger_row, hashed=True)
@@ -425,14 +433,14 @@ class _Walk:
             ledger_row
             and ledger_row.content_sha256 == content.sha256
             and ledger_row.fingerprint == fingerprint
-            and ledger_row.status in _SETTLED
+            and ledger_row.status is not Status.DEFERRED
         ):
             scan.unchanged[self.stream.name] += 1
         else:
             self._changed(path, content.sha256, document_id(self.stream.name, content.sha1), found)
         if found.st_mtime_ns > content.read_ns - _RACY_NS:
-            return None
-        return [found.st_size, found.st_mtime_ns, found.st_ino, content.sha256]
+            return []
+        return [_line(path, found, content.sha256)]
 
     def _content(self, path: str, found: os.stat_result) -> _Content:
         """Read a file that does not change meanwhile. Raises _Unreadable, _Unsteady, FileNotFoundError."""
@@ -501,15 +509,22 @@ class _Walk:
         if not _is_utf8(path):
             # No document has this ending, so the escaped name cannot meet a real one.
             name = os.fsencode(path).decode("utf-8", "backslashreplace") + " [not UTF-8]"
-        ledger_row = ledger_row or self.known.pop(name, None)
+        key = DocumentKey(self.stream.name, name)
+        if self.known.pop(name, None) is not None:
+            ledger_row = self.scan.ledger.get(key)
         if ledger_row and ledger_row.status is Status.REJECTED and ledger_row.content_sha256 == content:
             self.scan.unchanged[self.stream.name] += 1
         else:
-            self.scan.rejected.append(Rejected(DocumentKey(self.stream.name, name), content, reason, hashed))
+            self.scan.rejected.append(Rejected(key, content, reason, hashed))
 
 
 def _is_utf8(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _line(path: str, found: os.stat_result, sha256: str) -> str:
+    """A file as it was read, for the cache; spelled out once more in the hot loop."""
+    return f"{path.rpartition('/')[2]}/{found.st_size}/{found.st_mtime_ns}/{found.st_ino}/{sha256}"
 
 
 def _signature(found: os.stat_result) -> tuple[int, int, int]:
@@ -520,7 +535,7 @@ def _stand_in(*parts: object) -> str:
     return digest_of([ascii(part) for part in parts])
 
 
-def _incomplete(path: Path, error: OSError) -> DeferredError:
+def _incomplete(path: str, error: OSError) -> DeferredError:
     return DeferredError(
         f"{path} cannot be listed ({error.strerror}), so it is unknown what was deleted: make it readable and run the "
         "night again"

@@ -1,16 +1,15 @@
 """What the last scans read, so that an unchanged file is not read again.
 
-One SQLite file with a row per directory: `{name: [size, mtime_ns, inode, sha256]}` as JSON. Belongs here: keeping those
-rows and surviving their loss. Does not: what they mean for a document (`scan.py`). The cache may be deleted at any
-time; a damaged or locked one costs time and never a wrong answer, because its hash counts only where the ledger,
-written separately, has the same one.
+One SQLite file with a row per directory, which holds a line per file: `name/size/mtime_ns/inode/sha256`. Belongs here:
+keeping those lines and surviving their loss. Does not: what they mean for a document (`scan.py`). The cache may be
+deleted at any time; a damaged or locked one costs time and never a wrong answer, because a line counts only where the
+ledger, written separately, has the same hash.
 """
 
 import contextlib
-import json
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,17 @@ log = logging.getLogger(__name__)
 _VERSION = 1
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS directories (path TEXT PRIMARY KEY, files TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS directories (path TEXT PRIMARY KEY, lines TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 PRAGMA user_version = {_VERSION};
 COMMIT;
 """
-Rows = dict[str, list[Any]]
+# Neither a name nor a line can hold it.
+_SEPARATOR = "\0"
 
 
 class ScanCache:
-    """A context manager. Rows are committed on leaving, also after an error: each is right on its own."""
+    """A context manager. Lines are committed on leaving, also after an error: each is right on its own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,20 +53,14 @@ class ScanCache:
     def verified_ns(self, value: int) -> None:
         self._write("INSERT OR REPLACE INTO meta VALUES ('verified_ns', ?)", value)
 
-    def load(self, directory: str) -> Rows:
-        """The rows of one directory; empty where there are none that can be read."""
-        row = self._guarded(lambda: self._one("SELECT files FROM directories WHERE path = ?", directory))
-        try:
-            rows = json.loads(row[0]) if row else {}
-        except (ValueError, TypeError):
-            return {}
-        sound = isinstance(rows, dict) and all(type(row) is list and len(row) == 4 for row in rows.values())
-        return rows if sound else {}
+    def load(self, directory: str) -> set[str]:
+        """The lines of one directory; empty where there are none that can be read."""
+        row = self._guarded(lambda: self._one("SELECT lines FROM directories WHERE path = ?", directory))
+        return set(row[0].split(_SEPARATOR)) if row and isinstance(row[0], str) else set()
 
-    def store(self, directory: str, rows: Rows) -> None:
-        """Replace the rows of one directory."""
-        if rows:
-            text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    def store(self, directory: str, lines: Iterable[str]) -> None:
+        """Replace the lines of one directory."""
+        if text := _SEPARATOR.join(lines):
             self._write("INSERT OR REPLACE INTO directories VALUES (?, ?)", directory, text)
         else:
             self._write("DELETE FROM directories WHERE path = ?", directory)
@@ -87,6 +81,9 @@ class ScanCache:
                 raise sqlite3.DatabaseError(f"version {version}")
             if version == 0:
                 connection.executescript(_SCHEMA)
+            # One transaction from first to last: a lock for each query would cost more than the query.
+            connection.execute(f"PRAGMA mmap_size = {2**30}")
+            connection.execute("BEGIN")
         except sqlite3.Error:
             connection.close()
             raise
@@ -101,8 +98,6 @@ class ScanCache:
     def _write(self, statement: str, *values: object) -> None:
         def run() -> None:
             if self._connection and self._writable:
-                if not self._connection.in_transaction:
-                    self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.execute(statement, values)
 
         self._guarded(run)

@@ -497,7 +497,7 @@ def test_a_damaged_cache_is_built_anew(tree: Tree, damage: str, caplog: pytest.L
         import sqlite3
 
         with sqlite3.connect(file) as connection:
-            connection.execute("""UPDATE directories SET files = '{"memo.md": 5, "0.md": [1]}'""")
+            connection.execute("""UPDATE directories SET lines = x'ff00fe'""")
         connection.close()
     elif damage == "other version":
         import sqlite3
@@ -529,11 +529,11 @@ def test_a_cache_that_lies_cannot_change_the_listing(tree: Tree) -> None:
     first = tree.scan()
     (file,) = tree.cache.iterdir()
     with sqlite3.connect(file) as connection:
-        rows = connection.execute("SELECT path, files FROM directories").fetchall()
+        rows = connection.execute("SELECT path, lines FROM directories").fetchall()
         for path, files in rows:
             for version in first.changed:
                 files = files.replace(version.content_sha256, "0" * 64)
-            connection.execute("UPDATE directories SET files = ? WHERE path = ?", (files, path))
+            connection.execute("UPDATE directories SET lines = ? WHERE path = ?", (files, path))
     connection.close()
     assert tree.scan().changed == first.changed
     tree.apply(first)
