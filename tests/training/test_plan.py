@@ -1,0 +1,159 @@
+"""The plan: parameters from a config alone, memory and steps by formula, what is adapted is said, what cannot fit refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from ec1.deployment import Settings
+from ec1.errors import InputError, PermanentError
+from ec1.training.plan import (
+    HardwareFigures,
+    ModelShape,
+    peak_memory_gib,
+    plan_training,
+    schedule_of,
+    trainable_parameters,
+)
+from ec1.training.recipes import Recipe, load_recipe
+
+# OLMo 3 7B, from its public config.json.
+OLMO_7B = ModelShape(
+    hidden=4096, intermediate=11008, layers=32, heads=32, kv_heads=32, head_dim=128, vocabulary=100278, tied=False
+)
+L4 = HardwareFigures(name="NVIDIA L4", device="cuda", memory_gib=24, tokens_per_second=900, cost_per_hour=0.3)
+
+
+def changed(recipe: Recipe, **sections: dict[str, object]) -> Recipe:
+    """The recipe with some values of some sections replaced."""
+    update: dict[str, object] = {}
+    for name, values in sections.items():
+        section: Settings = getattr(recipe, name)
+        update[name] = section.model_copy(update=values)
+    return recipe.model_copy(update=update)
+
+
+@pytest.fixture(scope="module")
+def sft(project: Path) -> Recipe:
+    folder = project / "configs" / "recipes"
+    return load_recipe(folder / "pointsav" / "engineering.yaml", [folder]).recipe
+
+
+@pytest.fixture(scope="module")
+def dpo(project: Path) -> Recipe:
+    folder = project / "configs" / "recipes"
+    return load_recipe(folder / "pointsav" / "apprenticeship.yaml", [folder]).recipe
+
+
+FIGURES = {"rows": 400, "tokens": 160_000, "longest": 500, "heldout_rows": 80, "budget_seconds": 7200}
+
+
+def test_parameters_from_the_config_are_those_of_the_weights(small_model: Path) -> None:
+    shape = ModelShape.read(small_model)
+    with safe_open(small_model / "model.safetensors", "np") as weights:
+        counted = {}
+        for name in weights.keys():  # noqa: SIM118 - not a mapping
+            size = 1
+            for length in weights.get_slice(name).get_shape():
+                size *= length
+            counted[name] = size
+    projections = sum(size for name, size in counted.items() if "_proj" in name)
+    assert shape.projection_parameters == projections
+    # A tied head may or may not be stored a second time.
+    assert shape.parameters == sum(size for name, size in counted.items() if name != "lm_head.weight")
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no config\.json"):
+        ModelShape.read(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"num_attention_heads": 8, "hidden_size": 64}))
+    with pytest.raises(InputError, match="intermediate_size"):
+        ModelShape.read(tmp_path)
+
+
+def test_default_adapter_of_the_7b_is_about_40_million(sft: Recipe) -> None:
+    assert OLMO_7B.parameters == pytest.approx(7.3e9, rel=0.02)
+    assert trainable_parameters(sft, OLMO_7B) == pytest.approx(40e6, rel=0.02)
+
+
+def test_default_recipe_fits_the_l4_and_16_bit_weights_do_not(sft: Recipe) -> None:
+    plan = plan_training(sft, OLMO_7B, L4, **FIGURES)
+    assert 5 < plan.peak_memory_gib < 12
+    assert (plan.steps, plan.effective_batch, plan.tokens) == (200, 4, 320_000)
+    assert plan.seconds == pytest.approx(320_000 / 900, abs=60)
+    assert plan.cost == pytest.approx(plan.seconds / 3600 * 0.3, rel=0.01)
+    with pytest.raises(PermanentError, match=r"needs about \d+\.\d GiB, NVIDIA L4 leaves 24\.0"):
+        plan_training(sft.model_copy(update={"method": "full"}), OLMO_7B, L4, **FIGURES)
+
+
+def test_memory_grows_with_what_costs_memory(sft: Recipe, dpo: Recipe) -> None:
+    def peak(recipe: Recipe, length: int = 512) -> float:
+        return peak_memory_gib(recipe, OLMO_7B, "cuda", length)
+
+    assert peak(sft) < peak(sft.model_copy(update={"method": "lora"}))
+    assert peak(sft) < peak(changed(sft, optimisation={"gradient_checkpointing": False}))
+    assert peak(sft) < peak(changed(sft, optimisation={"batch_size": 8}))
+    assert peak(sft) < peak(sft, length=4096)
+    assert peak(changed(sft, optimisation={"optimizer": "paged_adamw_8bit"})) < peak(sft)
+    assert peak(sft) < peak(dpo), "a pair is two rows"
+
+
+def test_preference_training_costs_the_reference_too(sft: Recipe, dpo: Recipe) -> None:
+    assert plan_training(dpo, OLMO_7B, L4, **FIGURES).seconds > 1.2 * plan_training(sft, OLMO_7B, L4, **FIGURES).seconds
+
+
+def test_what_exceeds_the_budget_is_refused_with_a_way_out(sft: Recipe) -> None:
+    with pytest.raises(PermanentError, match=r"the budget is 120 s: lower optimisation\.epochs"):
+        plan_training(sft, OLMO_7B, L4, **{**FIGURES, "budget_seconds": 120})
+
+
+def test_the_recipes_own_limit_counts_too(sft: Recipe) -> None:
+    with pytest.raises(PermanentError, match=r"leaves 4\.0"):
+        plan_training(changed(sft, hardware={"memory_gib": 4.0}), OLMO_7B, L4, **FIGURES)
+
+
+def test_another_kind_of_device_is_refused(sft: Recipe) -> None:
+    cpu = L4.model_copy(update={"device": "cpu"})
+    with pytest.raises(InputError, match="asks for device cuda, the deployment has cpu"):
+        plan_training(sft, OLMO_7B, cpu, **FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("wish", "rows", "steps", "warmup", "note"),
+    [
+        ({"warmup_share": 0.03}, 400, 200, 6, None),
+        ({"warmup_share": 0.03}, 20, 10, 0, None),
+        ({"warmup_share": None, "warmup_steps": 100}, 400, 200, 40, "warm-up cut from 100 to 40 steps"),
+        ({"warmup_share": None, "warmup_steps": 100}, 3, 2, 0, "warm-up cut from 100 to 0 steps"),
+        ({"warmup_share": None, "warmup_steps": 10}, 400, 200, 10, None),
+        ({}, 2, 2, 0, "2 rows do not fill the effective batch of 4"),
+        ({"epochs": 0.5}, 401, 51, 2, None),
+    ],
+)
+def test_schedule_follows_the_real_number_of_rows(
+    sft: Recipe, wish: dict[str, object], rows: int, steps: int, warmup: int, note: str | None
+) -> None:
+    schedule = schedule_of(changed(sft, optimisation=wish), rows, heldout_rows=10)
+    assert (schedule.steps, schedule.warmup_steps) == (steps, warmup)
+    assert any(note in text for text in schedule.notes) if note else schedule.notes == ()
+
+
+def test_evaluations_are_never_zero_in_silence(sft: Recipe) -> None:
+    often = changed(sft, optimisation={"evaluation_steps": 50})
+    assert schedule_of(often, 400, heldout_rows=10).evaluations == 4
+    short = schedule_of(often, 20, heldout_rows=10)
+    assert (short.evaluation_steps, short.evaluations) == (10, 1)
+    assert "evaluation every 50 steps becomes one after the last of 10" in short.notes
+    none = schedule_of(often, 400, heldout_rows=0)
+    assert none.evaluations == 0 and "there is no held-out row" in none.notes[0]
+
+
+def test_nothing_to_train_on_is_refused(sft: Recipe) -> None:
+    with pytest.raises(PermanentError, match="no row is left"):
+        schedule_of(sft, 0, heldout_rows=10)
+
+
+def test_rows_that_will_be_cut_are_said(sft: Recipe) -> None:
+    plan = plan_training(sft, OLMO_7B, L4, **{**FIGURES, "longest": 900})
+    assert "rows are cut at 512 tokens; the longest has 900" in plan.notes
