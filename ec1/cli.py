@@ -27,12 +27,12 @@ from ec1.documents.ledger import Status
 from ec1.errors import EC1Error, InputError
 from ec1.home import Home
 from ec1.nights import Night
+from ec1.project import CHECKOUT, nightly_recipes, recipe_folders
 from ec1.report import NightReport, night_report
 from ec1.sample import install_sample
 from ec1.storage.store import open_store
-from ec1.training.recipes import ResolvedRecipe, discover, lint, load_recipe, show
+from ec1.training.recipes import ResolvedRecipe, lint, load_recipe, show
 
-PROJECT = Path(__file__).resolve().parent.parent
 DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
 
 out = Console(highlight=False, soft_wrap=True)
@@ -58,9 +58,13 @@ class Options:
 
     deployment_name: str
     home: Home
+    project: Path
 
     def deployment(self) -> Deployment:
-        return load_deployment(self.deployment_name, PROJECT)
+        return load_deployment(self.deployment_name, self.project)
+
+    def recipes(self) -> list[ResolvedRecipe]:
+        return nightly_recipes(self.deployment(), self.project)
 
 
 @app.callback()
@@ -69,9 +73,13 @@ def _options(
     deployment: Annotated[
         str, typer.Option(envvar="EC1_DEPLOYMENT", help="a file of configs/deployments, without .yaml")
     ] = "embedded",
-    home: Annotated[Path, typer.Option(envvar="EC1_HOME", help="where EC1 keeps its files")] = PROJECT / ".ec1",
+    home: Annotated[Path, typer.Option(envvar="EC1_HOME", help="where EC1 keeps its files")] = Path(".ec1"),
+    project: Annotated[
+        Path, typer.Option(envvar="EC1_PROJECT", help="the folder whose configs/ holds deployments and recipes")
+    ] = CHECKOUT,
 ) -> None:
-    context.obj = Options(deployment, Home(home.expanduser().resolve()))
+    project = project.expanduser().resolve()
+    context.obj = Options(deployment, Home((project / home.expanduser()).resolve()), project)
 
 
 def main() -> None:
@@ -106,6 +114,7 @@ def _child(module: list[str], options: Options, log: Path | None = None) -> int:
         **os.environ,
         "EC1_DEPLOYMENT": options.deployment_name,
         "EC1_HOME": str(options.home.root),
+        "EC1_PROJECT": str(options.project),
         "DAGSTER_HOME": str(options.home.dagster),
         "PYTHONUNBUFFERED": "1",
     }
@@ -114,7 +123,7 @@ def _child(module: list[str], options: Options, log: Path | None = None) -> int:
     else:
         log.parent.mkdir(parents=True, exist_ok=True)
         errors = log.open("ab")
-    process = subprocess.Popen([sys.executable, "-m", *module], cwd=PROJECT, env=environment, stderr=errors)
+    process = subprocess.Popen([sys.executable, "-m", *module], cwd=CHECKOUT, env=environment, stderr=errors)
     previous = {
         # The terminal interrupts the whole group; a termination is sent to us alone, so it is passed on.
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
@@ -125,10 +134,6 @@ def _child(module: list[str], options: Options, log: Path | None = None) -> int:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _recipes(deployment: Deployment) -> "list[ResolvedRecipe]":
-    return discover(deployment.recipes, (PROJECT / "configs" / "recipes", *deployment.recipes))
 
 
 def _fill_with_sample(deployment: Deployment, home: Home) -> None:
@@ -148,7 +153,7 @@ def night(
     """Run one whole night: new documents to the graph, then tuples to adapters."""
     options: Options = context.obj
     deployment = options.deployment()
-    recipes = _recipes(deployment)
+    recipes = options.recipes()
     now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
     _fill_with_sample(deployment, options.home)
@@ -199,7 +204,7 @@ def ui(
     """Open the Dagster UI, with its daemon, on this home's persistent instance."""
     options: Options = context.obj
     deployment = options.deployment()
-    _recipes(deployment)
+    options.recipes()
     _fill_with_sample(deployment, options.home)
     sys.exit(_child(["jobs.ui", "--port", str(port)], options))
 
@@ -215,7 +220,7 @@ def doctor(
     """Look at the machine, the configuration and the home: can a night run here?"""
     options: Options = context.obj
     deployment = options.deployment()
-    recipes = _recipes(deployment)
+    recipes = options.recipes()
     if reconcile and (status := _child(["jobs.reconcile"], options)):
         sys.exit(status)
     findings = list(examine(deployment, options.home))
@@ -228,10 +233,6 @@ def doctor(
     sys.exit(FAILED if any(finding.level == "problem" for finding in findings) else DONE)
 
 
-def _search(deployment: Deployment) -> list[Path]:
-    return [PROJECT / "configs" / "recipes", *deployment.recipes]
-
-
 @recipe_app.command("lint")
 def recipe_lint(
     context: typer.Context,
@@ -242,8 +243,9 @@ def recipe_lint(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Check recipes; each message says what is wrong, where, and what was meant."""
-    deployment = context.obj.deployment()
-    findings = lint(paths or _search(deployment), _search(deployment))
+    options: Options = context.obj
+    folders = recipe_folders(options.deployment(), options.project)
+    findings = lint(paths or folders, folders)
     if as_json:
         _print_json([vars(finding) for finding in findings])
     else:
@@ -259,7 +261,8 @@ def recipe_show(
     recipe: Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/engineering")],
 ) -> None:
     """Print a recipe resolved, with the origin of each value."""
-    search = _search(context.obj.deployment())
+    options: Options = context.obj
+    search = recipe_folders(options.deployment(), options.project)
     named = [folder / f"{recipe}.yaml" for folder in search]
     path = next((path for path in [Path(recipe), *named] if path.is_file()), None)
     if path is None:
@@ -359,7 +362,7 @@ def plan(
 
     options: Options = context.obj
     deployment = options.deployment()
-    recipes = _recipes(deployment)
+    recipes = options.recipes()
     now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
     _fill_with_sample(deployment, options.home)

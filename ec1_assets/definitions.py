@@ -3,7 +3,7 @@
 import dagster as dg
 
 from ec1.corpus.buckets import bucket
-from ec1.training.recipes import discover
+from ec1.project import nightly_recipes
 from ec1_assets.datagraph import datagraph_assets
 from ec1_assets.partitions import nights_of
 from ec1_assets.recipe_chain import recipe_chain
@@ -26,7 +26,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
     project = ProjectResource.of(choice)
     deployment = project.deployment()
     nights = nights_of(deployment)
-    recipes = discover(deployment.recipes, (choice.project / "configs" / "recipes", *deployment.recipes))
+    recipes = nightly_recipes(deployment, choice.project)
     corpus_root = deployment.corpus_root(project.home)
     buckets = [bucket(corpus_root, each.recipe.role, each.recipe.tenant) for each in recipes]
     jobs = night_jobs()

@@ -1,13 +1,13 @@
 """The persistent Dagster instance of a home: its configuration file, and the pool limit that Dagster leaves to us."""
 
 import os
-from pathlib import Path
 
 import dagster as dg
 import psutil
 
 from ec1.files import write_atomic
 from ec1.home import Home
+from ec1.project import CHECKOUT
 
 GPU_POOL = "gpu"
 PROCESS_TAG = "ec1/process"
@@ -15,14 +15,14 @@ PROCESS_TAG = "ec1/process"
 GOING = (dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
 
-def prepare_instance(home: Home, project: Path) -> dg.DagsterInstance:
+def prepare_instance(home: Home) -> dg.DagsterInstance:
     """Make `<home>/dagster` an instance (once; a file that the operator edited is kept) and return it.
 
     Sets DAGSTER_HOME in this process, because Dagster's own subprocesses look there.
     """
     configuration = home.dagster / "dagster.yaml"
     if not configuration.exists():
-        write_atomic(configuration, (project / "configs" / "dagster.yaml").read_bytes())
+        write_atomic(configuration, (CHECKOUT / "configs" / "dagster.yaml").read_bytes())
     os.environ["DAGSTER_HOME"] = str(home.dagster)
     instance = dg.DagsterInstance.get()
     # With a default limit alone, the first dequeue on a fresh instance lets every run through.

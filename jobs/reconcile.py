@@ -9,7 +9,7 @@ from resources.environment import choice_from_environment
 
 def main() -> int:
     choice = choice_from_environment()
-    with prepare_instance(Home(choice.home), choice.project) as instance:
+    with prepare_instance(Home(choice.home)) as instance:
         orphans = reconcile(instance)
     sys.stdout.write(f"orphaned runs ended: {', '.join(orphans) or 'none'}\n")
     return 0

@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--run-id-file", type=Path, required=True)
     arguments = parser.parse_args()
     choice = choice_from_environment()
-    with prepare_instance(Home(choice.home), choice.project) as instance:
+    with prepare_instance(Home(choice.home)) as instance:
         # A night that was killed still holds its slot in the pool, on which this one would wait for ever.
         for orphan in reconcile(instance):
             sys.stdout.write(f"ended the orphaned run {orphan[:8]}\n")

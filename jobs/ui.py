@@ -5,6 +5,7 @@ import os
 import sys
 
 from ec1.home import Home
+from ec1.project import CHECKOUT
 from jobs.instance import prepare_instance, reconcile
 from resources.environment import choice_from_environment
 
@@ -14,9 +15,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=3000)
     arguments = parser.parse_args()
     choice = choice_from_environment()
-    with prepare_instance(Home(choice.home), choice.project) as instance:
+    with prepare_instance(Home(choice.home)) as instance:
         reconcile(instance)
-    os.chdir(choice.project)
+    os.chdir(CHECKOUT)
     command = [
         sys.executable,
         "-m",

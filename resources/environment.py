@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent.parent
+from ec1.project import CHECKOUT
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,11 @@ class Choice:
 
 
 def choice_from_environment() -> Choice:
-    """EC1_DEPLOYMENT (default `embedded`) and EC1_HOME (default `.ec1` below the project's root)."""
+    """EC1_DEPLOYMENT (default `embedded`), EC1_HOME (default `.ec1`) and EC1_PROJECT, the folder whose `configs/` holds
+    deployments and recipes (default: this checkout). Relative paths are below the project."""
+    project = (CHECKOUT / Path(os.environ.get("EC1_PROJECT") or ".").expanduser()).resolve()
     home = Path(os.environ.get("EC1_HOME") or ".ec1").expanduser()
-    return Choice(os.environ.get("EC1_DEPLOYMENT") or "embedded", (PROJECT / home).resolve(), PROJECT)
+    return Choice(os.environ.get("EC1_DEPLOYMENT") or "embedded", (project / home).resolve(), project)
 
 
 def child_environment() -> dict[str, str]:

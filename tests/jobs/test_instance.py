@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -23,9 +22,9 @@ def some_job() -> None:
 
 
 @pytest.fixture
-def instance(home: Home, project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+def instance(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     monkeypatch.setenv("DAGSTER_HOME", "set by prepare_instance")
-    with prepare_instance(home, project) as instance:
+    with prepare_instance(home) as instance:
         yield instance
 
 
@@ -34,11 +33,11 @@ def test_the_limit_of_the_gpu_pool_is_explicit(instance: dg.DagsterInstance) -> 
     assert instance.get_concurrency_config().pool_config.pool_granularity.value == "op"
 
 
-def test_an_edited_configuration_is_kept(home: Home, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edited_configuration_is_kept(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_HOME", "set by prepare_instance")
     home.dagster.mkdir(parents=True)
     (home.dagster / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    prepare_instance(home, project).dispose()
+    prepare_instance(home).dispose()
     assert (home.dagster / "dagster.yaml").read_text() == "telemetry: {enabled: false}\n"
 
 

@@ -1,0 +1,19 @@
+"""Where configuration is found: the project, a folder with `configs/`, and this checkout, whose recipes are bases for all."""
+
+from pathlib import Path
+
+from ec1.deployment import Deployment
+from ec1.training.recipes import ResolvedRecipe, discover
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+def recipe_folders(deployment: Deployment, project: Path) -> list[Path]:
+    """Where recipe names and `extends` are looked up: the project's recipes, the shipped ones, the deployment's own."""
+    folders = [project / "configs" / "recipes", CHECKOUT / "configs" / "recipes", *deployment.recipes]
+    return list(dict.fromkeys(folders))
+
+
+def nightly_recipes(deployment: Deployment, project: Path) -> list[ResolvedRecipe]:
+    """The recipes that a deployment runs at night. Raises InputError for a broken one."""
+    return discover(deployment.recipes, recipe_folders(deployment, project))
