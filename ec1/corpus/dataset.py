@@ -9,6 +9,7 @@ about a kilobyte a row and not the rows.
 """
 
 import hashlib
+import itertools
 import json
 import logging
 import shutil
@@ -344,8 +345,12 @@ class _Builder:
             for start in range(0, len(kept), _BATCH):
                 numbers = kept[start : start + _BATCH]
                 examples = list(self._examples(numbers, rows))
-                for number, example, (longest, total) in zip(numbers, examples, self._measure(examples), strict=True):
+                for number, example, measure in zip(numbers, examples, self._measure(examples), strict=True):
                     row = rows[number]
+                    if measure is None:
+                        self._reject(row.digest, row.origin, "the chat template refuses its sequence of roles")
+                        continue
+                    longest, total = measure
                     lengths.append(longest)
                     if longest > self._data.max_length:
                         over += 1
@@ -359,6 +364,8 @@ class _Builder:
                     written.append(number)
                     if row.side == "train" and len(samples) < _SAMPLES:
                         samples.append(_shortened(record))
+        if not lengths:
+            raise PermanentError(f"{self._where}: the chat template refuses all {len(kept)} examples")
         if over > self._data.max_over_length_share * len(kept):
             ninety = int(np.percentile(lengths, 90))
             raise PermanentError(
@@ -381,13 +388,25 @@ class _Builder:
                 stream.seek(rows[number].offset)
                 yield json.loads(stream.readline())
 
-    def _measure(self, examples: list[Example]) -> list[tuple[int, int]]:
-        """Tokens of each example: of its longest form, and of all forms that are trained on."""
+    def _measure(self, examples: list[Example]) -> list[tuple[int, int] | None]:
+        """Tokens of each example: of its longest form, and of all forms together. None: the template refuses it."""
         answers = ("completion",) if self._objective == "sft" else ("chosen", "rejected")
-        texts = [render(self._tokenizer, example["prompt"] + example[key]) for example in examples for key in answers]
-        counts = [len(ids) for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]] if texts else []
-        forms = [counts[start : start + len(answers)] for start in range(0, len(counts), len(answers))]
-        return [(max(form), sum(form)) for form in forms]
+        forms = [self._rendered(example, answers) for example in examples]
+        texts = [text for form in forms for text in form]
+        counts = iter(map(len, self._tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else [])
+        measured: list[tuple[int, int] | None] = []
+        for form in forms:
+            lengths = list(itertools.islice(counts, len(form)))
+            measured.append((max(lengths), sum(lengths)) if lengths else None)
+        return measured
+
+    def _rendered(self, example: Example, answers: Sequence[str]) -> list[str]:
+        from jinja2.exceptions import TemplateError
+
+        try:
+            return [render(self._tokenizer, example["prompt"] + example[answer]) for answer in answers]
+        except TemplateError:
+            return []
 
     def _require_both_sides(self, sides: dict[Side, list[int]], rows: list[_Row]) -> None:
         purposes: dict[Side, str] = {"heldout": "to evaluate on", "train": "to train on"}

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from ec1.corpus.buckets import Bucket
@@ -80,13 +79,10 @@ class LineIndex:
         try:
             self.db = self._open()
         except sqlite3.DatabaseError:
-            log.warning("%s is damaged; the corpus is indexed anew", self._path)
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
-            self.db = self._open()
+            self.rebuild()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.db.close()
         self._lock.close()
 
@@ -101,6 +97,15 @@ class LineIndex:
     @property
     def generation(self) -> int:
         return int(self.db.execute("SELECT generation FROM state").fetchone()[0])
+
+    def rebuild(self) -> None:
+        """Throw a damaged index away and begin with an empty one."""
+        log.warning("%s is damaged; the corpus is indexed anew", self._path)
+        if hasattr(self, "db"):
+            self.db.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+        self.db = self._open()
 
     def forget(self, path: str) -> None:
         """Index a file anew at the next refresh: its bytes were not what the index said."""

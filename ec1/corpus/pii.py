@@ -84,7 +84,9 @@ def _phones(text: str) -> Iterator[Finding]:
         # A bare number, a date, a version, a range of lines or an id is no phone number: one is written with its
         # country, its area in brackets, or in the groups of its country.
         written_as_one = value.startswith("+") or re.match(r"\(\d{2,4}\)[ -]?\d", value)
-        grouped = re.fullmatch(r"(?:1[ .\-])?\d{3}[ .\-]\d{3}[ .\-]\d{4}|0\d{2,4}[ \-/]\d{3,4}[ \-]?\d{3,4}", value)
+        grouped = re.fullmatch(
+            r"(?:1[ .\-])?\d{3}[ .\-]\d{3}[ .\-]\d{4}|0\d{1,4}[ \-/]\d{3,8}(?:[ \-]\d{1,4}){0,2}", value
+        )
         if digits >= 9 and (written_as_one or grouped) and not re.fullmatch(r"[\w.#=&:@]", before):
             yield Finding(item.start, item.end, "phone")
 

@@ -27,7 +27,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Pattern:
-    """`needles`: one of them is in every text that can match, lower-cased. Group 1, if there is one, is the secret."""
+    """`needles`: one of them, if there are any, is in every text that can match, lower-cased. Group 1, if there is one,
+    is the secret."""
 
     kind: str
     needles: tuple[str, ...]
@@ -155,12 +156,15 @@ _BARE = _pattern(
     + f"(?:{_STRONG}|{_WEAK}){_ABOUT}"
     + r"[A-Za-z0-9_\-]{0,30}[ \t]{0,3}[=:][ \t]{0,3}([^\s\"'`#,;(){}\[\]<>$|]{8,256})[ \t]*$",
 )
-_KEY_LINES = _pattern("private-key", "\n", r"(?m)(?:^[+\- ]?[A-Za-z0-9+/]{64}\n){3,}(?:[+\- ]?[A-Za-z0-9+/]+={0,2}$)?")
+_KEY_LINES = _pattern(
+    "private-key", "", r"(?m)(?:^[+\- ]?[ \t]*[A-Za-z0-9+/]{64}\n){3,}(?:[+\- ]?[ \t]*[A-Za-z0-9+/]+={1,2}$)?"
+)
 _QUOTED = re.compile(r"([\"'`])([A-Za-z0-9+/_\-]{20,128}={0,2})\1")
 
+# Words count only where no letter or digit joins on: random strings hold every short word now and then.
 _PLACEHOLDER = re.compile(
-    r"(?i)<[A-Z_]+>|\$\{?[A-Z_]|\{\{|%\(|%[sdr]|\*{3}|x{4}|\.{3}|change[_\-]?me|example|placeholder|redacted|dummy|"
-    r"your[_\-]|my[_\-]|insert|replace|undefined|null|none|true|false"
+    r"<[A-Z_]+>|\$\{?[A-Z_]|\{\{|%\(|%[sdr]|\*{3}|(?i:x{4})|\.{3}|(?<![A-Za-z0-9])(?i:change[_\-]?(?:me|it)|example|"
+    r"placeholder|redacted|dummy|your[_\-]\w+|my[_\-]\w+|insert|replace|undefined|null|none|true|false)(?![A-Za-z0-9])"
 )
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F]+")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -185,7 +189,7 @@ def find_secrets(text: str) -> list[Finding]:
 
 def _matches(patterns: tuple[_Pattern, ...], text: str, lowered: str, accept: Any) -> Iterator[Finding]:
     for pattern in patterns:
-        if any(needle in lowered for needle in pattern.needles):
+        if not pattern.needles or any(needle in lowered for needle in pattern.needles):
             for match in pattern.regex.finditer(text):
                 group = 1 if pattern.regex.groups else 0
                 if accept(match.group(group)):

@@ -100,13 +100,19 @@ def take_snapshot(bucket: Bucket, objective: Objective, *, as_of: dt.datetime, h
     """
     with LineIndex(bucket, home.cache) as index:
         _sweep(home.snapshots / bucket.name)
+        rebuilt = False
         for _ in range(_MAX_ATTEMPTS):
-            index.refresh()
             try:
+                index.refresh()
                 return _take(index, bucket, objective, as_of, home)
             except _ChangedMeanwhile as change:
                 log.info("%s changed while it was read; trying again", change)
                 index.forget(str(change))
+            except sqlite3.DatabaseError:
+                if rebuilt:
+                    raise
+                index.rebuild()
+                rebuilt = True
     raise DeferredError(f"bucket {bucket.name}: its files change while they are read; it is tried again next night")
 
 

@@ -247,6 +247,11 @@ def test_a_damaged_index_is_made_anew(engineering: Bucket, home: Home) -> None:
     for path in (home.cache / "corpus").glob("*.sqlite"):
         path.write_bytes(b"this is no data base, " * 1000)
     assert take(engineering, home) == before
+    (path,) = (home.cache / "corpus").glob("*.sqlite")
+    with path.open("r+b") as stream:
+        stream.seek(4096)
+        stream.write(b"\xff" * (path.stat().st_size - 4096))
+    assert take(engineering, home) == before
     shutil.rmtree(home.cache)
     assert take(engineering, home) == before
 

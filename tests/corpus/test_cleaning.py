@@ -1,0 +1,191 @@
+"""No planted secret survives; hashes, paths and code do; what is cut is cut afterwards."""
+
+import hashlib
+import random
+import uuid
+from pathlib import Path
+
+import pytest
+from planted_secrets import TOKENS, assignments, key_lines
+
+from ec1.corpus import cleaning
+from ec1.corpus.cleaning import scrub, scrub_example
+from ec1.corpus.pii import find_pii
+from ec1.corpus.secrets import Finding, find_secrets
+from ec1.errors import RejectedError
+
+SETTINGS = {
+    "alone": "{}",
+    "prose": "As agreed I used {} for the import, please rotate it.",
+    "added in a diff": "@@ -1 +1,2 @@\n import os\n+value = '{}'\n",
+    "removed in a diff": '@@ -4,2 +3 @@\n-    value: "{}"\n     retries: 3\n',
+    "json": '{{"config": {{"value": "{}"}}}}',
+    "json in json": '{{"body": "{{\\"value\\": \\"{}\\"}}"}}',
+    "argument": "run --with={} --verbose",
+}
+
+
+def survives(secret: str, text: str) -> bool:
+    """True if a piece of the secret that is long enough to matter is in the text."""
+    return any(secret[start : start + 10] in text for start in range(max(1, len(secret) - 9)))
+
+
+@pytest.mark.parametrize("kind", sorted(TOKENS))
+def test_no_token_survives_wherever_it_stands(kind: str) -> None:
+    for seed in range(5):
+        secret = TOKENS[kind](random.Random(f"{kind} {seed}"))
+        core = secret.split("@")[0].split("services/")[-1].rpartition("://")[2].removeprefix("app:")
+        for setting, template in SETTINGS.items():
+            text, found = scrub(template.format(secret))
+            assert not survives(core, text), (setting, kind)
+            assert "<SECRET>" in text
+            assert sum(found.values()) >= 1
+
+
+@pytest.mark.parametrize("kind", sorted(assignments(random.Random(0))))
+def test_no_secret_survives_that_its_surroundings_betray(kind: str) -> None:
+    for seed in range(5):
+        line, secret = assignments(random.Random(seed))[kind]
+        secret = secret or line.split(": ")[-1].split("=", 1)[-1]
+        for text in (line, f"@@ -1 +1,2 @@\n x\n+{line}\n y\n"):
+            assert not survives(secret, scrub(text)[0]), kind
+
+
+@pytest.mark.parametrize("prefix", ["", "+", "-", " ", "    "])
+def test_a_private_key_goes_whole_or_cut_anywhere(prefix: str) -> None:
+    for seed in range(4):
+        body = key_lines(random.Random(seed))
+        lines = ["-----BEGIN " + "RSA PRIVATE KEY-----", *body, "-----END " + "RSA PRIVATE KEY-----"]
+        for start, end in ((0, len(lines)), (0, 8), (5, len(lines)), (4, 11)):
+            text = "before\n" + "".join(f"{prefix}{line}\n" for line in lines[start:end]) + f"{prefix}after()\n"
+            clean, _ = scrub(text)
+            assert not any(survives(line, clean) for line in body), (start, end)
+            assert "before" in clean
+            assert "after()" in clean
+
+
+def test_a_private_key_inside_json_goes_too() -> None:
+    body = key_lines(random.Random(1))
+    key = "\\n".join(["-----BEGIN " + "PRIVATE KEY-----", *body, "-----END " + "PRIVATE KEY-----", ""])
+    for text in (f'{{"private_key": "{key}", "type": "service"}}', f'{{"private_key": "{key[:300]}'):
+        clean, _ = scrub(text)
+        assert not any(survives(line, clean) for line in body)
+
+
+def test_cutting_comes_after_scrubbing() -> None:
+    """A token that was cut no longer matches its pattern: so the whole text is scrubbed, however long it is."""
+    secret = TOKENS["github classic"](random.Random(3))
+    text = "x = 1\n" * 400 + f"+token = '{secret}'\n" + "y = 2\n" * 400
+    cut = text[: text.index(secret) + 12]
+    assert survives(secret, scrub(cut)[0])
+    assert not survives(secret, scrub(text)[0][: len(cut)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("email", "mail maria.alvarez@northwind.com or m.a+x@fern.example"),
+        ("email", 'owner = "jun@fern.internal"'),
+        ("phone", "call +1 415 555 0132 or (415) 555-0132"),
+        ("phone", "Tel. 030 901820-12, +49 30 901820"),
+        ("card", "paid with 4111 1111 1111 1111 and 5500-0000-0000-0004"),
+        ("iban", "IBAN DE89 3704 0044 0532 0130 00, GB82WEST12345698765432"),
+        ("ip", "from 93.184.216.34 and 2606:2800:220:1:248:1893:25c8:1946"),
+        ("ssn", "SSN 536-22-8726"),
+        ("person", "fix: it\n\nSigned-off-by: Maria Alvarez <maria@northwind.com>\nCo-authored-by: Li Wei\n"),
+    ],
+)
+def test_personal_data_is_replaced(kind: str, text: str) -> None:
+    clean, found = scrub(text)
+    assert cleaning.PLACEHOLDERS[kind] in clean
+    assert found[kind] >= 1
+    digits = "".join(filter(str.isdigit, clean))
+    assert len(digits) <= 4 or kind == "phone"
+    assert not any(word in clean for word in ("maria", "Alvarez", "Wei", "jun@", "9018", "0132"))
+
+
+HASH = hashlib.sha256(b"x").hexdigest()
+HARMLESS = [
+    f"index {HASH[:7]}..{HASH[8:15]} 100644",
+    f"commit {HASH[:40]}",
+    f'revision = "{HASH[:40]}"',
+    f'checksum = "{HASH}"',
+    f'{{ url = "https://files.example/pkg-1.2.3.tar.gz", hash = "sha256:{HASH}", size = 48210 }}',
+    '"integrity": "sha512-' + "aGVsbG8gd29ybGQgdGhpcyBpcyBhIGhhc2g4Zk1zQXh3cVdlclR5VWlPcEFzRGZHaEprTHpYY1Z" + '=="',
+    "golang.org/x/text v0.3.7 h1:" + "olpwvP2KacW1ZWvsR7uQhoyTYvKAupfQrRGBFM352Gk" + "=",
+    f'id: "{uuid.UUID(int=0x1234567890ABCDEF1234567890ABCDEF)}"',
+    "src/main/java/com/fernhollow/dispatch/internal/scheduling/RouteOptimizerFactoryBean2Test.java",
+    'path = "packages/orchestrate-lib/src/orchestrate/lib/automation_policies/failed_partitions"',
+    "password = os.environ['DB_PASSWORD']",
+    'password: "${DB_PASSWORD}"',
+    "token = get_token(user_id)",
+    'api_key = "<your api key>"',
+    'API_KEY = "changeme"',
+    "def check_password(password: str, password_hash: str) -> bool:",
+    'token_type = "bearer-token-v2"',
+    'tokenizer = "gpt2-xl-2023"',
+    "max_tokens: 4096",
+    "secretName: dispatch-tls-2024",
+    'alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"',
+    "git@github.com:acme/dispatch.git",
+    "npm install lodash@4.17.21 react@18.2.0",
+    "@pytest.fixture(scope='session')",
+    "host = '127.0.0.1'; bind 0.0.0.0:8080; net 10.0.0.0/8; dns 192.168.1.1",
+    "version 1.2.3.4, released 2026-06-01 10:15:00, build 20260601101500",
+    "std::vector<int> a; abc::def(1); x = y ? b::c : d::e",
+    "@@ -1200,14 +1200,18 @@ def total(items):",
+    "timestamp = 1780272000000  # 2026-06-01T00:00:00Z",
+    "coordinates: 52.520008, 13.404954; ids 100000000001-100000000999",
+    "color: #a1b2c3d4; transform: translate(100px, 200px)",
+    'etag = W/"33a64df551425fcc55e4d42a148795d9f25f89d4"',
+]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_hashes_paths_and_code_stay_as_they_are(text: str) -> None:
+    for line in (text, f"+{text}\n", f"-    {text}\n"):
+        assert scrub(line)[0] == line
+
+
+def test_false_alarms_on_this_projects_own_code_are_rare(project: Path) -> None:
+    """At most one in 50,000 lines' worth of code; what it finds in our tests is made to look like a secret."""
+    characters = alarms = 0
+    for folder in ("ec1", "ec1_assets", "resources", "jobs", "schedules", "configs", "benchmarks"):
+        for path in sorted((project / folder).rglob("*")):
+            if path.suffix in (".py", ".yaml", ".toml", ".md"):
+                text = path.read_text(encoding="utf-8")
+                characters += len(text)
+                alarms += len(find_secrets(text)) + len(find_pii(text))
+    assert characters > 100_000
+    assert alarms <= 2
+
+
+def test_scrubbing_twice_changes_nothing() -> None:
+    text = (
+        "\n".join(make(random.Random(kind)) for kind, make in TOKENS.items()) + "\nmaria@northwind.com +1 415 555 0132"
+    )
+    once, found = scrub(text)
+    assert scrub(once) == (once, {})
+    assert found.total() >= len(TOKENS)
+
+
+def test_what_still_looks_like_a_secret_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replacing may join what stood on both sides; then the second look refuses the row and says nothing of it."""
+
+    def find(text: str) -> list[Finding]:
+        place = text.find("hunter")
+        return [Finding(place, place + 3, "odd")] if place >= 0 else [Finding(0, 3, "odd")]
+
+    monkeypatch.setattr(cleaning, "find_secrets", find)
+    with pytest.raises(RejectedError, match="still holds what looks like odd") as error:
+        scrub("my hunter2")
+    assert "hunter2" not in str(error.value)
+
+
+def test_every_message_of_an_example_is_scrubbed() -> None:
+    secret = TOKENS["npm"](random.Random(1))
+    messages = [{"role": "user", "content": f"use {secret}"}]
+    clean, found = scrub_example({"prompt": messages, "chosen": messages, "rejected": messages})
+    assert secret not in str(clean)
+    assert found["npm-token"] == 3
+    assert secret in str(messages)
