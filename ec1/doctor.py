@@ -107,7 +107,7 @@ def _documents(deployment: Deployment, home: Home) -> Finding:
 
 def _model(model_id: str, deployment: Deployment, home: Home) -> Finding:
     source = deployment.models.get(model_id, ModelSource(source="hub"))
-    folder = source.path or model_folder(home.models, model_id, deployment.inference.revision)
+    folder = model_folder(model_id, deployment.inference.revision, deployment.models, home.models)
     if (folder / "config.json").is_file():
         return Finding("model", "ok", f"{model_id} at {folder}")
     if source.package is not None and importlib.util.find_spec(source.package) is None:

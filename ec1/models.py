@@ -12,8 +12,11 @@ from ec1.files import staged_directory
 log = logging.getLogger(__name__)
 
 
-def model_folder(models: Path, model_id: str, revision: str) -> Path:
-    """Where `prepare_model` puts a model; the folder may not exist yet."""
+def model_folder(model_id: str, revision: str, sources: Mapping[str, ModelSource], models: Path) -> Path:
+    """Where a model's files are once it is prepared; they may not be there yet."""
+    source = sources.get(model_id)
+    if source is not None and source.path is not None:
+        return source.path
     return models / model_id.replace("/", "--") / revision.replace("/", "--")
 
 
@@ -23,12 +26,11 @@ def prepare_model(model_id: str, revision: str, sources: Mapping[str, ModelSourc
     Raises InputError if the source cannot give the model, ServiceError if the hub does not answer.
     """
     source = sources.get(model_id, ModelSource(source="hub"))
+    folder = model_folder(model_id, revision, sources, models)
     if source.source == "directory":
-        assert source.path is not None
-        if not (source.path / "config.json").is_file():
-            raise InputError(f"models.{model_id}.path: {source.path} holds no config.json")
-        return source.path
-    folder = model_folder(models, model_id, revision)
+        if not (folder / "config.json").is_file():
+            raise InputError(f"models.{model_id}.path: {folder} holds no config.json")
+        return folder
     if not (folder / "config.json").is_file():
         with staged_directory(folder) as staging:
             if source.source == "gguf-package":

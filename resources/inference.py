@@ -31,7 +31,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
 
         deployment = self.project.deployment()
         model = deployment.inference
-        folder = model_folder(self.project.home.models, model.model, model.revision)
+        folder = model_folder(model.model, model.revision, deployment.models, self.project.home.models)
         return Extractor(deployment.extraction, model.model, model.revision, folder)
 
     def fingerprints(self) -> dict[str, str]:
