@@ -1,0 +1,107 @@
+"""Nights that were missed and are backfilled give, digest for digest, what the same nights gave on time."""
+
+import datetime as dt
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from light import LightCommandLine, light_project
+
+from ec1.documents.scan import Listing
+from ec1.files import read_json
+from ec1.records import Records
+from ec1.sample import install_sample
+
+pytestmark = pytest.mark.slow
+NIGHTS = ("2026-06-03", "2026-06-04", "2026-06-05")
+
+
+def digests(ec1: LightCommandLine) -> dict[str, Any]:
+    """Every digest that the nights left, down to the bytes of the adapters."""
+    found: dict[str, Any] = {}
+    for night in NIGHTS:
+        folder = ec1.home.night(night)
+        records = Records(ec1.home.run("fernhollow", "engineering", night))
+        found[night] = {
+            "documents": Listing.load(folder / "source_documents.json").digest,
+            "graph": Records(folder).read("graph_mutations")["digest"],
+            "snapshot": records.read("corpus_snapshot")["digest"],
+            "decision": records.read("threshold_check")["train"],
+            "dataset": (records.find("training_dataset") or {}).get("digest"),
+            "adapter": (records.find("adapter") or {}).get("version"),
+        }
+    for manifest in sorted(ec1.home.adapters.glob("*/*/v*/manifest.json")):
+        files = read_json(manifest)["files"]
+        found[str(manifest.relative_to(ec1.home.adapters))] = files["adapter_model.safetensors"]["sha256"]
+    return found
+
+
+def backfill(ec1: LightCommandLine) -> list[dg.DagsterRun]:
+    """Ask for all nights at once, newest first, as a person might; the daemon runs them. Returns the runs by start."""
+    environment = {**ec1.environment, "DAGSTER_HOME": str(ec1.home.dagster)}
+    prepared = (
+        "from jobs.instance import prepare_instance; from ec1.home import Home; from pathlib import Path; import sys"
+    )
+    subprocess.run(
+        [sys.executable, "-c", f"{prepared}; prepare_instance(Home(Path(sys.argv[1])))", str(ec1.home.root)],
+        cwd=ec1.project,
+        env=environment,
+        check=True,
+    )
+    log = ec1.home.root / "daemon.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "dagster._daemon", "run", "-w", "workspace.yaml"],
+            cwd=ec1.project,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as daemon,
+    ):
+        try:
+            asked = subprocess.run(
+                [sys.executable, "-m", "dagster", "job", "backfill", "-w", "workspace.yaml", "-j", "nightly_job"]
+                + ["--partitions", ",".join(reversed(NIGHTS)), "--noprompt"],
+                cwd=ec1.project,
+                env=environment,
+                capture_output=True,
+                text=True,
+            )
+            assert asked.returncode == 0, asked.stdout + asked.stderr
+            return wait(ec1, daemon, log)
+        finally:
+            daemon.terminate()
+            daemon.wait(60)
+
+
+def wait(ec1: LightCommandLine, daemon: "subprocess.Popen[bytes]", log: Path) -> list[dg.DagsterRun]:
+    with dg.DagsterInstance.from_config(str(ec1.home.dagster)) as instance:
+        deadline = time.monotonic() + 900
+        while True:
+            runs = instance.get_run_records(ascending=True)
+            ended = [record for record in runs if record.dagster_run.is_finished]
+            if len(ended) == len(NIGHTS):
+                return [record.dagster_run for record in sorted(ended, key=lambda record: record.start_time)]
+            assert daemon.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
+            time.sleep(1)
+
+
+def test_a_backfill_equals_the_nights_on_time(tmp_path: Path, project: Path, small_model: Path) -> None:
+    on_time = light_project(tmp_path / "on-time", project, small_model)
+    for night in NIGHTS:
+        install_sample(project / "examples", on_time.home, until=dt.date.fromisoformat(night))
+        done = on_time.run("night", "--date", night)
+        assert done.returncode == 0, done.stdout
+    late = light_project(tmp_path / "late", project, small_model)
+    install_sample(project / "examples", late.home)
+    runs = backfill(late)
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * len(NIGHTS)
+    assert [run.tags["dagster/partition"] for run in runs] == list(NIGHTS), "oldest first"
+    found = digests(late)
+    assert found == digests(on_time)
+    assert [found[night]["decision"] for night in NIGHTS] == [True, False, True]
