@@ -43,15 +43,8 @@ def digests(ec1: LightCommandLine) -> dict[str, Any]:
 def backfill(ec1: LightCommandLine) -> list[dg.DagsterRun]:
     """Ask for all nights at once, newest first, as a person might; the daemon runs them. Returns the runs by start."""
     environment = {**ec1.environment, "DAGSTER_HOME": str(ec1.home.dagster)}
-    prepared = (
-        "from jobs.instance import prepare_instance; from ec1.home import Home; from pathlib import Path; import sys"
-    )
-    subprocess.run(
-        [sys.executable, "-c", f"{prepared}; prepare_instance(Home(Path(sys.argv[1])))", str(ec1.home.root)],
-        cwd=ec1.project,
-        env=environment,
-        check=True,
-    )
+    # Sets the instance up, as `make ui` does before it starts the daemon.
+    subprocess.run([sys.executable, "-m", "jobs.reconcile"], cwd=ec1.project, env=environment, check=True)
     log = ec1.home.root / "daemon.log"
     with (
         log.open("wb") as output,
@@ -64,9 +57,9 @@ def backfill(ec1: LightCommandLine) -> list[dg.DagsterRun]:
         ) as daemon,
     ):
         try:
+            command = [sys.executable, "-m", "dagster", "job", "backfill", "-w", "workspace.yaml", "-j", "nightly_job"]
             asked = subprocess.run(
-                [sys.executable, "-m", "dagster", "job", "backfill", "-w", "workspace.yaml", "-j", "nightly_job"]
-                + ["--partitions", ",".join(reversed(NIGHTS)), "--noprompt"],
+                [*command, "--partitions", ",".join(reversed(NIGHTS)), "--noprompt"],
                 cwd=ec1.project,
                 env=environment,
                 capture_output=True,
