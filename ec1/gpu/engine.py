@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import httpx
+import psutil
 
 from ec1.deployment import VllmSettings
 from ec1.errors import ServiceError
@@ -84,6 +85,9 @@ class VllmEngine:
         }
         if self.device == "cpu":
             ours["VLLM_CPU_KVCACHE_SPACE"] = str(self.settings.kv_cache_gib)
+            # vLLM's own binding pins the model to all cores but one, which is half of a small machine.
+            ours["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+            ours["OMP_NUM_THREADS"] = str(psutil.cpu_count(logical=False) or 1)
         if lora:
             # An administrative interface: it listens on loopback only, like the rest.
             ours["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"

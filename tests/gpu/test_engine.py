@@ -1,0 +1,192 @@
+"""The engine's process: what it is started with, when it counts as ready, and how it ends."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from ec1.deployment import VllmSettings
+from ec1.errors import ServiceError
+from ec1.gpu.engine import VllmEngine, last_line, meaning
+from ec1.gpu.lease import GpuLease, Grant, marked_processes
+
+SETTINGS = VllmSettings(kind="vllm", model="m/m", max_model_len=512, kv_cache_gib=1, enforce_eager=True)
+
+READY = """
+import http.server, json, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        data = json.dumps({"data": [{"id": "m/m"}]}).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(data))); self.end_headers()
+        self.wfile.write(data)
+print("loading weights", flush=True)
+time.sleep(0.3)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+class OtherProgram(VllmEngine):
+    """The engine with a small program in vLLM's place, for what has to do with processes only."""
+
+    program = READY
+
+    def command(self, port: int, *, lora: bool = False) -> list[str]:
+        return [sys.executable, "-c", self.program, str(port)]
+
+
+@pytest.fixture
+def lease(tmp_path: Path) -> GpuLease:
+    return GpuLease(tmp_path / "gpu.lock", device="cpu", min_free_gib=0)
+
+
+@pytest.fixture
+def grant(lease: GpuLease) -> Iterator[Grant]:
+    with lease.hold("inference", night="2026-06-01", holder="test", wait_seconds=0) as grant:
+        yield grant
+
+
+def test_the_command_listens_on_loopback_and_has_no_lora(tmp_path: Path) -> None:
+    engine = VllmEngine(SETTINGS, tmp_path, "m/m", "cpu")
+    command = engine.command(8123)
+    assert command[:3] == [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+    assert command[command.index("--served-model-name") + 1] == "m/m"
+    assert "--enforce-eager" in command
+    assert "--gpu-memory-utilization" not in command
+    assert "--enable-lora" not in command
+    assert "--enable-lora" in engine.command(8123, lora=True)
+    on_gpu = VllmEngine(SETTINGS, tmp_path, "m/m", "cuda").command(8123)
+    assert on_gpu[on_gpu.index("--gpu-memory-utilization") + 1] == "0.9"
+
+
+def test_the_environment_is_the_callers_and_silent(tmp_path: Path) -> None:
+    engine = VllmEngine(SETTINGS, tmp_path, "m/m", "cpu")
+    environment = engine.environment({"PATH": "/bin"})
+    assert environment["PATH"] == "/bin"
+    assert environment["HF_HUB_OFFLINE"] == environment["VLLM_NO_USAGE_STATS"] == environment["DO_NOT_TRACK"] == "1"
+    assert environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert "HOME" not in environment
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in environment
+    assert engine.environment({}, lora=True)["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "True"
+
+
+def test_it_serves_while_the_block_lasts(grant: Grant, lease: GpuLease, tmp_path: Path) -> None:
+    lines: list[str] = []
+    engine = OtherProgram(SETTINGS, tmp_path, "m/m", "cpu")
+    with engine.serve(grant, log=tmp_path / "log", progress=lines.append, environment={}) as endpoint:
+        assert endpoint.model == "m/m"
+        assert httpx.get(f"{endpoint.base_url}/v1/models").status_code == 200
+        assert marked_processes(lease.lock)
+    assert marked_processes(lease.lock) == []
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{endpoint.base_url}/v1/models")
+    assert "starting" in lines[0] and "ready" in lines[-1]
+
+
+def test_a_process_that_dies_is_reported_with_its_reason(grant: Grant, tmp_path: Path) -> None:
+    class Dies(OtherProgram):
+        program = "import sys; print('INFO all is well'); sys.exit('ValueError: not enough memory for the cache')"
+
+    engine = Dies(SETTINGS, tmp_path, "m/m", "cpu")
+    serve = engine.serve(grant, log=tmp_path / "log", progress=lambda line: None, environment={})
+    with (
+        pytest.raises(ServiceError, match=r"ended with status 1 before it was ready: ValueError: not enough memory"),
+        serve,
+    ):
+        pass
+
+
+def test_another_servers_answer_does_not_count(grant: Grant, tmp_path: Path) -> None:
+    class AnswersForAnother(OtherProgram):
+        program = READY.replace('"m/m"', '"other"')
+
+    settings = SETTINGS.model_copy(update={"ready_timeout_seconds": 3.0})
+    engine = AnswersForAnother(settings, tmp_path, "m/m", "cpu")
+    serve = engine.serve(grant, log=tmp_path / "log", progress=lambda line: None, environment={})
+    with pytest.raises(ServiceError, match=r"was not ready after inference\.ready_timeout_seconds"), serve:
+        pass
+
+
+def test_a_process_that_never_gets_ready_is_stopped(grant: Grant, lease: GpuLease, tmp_path: Path) -> None:
+    class Hangs(OtherProgram):
+        program = "import time; print('loading weights', flush=True); time.sleep(600)"
+
+    settings = SETTINGS.model_copy(update={"ready_timeout_seconds": 2.0})
+    engine = Hangs(settings, tmp_path, "m/m", "cpu")
+    serve = engine.serve(grant, log=tmp_path / "log", progress=lambda line: None, environment={})
+    with pytest.raises(ServiceError, match="loading weights"), serve:
+        pass
+    assert marked_processes(lease.lock) == []
+
+
+def test_ports_are_free_ones(tmp_path: Path) -> None:
+    from ec1.gpu.engine import _free_port
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", _free_port()))
+
+
+def test_the_meaning_of_a_log_is_found(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "(APIServer pid=1) INFO 06-01 starting\n"
+        "(EngineCore pid=2) Traceback (most recent call last):\n"
+        '(EngineCore pid=2)   File "x.py", line 1, in f\n'
+        "(EngineCore pid=2) torch.OutOfMemoryError: tried to allocate 20 GiB\n"
+        "\n    ^^^^^^\n(APIServer pid=1) INFO goodbye\n"
+    )
+    assert meaning(log) == "torch.OutOfMemoryError: tried to allocate 20 GiB"
+    assert last_line(log) == "INFO goodbye"
+    assert meaning(tmp_path / "none") == "its log is empty"
+
+
+@pytest.mark.slow
+def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, project: Path, small_model: Path) -> None:
+    """vLLM with the small model, from an empty outbox to grounded entities, twice."""
+    import os
+
+    from ec1.deployment import load_deployment
+    from ec1.documents.ledger import DocumentKey
+    from ec1.documents.parse import parse_document
+    from ec1.extraction.client import OpenAIClient
+    from ec1.extraction.extractor import Extractor, WorkItem
+    from ec1.extraction.outbox import Outbox
+    from ec1.files import sha256_file
+
+    deployment = load_deployment("embedded", project)
+    model = deployment.inference
+    assert model.kind == "vllm"
+    root = project / "examples" / "documents"
+    documents = {}
+    for path in sorted(root.glob("service-people/source/**/*.json"))[:4]:
+        key = DocumentKey("contact", path.relative_to(root).as_posix())
+        documents[sha256_file(path)] = parse_document(key, path.read_bytes())
+    work = [WorkItem("contact", digest, lambda digest=digest: documents[digest]) for digest in documents]
+    extractor = Extractor(deployment.extraction, model.model, model.revision, small_model)
+    outbox = Outbox(tmp_path / "outbox")
+    engine = VllmEngine(model, small_model, model.model, "cpu")
+    with lease.hold("inference", night="2026-06-01", holder="test", wait_seconds=0) as grant:
+        serving = engine.serve(
+            grant, log=tmp_path / "log", progress=print, environment={**os.environ, "OMP_NUM_THREADS": "2"}
+        )
+        with serving as endpoint:
+            client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
+            report = extractor.extract(work, client, outbox, deadline=None, progress=print)
+            again = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
+            second = extractor.extract(work, again, Outbox(tmp_path / "second"), deadline=None, progress=print)
+    assert report.streams["contact"].complete == second.streams["contact"].complete == len(documents)
+    assert report.entities["Person"] >= 4
+    for digest, document in documents.items():
+        result = outbox.get(extractor.fingerprint("contact"), digest)
+        assert result is not None
+        assert all(answer.finish_reason == "stop" for answer in result.answers)
+        for mention in result.mentions:
+            assert " ".join(document.text[mention.start : mention.end].split()) == mention.name
+    assert marked_processes(lease.lock) == []
+    assert not [
+        each for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(each.info["cmdline"] or [])
+    ]
