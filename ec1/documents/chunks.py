@@ -31,12 +31,14 @@ _BORDER = re.compile(
     r"|(?P<sentence>[.!?…]{1,8}[\"'”’»)\]]{0,4}[ \t]+(?=[^a-z\s])|[。！？]+)"
 )
 _BLANK = re.compile(r"\s+")
-# A full stop after these ends no sentence; nor does one after a single letter (an initial).
+# A full stop after these ends no sentence; nor does one after a single capital (an initial).
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[\"'“‘])(?:\w|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|Rev|Hon|Gen|Col|Capt|Lt|Sgt|St|Ave|Blvd|Jr|Sr|Inc|Corp|Co"
+    r"(?:^|[\s(\[\"'“‘])(?:[A-ZÀ-ÖØ-ÞΑ-ΩА-Я]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|Rev|Hon|Gen|Col|Capt|Lt|Sgt|St|Ave|Blvd|Jr|Sr|Inc|Corp|Co"
     r"|Ltd|LLC|LLP|No|Nr|vs|etc|cf|al|approx|Dept|Est|Fig|Vol|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)$"
 )
 _JOINERS = "\u200c\u200d"
+# The combining class of the signs that join two Indic consonants.
+_VIRAMA = 9
 
 
 @dataclass(frozen=True)
@@ -251,24 +253,27 @@ def _cut(text: str, start: int, end: int) -> tuple[int, int]:
     if blanks:
         return min(blanks, key=lambda place: abs(place - middle)), _WORD
     for place in (*range(middle, start, -1), *range(middle + 1, end)):
-        if not _inside_grapheme(text, place):
+        if not _inside_grapheme(text, place, start):
             return place, _GRAPHEME
     return middle, _NONE
 
 
-def _inside_grapheme(text: str, place: int) -> bool:
-    """True if a cut before `text[place]` would part what is seen as one character (the main rules of UAX 29)."""
+def _inside_grapheme(text: str, place: int, start: int) -> bool:
+    """True if a cut before `text[place]` would part what is seen as one character (the main rules of UAX 29).
+
+    `start` is a place before it that is not inside one.
+    """
     before, after = text[place - 1], text[place]
     if after.isascii():
         return False
     if unicodedata.category(after)[0] == "M" or after in _JOINERS or before in _JOINERS:
         return True
-    if "\U0001f3fb" <= after <= "\U0001f3ff":
+    if "\U0001f3fb" <= after <= "\U0001f3ff" or unicodedata.combining(before) == _VIRAMA:
         return True
     if "\U0001f1e6" <= after <= "\U0001f1ff" and "\U0001f1e6" <= before <= "\U0001f1ff":
-        # Flags are pairs of regional indicators; no text has more than a few in a row.
+        # Flags are pairs of regional indicators.
         first = place - 1
-        while first > max(0, place - 64) and "\U0001f1e6" <= text[first - 1] <= "\U0001f1ff":
+        while first > start and "\U0001f1e6" <= text[first - 1] <= "\U0001f1ff":
             first -= 1
         return (place - first) % 2 == 1
     # Conjoining jamo: leading, vowel and trailing letters of one syllable.
