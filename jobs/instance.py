@@ -1,5 +1,6 @@
 """The persistent Dagster instance of a home: its configuration file, and the pool limit that Dagster leaves to us."""
 
+import fcntl
 import os
 
 import dagster as dg
@@ -24,11 +25,16 @@ def prepare_instance(home: Home) -> dg.DagsterInstance:
     if not configuration.exists():
         write_atomic(configuration, (CHECKOUT / "configs" / "dagster.yaml").read_bytes())
     os.environ["DAGSTER_HOME"] = str(home.dagster)
-    instance = dg.DagsterInstance.get()
-    # With a default limit alone, the first dequeue on a fresh instance lets every run through.
-    limits = {info.name: info.limit for info in instance.event_log_storage.get_pool_limits()}
-    if GPU_POOL not in limits:
-        instance.event_log_storage.set_concurrency_slots(GPU_POOL, 1)
+    with (home.dagster / ".setup.lock").open("w") as lock:
+        # Two processes that create the same SQLite files at once trip over each other's tables.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        instance = dg.DagsterInstance.get()
+        instance.get_runs_count()
+        instance.all_instigator_state()
+        # With a default limit alone, the first dequeue on a fresh instance lets every run through.
+        limits = {info.name: info.limit for info in instance.event_log_storage.get_pool_limits()}
+        if GPU_POOL not in limits:
+            instance.event_log_storage.set_concurrency_slots(GPU_POOL, 1)
     return instance
 
 

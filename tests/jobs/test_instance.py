@@ -56,3 +56,12 @@ def test_a_killed_run_is_ended_and_its_slot_freed(instance: dg.DagsterInstance) 
     assert instance.get_run_by_id(killed.run_id).status == dg.DagsterRunStatus.FAILURE
     assert instance.get_run_by_id(alive.run_id).status == dg.DagsterRunStatus.STARTED
     assert instance.event_log_storage.claim_concurrency_slot("gpu", alive.run_id, "step").is_claimed
+
+
+def test_two_processes_may_set_up_the_same_instance_at_once(home: Home) -> None:
+    code = (
+        "import sys; from pathlib import Path; from ec1.home import Home; from jobs.instance import prepare_instance; "
+    )
+    code += "prepare_instance(Home(Path(sys.argv[1]))).dispose()"
+    both = [subprocess.Popen([sys.executable, "-c", code, str(home.root)]) for _ in range(3)]
+    assert [process.wait() for process in both] == [0, 0, 0]
