@@ -6,13 +6,13 @@ Belongs here: locating names, agreement between the chunks of one document, conf
 Confidence, from 0 to 1, is computed from the text and not asked of the model. A name that stands in the text: 0.6. It
 is spelled exactly so: +0.1. The text proves the class that the model gave: +0.25; it proves another, which is taken
 instead: +0.15. Each further chunk in which the name was found adds a third of what is missing to 1. Where chunks gave
-different classes, the result is multiplied by the share of the class that won.
+different classes, the result is multiplied by the share of the class that won (see `_shares`).
 """
 
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ec1.documents.chunks import Chunk
 from ec1.extraction.filters import LEGAL_SUFFIX, Place, objection, proven_class
@@ -24,6 +24,8 @@ from ec1.extraction.schema import Named
 # Raise this when the same answer would give other mentions.
 GROUNDING_VERSION = 1
 
+# The least confidence of a mention whose class the text proves, before chunks are compared.
+_PROVEN = 0.75
 # How many characters on each side of a chunk the filters may look at.
 _CONTEXT = 2000
 _ENDS = " \t\n\"'“”‘’`*_,;:[]{}<>|#=-–—"
@@ -84,23 +86,55 @@ def settle(mentions: Sequence[Mention], min_confidence: float) -> tuple[list[Men
         if each.end > reach:
             places[each.start, each.end] = each
             reach = each.end
-    votes: dict[str, Counter[EntityClass]] = defaultdict(Counter)
+    shares = _shares(places.values())
     chunks: dict[str, set[int]] = defaultdict(set)
     for each in places.values():
-        votes[normalised(each.name)][each.entity_class] += round(1000 * each.confidence)
         chunks[normalised(each.name)].add(each.chunk)
     kept: list[Mention] = []
     dropped: list[Dropped] = []
     for each in places.values():
         name = normalised(each.name)
-        winner, weight = votes[name].most_common(1)[0]
+        entity_class, share = shares[name]
         doubt = (1 - each.confidence) * (2 / 3) ** (len(chunks[name]) - 1)
-        confidence = round((1 - doubt) * weight / votes[name].total(), 3)
+        confidence = round((1 - doubt) * share, 3)
         if confidence < min_confidence:
-            dropped.append(Dropped(name=each.name, entity_class=winner, chunk=each.chunk, reason="low confidence"))
+            dropped.append(
+                Dropped(name=each.name, entity_class=entity_class, chunk=each.chunk, reason="low confidence")
+            )
         else:
-            kept.append(each.model_copy(update={"entity_class": winner, "confidence": confidence}))
+            kept.append(each.model_copy(update={"entity_class": entity_class, "confidence": confidence}))
     return kept, dropped
+
+
+def _shares(mentions: Iterable[Mention]) -> dict[str, tuple[EntityClass, float]]:
+    """The class of each name in one document, and the share of the votes for it.
+
+    A class that the text proves somewhere outvotes all that it does not prove. A single word that nothing is proven
+    about takes the class of the full name that begins with it, or of the person whose name ends with it.
+    """
+    votes: dict[str, Counter[EntityClass]] = defaultdict(Counter)
+    proven: dict[str, Counter[EntityClass]] = defaultdict(Counter)
+    for each in mentions:
+        weight = round(1000 * each.confidence)
+        votes[normalised(each.name)][each.entity_class] += weight
+        if each.confidence >= _PROVEN:
+            proven[normalised(each.name)][each.entity_class] += weight
+    shares = {}
+    for name, counted in votes.items():
+        deciding = proven.get(name, counted)
+        winner, weight = deciding.most_common(1)[0]
+        shares[name] = (winner, weight / deciding.total())
+    full: dict[str, set[EntityClass]] = defaultdict(set)
+    for name, (entity_class, _) in shares.items():
+        words = name.split()
+        if len(words) > 1:
+            full[words[0]].add(entity_class)
+            if entity_class == "Person":
+                full[words[-1]].add(entity_class)
+    for name in shares.keys() - proven.keys():
+        if len(full.get(name, ())) == 1:
+            shares[name] = (next(iter(full[name])), shares[name][1])
+    return shares
 
 
 def _class(name: str) -> EntityClass:

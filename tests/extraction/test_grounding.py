@@ -222,6 +222,32 @@ def test_chunks_that_agree_are_believed_more_and_one_class_wins() -> None:
     assert all(each.confidence < twice[0].confidence for each in kept)
 
 
+def test_a_proof_outvotes_what_is_not_proven() -> None:
+    unproven = [mention("Tess", 10 * i, i, "Company") for i in range(5)]
+    kept, _ = settle([*unproven, mention("TESS", 90, 6, "Person", 0.95)], 0)
+    assert {each.entity_class for each in kept} == {"Person"}
+
+
+@pytest.mark.parametrize(
+    ("full", "entity_class", "short", "expected"),
+    [
+        ("Tess Okafor", "Person", "Tess", "Person"),
+        ("Tess Okafor", "Person", "Okafor", "Person"),
+        ("Kestrel Telematics", "Company", "Kestrel", "Company"),
+        ("Kestrel Telematics", "Company", "Telematics", "Location"),
+    ],
+)
+def test_a_short_form_follows_its_full_name(full: str, entity_class: str, short: str, expected: str) -> None:
+    kept, _ = settle([mention(full, 0, 0, entity_class), mention(short, 50, 1, "Location")], 0)
+    assert [each.entity_class for each in kept] == [entity_class, expected]
+
+
+def test_a_short_form_of_two_names_keeps_its_own_class() -> None:
+    both = [mention("Ellery Orchards", 0, 0, "Company"), mention("Ruth Ellery", 30, 0)]
+    kept, _ = settle([*both, mention("Ellery", 60, 1, "Location")], 0)
+    assert kept[-1].entity_class == "Location"
+
+
 def test_low_confidence_is_dropped_and_counted() -> None:
     kept, dropped = settle([mention("Ann", 0, confidence=0.6), mention("Bob", 9)], 0.65)
     assert [each.name for each in kept] == ["Bob"]
