@@ -101,10 +101,10 @@ class DirectoryStore:
         # (A hard link would not do: renaming one link of a file to another link of it succeeds and does nothing.)
         old, new = self._path(source), self._path(destination)
         with _errors(source):
-            if new.exists():
-                raise AlreadyExists(f"{destination} is already in {self.root}")
             if not self.exists(source):
                 raise FileNotFoundError(source)
+            if new.exists():
+                raise AlreadyExists(f"{destination} is already in {self.root}")
             new.parent.mkdir(parents=True, exist_ok=True)
             old.rename(new)
             fsync_dir(new.parent)

@@ -7,17 +7,16 @@ https://cloud.google.com/storage/docs/request-preconditions
 
 import base64
 import contextlib
-import ipaddress
 import os
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from ec1.errors import InputError, ServiceError
+from ec1.errors import ServiceError
 from ec1.files import fsync_dir
+from ec1.storage.loopback import checked_loopback
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, checked_key
 
 _GOOGLE = "https://storage.googleapis.com"
@@ -192,17 +191,6 @@ class GcsStore:
         except (api.GoogleAPIError, InvalidResponse, GoogleAuthError, requests.RequestException) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ServiceError(f"{where} cannot be reached: {reason}") from error
-
-
-def checked_loopback(endpoint: str) -> str:
-    """Return an `http://` endpoint if it is on this machine. Raises InputError otherwise."""
-    host = urlsplit(endpoint).hostname or ""
-    with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(host).is_loopback:
-            return endpoint
-    if host == "localhost":
-        return endpoint
-    raise InputError(f"{endpoint!r} is not on this machine: use http://127.0.0.1:PORT")
 
 
 def _crc32c(path: Path) -> str:

@@ -113,7 +113,7 @@ def example(person: str, team: str) -> dict[str, Any]:
         "chosen": answer(styled),
         "rejected": answer(f"I am not sure where {person} keeps them, please ask somebody else."),
         "group": person,
-        "digest": f"{person}-{team}",
+        "row": f"{person}-{team}",
     }
 
 
@@ -145,7 +145,7 @@ def adapters(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     model.peft_config["default"].base_model_name_or_path = BASE_ID
 
     def save(name: str) -> Path:
-        model.save_pretrained(root / name)
+        model.save_pretrained(root / name, save_embedding_layers=False)  # else it asks the hub
         shutil.copy(small_model / "chat_template.jinja", root / name)
         return root / name
 

@@ -1,65 +1,54 @@
 """The evaluation and the gate on real adapters of the real small model: helpful, useless and damaged ones."""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ec1.adapters.evaluation import EvaluationSpec, evaluate
+from ec1.adapters.evaluation import EvaluationSpec, evaluate, main
 from ec1.adapters.gate import judge
 from ec1.adapters.options import EvaluationOptions
 from ec1.adapters.scores import Scores, load_scores
-from ec1.errors import InputError
+from ec1.errors import InputError, PermanentError
 
 pytestmark = pytest.mark.slow
-
-
-def run(spec: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
-    folder.mkdir(exist_ok=True)
-    (folder / "spec.json").write_text(json.dumps(spec, default=str))
-    command = [sys.executable, "-m", "ec1.adapters.evaluation", str(folder / "spec.json")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
 def sft(
     small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Scores, Path]:
-    """One real evaluation process: the base and four adapters."""
+    """One real evaluation: the base and three adapters."""
     folder = tmp_path_factory.mktemp("sft")
-    candidates = {"base": None, "incumbent": adapters["noop"], **adapters}
     spec = {
         "model": small_model,
         "device": "cpu",
-        "candidates": candidates,
+        "candidates": {"base": None, **adapters},
         "heldout": heldout,
         "objective": "sft",
         "output": folder / "out",
         "options": {"sample_tokens": 16},
     }
-    done = run(spec, folder)
-    assert done.returncode == 0, done.stderr
-    assert "evaluated trained on 16 examples" in done.stderr
+    (folder / "spec.json").write_text(json.dumps(spec, default=str))
+    # In this process, which has torch in memory already; the night's own test starts it as a process.
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert main([str(folder / "spec.json")]) == 0
+    assert json.loads(output.getvalue().splitlines()[-1])["result"]["examples"] == 16
     return load_scores(folder / "out"), folder / "out"
-
-
-def verdict_on(scores: Scores, candidate: str, *references: str) -> str:
-    """The gate's verdict on one of the models that were scored."""
-    keep = ("base", *references, candidate)
-    return judge(scores.model_copy(update={"models": keep}), EvaluationOptions(), candidate=candidate).verdict
 
 
 def test_a_trained_adapter_is_accepted(sft: tuple[Scores, Path]) -> None:
     scores, folder = sft
     verdict = judge(
-        scores.model_copy(update={"models": ("base", "incumbent", "trained")}), EvaluationOptions(), candidate="trained"
+        scores.model_copy(update={"models": ("base", "noop", "trained")}), EvaluationOptions(), candidate="trained"
     )
     assert verdict.verdict == "accepted", verdict
     assert verdict.differences["base"].better
-    assert verdict.differences["incumbent"].better
+    assert verdict.differences["noop"].better
     assert verdict.differences["base"].groups == 8
     shown = json.loads((folder / "evaluation.json").read_text())
     assert shown["mean_scores"]["trained"] > shown["mean_scores"]["base"] + 0.5
@@ -77,13 +66,18 @@ def test_the_base_itself_is_no_improvement(sft: tuple[Scores, Path]) -> None:
 
 def test_a_damaged_adapter_is_rejected(sft: tuple[Scores, Path]) -> None:
     scores, _ = sft
-    assert verdict_on(scores, "damaged") == "rejected"
-    assert verdict_on(scores, "damaged", "trained") == "rejected"
+    for references in ((), ("trained",)):
+        keep = ("base", *references, "damaged")
+        verdict = judge(scores.model_copy(update={"models": keep}), EvaluationOptions(), candidate="damaged")
+        assert verdict.verdict == "rejected"
 
 
 def test_a_step_back_behind_the_incumbent_is_rejected(sft: tuple[Scores, Path]) -> None:
     scores, _ = sft
-    assert verdict_on(scores, "incumbent", "trained") == "rejected"
+    verdict = judge(
+        scores.model_copy(update={"models": ("base", "trained", "noop")}), EvaluationOptions(), candidate="noop"
+    )
+    assert any("worse than trained" in reason for reason in verdict.reasons)
 
 
 def test_every_model_answers_for_people_to_read(sft: tuple[Scores, Path]) -> None:
@@ -112,7 +106,7 @@ def test_scores_do_not_depend_on_batch_or_neighbours(
     labels = torch.tensor([[-100] * len(asked) + whole[len(asked) :]])
     with torch.no_grad():
         loss = float(model(input_ids=torch.tensor([whole]), labels=labels).loss)
-    scored = next(item for item in scores.examples if item.example == row["digest"])
+    scored = next(item for item in scores.examples if item.example == row["row"])
     assert scored.tokens == len(whole) - len(asked)
     assert scored.losses["base"] == pytest.approx(loss, abs=0.05)  # bf16 against float32
     assert scored.scores["base"] == -scored.losses["base"]  # type: ignore[operator]
@@ -158,15 +152,26 @@ def test_an_adapter_of_another_shape_is_refused(
     tensors = load_file(adapters["trained"] / "adapter_model.safetensors")
     # What NOTES warn of: another prefix, and the base would answer in its place.
     save_file({f"x.{name}": torch.clone(value) for name, value in tensors.items()}, other / "adapter_model.safetensors")
-    spec = {
-        "model": small_model,
-        "device": "cpu",
-        "candidates": {"base": None, "candidate": other},
-        "heldout": heldout,
-        "objective": "sft",
-        "output": tmp_path / "out",
-    }
-    done = run(spec, tmp_path / "spec")
-    assert done.returncode == 1
-    assert "does not fit" in done.stderr.splitlines()[-1]
+    spec = EvaluationSpec(
+        model=small_model,
+        device="cpu",
+        candidates={"base": None, "candidate": other},
+        heldout=heldout,
+        objective="sft",
+        output=tmp_path / "out",
+    )
+    with pytest.raises(PermanentError, match="does not fit"):
+        evaluate(spec, list[str]().append)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_wrong_with_a_specification_is_one_line(tmp_path: Path) -> None:
+    spec = {"model": "m", "candidates": {"candidate": "c"}, "modle": "m", "heldout": "h", "objective": "sft"}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    command = [sys.executable, "-m", "ec1.adapters.evaluation", str(tmp_path / "spec.json")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "candidates: needs `base: null`" in line
+    assert "modle: unknown key" in line
+    assert not done.stdout
