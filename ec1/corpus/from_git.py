@@ -44,9 +44,10 @@ class Capture:
 def capture(repo: Path, since: str, until: str | None, cluster: str, tenant: str, out: Path) -> Capture:
     """Write one tuple a commit to `<out>/<cluster>/<sha>.jsonl`; `out` is a corpus's `engineering` folder.
 
-    `since` and `until` are dates as git understands them. Merges are left out; of the others the parts of the diff that
-    are binary, generated or over-long. A commit that is still too large keeps its first whole files and is marked as
-    truncated. Doing it again changes nothing. Raises InputError if `repo` is no git repository.
+    `since` and `until` are dates as git understands them; a bare day means its start, in UTC. Merges are left out; of
+    the others the parts of the diff that are binary, generated or over-long. A commit that is still too large keeps its
+    first whole files and is marked as truncated. Doing it again changes nothing. Raises InputError if `repo` is no git
+    repository.
     """
     checked_name(cluster, "cluster")
     checked_name(tenant, "tenant")
@@ -82,8 +83,13 @@ def capture(repo: Path, since: str, until: str | None, cluster: str, tenant: str
 
 
 def _commits(repo: Path, since: str, until: str | None) -> Iterator[str]:
-    limits = [f"--since={since}", *([f"--until={until}"] if until else [])]
+    limits = [f"--since={_moment(since)}", *([f"--until={_moment(until)}"] if until else [])]
     yield from _git(repo, "log", "--no-merges", "--reverse", "--format=%H", *limits, "HEAD").split()
+
+
+def _moment(date: str) -> str:
+    """A date for git, which reads a bare day as that day at the present time of day; here it is its first moment."""
+    return f"{date}T00:00:00Z" if re.fullmatch(r"\d{4}-\d{2}-\d{2}", date) else date
 
 
 def _diff(repo: Path, commit: str, dropped: Counter[str]) -> tuple[str, bool]:

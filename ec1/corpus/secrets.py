@@ -202,6 +202,8 @@ def _always(value: str) -> bool:
 
 def _is_value(value: str) -> bool:
     """A value behind a name that says what it is: anything but a placeholder, a number or a piece of code."""
+    if len(value) >= 32 and _entropy(value) > 4 and not _made_of_words(value):
+        return True
     return not (_PLACEHOLDER.search(value) or value.replace(":", "").isdigit() or _CODE.fullmatch(value))
 
 

@@ -66,7 +66,8 @@ def feedback(number: int, **changes: Any) -> dict[str, Any]:
         "tier_used": "local",
         "format": "canonical-envelope-v1",
         "prompt": f"Document the limit of m{number}.",
-        "chosen": f"The limit of m{number} is {number * 3} requests a minute; who asks for more gets a 429 and waits.",
+        "chosen": f"The limit of m{number} is {number * 3} requests a minute, counted by caller;"
+        " whoever asks for more gets a 429 and has to wait.",
         "rejected": f"There may be some kind of limit on m{number}, which one can read in the code if one likes to.",
         "created": "2026-06-01T08:00:00Z",
     } | changes
