@@ -1,55 +1,35 @@
 """What is not the name of a person, company, project, account or place, however confidently a model says so.
 
-Belongs here: the filters of CONTRACTS §3 and what a text itself proves about a name's class. Knows how English writes
-dates, laws, job titles and firms, but no list of real names.
+Belongs here: the filters of CONTRACTS §3. Knows how English writes dates, laws, paths and job titles, but no list of
+real names. What class a name has is `evidence`'s matter.
 """
 
 import re
 
-from ec1.extraction.folding import normalised
-from ec1.extraction.results import EntityClass
+from ec1.extraction.evidence import is_firm, proven_class
+from ec1.extraction.folding import normalised, words
 
 Place = tuple[int, int]
 """Character offsets `[start, end)` in the text of a chunk."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-LEGAL_SUFFIX = (
-    r"(?:inc|incorporated|corp|corporation|co|company|ltd|limited|llc|llp|lp|plc|gmbh|kg|ag|ab|oyj?|a/s|as|aps|b\.?v|n\.?v"
-    r"|s\.?a|s\.?p\.?a|s\.?r\.?l|sarl|pty|pte|k\.?k|cooperative|co-op)"
-)
-_FIRM = re.compile(
-    r".*[\s,](?:(?i:inc|incorporated|corp|corporation|co|ltd|limited|llc|llp|plc|gmbh|pty|pte|sarl|oyj?|aps)"
-    r"|Company|LP|KG|AG|AB|A/S|AS|BV|B\.V|NV|N\.V|SA|S\.A|SpA|S\.p\.A|SRL|S\.r\.l|KK|K\.K|Cooperative|Co-op)\.?"
-)
-_TITLE = (
-    r"(?:mr|mrs|ms|miss|mx|dr|prof|professor|sir|dame|madam|judge|justice|senator|councillor|captain|capt|sergeant|sgt|rev"
-    r"|herr|frau|monsieur|madame|señora?|sra?)\.?\s+"
-)
-_TITLED = re.compile(_TITLE, re.IGNORECASE)
-_AFTER_TITLE = re.compile(rf"(?:^|\W){_TITLE}$", re.IGNORECASE)
-_SAID = re.compile(r"[*_\]]{0,3}:[*_]{0,3}[ \t]+\S+[ \t]+\S+[ \t]+\S+")
-
-_PLACEHOLDERS = _words(
+_PLACEHOLDERS = words(
     """n/a na none null nil unknown tbd tba tbc todo fixme xxx anonymous unnamed undefined placeholder redacted name
     person company project account location entity entities other various several somebody someone nobody
     everybody"""
 )
-_CALENDAR = _words(
+_CALENDAR = words(
     """january february march april may june july august september october november december monday tuesday wednesday
     thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays sundays today tomorrow
     yesterday tonight spring summer autumn winter morning afternoon evening noon midnight night week weekend month
     year quarter christmas easter thanksgiving"""
 )
-_CALENDAR_SHORT = _words(
+_CALENDAR_SHORT = words(
     """jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun of the at on in early
     mid late last next this am pm utc gmt"""
 )
 _ORDINAL = re.compile(r"\d{1,4}(?:st|nd|rd|th)?|[qh][1-4]|fy\d*")
-_UNITS = _words(
+_UNITS = words(
     """k m mm cm km kg g t l ml mb gb tb kb ms s h hz khz mhz ghz kw mw kwh mwh c f usd eur gbp percent dollars
     dollar euro euros pounds pound cents degrees days day hours hour minutes minute seconds years months weeks
     pallets tons million billion thousand"""
@@ -73,7 +53,7 @@ _CODE = re.compile(
     r"\w*[a-z0-9]_\w+|_\w+|[A-Z][A-Z0-9]*_[A-Z0-9_]+|--?[a-z][\w-]*|[\w.]+\(.*\)|\w+(?:::\w+)+|\$\w+"
     r"|[a-z]+(?:[A-Z][a-z0-9]+){2,}|(?=[0-9a-f]*\d)[0-9a-f]{7,40}|.*[{}=;].*"
 )
-_ROLES = _words(
+_ROLES = words(
     """speaker chair chairman chairwoman chairperson president vice manager director officer executive chief ceo cto
     cfo coo head lead leader secretary treasurer clerk engineer designer developer analyst assistant editor
     reporter interviewer host moderator professor teacher student customer client user owner founder partner
@@ -82,7 +62,7 @@ _ROLES = _words(
     coordinator administrator operator member staff team board committee dispatcher driver buyer seller court mr
     mrs ms dr prof sir of the and for a an"""
 )
-_FUNCTION = _words(
+_FUNCTION = words(
     """i we you he she it they me us him her them my our your his its their this that these those who what which
     where when why how yes no not okay ok hello hi thanks thank please dear regards sincerely best good great well
     so and but or if then there here all any each every both some more most other such only also first second
@@ -98,24 +78,24 @@ def objection(text: str, places: list[Place], entity_class: str) -> str | None:
     start, end = places[0]
     name = " ".join(text[start:end].split())
     plain = normalised(name)
-    words = [word.strip(".,'\"") for word in plain.split()]
+    parts = [word.strip(".,'\"") for word in plain.split()]
     if plain in _PLACEHOLDERS:
         return "placeholder"
     if _is_date(plain):
         return "date"
     if _is_number(name) and not (entity_class == "Account" and proven_class(text, start, end) == "Account"):
         return "number"
-    if not _FIRM.fullmatch(name) and _LAW.fullmatch(name):
+    if not is_firm(name) and _LAW.fullmatch(name):
         return "law"
     if _PATH.fullmatch(name):
         return "path"
     if _CODE.fullmatch(name) or all(_in_code(text, place) for place in places):
         return "code identifier"
-    if len(name) < 2 or all(word in _FUNCTION for word in words) or not _is_written_as_name(name, text):
+    if len(name) < 2 or all(part in _FUNCTION for part in parts) or not _is_written_as_name(name, text):
         return "common word"
-    if _is_role(words):
+    if _is_role(parts):
         return "role"
-    if len(words) == 1 and _is_ordinary(name, text, places):
+    if len(parts) == 1 and _is_ordinary(name, text, places):
         return "common word"
     return None
 
@@ -127,17 +107,17 @@ def _is_ordinary(word: str, text: str, places: list[Place]) -> bool:
     return re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", text) is not None
 
 
-def _is_role(words: list[str]) -> bool:
+def _is_role(parts: list[str]) -> bool:
     """True for job titles and the labels of unnamed speakers, such as `Speaker 1`."""
-    named = [word for word in words if not word.isdigit()]
-    return bool(named) and all(word in _ROLES or word.removesuffix("s") in _ROLES for word in named)
+    named = [part for part in parts if not part.isdigit()]
+    return bool(named) and all(part in _ROLES or part.removesuffix("s") in _ROLES for part in named)
 
 
 def _is_date(plain: str) -> bool:
-    words = [word for word in re.split(r"[\s,./:;-]+", plain) if word]
-    if any(not (word in _CALENDAR or word in _CALENDAR_SHORT or _ORDINAL.fullmatch(word)) for word in words):
+    parts = [part for part in re.split(r"[\s,./:;-]+", plain) if part]
+    if any(not (part in _CALENDAR or part in _CALENDAR_SHORT or _ORDINAL.fullmatch(part)) for part in parts):
         return False
-    return any(word in _CALENDAR for word in words) or any(word[-1].isdigit() or word[0].isdigit() for word in words)
+    return any(part in _CALENDAR or part[0].isdigit() or part[-1].isdigit() for part in parts)
 
 
 def _is_number(name: str) -> bool:
@@ -164,33 +144,11 @@ def _is_written_as_name(name: str, text: str) -> bool:
     return not any(character.isupper() for character in text)
 
 
+def is_bare_word(text: str, places: list[Place]) -> bool:
+    """True for a single word that has its capital only where any word has one: at the beginning of sentences."""
+    return all(" " not in text[start:end] and _opens_sentence(text, start) for start, end in places)
+
+
 def _opens_sentence(text: str, start: int) -> bool:
     before = text[max(0, start - 80) : start].rstrip(" \t\"'“‘(*_#>-")
     return not before or before[-1] in ".!?:\n•"
-
-
-def proven_class(text: str, start: int, end: int) -> EntityClass | None:
-    """The class that the text itself proves for the name at `[start, end)`, or None.
-
-    Proof is a legal suffix, a title before a person's name, the word account or project beside it, or a transcript's
-    `NAME: what was said`.
-    """
-    name = " ".join(text[start:end].split())
-    before, after = text[max(0, start - 16) : start], text[end : end + 60]
-    if _FIRM.fullmatch(name):
-        return "Company"
-    if _TITLED.match(name) or _AFTER_TITLE.search(before):
-        return "Person"
-    if re.search(r"\baccounts?$", name, re.IGNORECASE) or re.match(r"\s+account\b", after):
-        return "Account"
-    if re.match(r"(?:project|operation)\s+\S", name, re.IGNORECASE) or re.search(r"\bproject$", name, re.IGNORECASE):
-        return "Project"
-    if re.search(r"\b[Pp]roject\s+$", before) or re.match(r"\s+project\b", after):
-        return "Project"
-    if len(name.split()) <= 4 and _opens_line(text, start) and _SAID.match(after):
-        return "Person"
-    return None
-
-
-def _opens_line(text: str, start: int) -> bool:
-    return text[text.rfind("\n", 0, start) + 1 : start].strip(" \t*_[") == ""

@@ -34,3 +34,8 @@ class Folded:
 def normalised(name: str) -> str:
     """A name without those differences and without punctuation at its ends: equal here means the same name."""
     return Folded.of(name.strip()).text.strip(" .,;:")
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a list that is written as one text."""
+    return frozenset(text.split())

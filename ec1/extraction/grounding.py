@@ -15,8 +15,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from ec1.documents.chunks import Chunk
-from ec1.extraction.filters import LEGAL_SUFFIX, Place, objection, proven_class
-from ec1.extraction.folding import Folded, normalised
+from ec1.extraction.evidence import LEGAL_SUFFIX, is_shaped_like_person, likely_class, proven_class, without_title
+from ec1.extraction.filters import Place, is_bare_word, objection
+from ec1.extraction.folding import Folded, normalised, words
 from ec1.extraction.prompt import PROMPT_NAMES
 from ec1.extraction.results import ENTITY_CLASSES, Dropped, EntityClass, Mention
 from ec1.extraction.schema import Named
@@ -25,11 +26,15 @@ from ec1.extraction.schema import Named
 GROUNDING_VERSION = 1
 
 # The least confidence of a mention whose class the text proves, before chunks are compared.
-_PROVEN = 0.75
+_PROVEN = 0.8
 # How many characters on each side of a chunk the filters may look at.
-_CONTEXT = 2000
+_CONTEXT = 5000
 _ENDS = " \t\n\"'“”‘’`*_,;:[]{}<>|#=-–—"
 _ABBREVIATED = re.compile(rf"(?:\b\w|\b{LEGAL_SUFFIX}|\b[js]r|\bst)\.$", re.IGNORECASE)
+# Words that stay small inside a name.
+_LINKS = words(
+    "of the and for in on at to de la le les du des del di da dos das van von der den ter ten bin ibn al el y et und &"
+)
 _LEAKS = frozenset(normalised(name) for name in PROMPT_NAMES)
 
 
@@ -60,13 +65,21 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str) -> tuple[list[Mentio
     mentions = []
     for (start, end), (each, exact) in sorted(taken.items()):
         proof = proven_class(context, start, end)
-        confidence = 0.6 + 0.1 * exact
+        cue = proof or likely_class(context, start, end)
+        if not cue and each.entity_class == "Company" and is_shaped_like_person(context[start:end], context):
+            # Small models call most names companies.
+            cue = "Person"
+        confidence = 0.6 + 0.05 * exact
+        if not cue and is_bare_word(context, [place for place, (other, _) in taken.items() if other == each]):
+            confidence -= 0.2
         if proof:
-            confidence += 0.25 if proof == each.entity_class else 0.15
+            confidence += 0.3 if proof == each.entity_class else 0.2
+        elif cue:
+            confidence += 0.1 if cue == each.entity_class else 0.0
         mentions.append(
             Mention(
                 name=" ".join(context[start:end].split()),
-                entity_class=proof or _class(each.entity_class),
+                entity_class=cue or _class(each.entity_class),
                 confidence=round(confidence, 3),
                 chunk=chunk.index,
                 start=start + first,
@@ -161,12 +174,47 @@ def _locate(name: str, text: str, folded: Folded) -> tuple[list[Place], bool]:
 
 
 def _trimmed(name: str) -> str:
-    name = " ".join(name.split()).strip(_ENDS)
+    """A name without what models put around names: punctuation, articles, titles, pieces of the sentence."""
+    name = _core(" ".join(name.split()).strip(_ENDS))
     if name.startswith("(") or name.count("(") != name.count(")"):
         name = name.strip("()")
     if not _ABBREVIATED.search(name):
         name = name.rstrip(".")
-    return re.sub(r"^(?:the|a|an)\s+(?=\S)", "", name)
+    return without_title(re.sub(r"^(?:the|a|an)\s+(?=\S)", "", name))
+
+
+def _core(phrase: str) -> str:
+    """The longest run of words that a name could have of a phrase such as `spoke with Imani Grove about it`.
+
+    A single small word at the end stays (`the Sparrow Hill redevelopment`), unless the name is in the genitive.
+    """
+    small = [word for word in phrase.split() if _is_small(word) and word.strip(".,'") not in _LINKS]
+    runs: list[list[str]] = [[]]
+    for word in phrase.split():
+        if word in small:
+            runs.append([])
+            continue
+        runs[-1].append(word)
+        if word.endswith(("'s", "’s")):
+            runs.append([])
+    if not small or (len(small) == 1 and phrase.endswith(small[0]) and not re.search(r"['’]s\s", phrase)):
+        return phrase
+    longest: list[str] = []
+    for run in map(_without_links, runs):
+        longest = run if len(run) >= len(longest) else longest
+    return " ".join(longest) or phrase
+
+
+def _is_small(word: str) -> bool:
+    return word[0].isalpha() and word.islower()
+
+
+def _without_links(run: list[str]) -> list[str]:
+    while run and _is_small(run[0]):
+        run = run[1:]
+    while run and _is_small(run[-1]):
+        run = run[:-1]
+    return run
 
 
 def _occurrences(name: str, text: str) -> Iterator[Place]:
