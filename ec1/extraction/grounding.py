@@ -23,7 +23,7 @@ from ec1.extraction.results import ENTITY_CLASSES, Dropped, EntityClass, Mention
 from ec1.extraction.schema import Named
 
 # Raise this when the same answer would give other mentions.
-GROUNDING_VERSION = 1
+GROUNDING_VERSION = 2
 
 # The least confidence of a mention whose class the text proves, before chunks are compared.
 _PROVEN = 0.8
