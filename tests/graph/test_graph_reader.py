@@ -1,0 +1,106 @@
+"""Reading the published graph: lists, one entity with its evidence, free queries that can only read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from graph_samples import NIGHT, key, result
+
+from ec1.errors import InputError
+from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.reader import GraphReader
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("graph")
+    with LadybugStore.open(folder / "live", buffer_pool_mib=64, wait_seconds=0) as store:
+        store.apply(
+            key("a.md"), "mk-a", result("a", ("Paris", "Person"), ("Paris", "Location"), ("ACME", "Company")), NIGHT
+        )
+        store.apply(key("b.md"), "mk-b", result("b", ("Acme Inc.", "Company"), ("Acme", "Company")), NIGHT)
+        return store.publish(folder / "published")
+
+
+@pytest.fixture
+def reader(published: Path) -> Iterator[GraphReader]:
+    with GraphReader(published) as opened:
+        yield opened
+
+
+def test_nothing_published_yet(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no graph is published at .* run a night first"):
+        GraphReader(tmp_path / "published")
+
+
+def test_something_else_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "published").write_bytes(b"something else" * 500)
+    with pytest.raises(InputError, match="cannot be opened as a graph"):
+        GraphReader(tmp_path / "published").stats()
+
+
+def test_entities_come_by_mentions_then_key(reader: GraphReader) -> None:
+    found = reader.entities()
+    assert [entity.key for entity in found] == ["Company:acme", "Location:paris", "Person:paris"]
+    assert (found[0].name, found[0].mentions, found[0].documents) == ("Acme Inc.", 3, 2)
+    assert [entity.key for entity in reader.entities(1)] == ["Company:acme"]
+    assert [entity.key for entity in reader.entities(entity_class="Person")] == ["Person:paris"]
+
+
+@pytest.mark.parametrize("search", ["acme inc", "ACM", "me"])
+def test_search_looks_at_every_spelling(reader: GraphReader, search: str) -> None:
+    (found,) = reader.entities(search=search)
+    # The figures are the entity's own, not those of the spellings that matched.
+    assert (found.key, found.mentions) == ("Company:acme", 3)
+
+
+def test_search_text_is_data(reader: GraphReader) -> None:
+    assert reader.entities(search="' OR true //") == []
+
+
+def test_wrong_questions(reader: GraphReader) -> None:
+    with pytest.raises(InputError, match="unknown entity class 'Dog': choose one of Person"):
+        reader.entities(entity_class="Dog")
+    with pytest.raises(InputError, match="limit 0"):
+        reader.entities(0)
+    with pytest.raises(InputError, match=r"no entity 'par'.*alike: Location:paris, Person:paris"):
+        reader.show("par")
+    with pytest.raises(InputError, match="which entity"):
+        reader.show("  ")
+
+
+def test_show_by_name_and_by_key(reader: GraphReader) -> None:
+    assert [entity.key for entity, _ in reader.show("paris")] == ["Location:paris", "Person:paris"]
+    ((entity, mentions),) = reader.show("Company:acme")
+    assert ((entity, mentions),) == tuple(reader.show("ACME, Incorporated"))
+    places = [(mention.path, mention.name, mention.start, mention.end) for mention in mentions]
+    assert places == [("a.md", "ACME", 12, 16), ("b.md", "Acme Inc.", 0, 9), ("b.md", "Acme", 10, 14)]
+
+
+def test_free_queries_read(reader: GraphReader) -> None:
+    query = "MATCH (d:Document)-[m:MENTIONS]->(e:Entity {key: $key}) RETURN d.path AS path ORDER BY path LIMIT 1"
+    assert reader.query(query, {"key": "Company:acme"}) == [{"path": "a.md"}]
+    assert reader.query("MATCH (e:Entity) WHERE e.name = 'LOAD FROM' RETURN e.key AS key") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "CREATE (:Entity {key: 'x'})",
+        "MATCH (e:Entity) SET e.name = 'x'",
+        "MATCH (e:Entity) DETACH DELETE e",
+        "COPY (MATCH (e:Entity) RETURN e.key) TO '{folder}/out.csv'",
+        "copy /* x */ (MATCH (e:Entity) RETURN e.key) TO '{folder}/out.csv'",
+        "LOAD FROM '{folder}/in.csv' RETURN *",
+        "EXPORT DATABASE '{folder}/out'",
+        "INSTALL json",
+        "nonsense",
+    ],
+)
+def test_free_queries_do_nothing_else(reader: GraphReader, tmp_path: Path, query: str) -> None:
+    (tmp_path / "in.csv").write_text("secret\n")
+    before = reader.digest()
+    with pytest.raises(InputError) as error:
+        reader.query(query.replace("{folder}", str(tmp_path)))
+    assert "\n" not in str(error.value) and reader.digest() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
