@@ -228,7 +228,7 @@ class _Scan:
         self._check_folders()
 
     def _check_folders(self) -> None:
-        if not self.root.is_dir():
+        if not _is_folder(self.root):
             if any(self._live.values()):
                 raise self._lost(
                     f"{self.given_root} is missing, and the ledger knows {sum(self._live.values())} documents"
@@ -237,7 +237,7 @@ class _Scan:
                 f"the document root {self.given_root} does not exist: create it or set documents.root in the deployment"
             )
         for name, count in self._live.items():
-            if count and not (self.root / STREAMS[name].folder).is_dir():
+            if count and not _is_folder(self.root / STREAMS[name].folder):
                 raise self._lost(
                     f"{self.given_root / STREAMS[name].folder} is missing, and the ledger knows {count} documents in it"
                 )
@@ -297,7 +297,7 @@ class _Walk:
         self._visited: set[tuple[int, int]] = set()
         self._links: list[str] = []
         folder = self.scan.root / self.stream.folder
-        if not folder.is_dir():
+        if not _is_folder(folder):
             return
         if not folder.resolve().is_relative_to(self.scan.root):
             self._reject(self.stream.folder, _LEADS_OUT, self._link_stand_in(folder))
@@ -350,15 +350,15 @@ class _Walk:
             if name[0] == ".":
                 continue
             path = target = f"{directory}/{name}"
-            if entry.is_dir(follow_symlinks=False):
+            plain = entry.is_file(follow_symlinks=False)
+            if not plain and entry.is_dir(follow_symlinks=False):
                 folders.append(path)
                 continue
-            link = entry.is_symlink()
             if not name.endswith(suffixes):
-                if link:
+                if not plain and entry.is_symlink():
                     self._folder_link(path)
                 continue
-            if link or not (utf8 and (name.isascii() or _is_utf8(name))):
+            if not (plain and utf8 and (name.isascii() or _is_utf8(name))):
                 resolved = self._special(path)
                 if not resolved:
                     continue
@@ -466,8 +466,14 @@ class _Walk:
     def _special(self, path: str) -> tuple[str, os.stat_result] | None:
         """What a link, or a name that is not UTF-8, stands for: path and stat of a file; None if it is settled here."""
         absolute = self.scan.root / path
-        if not _is_utf8(path):
+        try:
             found = absolute.lstat()
+        except FileNotFoundError:
+            return None
+        if found.st_mtime_ns > self.scan.as_of_ns:
+            self.known.pop(_key_path(path), None)
+            return path, found
+        if not _is_utf8(path):
             self._reject(path, "the name is not UTF-8", _stand_in(found.st_size, found.st_mtime_ns))
             return None
         target = Path(os.path.realpath(absolute))
@@ -487,12 +493,15 @@ class _Walk:
     def _folder_link(self, path: str) -> None:
         """A link whose name is no document's: followed if it is a folder inside the root."""
         absolute = self.scan.root / path
-        if not os.path.isdir(absolute):  # noqa: PTH112 (Path.is_dir raises where the target may not be looked at)
+        if not _is_folder(absolute):
             return
         if absolute.resolve().is_relative_to(self.scan.root):
             self._links.append(path)
-        else:
+        elif absolute.lstat().st_mtime_ns <= self.scan.as_of_ns:
             self._reject(path, _LEADS_OUT, self._link_stand_in(absolute))
+        else:
+            self.scan.later += 1
+            self.known.pop(_key_path(path), None)
 
     def _link_stand_in(self, path: Path) -> str:
         try:
@@ -505,12 +514,8 @@ class _Walk:
         self, path: str, reason: str, content: str, ledger_row: LedgerEntry | None = None, *, hashed: bool = False
     ) -> None:
         """Report a rejection, unless the ledger has it already."""
-        name = path
-        if not _is_utf8(path):
-            # No document has this ending, so the escaped name cannot meet a real one.
-            name = os.fsencode(path).decode("utf-8", "backslashreplace") + " [not UTF-8]"
-        key = DocumentKey(self.stream.name, name)
-        if self.known.pop(name, None) is not None:
+        key = DocumentKey(self.stream.name, _key_path(path))
+        if self.known.pop(key.path, None) is not None:
             ledger_row = self.scan.ledger.get(key)
         if ledger_row and ledger_row.status is Status.REJECTED and ledger_row.content_sha256 == content:
             self.scan.unchanged[self.stream.name] += 1
@@ -520,6 +525,21 @@ class _Walk:
 
 def _is_utf8(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _key_path(path: str) -> str:
+    """The path that stands in the ledger: one that is not UTF-8 is escaped there."""
+    if _is_utf8(path):
+        return path
+    # No document has this ending, so the escaped path cannot meet a real one.
+    return os.fsencode(path).decode("utf-8", "backslashreplace") + " [not UTF-8]"
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _line(path: str, found: os.stat_result, sha256: str) -> str:

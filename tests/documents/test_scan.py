@@ -182,6 +182,26 @@ def test_a_file_newer_than_the_night_waits_for_its_own(tree: Tree) -> None:
     assert paths(tomorrow.changed) == [f"service-agents/{name}.md" for name in ("memo", "midnight", "tomorrow")]
 
 
+def test_links_and_bad_names_also_wait_for_their_own_night(tree: Tree, tmp_path: Path) -> None:
+    """Else a night made up later would reject what the same night, run on time, could not see."""
+    (tmp_path / "outside").mkdir()
+    agents = tree.root / "service-agents"
+    bad = Path(os.fsdecode(os.fsencode(agents) + b"/caf\xe9.md"))
+    bad.write_text("text")
+    (agents / "out.md").symlink_to(tmp_path / "outside")
+    (agents / "out").symlink_to(tmp_path / "outside")
+    (agents / "alias.md").symlink_to("memo.md")
+    late = [bad, agents / "out.md", agents / "out", agents / "alias.md"]
+    for path in late:
+        tree.date(path, -1, follow=False)
+    listing = tree.scan()
+    assert (listing.later, listing.rejected, len(listing.changed)) == (4, (), 5)
+    tomorrow = tree.scan(as_of=NIGHT_END + dt.timedelta(days=1))
+    assert (tomorrow.later, len(tomorrow.rejected), len(tomorrow.changed)) == (0, 3, 6)
+    tree.apply(tomorrow)
+    assert tree.scan().vanished == ()
+
+
 def test_vanished_documents_are_reported_once(tree: Tree) -> None:
     tree.apply(tree.scan())
     (tree.root / "service-agents/memo.md").unlink()
@@ -273,6 +293,7 @@ def test_files_that_are_no_documents_get_one_row_with_a_reason(
         server.bind("socket.md")
     for path in agents.glob("*.md"):
         tree.date(path, 1, follow=False)
+    tree.date(agents / "out-folder", 1, follow=False)
     listing = tree.scan(max_bytes=1000)
     assert {Path(item.key.path).name: item.reason for item in listing.rejected} == {
         "empty.md": "empty",
@@ -313,6 +334,8 @@ def test_links_inside_the_root_are_followed_once_and_loops_end(tree: Tree) -> No
     (agents / "folder.md").symlink_to("deep")
     for name in "abcdefgh":
         (agents / "deep" / name).mkdir()
+    tree.date(agents / "alias.md", 1, follow=False)
+    tree.date(agents / "folder.md", 1, follow=False)
     for name in "abcdefgh":
         for other in "abcdefgh":
             (agents / "deep" / name / f"to-{other}").symlink_to(f"../{other}")
