@@ -1,5 +1,6 @@
 """Base models on disk: a model id and revision become a folder of safetensors that vLLM and the trainer both load."""
 
+import fcntl
 import importlib.util
 import logging
 from collections.abc import Mapping
@@ -31,7 +32,14 @@ def prepare_model(model_id: str, revision: str, sources: Mapping[str, ModelSourc
         if not (folder / "config.json").is_file():
             raise InputError(f"models.{model_id}.path: {folder} holds no config.json")
         return folder
-    if not (folder / "config.json").is_file():
+    if (folder / "config.json").is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+        # Several steps may want the model at once; one makes it, the others wait for it.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / "config.json").is_file():
+            return folder
         with staged_directory(folder) as staging:
             if source.source == "gguf-package":
                 assert source.package is not None and source.file is not None

@@ -64,6 +64,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
     @dg.multi_asset(
         name="extract_entities",
         partitions_def=nights,
+        # The longest step of phase 1: it must not queue behind steps that have time until the handover.
+        op_tags={"dagster/priority": "10"},
         can_subset=True,
         pool=GPU_POOL,
         specs=[
