@@ -85,9 +85,10 @@ class VllmEngine:
         }
         if self.device == "cpu":
             ours["VLLM_CPU_KVCACHE_SPACE"] = str(self.settings.kv_cache_gib)
-            # vLLM's own binding pins the model to all cores but one, which is half of a small machine.
+            # The engine's scheduler keeps one core busy. A model thread that shares it makes all others wait at each
+            # barrier: two threads on two cores gave half the tokens of one. Unbound, because others use the cores too.
             ours["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-            ours["OMP_NUM_THREADS"] = str(psutil.cpu_count(logical=False) or 1)
+            ours["OMP_NUM_THREADS"] = str(max(1, (psutil.cpu_count() or 1) - 1))
         if lora:
             # An administrative interface: it listens on loopback only, like the rest.
             ours["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
