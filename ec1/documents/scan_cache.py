@@ -1,15 +1,16 @@
 """What the last scans read, so that an unchanged file is not read again.
 
-One SQLite file with a row per directory, which holds a line per file: `name/size/mtime_ns/inode/sha256`. Belongs here:
-keeping those lines and surviving their loss. Does not: what they mean for a document (`scan.py`). The cache may be
-deleted at any time; a damaged or locked one costs time and never a wrong answer, because a line counts only where the
-ledger, written separately, has the same hash.
+One SQLite file with a record per directory: the files' names, sizes, times, inodes and hashes in a column each, which
+loads faster than JSON. Belongs here: keeping those rows and surviving their loss. Does not: what they mean for a
+document (`scan.py`). The cache may be deleted at any time; a damaged or locked one costs time and never a wrong answer,
+because a row counts only where the ledger, written separately, has the same hash.
 """
 
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,23 @@ log = logging.getLogger(__name__)
 _VERSION = 1
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS directories (path TEXT PRIMARY KEY, lines TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS directories (
+    path TEXT PRIMARY KEY, names TEXT, sizes BLOB, times BLOB, inodes BLOB, hashes TEXT
+);
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 PRAGMA user_version = {_VERSION};
 COMMIT;
 """
-# Neither a name nor a line can hold it.
+Row = tuple[int, int, int, str]
+"""Size in bytes, mtime_ns, inode, SHA-256 (hex) of one file."""
+
+# No file name can hold it.
 _SEPARATOR = "\0"
+_HASH_CHARACTERS = 64
 
 
 class ScanCache:
-    """A context manager. Lines are committed on leaving, also after an error: each is right on its own."""
+    """A context manager. Rows are committed on leaving, also after an error: each is right on its own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,17 +60,31 @@ class ScanCache:
     def verified_ns(self, value: int) -> None:
         self._write("INSERT OR REPLACE INTO meta VALUES ('verified_ns', ?)", value)
 
-    def load(self, directory: str) -> set[str]:
-        """The lines of one directory; empty where there are none that can be read."""
-        row = self._guarded(lambda: self._one("SELECT lines FROM directories WHERE path = ?", directory))
-        return set(row[0].split(_SEPARATOR)) if row and isinstance(row[0], str) else set()
+    def load(self, directory: str) -> dict[str, Row]:
+        """The rows of one directory by file name; empty where there are none that can be read."""
+        query = "SELECT names, sizes, times, inodes, hashes FROM directories WHERE path = ?"
+        record = self._guarded(lambda: self._one(query, directory))
+        if not record:
+            return {}
+        try:
+            names, hashes = record[0].split(_SEPARATOR), record[4]
+            columns = (array("Q", record[1]), array("q", record[2]), array("Q", record[3]))
+            each = [hashes[start : start + _HASH_CHARACTERS] for start in range(0, len(hashes), _HASH_CHARACTERS)]
+            rows = zip(*columns, each, strict=True)
+            return dict(zip(names, rows, strict=True))
+        except (ValueError, TypeError, AttributeError):
+            return {}
 
-    def store(self, directory: str, lines: Iterable[str]) -> None:
-        """Replace the lines of one directory."""
-        if text := _SEPARATOR.join(lines):
-            self._write("INSERT OR REPLACE INTO directories VALUES (?, ?)", directory, text)
-        else:
+    def update(self, directory: str, changes: Mapping[str, Row | None]) -> None:
+        """Add, replace or (None) remove rows of one directory."""
+        merged = {name: row for name, row in {**self.load(directory), **changes}.items() if row}
+        if not merged:
             self._write("DELETE FROM directories WHERE path = ?", directory)
+            return
+        sizes, times, inodes, hashes = zip(*merged.values(), strict=True)
+        columns = (array("Q", sizes).tobytes(), array("q", times).tobytes(), array("Q", inodes).tobytes())
+        record = (directory, _SEPARATOR.join(merged), *columns, "".join(hashes))
+        self._write("INSERT OR REPLACE INTO directories VALUES (?, ?, ?, ?, ?, ?)", *record)
 
     def keep_only(self, directories: set[str]) -> None:
         """Forget the directories that are not in `directories`."""

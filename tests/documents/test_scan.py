@@ -520,7 +520,7 @@ def test_a_damaged_cache_is_built_anew(tree: Tree, damage: str, caplog: pytest.L
         import sqlite3
 
         with sqlite3.connect(file) as connection:
-            connection.execute("""UPDATE directories SET lines = x'ff00fe'""")
+            connection.execute("""UPDATE directories SET sizes = x'ff00fe'""")
         connection.close()
     elif damage == "other version":
         import sqlite3
@@ -552,11 +552,11 @@ def test_a_cache_that_lies_cannot_change_the_listing(tree: Tree) -> None:
     first = tree.scan()
     (file,) = tree.cache.iterdir()
     with sqlite3.connect(file) as connection:
-        rows = connection.execute("SELECT path, lines FROM directories").fetchall()
+        rows = connection.execute("SELECT path, hashes FROM directories").fetchall()
         for path, files in rows:
             for version in first.changed:
                 files = files.replace(version.content_sha256, "0" * 64)
-            connection.execute("UPDATE directories SET lines = ? WHERE path = ?", (files, path))
+            connection.execute("UPDATE directories SET hashes = ? WHERE path = ?", (files, path))
     connection.close()
     assert tree.scan().changed == first.changed
     tree.apply(first)
