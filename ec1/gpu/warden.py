@@ -11,7 +11,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 
@@ -25,12 +24,13 @@ def _prctl(option: int, value: int) -> None:
 
 def _kill_descendants() -> None:
     """Kill until none is left: a process may be born while its parent is being killed."""
-    while family := [child for child in psutil.Process().children(recursive=True) if child.is_running()]:
+    while family := psutil.Process().children(recursive=True):
         for process in family:
             try:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
+        # Orphans are ours to collect. The command itself has been, or its status would be lost here.
         psutil.wait_procs(family, timeout=1)
 
 
@@ -50,12 +50,13 @@ def main(grace_seconds: float, command: list[str]) -> int:
     try:
         ready, _, _ = select.select([exited, sys.stdin.fileno(), stopping_reader], [], [])
         if exited not in ready:
-            deadline = time.monotonic() + grace_seconds
             os.killpg(child.pid, signal.SIGINT)
-            select.select([exited], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select([exited], [], [], grace_seconds)
+        if not ready:
+            child.kill()
+        status = child.wait()
     finally:
         _kill_descendants()
-    status = child.wait()
     return status if status >= 0 else 128 - status
 
 
