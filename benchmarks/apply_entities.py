@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
-from ec1.graph import ladybug_store
+from ec1.graph import ladybug_store, tables
 from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.model import entity_key
 
 UPSERTS, DOCUMENTS = 10_000, 500
 NIGHT = "2026-06-01"
@@ -50,6 +51,32 @@ def documents(prefix: str, names: list[str], per_document: int) -> list[Change]:
         )
         changes.append((DocumentKey("meetings", path), path, result))
     return changes
+
+
+def seed(store: LadybugStore, size: int) -> None:
+    """Fill an empty graph by COPY, which takes seconds: `size` entities, a mention each, 100 to a document."""
+    owners = [f"meetings/seed-{number // 100}.md" for number in range(size)]
+    nodes = [store._empty_node(DocumentKey("meetings", f"seed-{number}.md")) for number in range(len(set(owners)))]
+    for node in nodes:
+        node.update(status="applied", attempts=0, mentions=100)
+    schema = pa.schema([(name, ladybug_store._arrow_type(name, pa)) for name in tables.DOCUMENT_COLUMNS])
+    names = [f"Person {number}" for number in range(size)]
+    keys = [entity_key(name, "Person") for name in names]
+    mentions: dict[str, list[object]] = {
+        "from": owners,
+        "to": keys,
+        "name": names,
+        "chunk": [0] * size,
+        "start_char": list(range(size)),
+        "end_char": list(range(9, size + 9)),
+        "confidence": [0.9] * size,
+        "fingerprint": ["f" * 64] * size,
+        "model": ["benchmark"] * size,
+    }
+    store._execute("COPY Document FROM $batch", {"batch": pa.Table.from_pylist(nodes, schema=schema)})
+    store._execute("COPY Entity FROM $batch", {"batch": pa.table({"key": keys, "name": names, "c": ["Person"] * size})})
+    store._execute("COPY MENTIONS FROM $batch", {"batch": pa.table(mentions)})
+    store._execute("CHECKPOINT")
 
 
 def names_of(round_: int, size: int, what: str) -> list[str]:
@@ -98,7 +125,7 @@ def measure(
     """Median seconds of the bare merge, the upserts and the whole apply at `size` entities."""
     bare, alone, whole = [], [], []
     with LadybugStore.open(folder / str(size), buffer_pool_mib=buffer_pool_mib, wait_seconds=0) as store:
-        store.apply_many(documents("seed", [f"Person {number}" for number in range(size)], 100), NIGHT)
+        seed(store, size)
         for round_ in range(rounds + 1):
             store._execute("CHECKPOINT")
             names = names_of(round_, size, "Bare")
