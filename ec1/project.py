@@ -1,4 +1,4 @@
-"""Where configuration is found: a project, which is a folder with `configs/`, and this checkout, which ships recipes."""
+"""Where configuration is found: a project (a folder with `configs/`), and this checkout, which ships recipes."""
 
 from pathlib import Path
 

@@ -56,7 +56,7 @@ class AdapterServer:
             return name
         if present is not None:
             raise InputError(f"the server at {self._url} has another {name}, from {present}: unload it first")
-        before = [value for probe in PROBES for value in self._logprobs(base, probe)]
+        before = [self._logprobs(base, probe) for probe in PROBES]
         self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
         after = [self._logprobs(name, probe) for probe in PROBES]
         changes = [
