@@ -71,7 +71,13 @@ def chunk_text(text: str, count_tokens: TokenCounter, *, max_tokens: int, overla
     pieces = _Pieces.of(text, count_tokens, limit, max_tokens)
     spans = [span for span in pieces.gathered(max_tokens, overlap_tokens) if not _is_blank(text, span)]
     spans = _fitting(text, spans, count_tokens, max_tokens)
-    return [_chunk(text, index, start, end) for index, (start, end) in enumerate(spans)]
+    chunks: list[Chunk] = []
+    for start, end in spans:
+        chunk = _chunk(text, len(chunks), start, end)
+        # What came to nothing but the overlap (the rest was blank, or went to the next chunk) would be read twice.
+        if not chunks or chunk.end > chunks[-1].end:
+            chunks.append(chunk)
+    return chunks
 
 
 def _chunk(text: str, index: int, start: int, end: int) -> Chunk:

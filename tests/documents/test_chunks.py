@@ -183,3 +183,9 @@ ALPHABET = st.sampled_from("aZ9 .!?\n\t\"')。\u0301\u200d🇨👩é中\u00a0")
 def test_any_text_is_covered(count: Counter, text: str, max_tokens: int, overlap: int) -> None:
     text = "".join(character for character in text if unicodedata.category(character) != "Cs")
     check(text, chunk_text(text, count, max_tokens=max_tokens, overlap_tokens=overlap), count, max_tokens)
+
+
+def test_a_chunk_is_never_only_the_overlap_of_the_one_before() -> None:
+    text = "? 。 9\u030199"
+    chunks = chunk_text(text, lambda texts: [len(each.encode()) for each in texts], max_tokens=5, overlap_tokens=4)
+    assert all(later.end > earlier.end for earlier, later in itertools.pairwise(chunks))
