@@ -103,35 +103,37 @@ def build_dataset(
             "the base model's tokenizer has no chat template: train a base model that is served with one"
         )
     groups = HeldOutGroups(home.splits / f"{snapshot.bucket}.json")
-    known = _known(snapshot, data, tokenizer, home, objective, groups)
+    identity = _identity(snapshot, data, tokenizer, objective)
+    known = _known(identity, groups, home)
     if known.is_file() and (home.datasets / read_json(known)["digest"] / "manifest.json").is_file():
         return load_dataset(home, read_json(known)["digest"])
     home.datasets.mkdir(parents=True, exist_ok=True)
     _sweep(home.datasets)
     with tempfile.TemporaryDirectory(dir=home.datasets, prefix=".building-") as folder:
-        digest = _Builder(snapshot, data, tokenizer, objective, groups, Path(folder)).build()
+        digest = _Builder(snapshot, data, tokenizer, identity, groups, Path(folder)).build()
         with staged_directory(home.datasets / digest) as staging:
             for path in [*(Path(folder) / side for side in SIDES), Path(folder) / "rejects.jsonl"]:
                 path.rename(staging / path.name)
             (Path(folder) / "manifest.json").rename(staging / "manifest.json")
     # Asked again: building may have held out a first group.
-    write_json(_known(snapshot, data, tokenizer, home, objective, groups), {"digest": digest})
+    write_json(_known(identity, groups, home), {"digest": digest})
     return load_dataset(home, digest)
 
 
-def _known(
-    snapshot: Snapshot, data: DataOptions, tokenizer: Any, home: Home, objective: Objective, groups: HeldOutGroups
-) -> Path:
-    """Where the digest of a dataset that was made of these parts is noted."""
-    parts = {
+def _identity(snapshot: Snapshot, data: DataOptions, tokenizer: Any, objective: Objective) -> dict[str, Any]:
+    """What a dataset is made of. Part of its digest, so that its figures can never be those of another tokenizer."""
+    return {
         "version": [VERSION, cleaning.VERSION],
         "snapshot": snapshot.digest,
         "objective": objective,
-        "data": data.model_dump(exclude={"threshold"}),
+        "options": data.model_dump(exclude={"threshold"}),
         "tokenizer": tokenizer_fingerprint(tokenizer),
-        "forced": sorted(groups.forced()),
     }
-    return home.cache / "datasets" / f"{digest_of(parts)}.json"
+
+
+def _known(identity: dict[str, Any], groups: HeldOutGroups, home: Home) -> Path:
+    """Where the digest of a dataset that was made of these parts is noted."""
+    return home.cache / "datasets" / f"{digest_of([identity, sorted(groups.forced())])}.json"
 
 
 def load_dataset(home: Home, digest: str) -> Dataset:
@@ -187,11 +189,12 @@ class _Builder:
         snapshot: Snapshot,
         data: DataOptions,
         tokenizer: Any,
-        objective: Objective,
+        identity: dict[str, Any],
         groups: HeldOutGroups,
         folder: Path,
     ) -> None:
-        self._snapshot, self._data, self._tokenizer, self._objective = snapshot, data, tokenizer, objective
+        self._snapshot, self._data, self._tokenizer, self._identity = snapshot, data, tokenizer, identity
+        self._objective: Objective = identity["objective"]
         self._groups, self._folder = groups, folder
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
@@ -217,9 +220,7 @@ class _Builder:
             for side, numbers in sides.items()
         }
         manifest = {
-            "objective": self._objective,
-            "snapshot": self._snapshot.digest,
-            "options": self._data.model_dump(),
+            **{key: self._identity[key] for key in ("objective", "snapshot", "options")},
             "train_rows": len(sides["train"]),
             "heldout_rows": len(sides["heldout"]),
             "train_groups": len({rows[number].group for number in sides["train"]}),
@@ -306,14 +307,12 @@ class _Builder:
             else:
                 texts[row.text] = number
                 candidates.append(number)
-        if self._similarity >= 1:
-            return candidates
-        pairs = near_duplicates(signatures[candidates], self._similarity)
-        dropped = survivors(range(len(candidates)), pairs)
-        for place in sorted(dropped):
-            row = rows[candidates[place]]
-            self._reject(row.digest, row.origin, "near duplicate")
-        return [number for place, number in enumerate(candidates) if place not in dropped]
+        # Until none is left: of many rows that are alike one round finds some pairs, not all.
+        while dropped := survivors(range(len(candidates)), near_duplicates(signatures[candidates], self._similarity)):
+            for place in sorted(dropped):
+                self._reject(rows[candidates[place]].digest, rows[candidates[place]].origin, "near duplicate")
+            candidates = [number for place, number in enumerate(candidates) if place not in dropped]
+        return candidates
 
     def _limit(self, kept: list[int], rows: list[_Row]) -> list[int]:
         limit = self._data.max_rows
@@ -335,7 +334,7 @@ class _Builder:
 
     def _write(self, kept: list[int], rows: list[_Row]) -> tuple[list[int], dict[str, Any], "hashlib._Hash"]:
         """Measure the rows and write those that are short enough; returns their numbers, figures, and the digest."""
-        hasher = hashlib.sha256(f"ec1 dataset {VERSION} {self._objective} {self._data.max_length}\n".encode())
+        hasher = hashlib.sha256(canonical_json(self._identity))
         lengths: list[int] = []
         tokens: Counter[Side] = Counter()
         written: list[int] = []
