@@ -7,6 +7,7 @@ result depends on the bytes, the stream and the suffix, and not on the file's na
 import binascii
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -63,7 +64,8 @@ def read_document(root: Path, version: DocumentVersion, max_bytes: int) -> Docum
     path = root / version.key.path
     try:
         with path.open("rb") as stream:
-            data = stream.read(max_bytes + 1)
+            # Not more than there is: a read sets aside all the memory that it is asked for.
+            data = stream.read(min(os.fstat(stream.fileno()).st_size, max_bytes) + 1)
     except OSError as error:
         raise DeferredError(f"{path} cannot be read now: {error.strerror}") from None
     if len(data) > max_bytes:

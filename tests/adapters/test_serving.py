@@ -24,6 +24,7 @@ def registry(tmp_path: Path) -> AdapterRegistry:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_versions_come_and_go_in_a_running_engine(
     registry: AdapterRegistry,
     adapters: dict[str, Path],

@@ -21,7 +21,7 @@ from light import LightCommandLine, light_project, wipe
 from ec1.gpu.lease import MARK, marked_processes
 from ec1.records import Records
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 NIGHT = "2026-06-05"
 
 

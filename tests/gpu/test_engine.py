@@ -145,6 +145,7 @@ def test_the_meaning_of_a_log_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, project: Path, small_model: Path) -> None:
     """vLLM with the small model, from an empty outbox to grounded entities, twice."""
     import os

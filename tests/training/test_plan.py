@@ -1,4 +1,4 @@
-"""The plan: parameters from a config alone, memory and steps by formula, what is adapted is said, what cannot fit refused."""
+"""The plan: parameters from a config alone, memory and steps by formula; what cannot fit is refused."""
 
 import json
 from pathlib import Path
