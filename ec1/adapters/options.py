@@ -18,5 +18,5 @@ class EvaluationOptions(Settings):
     resamples: int = Field(4000, ge=1000, description="of the bootstrap")
     max_examples: int = Field(200, ge=2, description="held-out examples that are scored; the rest is left out")
     sample_generations: int = Field(2, ge=0, description="answers written out per model, for people to read")
-    sample_tokens: int = Field(32, gt=0, description="tokens of each of those answers")
+    sample_tokens: int = Field(24, gt=0, description="tokens of each of those answers")
     seed: int = 17

@@ -31,13 +31,13 @@ def sft(
         "heldout": heldout,
         "objective": "sft",
         "output": folder / "out",
-        "options": {"sample_tokens": 16},
+        "options": {"sample_tokens": 4, "sample_generations": 1},
     }
     (folder / "spec.json").write_text(json.dumps(spec, default=str))
     # In this process, which has torch in memory already; the night's own test starts it as a process.
     with contextlib.redirect_stdout(io.StringIO()) as output:
         assert main([str(folder / "spec.json")]) == 0
-    assert json.loads(output.getvalue().splitlines()[-1])["result"]["examples"] == 16
+    assert json.loads(output.getvalue().splitlines()[-1])["result"]["examples"] == 10
     return load_scores(folder / "out"), folder / "out"
 
 
@@ -49,10 +49,10 @@ def test_a_trained_adapter_is_accepted(sft: tuple[Scores, Path]) -> None:
     assert verdict.verdict == "accepted", verdict
     assert verdict.differences["base"].better
     assert verdict.differences["noop"].better
-    assert verdict.differences["base"].groups == 8
+    assert verdict.differences["base"].groups == 5
     shown = json.loads((folder / "evaluation.json").read_text())
     assert shown["mean_scores"]["trained"] > shown["mean_scores"]["base"] + 0.5
-    assert len((folder / "examples.jsonl").read_text().splitlines()) == 16
+    assert len((folder / "examples.jsonl").read_text().splitlines()) == 10
 
 
 def test_the_base_itself_is_no_improvement(sft: tuple[Scores, Path]) -> None:
@@ -82,7 +82,7 @@ def test_a_step_back_behind_the_incumbent_is_rejected(sft: tuple[Scores, Path]) 
 
 def test_every_model_answers_for_people_to_read(sft: tuple[Scores, Path]) -> None:
     scores, _ = sft
-    assert len(scores.samples) == 2
+    assert len(scores.samples) == 1
     for sample in scores.samples:
         assert "keep the keys?" in sample.prompt
         assert sample.expected.startswith("Ledger entry:")
@@ -99,7 +99,7 @@ def test_scores_do_not_depend_on_batch_or_neighbours(
 
     scores, _ = sft
     tokenizer = AutoTokenizer.from_pretrained(small_model)
-    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.bfloat16)
     row = json.loads(heldout.read_text().splitlines()[3])
     asked = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
     whole = tokenizer.apply_chat_template(row["prompt"] + row["completion"], return_dict=False)
@@ -108,8 +108,11 @@ def test_scores_do_not_depend_on_batch_or_neighbours(
         loss = float(model(input_ids=torch.tensor([whole]), labels=labels).loss)
     scored = next(item for item in scores.examples if item.example == row["row"])
     assert scored.tokens == len(whole) - len(asked)
-    assert scored.losses["base"] == pytest.approx(loss, abs=0.05)  # bf16 against float32
+    assert scored.losses["base"] == pytest.approx(loss, abs=0.05)  # other batches round otherwise
     assert scored.scores["base"] == -scored.losses["base"]  # type: ignore[operator]
+
+
+OPTIONS = EvaluationOptions(sample_generations=0, min_examples=5)
 
 
 def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_path: Path) -> None:
@@ -125,13 +128,13 @@ def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_
         heldout=tmp_path / "pairs.jsonl",
         objective="dpo",
         system_prompt="Answer in the style of the house.",
-        options=EvaluationOptions(sample_generations=0),
+        options=OPTIONS,
         output=tmp_path / "out",
     )
     scores = evaluate(spec, lines.append)
     assert scores == load_scores(tmp_path / "out")
     assert len(lines) == 3
-    verdict = judge(scores, EvaluationOptions())
+    verdict = judge(scores, OPTIONS)
     assert verdict.verdict == "accepted", verdict
     assert verdict.differences["base"].mean > 0.3
     (tmp_path / "long.jsonl").write_text(json.dumps(rows[0]) + "\n")
