@@ -1,0 +1,10 @@
+"""Every benchmark, each in a process of its own, one after the other: `make bench`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
+    sys.stdout.write(f"\n{path.stem}\n")
+    sys.stdout.flush()
+    subprocess.run([sys.executable, "-m", f"benchmarks.{path.stem}"], check=True)
