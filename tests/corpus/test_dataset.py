@@ -3,11 +3,10 @@
 import copy
 import datetime as dt
 import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -219,27 +218,23 @@ def test_one_group_alone_is_refused(tmp_path: Path, home: Home, tokenizer: Any) 
     assert not [path for path in home.datasets.iterdir() if not path.name.startswith(".")]
 
 
-def test_a_killed_process_leaves_nothing_half_written(
-    tmp_path: Path, home: Home, small_model: Path, tokenizer: Any
-) -> None:
-    snapshot = engineering(tmp_path, home, [edit(number) for number in range(400)])
-    script = f"""
-from pathlib import Path
-from transformers import AutoTokenizer
-from ec1.corpus.dataset import DataOptions, build_dataset
-from ec1.corpus.snapshots import load_snapshot
-from ec1.home import Home
-home = Home(Path({str(home.root)!r}))
-snapshot = load_snapshot(home, {snapshot.bucket!r}, {snapshot.digest!r})
-build_dataset(snapshot, DataOptions(), AutoTokenizer.from_pretrained({str(small_model)!r}), home=home, objective="sft")
-"""
-    process = subprocess.Popen([sys.executable, "-c", script])
-    while not list(home.datasets.glob(".*")) and process.poll() is None:
-        time.sleep(0.005)
-    time.sleep(random.random() * 0.3)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not [path for path in home.datasets.glob("*") if not path.name.startswith(".")]
+def test_a_killed_process_leaves_nothing_half_written(tmp_path: Path, home: Home, tokenizer: Any) -> None:
+    snapshot = engineering(tmp_path, home, [edit(number) for number in range(1500)])
+    arguments = {"home": home, "objective": "sft"}
+    for _ in range(3):
+        process = multiprocessing.get_context("fork").Process(
+            target=build_dataset, args=(snapshot, DataOptions(), tokenizer), kwargs=arguments
+        )
+        process.start()
+        before = len(list(home.datasets.glob(".*")))
+        while len(list(home.datasets.glob(".*"))) == before:
+            time.sleep(0.005)
+        time.sleep(random.random() * 0.5)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert not [path for path in home.datasets.glob("*") if not path.name.startswith(".")]
     long_ago = time.time() - 2 * 24 * 3600
     for path in home.datasets.glob(".*"):
         os.utime(path, (long_ago, long_ago))
