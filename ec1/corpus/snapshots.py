@@ -87,6 +87,8 @@ class Snapshot:
 
     def newer_than(self, other: "Snapshot | None") -> int:
         """How many trainable tuples are in this snapshot and not in the other one."""
+        if other is not None and other.digest == self.digest:
+            return 0
         mine = self.trainable_keys()
         return len(mine) if other is None else int((~_contained(mine, other.trainable_keys())).sum())
 
