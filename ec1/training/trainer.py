@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json, staged_directory, write_atomic, write_json
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
+from ec1.training.cpu import keep_gradients, score_answers_only
 from ec1.training.monitor import Monitor, callback_of, peak_memory_gib
 from ec1.training.plan import Schedule, schedule_of
 from ec1.training.recipes import Recipe
@@ -130,11 +131,8 @@ def load_base(recipe: Recipe, folder: Path, device: str) -> Any:
         attn_implementation=recipe.hardware.attention,
         device_map={"": 0} if device == "cuda" else None,
     )
-    for module in model.modules():
-        # On a CPU with AVX512-BF16, bitsandbytes repacks a weight at its first forward in evaluation mode into a form
-        # that passes no gradient on: a training that evaluates in between would silently learn nothing from then on.
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
+    if device == "cpu":
+        keep_gradients(model)
     return model
 
 
@@ -300,7 +298,9 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         max_grad_norm=wish.max_grad_norm,
         gradient_checkpointing=wish.gradient_checkpointing,
         max_length=recipe.data.max_length,
-        bf16=True,
+        # All is in 16 bits anyway, but for the adapter of a base that is not quantised; on a CPU autocast's look at
+        # every operation is not free.
+        bf16=spec.device == "cuda" or recipe.method == "lora",
         use_cpu=spec.device == "cpu",
         seed=spec.effective_seed,
         data_seed=spec.effective_seed,
@@ -328,6 +328,8 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         kind = _repeatable(SFTTrainer)
     trainer = kind(model=model, args=arguments, peft_config=peft_config, **data)
     trainer.group_rows = wish.group_by_length
+    if spec.device == "cpu":
+        score_answers_only(trainer.model if recipe.method == "full" else trainer.model.get_base_model())
     if len(trainer.train_dataset) == 0:
         raise PermanentError(
             f"no row of {spec.dataset} holds an answer within data.max_length of {recipe.data.max_length} tokens"

@@ -1,0 +1,461 @@
+"""Real trainings, a few short steps each: of the small model where it matters that something is learnt, else of a tiny
+one of the same architecture and tokenizer with random weights, where it matters what happens to a run."""
+
+import json
+import math
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainerCallback
+
+from ec1.errors import InputError, PermanentError
+from ec1.training.recipes import Recipe, load_recipe
+from ec1.training.reporting import JsonLinesReporter
+from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingResult, TrainingSpec, check_result, read_result
+from ec1.training.trainer import build_trainer, load_tokenizer, train
+
+pytestmark = pytest.mark.slow
+
+ROWS = 12
+WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "inlet", "jetty", "knoll", "ledge")
+
+
+def messages(role: str, text: str) -> list[dict[str, str]]:
+    return [{"role": role, "content": text}]
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SFT and a DPO dataset in the layout of `ec1.corpus.dataset`; rows differ in length."""
+    root = tmp_path_factory.mktemp("datasets")
+    prompts = [messages("user", f"Say {word} {'again ' * (n % 3)}please.") for n, word in enumerate(WORDS)]
+    good = [messages("assistant", f"The word is {word}. " * (1 + n % 2)) for n, word in enumerate(WORDS)]
+    bad = [messages("assistant", f"I will not say {word[::-1]}.") for word in WORDS]
+    for name, columns in {
+        "sft": {"prompt": prompts, "completion": good},
+        "dpo": {"prompt": prompts, "chosen": good, "rejected": bad},
+    }.items():
+        table = pa.table({**columns, "group": WORDS, "row": WORDS})
+        for side, part in (("train", table), ("heldout", table.slice(0, 3))):
+            (root / name / side).mkdir(parents=True)
+            pq.write_table(part, root / name / side / "rows.parquet")
+    return root
+
+
+@pytest.fixture(scope="module")
+def tiny_model(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two layers; trains in a second."""
+    folder = tmp_path_factory.mktemp("tiny")
+    torch.manual_seed(5)
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = LlamaConfig(**{**LlamaConfig.from_pretrained(small_model).to_dict(), **shape, **heads})
+    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(small_model).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def make(project: Path, tiny_model: Path, datasets: Path) -> Callable[..., TrainingSpec]:
+    """A specification of the sample's own recipe with a few values replaced."""
+
+    def made(role: str, output: Path, *, model: Path = tiny_model, **changes: Any) -> TrainingSpec:
+        sample = load_recipe(project / "examples" / "recipes" / f"{role}.yaml", [project / "configs" / "recipes"])
+        values = sample.recipe.model_dump(mode="json")
+        values["optimisation"] |= {"batch_size": 2, "gradient_accumulation": 1, "learning_rate": 1e-3}
+        values["lora"] |= {"r": 4, "target_modules": ["q_proj", "v_proj"]}
+        values["data"]["max_length"] = 64
+        own = {key: changes.pop(key) for key in ("start_adapter", "resume", "budget_seconds") if key in changes}
+        for section, update in changes.items():
+            values[section] = {**values[section], **update} if isinstance(update, dict) else update
+        recipe = Recipe.model_validate(values)
+        dataset = datasets / recipe.objective
+        return TrainingSpec(
+            recipe=recipe,
+            recipe_digest=recipe.digest(),
+            dataset=dataset,
+            dataset_digest="d" * 64,
+            base_model=model,
+            output=output,
+            device="cpu",
+            **{"budget_seconds": 600, **own},
+        )
+
+    return made
+
+
+def run(spec: TrainingSpec, *callbacks: TrainerCallback) -> TrainingResult:
+    return train(spec, JsonLinesReporter(sys.stderr), extra_callbacks=callbacks)
+
+
+def losses(spec: TrainingSpec) -> list[float]:
+    column: list[float] = pq.read_table(spec.output / METRICS)["loss"].to_pylist()
+    return column
+
+
+@pytest.fixture(scope="module")
+def sft(make: Callable[..., TrainingSpec], tmp_path_factory: pytest.TempPathFactory) -> TrainingSpec:
+    """One undisturbed SFT training of the tiny model, looked at by several tests."""
+    spec = make("engineering", tmp_path_factory.mktemp("sft"))
+    run(spec)
+    return spec
+
+
+@pytest.fixture(scope="module")
+def real_sft(
+    make: Callable[..., TrainingSpec], small_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> TrainingSpec:
+    """The small model, trained with the held-out loss before and after."""
+    spec = make("engineering", tmp_path_factory.mktemp("real"), model=small_model, optimisation={"evaluation_steps": 6})
+    run(spec)
+    return spec
+
+
+def test_sft_learns_and_leaves_what_serving_needs(real_sft: TrainingSpec) -> None:
+    sft, result = real_sft, check_result(real_sft)
+    assert result.heldout_loss_first is not None and result.heldout_loss_last is not None
+    assert result.heldout_loss_last < result.heldout_loss_first - 0.3
+    assert (result.status, result.steps, result.planned_steps, result.rows) == ("finished", 6, 6, ROWS)
+    assert result.changed_modules == 60, "two modules in each of 30 layers"
+    assert result.reference is None
+    config = json.loads((sft.output / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert sorted(path.name for path in (sft.output / "adapter").iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "chat_template.jinja",
+    ]
+    weights = load_file(sft.output / "adapter" / "adapter_model.safetensors")
+    assert len(weights) == 120 and {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    assert not list(sft.output.rglob("*.bin")) and not list(sft.output.rglob("*.pt")), "no pickle is left"
+    home = str(Path.home())
+    assert not any(home in path.read_text() for path in (sft.output / "adapter").glob("*.json"))
+
+
+def test_metrics_hold_one_row_a_step(sft: TrainingSpec) -> None:
+    table = pq.read_table(sft.output / METRICS).to_pydict()
+    assert table["step"] == [1, 2, 3, 4, 5, 6]
+    for name in ("loss", "grad_norm", "learning_rate", "tokens_per_second", "seconds", "peak_memory_gib"):
+        assert all(math.isfinite(value) for value in table[name]), name
+    result = check_result(sft)
+    assert result.tokens == sum(table["tokens"])
+    assert min(table["peak_memory_gib"]) > 0.2
+
+
+def test_a_finished_training_is_recognised_and_not_repeated(sft: TrainingSpec) -> None:
+    before = (sft.output / SUMMARY).stat().st_mtime_ns
+    assert run(sft).status == "finished"
+    assert (sft.output / SUMMARY).stat().st_mtime_ns == before
+
+
+def test_the_end_of_the_turn_is_learnt_and_padding_is_not(sft: TrainingSpec, small_model: Path, tmp_path: Path) -> None:
+    from ec1.training.trainer import _load_rows
+
+    tokenizer = load_tokenizer(small_model)
+    assert tokenizer.pad_token_id == tokenizer.eos_token_id, "the trap that this test is about"
+    rows, heldout = _load_rows(sft, tmp_path)
+    trainer = build_trainer(sft, tokenizer, rows, heldout, 4, 1)
+    batch = trainer.data_collator([trainer.train_dataset[number] for number in range(4)])
+    for ids, labels, mask in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
+        learnt = tokenizer.decode(ids[labels != -100])
+        assert learnt.startswith("The word is") and learnt.count("<|im_end|>") == 1
+        assert bool((labels[mask == 0] == -100).all())
+    assert int((batch["attention_mask"] == 0).sum()) > 0, "rows of different length are padded"
+
+
+def test_two_runs_of_one_specification_give_the_same_curve(
+    sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    again = make("engineering", tmp_path)
+    run(again)
+    assert losses(again) == losses(sft)
+
+
+class StopAfter(TrainerCallback):
+    """Send this process's monitor a wish to stop, as a signal handler does."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.monitor: Any = None
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step - 1:
+            self.monitor.stop_requested = True
+
+
+def test_a_killed_run_goes_on_with_the_same_curve(
+    sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    """A process of its own, killed with no warning in the middle of a step; another one goes on."""
+    spec = make("engineering", tmp_path, optimisation={"checkpoint_minutes": 1e-6})
+    # The recipe differs from the undisturbed one in when it saves, which must not change the curve.
+    path = tmp_path / "spec.json"
+    path.write_text(spec.model_dump_json())
+    process = subprocess.Popen([sys.executable, "-m", "ec1.training", str(path)], stdout=subprocess.PIPE)
+    wanted = spec.checkpoints / "checkpoint-3" / "sealed.json"
+    while not wanted.is_file():
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert read_result(tmp_path) is None
+    result = run(spec)
+    assert result.status == "finished" and result.resumed_from is not None and result.resumed_from >= 3
+    assert losses(spec) == losses(sft)
+    ours, theirs = (load_file(each.output / "adapter" / "adapter_model.safetensors") for each in (spec, sft))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_an_interrupt_saves_at_the_step_and_exits_non_zero(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    spec = make("engineering", tmp_path, optimisation={"epochs": 50})
+    path = tmp_path / "spec.json"
+    path.write_text(spec.model_dump_json())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ec1.training", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    while "step 2 " not in (line := process.stdout.readline()):
+        assert line, process.communicate()[1]
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "it can go on from there" in errors
+    assert len(list(spec.checkpoints.glob("checkpoint-*/sealed.json"))) == 1
+    assert read_result(tmp_path) is None
+
+
+def test_dpo_learns_against_the_base(make: Callable[..., TrainingSpec], small_model: Path, tmp_path: Path) -> None:
+    spec = make("apprenticeship", tmp_path, model=small_model)
+    result = run(spec)
+    assert result.status == "finished" and result.objective == "dpo"
+    assert result.reference == "HuggingFaceTB/SmolLM2-135M-Instruct@main"
+    assert result.loss_first == pytest.approx(math.log(2), abs=1e-3), "untrained, nothing is preferred"
+    assert result.loss_last is not None and result.loss_last < 0.6
+
+
+def test_dpo_goes_on_from_the_sft_adapter_and_resumes_its_own_weights(
+    sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    """The reference is the SFT adapter, frozen. Trainer alone would load only that one back from a checkpoint."""
+    start = StartAdapter(folder=sft.output / "adapter", name="fernhollow/engineering@v1", digest="s" * 64)
+    whole = make("apprenticeship", tmp_path / "whole", start_adapter=start)
+    result = run(whole)
+    assert result.reference == result.start_adapter == "fernhollow/engineering@v1"
+    assert result.loss_first == pytest.approx(math.log(2), abs=1e-3)
+    trained = load_file(whole.output / "adapter" / "adapter_model.safetensors")
+    before = load_file(start.folder / "adapter_model.safetensors")
+    assert trained.keys() == before.keys()
+    assert any(not torch.equal(trained[name], before[name]) for name in before)
+
+    parted = make("apprenticeship", tmp_path / "parted", start_adapter=start, budget_seconds=600)
+    stopper = StopAfter(3)
+    with pytest.raises(Exception, match="stopped after step 3 of 6"):
+        train(
+            parted,
+            JsonLinesReporter(sys.stderr),
+            on_monitor=lambda monitor: setattr(stopper, "monitor", monitor),
+            extra_callbacks=[stopper],
+        )
+    resumed = run(parted)
+    assert resumed.resumed_from == 3
+    assert losses(parted) == losses(whole)
+
+
+class OutOfMemory(TrainerCallback):
+    """What CUDA raises, as long as a batch holds more than `rows`."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if args.per_device_train_batch_size > self.rows and state.global_step == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+
+def test_out_of_memory_keeps_the_effective_batch_and_the_curve(
+    sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    spec = make("engineering", tmp_path, lora={"dropout": 0.0}, optimisation={"checkpoint_minutes": 1e-6})
+    result = run(spec, OutOfMemory(1))
+    assert (result.batch_size, result.gradient_accumulation, result.effective_batch) == (1, 2, 2)
+    assert result.steps == 6 and "out of memory: went on with 2 batches of 1 rows in a step" in result.notes
+    assert result.resumed_from == 1, "from the newest checkpoint, not from the start"
+    undisturbed = make("engineering", tmp_path / "undisturbed", lora={"dropout": 0.0})
+    run(undisturbed)
+    # Sums over another shape of batch differ in the last bits of bfloat16.
+    assert losses(spec) == pytest.approx(losses(undisturbed), rel=0.02)
+
+
+def test_out_of_memory_with_one_row_is_permanent(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    spec = make("engineering", tmp_path, optimisation={"batch_size": 1, "gradient_accumulation": 2})
+    with pytest.raises(PermanentError, match="out of memory with a batch of one row"):
+        run(spec, OutOfMemory(0))
+
+
+class PlantNaN(TrainerCallback):
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if state.global_step == 2:
+            next(weight for weight in model.parameters() if weight.requires_grad).data[0, 0] = math.nan
+
+
+def test_a_planted_nan_stops_with_a_verdict_and_no_adapter(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    spec = make("engineering", tmp_path)
+    result = run(spec, PlantNaN())
+    assert (result.status, result.steps, result.weights) == ("diverged", 3, None)
+    assert result.verdict == "the loss of step 3 is nan"
+    assert not (tmp_path / "adapter").exists()
+    assert check_result(spec).verdict == result.verdict
+    assert len(losses(spec)) == 3, "the curve up to the end is kept, it is the evidence"
+
+
+def test_the_end_of_the_budget_leaves_a_usable_adapter_that_can_go_on(
+    sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    class Clock(TrainerCallback):
+        """The budget ends after the second step."""
+
+        monitor: Any = None
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 1:
+                self.monitor.deadline = time.monotonic()
+
+    clock, spec = Clock(), make("engineering", tmp_path)
+    result = train(
+        spec,
+        JsonLinesReporter(sys.stderr),
+        on_monitor=lambda monitor: setattr(clock, "monitor", monitor),
+        extra_callbacks=[clock],
+    )
+    assert (result.status, result.steps, result.planned_steps) == ("partial", 2, 6)
+    assert check_result(spec).changed_modules == 4, "two modules in each of 2 layers"
+    on = run(spec)
+    assert (on.status, on.resumed_from) == ("finished", 2)
+    assert losses(spec) == losses(sft)
+
+
+def test_checkpoints_of_another_recipe_are_not_resumed(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    stopper = StopAfter(2)
+    with pytest.raises(Exception, match="stopped after step 2"):
+        train(
+            make("engineering", tmp_path),
+            JsonLinesReporter(sys.stderr),
+            on_monitor=lambda monitor: setattr(stopper, "monitor", monitor),
+            extra_callbacks=[stopper],
+        )
+    result = run(make("engineering", tmp_path, optimisation={"learning_rate": 2e-3}))
+    assert result.resumed_from is None
+    assert any("belong to another recipe" in note for note in result.notes)
+
+
+def test_misspelt_target_modules_are_refused_even_if_others_match(
+    make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    spec = make("engineering", tmp_path, lora={"target_modules": ["q_proj", "query_key_value"]})
+    with pytest.raises(PermanentError, match=r"has no module query_key_value; .* down_proj, gate_proj, k_proj"):
+        run(spec)
+
+
+def test_an_adapter_that_did_not_change_is_refused(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    class Freeze(TrainerCallback):
+        """The optimiser takes steps of length zero."""
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
+            for group in optimizer.param_groups:
+                group["lr"] = 0.0
+
+    spec = make("engineering", tmp_path, optimisation={"scheduler": "constant", "epochs": 0.2})
+    with pytest.raises(PermanentError, match="every B matrix of the adapter is still zero"):
+        run(spec, Freeze())
+    assert read_result(tmp_path) is None
+
+
+def test_rows_without_room_for_an_answer_are_counted(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    short = make("engineering", tmp_path, data={"max_length": 45})
+    result = run(short)
+    assert result.rows + result.left_out_rows == ROWS
+    assert result.full_rows > 0
+    none = make("engineering", tmp_path / "none", data={"max_length": 16})
+    with pytest.raises(PermanentError, match=r"no row of .* holds an answer within data\.max_length of 16 tokens"):
+        run(none)
+
+
+def test_evaluating_in_between_does_not_stop_the_learning(
+    sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    """On a CPU bitsandbytes repacks weights at an evaluation, and gradients end there: it must not happen."""
+    spec = make("engineering", tmp_path, optimisation={"evaluation_steps": 2})
+    assert run(spec).heldout_loss_last is not None
+    assert losses(spec) == losses(sft)
+
+
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_other_methods_train_too(make: Callable[..., TrainingSpec], tmp_path: Path, method: str) -> None:
+    spec = make("engineering", tmp_path, method=method, quantization=None, optimisation={"evaluation_steps": 6})
+    result = run(spec)
+    assert result.heldout_loss_first is not None and result.heldout_loss_last is not None
+    assert result.heldout_loss_last < result.heldout_loss_first
+    assert result.weights == ("model" if method == "full" else "adapter")
+    assert check_result(spec).status == "finished"
+
+
+def test_a_dataset_of_the_other_objective_is_refused(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    spec = make("apprenticeship", tmp_path)
+    wrong = spec.model_copy(update={"dataset": spec.dataset.parent / "sft"})
+    with pytest.raises(InputError, match="lacks chosen, rejected: objective dpo"):
+        run(wrong)
+
+
+def test_a_broken_contract_is_seen(sft: TrainingSpec, tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match=r"ended without .*summary\.json"):
+        check_result(sft.model_copy(update={"output": tmp_path}))
+    copy = tmp_path / "copy"
+    shutil.copytree(sft.output, copy)
+    with pytest.raises(PermanentError, match="belongs to another recipe or dataset"):
+        check_result(sft.model_copy(update={"output": copy, "dataset_digest": "e" * 64}))
+    (copy / "adapter" / "adapter_model.safetensors").unlink()
+    with pytest.raises(PermanentError, match=r"reported finished but left no .*adapter_model\.safetensors"):
+        check_result(sft.model_copy(update={"output": copy}))
+    (copy / SUMMARY).write_text("{}")
+    with pytest.raises(PermanentError, match="delete the folder to train again"):
+        read_result(copy)
+
+
+def test_scoring_the_answers_alone_gives_what_the_library_gives(tiny_model: Path) -> None:
+    """Values and gradients of TRL's own head, which scores every position, in 32 bits so that they can be compared."""
+    from trl.trainer.utils import add_fused_lm_head
+
+    from ec1.training.cpu import score_answers_only
+
+    ids = torch.randint(0, 49152, (3, 150), generator=torch.Generator().manual_seed(1))
+    labels = ids.clone()
+    labels[:, :40] = -100
+    labels[1, 90:] = -100
+    labels[2, :] = -100
+    seen = []
+    for ours in (False, True):
+        model = LlamaForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+        model.lm_head.weight.requires_grad = False
+        add_fused_lm_head(model, outputs=("log_probs", "entropy", "mean_logits", "is_top1"))
+        if ours:
+            score_answers_only(model)
+        output = model(input_ids=ids, labels=labels, fused_lm_head=True)
+        (output.log_probs * torch.arange(149.0)).sum().backward()
+        gradient = model.model.layers[0].self_attn.q_proj.weight.grad
+        assert gradient is not None
+        seen.append([output.log_probs, output.entropy, output.mean_logits, output.is_top1.float(), gradient])
+        mean = -output.log_probs.detach().sum() / output.label_mask.sum()
+        assert float(output.loss.detach()) == pytest.approx(float(mean))
+    for theirs, mine in zip(*seen, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2e-4, atol=2e-5)
