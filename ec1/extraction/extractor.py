@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PARSER_VERSION = 1
 # How often a chunk whose answer was cut off is halved before it is given up for this night.
 MAX_SPLITS = 2
-PROGRESS_SECONDS = 2.0
+PROGRESS_SECONDS = 5.0
 MAX_PROBLEM_ROWS = 200
 
 
