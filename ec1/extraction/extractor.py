@@ -466,7 +466,9 @@ class _Run:
             await self._keep(unit, "complete")
 
     async def _keep(self, unit: _Unit, status: Any, reason: str | None = None) -> None:
-        mentions, dropped = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        mentions, doubtful = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        # In an order of their own: answers come back in any.
+        dropped = sorted([*unit.dropped, *doubtful], key=lambda each: (each.chunk, each.name, each.reason))
         result = ExtractionResult(
             content_sha256=unit.item.content_sha256,
             stream=unit.item.stream,
@@ -475,7 +477,7 @@ class _Run:
             reason=reason,
             characters=len(unit.text),
             mentions=tuple(mentions) if status == "complete" else (),
-            dropped=tuple([*unit.dropped, *dropped]) if status == "complete" else (),
+            dropped=tuple(dropped) if status == "complete" else (),
             answers=tuple(sorted(unit.answers, key=lambda each: each.start)),
         )
         await asyncio.to_thread(self.outbox.put, result)
