@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PARSER_VERSION = 1
 # How often a chunk whose answer was cut off is halved before it is given up for this night.
 MAX_SPLITS = 2
-PROGRESS_SECONDS = 2.0
+PROGRESS_SECONDS = 5.0
 MAX_PROBLEM_ROWS = 200
 
 
@@ -491,7 +491,9 @@ class _Run:
             await self._keep(unit, "complete")
 
     async def _keep(self, unit: _Unit, status: Any, reason: str | None = None) -> None:
-        mentions, dropped = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        mentions, doubtful = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        # In an order of their own: answers come back in any.
+        dropped = sorted([*unit.dropped, *doubtful], key=lambda each: (each.chunk, each.name, each.reason))
         result = ExtractionResult(
             content_sha256=unit.item.content_sha256,
             stream=unit.item.stream,
@@ -500,7 +502,7 @@ class _Run:
             reason=reason,
             characters=len(unit.text),
             mentions=tuple(mentions) if status == "complete" else (),
-            dropped=tuple([*unit.dropped, *dropped]) if status == "complete" else (),
+            dropped=tuple(dropped) if status == "complete" else (),
             answers=tuple(sorted(unit.answers, key=lambda each: each.start)),
         )
         await asyncio.to_thread(self.outbox.put, result)
