@@ -14,6 +14,8 @@ from ec1.documents.scan import Listing, scan_documents
 from ec1.documents.streams import STREAMS
 from ec1.extraction.nightly import extract_night, work_of
 from ec1.gpu.handover import hand_over
+from ec1.graph.exports import export_night
+from ec1.graph.growth import growth
 from ec1.graph.nightly import apply_night, listing_to_apply, ungrounded
 from ec1.nights import Night
 from ec1.records import Records
@@ -124,9 +126,12 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 store, listing, outbox, fingerprints, quarantine_after=deployment.extraction.quarantine_after
             )
             store.publish(home.published_graph)
+            exported = export_night(
+                store, home.graph_exports, listing.night, applied.digest, deployment.graph.keep_exports
+            )
         Records(folder).write("graph_mutations", context.run_id, applied.record())
         return dg.MaterializeResult(
-            metadata=metadata.of_graph(applied, home, folder),
+            metadata=metadata.of_graph(applied, home, folder, exported, growth(home.nights, listing.night)),
             data_version=dg.DataVersion(applied.digest),
             check_results=checks.of_graph(
                 applied,

@@ -31,6 +31,7 @@ class AppliedNight:
     entities_after: int = 0
     entities_by_class: Mapping[str, int] | None = None
     mentions_after: int = 0
+    mentions_by_class: Mapping[str, int] | None = None
     digest: str = ""
     recovered: str | None = None
 
@@ -77,6 +78,7 @@ def apply_night(
     done.entities_by_class = dict(stats.entities)
     done.entities_after = sum(stats.entities.values())
     done.mentions_after = stats.mentions
+    done.mentions_by_class = dict(stats.mentions_by_class)
     done.digest = store.digest()
     return done
 
