@@ -166,6 +166,7 @@ class ExtractionSettings(Settings):
 class LadybugSettings(Settings):
     kind: Literal["ladybug"] = "ladybug"
     buffer_pool_mib: int = Field(256, ge=64)
+    keep_exports: int = Field(7, ge=0, description="nights whose Parquet export of the graph is kept; 0: none is made")
     max_shrink_share: float = Field(0.1, ge=0, le=1, description="a larger loss of entities in one night fails a check")
 
 
