@@ -5,7 +5,6 @@ Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was def
 """
 
 import datetime as dt
-import json
 import os
 import re
 import signal
@@ -13,30 +12,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import Deployment, load_deployment
+from ec1.commands.graph import graph_app
+from ec1.commands.shell import DONE, FAILED, PARTIAL, USAGE, Options, err, out, print_json
+from ec1.deployment import Deployment
 from ec1.doctor import examine
 from ec1.documents.ledger import Status
 from ec1.errors import EC1Error, InputError
 from ec1.home import Home
 from ec1.nights import Night
-from ec1.project import CHECKOUT, nightly_recipes, recipe_folders
+from ec1.project import CHECKOUT, recipe_folders
 from ec1.report import NightReport, night_report
 from ec1.sample import install_sample
 from ec1.storage.store import open_store
-from ec1.training.recipes import ResolvedRecipe, lint, load_recipe, show
-
-DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
-
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+from ec1.training.recipes import lint, load_recipe, show
 
 app = typer.Typer(
     help="EC1: turns what an organisation wrote and did today into a better model tonight.",
@@ -50,21 +44,7 @@ adapters_app = typer.Typer(
 )
 app.add_typer(recipe_app, name="recipe")
 app.add_typer(adapters_app, name="adapters")
-
-
-@dataclass(frozen=True)
-class Options:
-    """What every command knows: the options in front of the command's name."""
-
-    deployment_name: str
-    home: Home
-    project: Path
-
-    def deployment(self) -> Deployment:
-        return load_deployment(self.deployment_name, self.project)
-
-    def recipes(self) -> list[ResolvedRecipe]:
-        return nightly_recipes(self.deployment(), self.project)
+app.add_typer(graph_app, name="graph")
 
 
 @app.callback()
@@ -98,10 +78,6 @@ def main() -> None:
 def _fail(error: EC1Error, status: int) -> NoReturn:
     err.print(f"error: {error}", markup=False)
     sys.exit(status)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, default=str))  # noqa: T201
 
 
 def _child(module: list[str], options: Options, log: Path | None = None, *, quiet: bool = False) -> int:
@@ -179,7 +155,7 @@ def night(
     pairs = [(each.recipe.tenant, each.recipe.role) for each in recipes]
     report = night_report(options.home, chosen.date, run, pairs)
     if as_json:
-        _print_json(report.model_dump())
+        print_json(report.model_dump())
     else:
         _print_report(report, options, time.monotonic() - began)
     sys.exit(FAILED if status else PARTIAL if report.partial else DONE)
@@ -232,7 +208,7 @@ def doctor(
         sys.exit(status)
     findings = list(examine(deployment, options.home))
     if as_json:
-        _print_json([vars(finding) for finding in findings])
+        print_json([vars(finding) for finding in findings])
     else:
         out.print(f"deployment {deployment.name}: {deployment.description}; {len(recipes)} recipes", markup=False)
         for finding in findings:
@@ -254,7 +230,7 @@ def recipe_lint(
     folders = recipe_folders(options.deployment(), options.project)
     findings = lint(paths or folders, folders)
     if as_json:
-        _print_json([vars(finding) for finding in findings])
+        print_json([vars(finding) for finding in findings])
     else:
         for finding in findings:
             out.print(str(finding), markup=False)
@@ -312,7 +288,7 @@ def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option(
                 }
             )
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     if not rows:
         out.print("no adapter has been published yet")
@@ -328,7 +304,7 @@ def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option(
 @adapters_app.command("show")
 def adapters_show(context: typer.Context, name: Annotated[str, typer.Argument(help="tenant/role@vN")]) -> None:
     """One version's manifest: recipe, dataset, snapshot (and so every tuple), scores, files."""
-    _print_json(_registry(context).get(*_adapter_name(name)).model_dump(mode="json"))
+    print_json(_registry(context).get(*_adapter_name(name)).model_dump(mode="json"))
 
 
 @adapters_app.command("verify")
@@ -375,7 +351,7 @@ def plan(
     _fill_with_sample(deployment, options.home)
     planned = plan_whole_night(deployment, options.home, chosen, recipes, now)
     if as_json:
-        _print_json(planned.model_dump(mode="json"))
+        print_json(planned.model_dump(mode="json"))
         return
     asked = planned.extraction
     out.print(f"Night {planned.night}, as of {planned.as_of:%Y-%m-%d %H:%M} UTC")
@@ -426,7 +402,7 @@ def score(
             predicted[key] = entities_of(result.mentions)
     table = score_entities(predicted, read_gold(path))
     if as_json:
-        _print_json(table.record())
+        print_json(table.record())
     else:
         out.print(f"{table.documents} documents, gold {path}", markup=False)
         out.print(str(table), markup=False)

@@ -34,6 +34,11 @@ class Home:
         return self.root / "graph" / "published"
 
     @property
+    def graph_exports(self) -> Path:
+        """The last nights' graphs as Parquet, `<night>-<digest>/`."""
+        return self.root / "graph" / "exports"
+
+    @property
     def snapshots(self) -> Path:
         return self.root / "snapshots"
 
@@ -85,9 +90,13 @@ class Home:
     def gpu_lock(self) -> Path:
         return self.root / "gpu.lock"
 
+    @property
+    def nights(self) -> Path:
+        return self.root / "nights"
+
     def night(self, night: str) -> Path:
         """What one night wrote down: its document listing, its handover and its report."""
-        return self.root / "nights" / night
+        return self.nights / night
 
     def run(self, tenant: str, role: str, night: str) -> Path:
         """One training run: resolved recipe, lock, checkpoints, metrics."""

@@ -14,6 +14,7 @@ from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.threshold import Decision
 from ec1.documents.scan import Listing
 from ec1.gpu.handover import Handover
+from ec1.graph.growth import Growth
 from ec1.graph.nightly import AppliedNight
 from ec1.home import Home
 from ec1_assets.plots import bar_plot, line_plot
@@ -71,7 +72,7 @@ def of_extraction(report: "ExtractionReport", stream: str, folder: Path) -> Meta
     }
 
 
-def of_graph(applied: AppliedNight, home: Home, folder: Path) -> Metadata:
+def of_graph(applied: AppliedNight, home: Home, folder: Path, exported: Path | None, growth: Growth) -> Metadata:
     by_class = dict(applied.entities_by_class or {})
     return {
         "documents_applied": applied.applied,
@@ -82,7 +83,22 @@ def of_graph(applied: AppliedNight, home: Home, folder: Path) -> Metadata:
         "new_entities": applied.entities_after - applied.entities_before,
         "mentions": applied.mentions_after,
         "entities_by_class": bar_plot("Entities in the graph", by_class, "entities", folder / "graph.png"),
+        "growth_of_entities": line_plot(
+            "Entities in the graph, by night",
+            {name: (growth.nights, counts) for name, counts in growth.entities.items()},
+            "",
+            "entities",
+            folder / "growth-entities.png",
+        ),
+        "growth_of_mentions": line_plot(
+            "Mentions in the graph, by night",
+            {name: (growth.nights, counts) for name, counts in growth.mentions.items()},
+            "",
+            "mentions",
+            folder / "growth-mentions.png",
+        ),
         "published": dg.MetadataValue.path(home.published_graph),
+        **({"export": dg.MetadataValue.path(exported)} if exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
     }
 

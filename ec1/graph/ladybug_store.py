@@ -194,7 +194,17 @@ class LadybugStore:
         self, key: DocumentKey, document_id: str, content_sha256: str, fingerprint: str, reason: str, night: str
     ) -> Applied:
         """Record that a document cannot be read at all, such as a binary file; see `apply` for its older mentions."""
-        return self._apply([_Change(key, document_id, content_sha256, fingerprint, "rejected", reason)], night)[0]
+        return self.reject_many([(key, document_id, content_sha256, fingerprint, reason)], night)[0]
+
+    def reject_many(self, rejected: Iterable[tuple[DocumentKey, str, str, str, str]], night: str) -> list[Applied]:
+        """`reject` for many documents: key, document id, content, fingerprint and reason of each."""
+        return self._apply(
+            (
+                _Change(key, document_id, content_sha256, fingerprint, "rejected", reason)
+                for key, document_id, content_sha256, fingerprint, reason in rejected
+            ),
+            night,
+        )
 
     def retract(self, key: DocumentKey, night: str) -> Applied:
         """Record that a document vanished: its mentions go, its ledger row says `deleted`."""

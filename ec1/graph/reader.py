@@ -16,8 +16,12 @@ from ec1.graph import tables
 from ec1.graph.model import Entity, GraphStats, StoredMention, clean_name, entity_key
 
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*|/\*.*?\*/", re.DOTALL)
-# A read-only database still writes files (COPY … TO), reads them and loads code.
-_OUTSIDE = re.compile(r"\b(copy|load|export|import|attach|detach|install|use)\b", re.IGNORECASE)
+# A read-only database still writes files (COPY … TO; CHECKPOINT leaves a log beside it), reads them, loads code and
+# takes settings.
+_OUTSIDE = re.compile(
+    r"\b(?:(?:copy|load|export|import|attach|detach|install|uninstall|use|checkpoint|force|update)\b|call\s+\w+\s*=)",
+    re.IGNORECASE,
+)
 _CALLS = "count(m) AS mentions, count(DISTINCT d.key) AS documents, max(m.confidence) AS confidence"
 
 
@@ -111,6 +115,12 @@ class GraphReader:
         if outside:
             raise InputError(f"{outside[0].upper()} reaches outside the graph and is not allowed here: only read it")
         return self._rows(cypher, parameters)
+
+    def export(self, directory: Path) -> list[Path]:
+        """Write the graph as Parquet, like the writer's `export`."""
+        from ec1.graph.export import write_parquet
+
+        return write_parquet(self._open(), directory)
 
     def _open(self) -> Any:
         if self._connection is None:

@@ -87,12 +87,15 @@ def stats(connection: Any) -> GraphStats:
     """Count what the graph holds."""
     classes = rows(connection, "MATCH (e:Entity) RETURN e.entity_class AS class, count(*) AS n")
     states = rows(connection, "MATCH (d:Document) RETURN d.status AS status, count(*) AS n")
-    mentions = rows(connection, "MATCH (:Document)-[m:MENTIONS]->(:Entity) RETURN count(m) AS n")[0]["n"]
+    mentions = rows(
+        connection, "MATCH (:Document)-[m:MENTIONS]->(e:Entity) RETURN e.entity_class AS class, count(m) AS n"
+    )
     statuses = {row["status"]: row["n"] for row in sorted(states, key=lambda row: row["status"])}
     return GraphStats(
         documents=sum(n for status, n in statuses.items() if status != Status.DELETED),
         entities={row["class"]: row["n"] for row in sorted(classes, key=lambda row: row["class"])},
-        mentions=mentions,
+        mentions=sum(row["n"] for row in mentions),
+        mentions_by_class={row["class"]: row["n"] for row in sorted(mentions, key=lambda row: row["class"])},
         statuses=statuses,
     )
 
