@@ -19,7 +19,7 @@ import typer
 
 from ec1.adapters.registry import AdapterRegistry
 from ec1.commands.graph import graph_app
-from ec1.commands.shell import DONE, FAILED, PARTIAL, USAGE, Options, err, out, print_json
+from ec1.commands.shell import DONE, FAILED, INTERRUPTED, PARTIAL, USAGE, Options, err, out, print_json
 from ec1.deployment import Deployment
 from ec1.doctor import examine
 from ec1.documents.ledger import Status
@@ -72,7 +72,7 @@ def main() -> None:
         _fail(error, FAILED)
     except KeyboardInterrupt:
         err.print("interrupted")
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(INTERRUPTED)
 
 
 def _fail(error: EC1Error, status: int) -> NoReturn:
@@ -81,9 +81,9 @@ def _fail(error: EC1Error, status: int) -> NoReturn:
 
 
 def _child(module: list[str], options: Options, log: Path | None = None, *, quiet: bool = False) -> int:
-    """Run `python -m ...` with this choice of deployment and home; signals reach it, its status is ours.
+    """Run `python -m ...` with this choice of deployment and home. Returns its status, or INTERRUPTED.
 
-    It ends its own children when it is interrupted, so it is waited for and never killed from here. With `log`, what
+    Signals reach it, and it ends its own children, so it is waited for and never killed from here. With `log`, what
     it writes to standard error (Dagster's own log) goes there. If `quiet`, what it prints goes to standard error.
     """
     environment = {
@@ -106,13 +106,15 @@ def _child(module: list[str], options: Options, log: Path | None = None, *, quie
         stdout=sys.stderr if quiet else None,
         stderr=errors,
     )
+    interrupts: list[int] = []
     previous = {
         # The terminal interrupts the whole group; a termination is sent to us alone, so it is passed on.
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
     }
     try:
-        return process.wait()
+        status = process.wait()
+        return INTERRUPTED if interrupts else status
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -145,6 +147,9 @@ def night(
         log = options.home.logs / f"night-{chosen.date}.log"
         command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
         status = _child(command, options, log, quiet=as_json)
+        if status == INTERRUPTED:
+            err.print("interrupted: finished work is kept; run the same command again to go on where it stopped")
+            sys.exit(INTERRUPTED)
         if not run_file.exists():
             err.print(
                 f"error: night {chosen.date} did not come to its end ({log}); run it again to go on where it stopped",
@@ -189,7 +194,9 @@ def ui(
     deployment = options.deployment()
     options.recipes()
     _fill_with_sample(deployment, options.home)
-    sys.exit(_child(["jobs.ui", "--port", str(port)], options))
+    status = _child(["jobs.ui", "--port", str(port)], options)
+    # Ctrl-C is how one leaves it.
+    sys.exit(DONE if status == INTERRUPTED else status)
 
 
 @app.command()
