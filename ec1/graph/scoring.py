@@ -14,6 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import NamedTuple
+
+from rapidfuzz.distance import OSA, JaroWinkler
 
 from ec1.graph.names import PersonName, ThingName, person_name, thing_name
 
@@ -26,11 +30,14 @@ REVIEW_BITS = -1.0
 _PRIOR_WEIGHT = 1000
 _SAME_NAME_BITS = MERGE_BITS + 2
 _RAREST = 1e-6
-_EXACT, _CLOSE, _OTHER = 0.85, 0.10, 0.05
+_EXACT, _CLOSE = 0.85, 0.10
+_DIFFERENT_BITS = math.log2(1 - _EXACT - _CLOSE)
+_INITIAL_BITS = 3.5
 # A value has about so many others that are as close to it as a slip of the pen.
 _NEIGHBOURS = 10
 _ADDRESS_BITS = (-4.0, 12.0)
 _SHORT_FORM_BITS = 6.0
+_TURNED_BITS = 2.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,9 @@ class Level(IntEnum):
     EXACT = 4
 
 
+_BOTH_EXACT = (Level.EXACT, Level.EXACT)
+
+
 @dataclass(frozen=True)
 class Profile:
     """What is known of one entity. `attributes` holds values by kind (`KINDS`), `documents` where it is mentioned."""
@@ -94,7 +104,7 @@ class Profile:
 class Comparison:
     """What was found for one pair: the odds in bits, what they come from, and whether a merge is open to them.
 
-    `veto` is looked for only where the odds are worth a look.
+    `reasons` and `veto` are looked for only where the odds are worth a look.
     """
 
     bits: float
@@ -104,11 +114,25 @@ class Comparison:
     """False if nothing told one person from others of the same surname and address."""
 
 
+class _Names(NamedTuple):
+    """What the names alone say: bits before the prior, levels by part, notes; whether they tell one person from others
+    of the same surname, and whether they are one name in two forms."""
+
+    bits: float
+    levels: tuple[tuple[str, Level], ...]
+    notes: tuple[str, ...]
+    singled_out: bool
+    same: bool
+
+
+_bits = attrgetter("bits")
+
+
 class Scorer:
     """Compares the entities of one class. Frequencies are those of the entities that it was built from."""
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
-        self.population = max(_PRIOR_WEIGHT, len(profiles))
+        self._prior = math.log2(max(_PRIOR_WEIGHT, len(profiles)))
         self._counts: dict[str, Counter[str]] = {kind: Counter() for kind in (*KINDS, *_USUAL)}
         for profile in profiles:
             for kind, values in profile.attributes.items():
@@ -119,34 +143,36 @@ class Scorer:
             else:
                 self._counts["word"].update({word for name in profile.things for word in name.words})
         self._size = len(profiles)
+        self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
 
     def compare(self, one: Profile, other: Profile) -> Comparison:
         """Weigh one pair. The order of the two does not matter."""
         if other.key < one.key:
             one, other = other, one
-        together = bool(one.documents & other.documents)
-        if one.entity_class == PERSON:
-            bits, reasons, told_apart, same = self._persons(one, other, together)
-        else:
-            bits, reasons, told_apart, same = self._things(one, other, together)
-        odds = bits - math.log2(self.population)
-        if same:
+        together = not one.documents.isdisjoint(other.documents)
+        names = (self._persons if one.entity_class == PERSON else self._things)(one, other, together)
+        odds = names.bits - self._prior
+        if names.same:
             # Two documents that spell a name alike are one entity already; a name in another form is no less the same.
             odds = max(odds, _SAME_NAME_BITS)
         address = 0.0
+        singled_out = names.singled_out
+        levels = list(names.levels)
         for kind in sorted(one.attributes.keys() & other.attributes.keys()):
             level, value = _best(one.attributes[kind], other.attributes[kind], KINDS[kind].digits)
             weight = self._weight(kind, level, value)
-            reasons.append(f"{kind} {level.name.lower()}")
+            levels.append((kind, level))
             if KINDS[kind].address:
                 address += weight
             else:
                 odds += weight
-            told_apart = told_apart or (KINDS[kind].singular and level >= Level.CLOSE)
+            singled_out = singled_out or (KINDS[kind].singular and level >= Level.CLOSE)
         # The parts of an address agree together or not at all: they are not independent.
         odds += min(max(address, _ADDRESS_BITS[0]), _ADDRESS_BITS[1])
-        # A veto matters only for what would be a link.
-        return Comparison(odds, tuple(reasons), veto(one, other) if odds >= REVIEW_BITS else None, told_apart)
+        if odds < REVIEW_BITS:
+            return Comparison(odds, ())
+        said = [f"{part} {level.name.lower()}" for part, level in levels if level is not Level.MISSING]
+        return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
 
     def _frequency(self, kind: str, value: str) -> float:
         usual = KINDS[kind].usual if kind in KINDS else _USUAL[kind]
@@ -156,82 +182,77 @@ class Scorer:
     def _weight(self, kind: str, level: Level, values: tuple[str, str]) -> float:
         if level is Level.MISSING:
             return 0.0
-        frequency = max(self._frequency(kind, value) for value in values)
-        if level is Level.EXACT:
-            return math.log2(_EXACT / min(_EXACT, frequency))
-        if level is Level.CLOSE:
-            return math.log2(_CLOSE / min(_CLOSE, frequency * _NEIGHBOURS))
+        if level is Level.DIFFERENT:
+            return _DIFFERENT_BITS
         if level is Level.INITIAL:
-            return 3.5
-        return math.log2(_OTHER)
+            return _INITIAL_BITS
+        known = self._weights.get((kind, level, values))
+        if known is None:
+            frequency = max(self._frequency(kind, value) for value in values)
+            share, common = (_EXACT, frequency) if level is Level.EXACT else (_CLOSE, frequency * _NEIGHBOURS)
+            known = self._weights[kind, level, values] = math.log2(share / min(share, common))
+        return known
 
-    def _persons(self, one: Profile, other: Profile, together: bool) -> tuple[float, list[str], bool, bool]:
-        return max(
-            (self._person(a, b, together) for a in one.persons for b in other.persons), key=lambda found: found[0]
-        )
+    def _persons(self, one: Profile, other: Profile, together: bool) -> _Names:
+        return max((self._person(a, b, together) for a in one.persons for b in other.persons), key=_bits)
 
-    def _person(self, one: PersonName, other: PersonName, together: bool) -> tuple[float, list[str], bool, bool]:
-        best: tuple[float, list[str], bool, bool] | None = None
+    def _person(self, one: PersonName, other: PersonName, together: bool) -> _Names:
+        found = []
         for given, surname in _alignments(one, other):
             levels = _level(*given), _level(*surname)
-            turned_round = bool(surname[0]) and surname[0] not in (one.surname, one.single)
             bits = self._weight("given", levels[0], given) + self._weight("surname", levels[1], surname)
-            bits -= 2 * turned_round
-            reasons = [
-                f"{part} {level.name.lower()}"
-                for part, level in zip(("given", "surname"), levels, strict=True)
-                if level is not Level.MISSING
-            ]
-            if turned_round:
-                reasons.append("order of names")
-            same = levels == (Level.EXACT, Level.EXACT)
-            shortened = bool(one.single) != bool(other.single) or Level.INITIAL in levels
-            if shortened and together and Level.DIFFERENT not in levels:
-                bits += _SHORT_FORM_BITS
-                reasons.append("short form in the same document")
-            if one.middles and other.middles and not _middles_differ(one, other):
-                bits += 3.5
-                reasons.append("middle name")
-            if one.generation and one.generation == other.generation:
-                bits += 3.0
-            told_apart = levels[0] in (Level.EXACT, Level.CLOSE) and not (one.single or other.single)
-            told_apart = told_apart or (Level.INITIAL in levels and together)
-            if best is None or bits > best[0]:
-                best = bits, reasons, told_apart, same
-        assert best is not None
-        return best
+            found.append((bits, levels, bool(surname[0]) and surname[0] not in (one.surname, one.single)))
+        bits, levels, turned = max(found, key=lambda each: each[0] - _TURNED_BITS * each[2])
+        bits -= _TURNED_BITS * turned
+        shortened = bool(one.single) != bool(other.single) or Level.INITIAL in levels
+        shortened = shortened and together and Level.DIFFERENT not in levels
+        middle = bool(one.middles and other.middles) and not _middles_differ(one, other)
+        bits += _SHORT_FORM_BITS * shortened + _INITIAL_BITS * middle
+        bits += _INITIAL_BITS * bool(one.generation and one.generation == other.generation)
+        notes = tuple(
+            note
+            for note, holds in (
+                ("order of names", turned),
+                ("short form in the same document", shortened),
+                ("middle name", middle),
+            )
+            if holds
+        )
+        whole_given = levels[0] in (Level.EXACT, Level.CLOSE) and not (one.single or other.single)
+        singled_out = whole_given or (Level.INITIAL in levels and together)
+        return _Names(bits, (("given", levels[0]), ("surname", levels[1])), notes, singled_out, levels == _BOTH_EXACT)
 
-    def _things(self, one: Profile, other: Profile, together: bool) -> tuple[float, list[str], bool, bool]:
-        return max((self._thing(a, b, together) for a in one.things for b in other.things), key=lambda found: found[0])
+    def _things(self, one: Profile, other: Profile, together: bool) -> _Names:
+        return max((self._thing(a, b, together) for a in one.things for b in other.things), key=_bits)
 
-    def _thing(self, one: ThingName, other: ThingName, together: bool) -> tuple[float, list[str], bool, bool]:
-        same = one.words == other.words or (one.joined == other.joined and len(one.joined) > 5)
-        if same:
+    def _thing(self, one: ThingName, other: ThingName, together: bool) -> _Names:
+        if one.words == other.words or (one.joined == other.joined and len(one.joined) > 5):
             bits = sum(self._weight("word", Level.EXACT, (word, word)) for word in sorted(set(one.words)))
             if one.qualifiers == other.qualifiers:
-                return bits, ["same name in another form"], True, True
+                return _Names(bits, (), ("same name in another form",), True, True)
             # Portland, and Portland in Oregon.
-            return bits, ["same name, less said"], together, False
+            return _Names(bits, (), ("same name, less said",), together, False)
         left, right = list(one.words), list(other.words)
         bits = 0.0
-        reasons = []
+        notes = []
         for word in one.words:
             if word in right:
                 bits += self._weight("word", Level.EXACT, (word, word))
                 left.remove(word)
                 right.remove(word)
-                reasons.append(word)
+                notes.append(word)
         for word in list(left):
             close = sorted(near for near in right if len(near) > 3 and _level(word, near) is Level.CLOSE)
             if close:
                 bits += self._weight("word", Level.CLOSE, (word, close[0]))
                 left.remove(word)
                 right.remove(close[0])
-                reasons.append(f"{word}~{close[0]}")
-        if together and reasons and not (left and right):
-            return bits + _SHORT_FORM_BITS, [*reasons, "short form in the same document"], False, False
-        bits += (len(left) + len(right)) * math.log2(_OTHER)
-        return bits, reasons, True, False
+                notes.append(f"{word}~{close[0]}")
+        if together and notes and not (left and right):
+            note = "short form in the same document"
+            return _Names(bits + _SHORT_FORM_BITS, (), (*notes, note), False, False)
+        bits += (len(left) + len(right)) * _DIFFERENT_BITS
+        return _Names(bits, (), tuple(notes), True, False)
 
 
 def veto(one: Profile, other: Profile) -> str | None:
@@ -315,8 +336,6 @@ def _alignments(one: PersonName, other: PersonName) -> Iterable[tuple[tuple[str,
 @lru_cache(maxsize=500_000)
 def _level(one: str, other: str, digits: bool = False) -> Level:
     """How well two values agree. A single letter is an initial; a short form that the other begins with is close."""
-    from rapidfuzz.distance import OSA, JaroWinkler
-
     if not one or not other:
         return Level.MISSING
     one, other = one.replace(" ", ""), other.replace(" ", "")
