@@ -80,11 +80,11 @@ def _fail(error: EC1Error, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _child(module: list[str], options: Options, log: Path | None = None) -> int:
+def _child(module: list[str], options: Options, log: Path | None = None, *, quiet: bool = False) -> int:
     """Run `python -m ...` with this choice of deployment and home; signals reach it, its status is ours.
 
     It ends its own children when it is interrupted, so it is waited for and never killed from here. With `log`, what
-    it writes to standard error (Dagster's own log) goes there.
+    it writes to standard error (Dagster's own log) goes there. If `quiet`, what it prints goes to standard error.
     """
     environment = {
         **os.environ,
@@ -99,7 +99,13 @@ def _child(module: list[str], options: Options, log: Path | None = None) -> int:
     else:
         log.parent.mkdir(parents=True, exist_ok=True)
         errors = log.open("ab")
-    process = subprocess.Popen([sys.executable, "-m", *module], cwd=CHECKOUT, env=environment, stderr=errors)
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module],
+        cwd=CHECKOUT,
+        env=environment,
+        stdout=sys.stderr if quiet else None,
+        stderr=errors,
+    )
     previous = {
         # The terminal interrupts the whole group; a termination is sent to us alone, so it is passed on.
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
@@ -117,7 +123,7 @@ def _fill_with_sample(deployment: Deployment, home: Home) -> None:
         return
     installed = install_sample(deployment.sample, home)
     if installed is not None:
-        out.print(f"installed the bundled sample: {installed.documents} documents, {installed.tuples} tuples")
+        err.print(f"installed the bundled sample: {installed.documents} documents, {installed.tuples} tuples")
 
 
 @app.command()
@@ -137,7 +143,8 @@ def night(
     with tempfile.TemporaryDirectory() as folder:
         run_file = Path(folder) / "run"
         log = options.home.logs / f"night-{chosen.date}.log"
-        status = _child(["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)], options, log)
+        command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
+        status = _child(command, options, log, quiet=as_json)
         if not run_file.exists():
             err.print(
                 f"error: night {chosen.date} did not come to its end ({log}); run it again to go on where it stopped",
