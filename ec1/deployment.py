@@ -167,6 +167,8 @@ class LadybugSettings(Settings):
     kind: Literal["ladybug"] = "ladybug"
     buffer_pool_mib: int = Field(256, ge=64)
     keep_exports: int = Field(7, ge=0, description="nights whose Parquet export of the graph is kept; 0: none is made")
+    resolution: bool = Field(True, description="say after each night which entities are one; a layer beside the graph")
+    overrides: Path | None = Field(None, description="YAML with what operators decided: entities that are one, or not")
     max_shrink_share: float = Field(0.1, ge=0, le=1, description="a larger loss of entities in one night fails a check")
 
 
@@ -302,6 +304,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         "sample": below(deployment.sample),
         "recipes": tuple(project / path.expanduser() for path in deployment.recipes),
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
+        "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
         "models": {

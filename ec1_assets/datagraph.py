@@ -17,6 +17,7 @@ from ec1.gpu.handover import hand_over
 from ec1.graph.exports import export_night
 from ec1.graph.growth import growth
 from ec1.graph.nightly import apply_night, listing_to_apply, ungrounded
+from ec1.graph.overrides import load_overrides
 from ec1.nights import Night
 from ec1.records import Records
 from ec1_assets import checks, metadata
@@ -114,6 +115,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         folder = home.night(context.partition_key)
         listing = Listing.load(folder / LISTING)
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
+        overrides = load_overrides(deployment.graph.overrides)
         with graph.open() as store:
             listing = listing_to_apply(
                 store,
@@ -125,13 +127,17 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             applied = apply_night(
                 store, listing, outbox, fingerprints, quarantine_after=deployment.extraction.quarantine_after
             )
+            resolution = store.resolve(overrides) if deployment.graph.resolution else store.drop_resolution()
             store.publish(home.published_graph)
             exported = export_night(
-                store, home.graph_exports, listing.night, applied.digest, deployment.graph.keep_exports
+                store, home.graph_exports, listing.night, store.digest_with_resolution(), deployment.graph.keep_exports
             )
         Records(folder).write("graph_mutations", context.run_id, applied.record())
         return dg.MaterializeResult(
-            metadata=metadata.of_graph(applied, home, folder, exported, growth(home.nights, listing.night)),
+            metadata={
+                **metadata.of_graph(applied, home, folder, exported, growth(home.nights, listing.night)),
+                **(metadata.of_resolution(resolution) if resolution else {}),
+            },
             data_version=dg.DataVersion(applied.digest),
             check_results=checks.of_graph(
                 applied,
