@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tiny_model import make_tiny_model
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
@@ -29,6 +30,12 @@ def small_model(embedded: Deployment, tmp_path_factory: pytest.TempPathFactory) 
     ready = Home(PROJECT / ".ec1").models
     models = ready if ready.is_dir() else tmp_path_factory.mktemp("models")
     return prepare_model(embedded.inference.model, embedded.inference.revision, embedded.models, models)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that trains in a second, for tests of what happens to a training and not of what is learnt."""
+    return make_tiny_model(small_model, tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture

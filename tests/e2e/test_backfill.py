@@ -85,13 +85,13 @@ def wait(ec1: LightCommandLine, daemon: "subprocess.Popen[bytes]", log: Path) ->
             time.sleep(1)
 
 
-def test_a_backfill_equals_the_nights_on_time(tmp_path: Path, project: Path, small_model: Path) -> None:
-    on_time = light_project(tmp_path / "on-time", project, small_model)
+def test_a_backfill_equals_the_nights_on_time(tmp_path: Path, project: Path, tiny_model: Path) -> None:
+    on_time = light_project(tmp_path / "on-time", project, tiny_model)
     for night in NIGHTS:
         install_sample(project / "examples", on_time.home, until=dt.date.fromisoformat(night))
         done = on_time.run("night", "--date", night)
         assert done.returncode == 0, done.stdout
-    late = light_project(tmp_path / "late", project, small_model)
+    late = light_project(tmp_path / "late", project, tiny_model)
     install_sample(project / "examples", late.home)
     runs = backfill(late)
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * len(NIGHTS)

@@ -49,10 +49,10 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_a_night_runs_on_postgresql(
-    tmp_path: Path, project: Path, small_model: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, project: Path, tiny_model: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EC1_DAGSTER_POSTGRES_URL", postgres_url)
-    ec1 = light_project(tmp_path, project, small_model, train=False)
+    ec1 = light_project(tmp_path, project, tiny_model, train=False)
     ec1.home.dagster.mkdir(parents=True)
     shutil.copy(project / "configs" / "dagster-postgres.yaml", ec1.home.dagster / "dagster.yaml")
     done = ec1.run("night", "--date", NIGHT)

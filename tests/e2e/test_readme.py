@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.soak]
 PROJECT = Path(__file__).resolve().parents[2]
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # These would run this very suite, or the benchmarks, inside it: what they would do is looked at instead.
-DRY = {"make test", "make bench"}
+DRY = {"make test", "make soak", "make bench"}
 
 
 def commands() -> list[str]:

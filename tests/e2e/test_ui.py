@@ -72,7 +72,7 @@ def page(chromium: str) -> Iterator["object"]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1700, "height": 950})
+        page = browser.new_page(viewport={"width": 1700, "height": 1200})
         page.set_default_timeout(60_000)
         yield page
         browser.close()
