@@ -22,7 +22,7 @@ from ec1.commands.graph import graph_app
 from ec1.commands.shell import DONE, FAILED, INTERRUPTED, PARTIAL, USAGE, Options, err, out, print_json
 from ec1.deployment import Deployment
 from ec1.doctor import examine
-from ec1.documents.ledger import Status
+from ec1.documents.ledger import Status, extractor_fingerprint
 from ec1.errors import EC1Error, InputError
 from ec1.home import Home
 from ec1.nights import Night
@@ -404,7 +404,7 @@ def score(
     outbox = Outbox(options.home.outbox)
     predicted = {}
     for key, entry in published_ledger(options.home.published_graph).items():
-        result = outbox.get(entry.fingerprint, entry.content_sha256)
+        result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
         if result is not None and entry.status == Status.APPLIED:
             predicted[key] = entities_of(result.mentions)
     table = score_entities(predicted, read_gold(path))

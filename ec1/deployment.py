@@ -172,6 +172,16 @@ class LadybugSettings(Settings):
     max_shrink_share: float = Field(0.1, ge=0, le=1, description="a larger loss of entities in one night fails a check")
 
 
+class ServiceContentSettings(Settings):
+    """The graph service that other systems read (CONTRACTS §2)."""
+
+    base_url: HttpAddress = "http://127.0.0.1:9081"
+    module_id: Name | None = Field(None, description="scope of what is sent; default: the tenant")
+    batch_entities: int = Field(200, gt=0, description="entities a request")
+    request_timeout_seconds: float = Field(60, gt=0)
+    max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
+
+
 class DirectoryStoreSettings(Settings):
     kind: Literal["directory"] = "directory"
     root: Path | None = Field(None, description="default: the home itself")
@@ -238,6 +248,10 @@ class Deployment(Settings):
     inference: Annotated[VllmSettings | ServerSettings | DoormanSettings, Field(discriminator="kind")]
     extraction: ExtractionSettings = ExtractionSettings()
     graph: LadybugSettings = LadybugSettings()
+    graph_stores: tuple[Literal["ladybug", "service_content"], ...] = Field(
+        ("ladybug",), description="where entities go; without `ladybug` its file keeps only the ledger"
+    )
+    service_content: ServiceContentSettings = ServiceContentSettings()
     store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     budgets: BudgetSettings = BudgetSettings()

@@ -38,6 +38,10 @@ class Home:
         """The last nights' graphs as Parquet, `<night>-<digest>/`."""
         return self.root / "graph" / "exports"
 
+    def service_content(self, module_id: str) -> Path:
+        """What was sent to service-content for one tenant, and what still has to be."""
+        return self.root / "service-content" / f"{checked_name(module_id, 'module id')}.sqlite"
+
     @property
     def snapshots(self) -> Path:
         return self.root / "snapshots"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ec1.adapters.nightly import Judged, Outcome
     from ec1.extraction.extractor import ExtractionReport
     from ec1.graph.resolution import Resolution
+    from ec1.graph.service_content_store import Delivery
     from ec1.training.nightly import Candidate
     from ec1.training.plan import Plan
 
@@ -121,6 +122,23 @@ def of_resolution(resolution: "Resolution") -> Metadata:
         ),
         "vetoed": _table([{"one": each.one, "other": each.other, "veto": each.veto} for each in vetoed]),
         **({"overrides_about_no_entity": _list(resolution.unused_overrides)} if resolution.unused_overrides else {}),
+    }
+
+
+def of_delivery(delivery: "Delivery") -> Metadata:
+    """What service-content was sent, and how that compares with what it holds."""
+    return {
+        "service_content_sent": delivery.sent,
+        "service_content_deferred": delivery.deferred,
+        "service_content_refused": _counts(delivery.refused),
+        "service_content_expected": delivery.expected,
+        "service_content_retracted": delivery.retracted,
+        **({"service_content_held": delivery.held} if delivery.held is not None else {}),
+        "service_content_looked_up": delivery.looked_up,
+        "service_content_missing": delivery.missing,
+        "service_content_differ": delivery.differ,
+        "service_content_differences": _list(delivery.examples),
+        **({"service_content_problem": delivery.problem} if delivery.problem else {}),
     }
 
 

@@ -282,9 +282,9 @@ class HttpChatClient(ABC):
             return
         reason = f"status {status}: {error_message(data)}"
         if status == 429:
-            raise NoRoomError(reason, _retry_after(response))
+            raise NoRoomError(reason, retry_after(response))
         if status >= 500 or status == 408:
-            raise AgainError(reason, _retry_after(response))
+            raise AgainError(reason, retry_after(response))
         if status in (401, 403, 404):
             raise ServiceError(f"{self._url} refuses us: {reason}; check the deployment's inference settings")
         raise DeferredError(f"the server refused the request: {reason}")
@@ -301,7 +301,7 @@ def error_message(data: bytes) -> str:
     return " ".join(str(text).split())[:200]
 
 
-def _retry_after(response: httpx.Response) -> float:
+def retry_after(response: httpx.Response) -> float:
     """Seconds that the `Retry-After` header asks for, as a number or a date; 0 without one."""
     value = response.headers.get("Retry-After", "").strip()
     if not value:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ec1.documents.ledger import DocumentKey, LedgerEntry
+from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
 from ec1.documents.parse import read_document
 from ec1.documents.scan import Listing
 from ec1.errors import DeferredError, RejectedError
@@ -55,25 +55,38 @@ def listing_to_apply(
 
 
 def apply_night(
-    store: "LadybugStore", listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str], *, quarantine_after: int
+    store: "LadybugStore",
+    listing: Listing,
+    outbox: "Outbox",
+    fingerprints: Mapping[str, str],
+    *,
+    quarantine_after: int,
+    keep_mentions: bool = True,
 ) -> AppliedNight:
     """Apply what the night found, a bounded batch of whole documents a transaction.
 
     A crash loses the batch at hand, which the outbox still holds. Safe to repeat: what has been applied already changes
-    nothing.
+    nothing. Without `keep_mentions` the store is only the ledger.
     """
+    recorded = ledger_fingerprints(fingerprints, keep_mentions=keep_mentions)
     done = AppliedNight(recovered=store.recovered, entities_before=sum(store.stats().entities.values()))
     store.retract_many(listing.vanished, listing.night)
     done.vanished = len(listing.vanished)
     store.reject_many(
         (
-            (each.key, "", each.content_sha256, fingerprints.get(each.key.stream, ""), each.reason)
+            (each.key, "", each.content_sha256, recorded.get(each.key.stream, ""), each.reason)
             for each in listing.rejected
         ),
         listing.night,
     )
     done.rejected = len(listing.rejected)
-    store.apply_many(_results(listing, outbox, fingerprints, done), listing.night, quarantine_after=quarantine_after)
+    results = _results(listing, outbox, fingerprints, done)
+    if not keep_mentions:
+        results = (
+            (key, name, result.model_copy(update={"mentions": (), "fingerprint": recorded[key.stream]}))
+            for key, name, result in results
+        )
+    store.apply_many(results, listing.night, quarantine_after=quarantine_after)
     stats = store.stats()
     done.entities_by_class = dict(stats.entities)
     done.entities_after = sum(stats.entities.values())
