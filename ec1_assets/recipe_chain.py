@@ -59,7 +59,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         night = deployment.night(context.partition_key)
         snapshot = take_snapshot(
             bucket(deployment.corpus_root(home), role, tenant),
-            recipe.objective,
+            recipe.rows,
             as_of=night.as_of(dt.datetime.now(dt.UTC)),
             home=home,
         )
@@ -123,7 +123,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
             recipe.data,
             training_nightly.tokenizer_of(model),
             home=home,
-            objective=recipe.objective,
+            objective=recipe.rows,
         )
         plan = training_nightly.plan_of(recipe, dataset, deployment, model)
         record.write(

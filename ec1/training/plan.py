@@ -19,6 +19,7 @@ from typing import Any
 from ec1.deployment import Settings
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json
+from ec1.training.objectives import OBJECTIVES
 from ec1.training.recipes import Recipe
 
 GIB = 2.0**30
@@ -234,7 +235,7 @@ def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int)
     wish = recipe.optimisation
     trained = trainable_parameters(recipe, model)
     # A pair is two rows for the model.
-    tokens = wish.batch_size * length * (2 if recipe.objective == "dpo" else 1)
+    tokens = wish.batch_size * length * (2 if OBJECTIVES[recipe.objective].pairs else 1)
     if recipe.method == "qlora":
         assert recipe.quantization is not None
         bits = 4 + (8 / 64 + 32 / (64 * 256) if recipe.quantization.double else 32 / 64)
@@ -250,7 +251,7 @@ def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int)
     trained_bytes = trained * (2 * weight_bytes + moments)
     if recipe.method == "full":
         trained_bytes -= trained * weight_bytes
-        if recipe.objective == "dpo":
+        if OBJECTIVES[recipe.objective].reference:
             weights *= 2
     layer = _activation_bytes(recipe, model)
     if wish.gradient_checkpointing:
@@ -280,4 +281,4 @@ def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
 def _slowdown(recipe: Recipe) -> float:
     """Seconds a token relative to SFT: preference training also runs the reference forward, without gradients."""
     passes = 3 if recipe.optimisation.gradient_checkpointing else 2
-    return (passes + 1) / passes if recipe.objective == "dpo" else 1.0
+    return (passes + 1) / passes if OBJECTIVES[recipe.objective].reference else 1.0
