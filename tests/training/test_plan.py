@@ -102,6 +102,22 @@ def test_memory_grows_with_what_costs_memory(sft: Recipe, dpo: Recipe) -> None:
     assert peak(sft) < peak(dpo), "a pair is two rows"
 
 
+@pytest.mark.parametrize(
+    ("role", "batch", "length", "measured"),
+    # Peak resident memory of real trainings of the small model on a CPU, all rows of one length, in GiB.
+    [("engineering", 8, 256, 4.34), ("engineering", 4, 256, 2.68)],
+)
+def test_memory_on_a_cpu_is_what_was_measured_or_a_little_more(
+    project: Path, small_model: Path, role: str, batch: int, length: int, measured: float
+) -> None:
+    folder = project / "configs" / "recipes"
+    recipe = load_recipe(project / "examples" / "recipes" / f"{role}.yaml", [folder]).recipe
+    planned = peak_memory_gib(
+        changed(recipe, optimisation={"batch_size": batch}), ModelShape.read(small_model), "cpu", length
+    )
+    assert measured * 0.99 <= planned <= measured * 1.2
+
+
 def test_preference_training_costs_the_reference_too(sft: Recipe, dpo: Recipe) -> None:
     assert plan_training(dpo, OLMO_7B, L4, **FIGURES).seconds > 1.2 * plan_training(sft, OLMO_7B, L4, **FIGURES).seconds
 
