@@ -27,6 +27,7 @@ def _name(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+Tracker = Literal["mlflow", "wandb", "trackio"]
 
 
 class Settings(BaseModel):
@@ -224,6 +225,14 @@ class BudgetSettings(Settings):
     lease_wait_seconds: float = Field(14400, gt=0, description="how long a phase queues for the GPU")
 
 
+class RetentionSettings(Settings):
+    """What is kept of each role. Recipe, figures and curves of a run are kept for good, whatever is set here."""
+
+    versions: int = Field(20, ge=1, description="best versions, beside the one in use, the newest and the best")
+    runs: int = Field(14, ge=1, description="newest nights whose checkpoints and weights stay in runs/")
+    quarantined: int = Field(14, ge=1, description="newest candidates in quarantine")
+
+
 class GpuSettings(Settings):
     device: Literal["cuda", "cpu"] = "cuda"
     lock: Path | None = Field(None, description="one file for all homes that share a card; default <home>/gpu.lock")
@@ -253,8 +262,10 @@ class Deployment(Settings):
     )
     service_content: ServiceContentSettings = ServiceContentSettings()
     store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
+    tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
     schedule: ScheduleSettings = ScheduleSettings()
     budgets: BudgetSettings = BudgetSettings()
+    retention: RetentionSettings = RetentionSettings()
     gpu: GpuSettings = GpuSettings()
 
     @model_validator(mode="after")

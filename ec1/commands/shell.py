@@ -2,7 +2,8 @@
 
 import json
 import signal
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ class Options:
     deployment_name: str
     home: Home
     project: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The shell's, for what is started from here."""
 
     def deployment(self) -> Deployment:
         return load_deployment(self.deployment_name, self.project)
