@@ -145,6 +145,7 @@ class ExtractionSettings(Settings):
     request_timeout_seconds: float = Field(300, gt=0)
     max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
     quarantine_after: int = Field(3, gt=0, description="nights on which a document may be deferred")
+    relations: bool = Field(False, description="ask also for what the text states between entities: longer answers")
     min_confidence: float = Field(0.0, ge=0, le=1)
 
     @model_validator(mode="after")

@@ -73,6 +73,7 @@ class _Change:
     reason: str | None = None
     mentions: tuple[dict[str, Any], ...] = ()
     traits: tuple[dict[str, Any], ...] = ()
+    relations: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass
@@ -106,6 +107,8 @@ class LadybugStore:
         self._database: Any = None
         self._connection: Any = None
         self._loads = self._transactions = self._written = 0
+        self._relates = False
+        """Whether any document states a relation: where none does, there is nothing to take back."""
         self._digest: tuple[str, str] | None = None
         """The graph's state and its digest, which takes a while."""
 
@@ -189,6 +192,7 @@ class LadybugStore:
                     reason=result.reason,
                     mentions=_mention_rows(result) if result.status == "complete" else (),
                     traits=_trait_rows(result) if result.status == "complete" else (),
+                    relations=_relation_rows(result) if result.status == "complete" else (),
                 )
                 for key, document_id, result in results
             ),
@@ -344,6 +348,9 @@ class LadybugStore:
                     "the file and its published copy away, and the next night builds the graph again from the outbox"
                 )
 
+            states = "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"
+            self._relates = bool(tables.rows(self._connection, states))
+
     def _give_memory_back(self) -> None:
         import ladybug
 
@@ -455,6 +462,7 @@ class LadybugStore:
                 self._write_entities(todo, touched)
                 self._write_mentions(todo)
                 self._write_traits(todo)
+                self._write_relations(todo)
                 self._settle(touched)
                 self._written += sum(len(plan.mentions) + plan.retract for plan in todo)
         return [
@@ -525,6 +533,13 @@ class LadybugStore:
                 match,
             ):
                 touched.lost.setdefault(row["entity"], set()).add(row["name"])
+            if self._relates:
+                # An entity that is mentioned twice is reached twice, and a relation goes once.
+                self._execute(
+                    "MATCH (d:Document {key: $key})-[:MENTIONS]->(e:Entity) WITH DISTINCT e "
+                    "MATCH (e)-[r:RELATES]->(:Entity) WHERE r.document = $key DELETE r",
+                    match,
+                )
             self._execute("MATCH (d:Document {key: $key})-[m:MENTIONS]->(:Entity) DELETE m", match)
             self._execute("MATCH (d:Document {key: $key})-[t:TRAIT]->(:Entity) DELETE t", match)
 
@@ -583,6 +598,24 @@ class LadybugStore:
                 for trait in plan.change.traits
             ],
         )
+
+    def _write_relations(self, plans: Sequence[_Plan]) -> None:
+        relations = [
+            {"document": plan.node["key"], **relation}
+            for plan in plans
+            if plan.mentions
+            for relation in plan.change.relations
+        ]
+        values = ", ".join(f"{name}: row_{name}" for name in tables.RELATION_COLUMNS)
+        self._load(
+            "LOAD FROM $batch MATCH (a:Entity {key: row_subject}) MATCH (b:Entity {key: row_object}) "
+            f"CREATE (a)-[:RELATES {{{values}}}]->(b)",
+            [
+                {f"row_{name}": relation[name] for name in ("subject", "object", *tables.RELATION_COLUMNS)}
+                for relation in relations
+            ],
+        )
+        self._relates = self._relates or bool(relations)
 
     def _settle(self, touched: _Touched) -> None:
         """Remove entities that nothing mentions any more, and find the preferred spelling of those that lost theirs."""
@@ -744,6 +777,30 @@ def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
         if (key := entity_key(trait.name, trait.entity_class)) in mentioned
     }
     return tuple({"entity": entity, "kind": kind, "value": value} for entity, kind, value in sorted(found))
+
+
+def _relation_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+    """The result's relations between entities that it also mentions."""
+    models = {answer.chunk: answer.model for answer in result.answers}
+    mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
+    found = []
+    for each in result.relations:
+        subject, target = entity_key(each.subject, each.subject_class), entity_key(each.object, each.object_class)
+        if {subject, target} <= mentioned:
+            found.append(
+                {
+                    "subject": subject,
+                    "object": target,
+                    "relation": each.relation,
+                    "chunk": each.chunk,
+                    "start_char": each.start,
+                    "end_char": each.end,
+                    "confidence": each.confidence,
+                    "fingerprint": result.fingerprint,
+                    "model": models.get(each.chunk, ""),
+                }
+            )
+    return tuple(found)
 
 
 def _batches(changes: Iterable[_Change]) -> Iterator[list[_Change]]:

@@ -53,6 +53,26 @@ class StoredMention:
 
 
 @dataclass(frozen=True)
+class StoredRelation:
+    """One place where a document states a relation of an entity; the offsets hold both names."""
+
+    relation: str
+    subject: str
+    object: str
+    stream: str
+    path: str
+    document_id: str
+    content_sha256: str
+    chunk: int
+    start: int
+    end: int
+    confidence: float
+    fingerprint: str
+    model: str
+    night: str
+
+
+@dataclass(frozen=True)
 class GraphStats:
     """What the graph holds: documents that are not deleted, entities and mentions by class, ledger rows by status."""
 
