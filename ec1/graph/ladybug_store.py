@@ -520,19 +520,13 @@ class LadybugStore:
         returned = ", ".join(f"d.{name} AS {name}" for name in tables.DOCUMENT_COLUMNS)
         found = self._load(
             f"LOAD FROM $batch MATCH (d:Document {{key: row_key}}) RETURN {returned}",
-            [{"row_key": key} for key in keys],
+            [{"key": key} for key in keys],
         )
         return {row["key"]: row for row in found}
 
     def _take_back(self, plans: Sequence[_Plan], touched: _Touched) -> None:
         for plan in plans:
             match = {"key": plan.node["key"]}
-            for row in self._execute(
-                "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) "
-                "RETURN DISTINCT e.key AS entity, m.name AS name",
-                match,
-            ):
-                touched.lost.setdefault(row["entity"], set()).add(row["name"])
             if self._relates:
                 # An entity that is mentioned twice is reached twice, and a relation goes once.
                 self._execute(
@@ -540,8 +534,20 @@ class LadybugStore:
                     "MATCH (e)-[r:RELATES]->(:Entity) WHERE r.document = $key DELETE r",
                     match,
                 )
-            self._execute("MATCH (d:Document {key: $key})-[m:MENTIONS]->(:Entity) DELETE m", match)
+            gone = self._execute(
+                "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) DELETE m "
+                "RETURN e.key AS entity, m.name AS name",
+                match,
+            )
+            self._check_count(plan.retract, len(gone), f"of {plan.node['key']} were taken back")
+            for row in gone:
+                touched.lost.setdefault(row["entity"], set()).add(row["name"])
             self._execute("MATCH (d:Document {key: $key})-[t:TRAIT]->(:Entity) DELETE t", match)
+
+    def _check_count(self, wanted: int, written: int, what: str) -> None:
+        """A MATCH that finds nothing writes nothing and says nothing, so what was written is counted."""
+        if written != wanted:
+            raise PermanentError(f"{self._path}: {written} mentions {what} where {wanted} should be; nothing was kept")
 
     def _write_entities(self, plans: Sequence[_Plan], touched: _Touched) -> None:
         """Create the entities that are missing; the preferred spelling of the others is settled by what they gained."""
@@ -559,40 +565,32 @@ class LadybugStore:
         self._write_nodes("Entity", tables.ENTITY_COLUMNS, fresh)
         better = []
         for key, name in known.items():
-            if name not in touched.lost.get(key, ()):
+            if touched.gained[key] != {name} and name not in touched.lost.get(key, ()):
                 best = preferred_name({name, *touched.gained[key]})
                 if best != name:
                     better.append({"key": key, "name": best})
         self._set_nodes("Entity", ("key", "name"), better)
 
     def _write_mentions(self, plans: Sequence[_Plan]) -> None:
-        mentions = [{"document": plan.node["key"], **mention} for plan in plans for mention in plan.mentions]
+        mentions = [mention for plan in plans for mention in plan.mentions]
+        if not mentions:
+            return
         values = ", ".join(f"{name}: row_{name}" for name in tables.MENTION_COLUMNS)
-        self._load(
+        columns = {name: [mention[name] for mention in mentions] for name in ("entity", *tables.MENTION_COLUMNS)}
+        columns["document"] = [plan.node["key"] for plan in plans for _ in plan.mentions]
+        (written,) = self._load_columns(
             "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
-            f"CREATE (d)-[:MENTIONS {{{values}}}]->(e)",
-            [
-                {f"row_{name}": mention[name] for name in ("document", "entity", *tables.MENTION_COLUMNS)}
-                for mention in mentions
-            ],
+            f"CREATE (d)-[:MENTIONS {{{values}}}]->(e) RETURN count(*) AS n",
+            columns,
         )
-        # A MATCH that finds nothing writes nothing and says nothing: count what is there now.
-        for plan in plans:
-            if plan.retract or plan.mentions:
-                count = "MATCH (d:Document {key: $key})-[m:MENTIONS]->(:Entity) RETURN count(m) AS n"
-                written = self._execute(count, {"key": plan.node["key"]})[0]["n"]
-                if written != len(plan.mentions):
-                    raise PermanentError(
-                        f"{self._path}: {plan.node['key']} has {written} mentions where {len(plan.mentions)} were "
-                        "written; nothing of it was kept"
-                    )
+        self._check_count(len(mentions), written["n"], "were written")
 
     def _write_traits(self, plans: Sequence[_Plan]) -> None:
         self._load(
             "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
             "CREATE (d)-[:TRAIT {kind: row_kind, value: row_value}]->(e)",
             [
-                {"row_document": plan.node["key"], **{f"row_{name}": trait[name] for name in trait}}
+                {"document": plan.node["key"], **trait}
                 for plan in plans
                 if plan.mentions
                 for trait in plan.change.traits
@@ -610,10 +608,7 @@ class LadybugStore:
         self._load(
             "LOAD FROM $batch MATCH (a:Entity {key: row_subject}) MATCH (b:Entity {key: row_object}) "
             f"CREATE (a)-[:RELATES {{{values}}}]->(b)",
-            [
-                {f"row_{name}": relation[name] for name in ("subject", "object", *tables.RELATION_COLUMNS)}
-                for relation in relations
-            ],
+            relations,
         )
         self._relates = self._relates or bool(relations)
 
@@ -645,28 +640,39 @@ class LadybugStore:
     def _entity_names(self, keys: list[str]) -> list[dict[str, Any]]:
         return self._load(
             "LOAD FROM $batch MATCH (e:Entity {key: row_key}) RETURN e.key AS key, e.name AS name",
-            [{"row_key": key} for key in keys],
+            [{"key": key} for key in keys],
         )
 
     # --- the database
 
     def _write_nodes(self, label: str, columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> None:
         values = ", ".join(f"{name}: row_{name}" for name in columns)
-        self._load(f"LOAD FROM $batch CREATE (:{label} {{{values}}})", _prefixed(columns, nodes))
+        self._load(
+            f"LOAD FROM $batch CREATE (:{label} {{{values}}})",
+            [{name: node[name] for name in columns} for node in nodes],
+        )
 
     def _set_nodes(self, label: str, columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> None:
         values = ", ".join(f"n.{name} = row_{name}" for name in columns if name != "key")
-        self._load(f"LOAD FROM $batch MATCH (n:{label} {{key: row_key}}) SET {values}", _prefixed(columns, nodes))
+        self._load(
+            f"LOAD FROM $batch MATCH (n:{label} {{key: row_key}}) SET {values}",
+            [{name: node[name] for name in columns} for node in nodes],
+        )
 
     def _load(self, query: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Run a query that reads `$batch`; with no records there is nothing to do (an empty list is an error there)."""
         if not records:
             return []
+        return self._load_columns(query, {name: [record[name] for record in records] for name in records[0]})
+
+    def _load_columns(self, query: str, columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+        """Run a query that reads `$batch`, whose columns are named `row_…` so that no query takes them for a node's."""
         import pyarrow as pa
 
         self._loads += 1
-        schema = pa.schema([(name, _arrow_type(name, pa)) for name in records[0]])
-        return self._execute(query, {"batch": pa.Table.from_pylist(records, schema=schema)})
+        arrays = [pa.array(values, type=_arrow_type(name, pa)) for name, values in columns.items()]
+        batch = pa.Table.from_arrays(arrays, names=[f"row_{name}" for name in columns])
+        return self._execute(query, {"batch": batch})
 
     def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         with _translated(self._path):
@@ -770,6 +776,8 @@ def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
 
 def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
     """The result's traits of entities that it also mentions."""
+    if not result.traits:
+        return ()
     mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
     found = {
         (key, trait.kind, clean_name(trait.value))
@@ -781,6 +789,8 @@ def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
 
 def _relation_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
     """The result's relations between entities that it also mentions."""
+    if not result.relations:
+        return ()
     models = {answer.chunk: answer.model for answer in result.answers}
     mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
     found = []
@@ -820,14 +830,8 @@ def _batches(changes: Iterable[_Change]) -> Iterator[list[_Change]]:
         yield batch
 
 
-def _prefixed(columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Columns of `$batch` named `row_…`, so that no query confuses them with a node's own."""
-    return [{f"row_{name}": node[name] for name in columns} for node in nodes]
-
-
-def _arrow_type(column: str, pa: Any) -> Any:
+def _arrow_type(name: str, pa: Any) -> Any:
     # Stated, not guessed from the first row, which may hold a None.
-    name = column.removeprefix("row_")
     if name in ("chunk", "start_char", "end_char", "attempts", "mentions", "members"):
         return pa.int64()
     return pa.float64() if name in ("confidence", "score") else pa.string()
