@@ -48,6 +48,9 @@ def tiny_model(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
+SPEC_KEYS = ("start_adapter", "resume", "budget_seconds", "tracking")
+
+
 @pytest.fixture(scope="session")
 def make(project: Path, tiny_model: Path, datasets: Path) -> Callable[..., TrainingSpec]:
     """A specification of the sample's own recipe with a few values replaced."""
@@ -58,7 +61,7 @@ def make(project: Path, tiny_model: Path, datasets: Path) -> Callable[..., Train
         values["optimisation"] |= {"batch_size": 2, "gradient_accumulation": 1, "learning_rate": 1e-3}
         values["lora"] |= {"r": 4, "target_modules": ["q_proj", "v_proj"]}
         values["data"]["max_length"] = 64
-        own = {key: changes.pop(key) for key in ("start_adapter", "resume", "budget_seconds") if key in changes}
+        own = {key: changes.pop(key) for key in SPEC_KEYS if key in changes}
         for section, update in changes.items():
             values[section] = {**(values[section] or {}), **update} if isinstance(update, dict) else update
         recipe = Recipe.model_validate(values)
