@@ -18,12 +18,13 @@ import typer
 
 from ec1.commands.adapters import adapters_app
 from ec1.commands.corpus import corpus_app
+from ec1.commands.graph import graph_app
 from ec1.commands.runs import run_app
-from ec1.commands.shell import DONE, FAILED, PARTIAL, USAGE, Options, err, out, print_json
+from ec1.commands.shell import DONE, FAILED, INTERRUPTED, PARTIAL, USAGE, Options, err, out, print_json
 from ec1.commands.train import train
 from ec1.deployment import Deployment
 from ec1.doctor import examine
-from ec1.documents.ledger import Status
+from ec1.documents.ledger import Status, extractor_fingerprint
 from ec1.errors import EC1Error, InputError
 from ec1.home import Home
 from ec1.nights import Night
@@ -43,6 +44,7 @@ app.add_typer(recipe_app, name="recipe")
 app.add_typer(adapters_app, name="adapters")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
+app.add_typer(graph_app, name="graph")
 app.command()(train)
 
 
@@ -71,7 +73,7 @@ def main() -> None:
         _fail(error, FAILED)
     except KeyboardInterrupt:
         err.print("interrupted")
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(INTERRUPTED)
 
 
 def _fail(error: EC1Error, status: int) -> NoReturn:
@@ -79,11 +81,11 @@ def _fail(error: EC1Error, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _child(module: list[str], options: Options, log: Path | None = None) -> int:
-    """Run `python -m ...` with this choice of deployment and home; signals reach it, its status is ours.
+def _child(module: list[str], options: Options, log: Path | None = None, *, quiet: bool = False) -> int:
+    """Run `python -m ...` with this choice of deployment and home. Returns its status, or INTERRUPTED.
 
-    It ends its own children when it is interrupted, so it is waited for and never killed from here. With `log`, what
-    it writes to standard error (Dagster's own log) goes there.
+    Signals reach it, and it ends its own children, so it is waited for and never killed from here. With `log`, what
+    it writes to standard error (Dagster's own log) goes there. If `quiet`, what it prints goes to standard error.
     """
     environment = {
         **os.environ,
@@ -98,14 +100,22 @@ def _child(module: list[str], options: Options, log: Path | None = None) -> int:
     else:
         log.parent.mkdir(parents=True, exist_ok=True)
         errors = log.open("ab")
-    process = subprocess.Popen([sys.executable, "-m", *module], cwd=CHECKOUT, env=environment, stderr=errors)
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module],
+        cwd=CHECKOUT,
+        env=environment,
+        stdout=sys.stderr if quiet else None,
+        stderr=errors,
+    )
+    interrupts: list[int] = []
     previous = {
         # The terminal interrupts the whole group; a termination is sent to us alone, so it is passed on.
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
     }
     try:
-        return process.wait()
+        status = process.wait()
+        return INTERRUPTED if interrupts else status
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -116,7 +126,7 @@ def _fill_with_sample(deployment: Deployment, home: Home) -> None:
         return
     installed = install_sample(deployment.sample, home)
     if installed is not None:
-        out.print(f"installed the bundled sample: {installed.documents} documents, {installed.tuples} tuples")
+        err.print(f"installed the bundled sample: {installed.documents} documents, {installed.tuples} tuples")
 
 
 @app.command()
@@ -136,7 +146,11 @@ def night(
     with tempfile.TemporaryDirectory() as folder:
         run_file = Path(folder) / "run"
         log = options.home.logs / f"night-{chosen.date}.log"
-        status = _child(["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)], options, log)
+        command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
+        status = _child(command, options, log, quiet=as_json)
+        if status == INTERRUPTED:
+            err.print("interrupted: finished work is kept; run the same command again to go on where it stopped")
+            sys.exit(INTERRUPTED)
         if not run_file.exists():
             err.print(
                 f"error: night {chosen.date} did not come to its end ({log}); run it again to go on where it stopped",
@@ -181,7 +195,9 @@ def ui(
     deployment = options.deployment()
     options.recipes()
     _fill_with_sample(deployment, options.home)
-    sys.exit(_child(["jobs.ui", "--port", str(port)], options))
+    status = _child(["jobs.ui", "--port", str(port)], options)
+    # Ctrl-C is how one leaves it.
+    sys.exit(DONE if status == INTERRUPTED else status)
 
 
 @app.command()
@@ -315,7 +331,7 @@ def score(
     outbox = Outbox(options.home.outbox)
     predicted = {}
     for key, entry in published_ledger(options.home.published_graph).items():
-        result = outbox.get(entry.fingerprint, entry.content_sha256)
+        result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
         if result is not None and entry.status == Status.APPLIED:
             predicted[key] = entities_of(result.mentions)
     table = score_entities(predicted, read_gold(path))

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ec1.documents.streams import STREAMS
 from ec1.errors import InputError
 from ec1.files import checked_name
 from ec1.home import Home
@@ -84,27 +85,62 @@ class VllmSettings(Settings):
     extra_args: tuple[str, ...] = ()
 
 
+def _http_address(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError(f"{value!r} is not an http(s) address")
+    return value.rstrip("/")
+
+
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
+
+
 class ServerSettings(Settings):
     """An OpenAI-compatible server that somebody else keeps running."""
 
     kind: Literal["server"]
-    base_url: str = Field(description="such as http://127.0.0.1:8000, without /v1")
+    base_url: HttpAddress = Field(description="such as http://127.0.0.1:8000, without /v1")
     model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
     revision: str = "main"
     max_model_len: int = Field(4096, gt=0, description="tokens")
 
-    @field_validator("base_url")
+
+class DoormanSettings(Settings):
+    """The inference gateway (CONTRACTS §1). Which model answers is its own affair; `model` counts the tokens."""
+
+    kind: Literal["doorman"]
+    base_url: HttpAddress = "http://127.0.0.1:9080"
+    module_id: Name | None = Field(None, description="scope of the requests; default: the tenant")
+    complexity: dict[str, Literal["low", "medium", "high"]] = Field(
+        {}, description="by stream; default `high`, where a smaller tier's answer is deferred"
+    )
+    model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
+    revision: str = "main"
+    max_model_len: int = Field(4096, gt=0, description="tokens")
+    server_deadline_seconds: float = Field(300, gt=0, description="after which the gateway gives a request up")
+    ready_timeout_seconds: float = Field(5400, gt=0, description="how long its machine may take to boot")
+    poll_seconds: float = Field(10, gt=0, description="between two questions whether it is ready")
+
+    @field_validator("complexity")
     @classmethod
-    def _is_http(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")):
-            raise ValueError(f"{value!r} is not an http(s) address")
-        return value.rstrip("/")
+    def _known_streams(cls, value: dict[str, str]) -> dict[str, str]:
+        if unknown := sorted(set(value) - set(STREAMS)):
+            raise ValueError(f"unknown stream {unknown[0]!r}: choose among {', '.join(STREAMS)}")
+        return value
+
+    def complexity_of(self, stream: str) -> str:
+        """What requests of a stream ask for."""
+        return self.complexity.get(stream, "high")
+
+
+MIN_ANSWER_TOKENS = 64
+"""Fewer hold no answer with an entity or two."""
 
 
 class ExtractionSettings(Settings):
     chunk_tokens: int = Field(900, gt=0)
     overlap_tokens: int = Field(90, ge=0)
-    max_answer_tokens: int = Field(512, gt=0)
+    max_answer_tokens: int = Field(512, gt=0, description="all that the model may write, its thoughts included")
+    reasoning_tokens: int = Field(0, ge=0, description="of those, how many it may think; 0: a model that does not")
     max_in_flight: int = Field(16, gt=0, description="requests in flight, over all documents")
     request_timeout_seconds: float = Field(300, gt=0)
     max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
@@ -117,11 +153,34 @@ class ExtractionSettings(Settings):
             raise ValueError("overlap_tokens must be at most half of chunk_tokens")
         return self
 
+    @model_validator(mode="after")
+    def _thoughts_leave_room_for_the_answer(self) -> "ExtractionSettings":
+        room = self.max_answer_tokens - self.reasoning_tokens
+        if room < MIN_ANSWER_TOKENS:
+            raise ValueError(
+                f"max_answer_tokens {self.max_answer_tokens} less reasoning_tokens {self.reasoning_tokens} leaves "
+                f"{room} tokens for the answer; leave {MIN_ANSWER_TOKENS} or more"
+            )
+        return self
+
 
 class LadybugSettings(Settings):
     kind: Literal["ladybug"] = "ladybug"
     buffer_pool_mib: int = Field(256, ge=64)
+    keep_exports: int = Field(7, ge=0, description="nights whose Parquet export of the graph is kept; 0: none is made")
+    resolution: bool = Field(True, description="say after each night which entities are one; a layer beside the graph")
+    overrides: Path | None = Field(None, description="YAML with what operators decided: entities that are one, or not")
     max_shrink_share: float = Field(0.1, ge=0, le=1, description="a larger loss of entities in one night fails a check")
+
+
+class ServiceContentSettings(Settings):
+    """The graph service that other systems read (CONTRACTS §2)."""
+
+    base_url: HttpAddress = "http://127.0.0.1:9081"
+    module_id: Name | None = Field(None, description="scope of what is sent; default: the tenant")
+    batch_entities: int = Field(200, gt=0, description="entities a request")
+    request_timeout_seconds: float = Field(60, gt=0)
+    max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
 
 
 class DirectoryStoreSettings(Settings):
@@ -195,9 +254,13 @@ class Deployment(Settings):
     corpus: CorpusSettings = CorpusSettings()
     recipes: tuple[Path, ...] = Field(description="folders whose recipes run at night")
     models: dict[str, ModelSource] = {}
-    inference: Annotated[VllmSettings | ServerSettings, Field(discriminator="kind")]
+    inference: Annotated[VllmSettings | ServerSettings | DoormanSettings, Field(discriminator="kind")]
     extraction: ExtractionSettings = ExtractionSettings()
     graph: LadybugSettings = LadybugSettings()
+    graph_stores: tuple[Literal["ladybug", "service_content"], ...] = Field(
+        ("ladybug",), description="where entities go; without `ladybug` its file keeps only the ledger"
+    )
+    service_content: ServiceContentSettings = ServiceContentSettings()
     store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
     schedule: ScheduleSettings = ScheduleSettings()
@@ -212,6 +275,16 @@ class Deployment(Settings):
             raise ValueError(
                 f"extraction.chunk_tokens + extraction.max_answer_tokens leave {room} of inference.max_model_len "
                 f"{self.inference.max_model_len} tokens for the prompt; leave 256 or more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _thinking_is_said_twice(self) -> "Deployment":
+        model = self.inference
+        if isinstance(model, VllmSettings) and bool(model.reasoning_parser) != bool(self.extraction.reasoning_tokens):
+            raise ValueError(
+                "a model that thinks needs both inference.reasoning_parser and extraction.reasoning_tokens; set both "
+                "or neither"
             )
         return self
 
@@ -256,6 +329,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         "sample": below(deployment.sample),
         "recipes": tuple(project / path.expanduser() for path in deployment.recipes),
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
+        "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
         "models": {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ec1.deployment import Deployment, ModelSource
+from ec1.deployment import Deployment, DoormanSettings, ModelSource, VllmSettings
 from ec1.errors import EC1Error
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
@@ -34,7 +34,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     """Look at everything that a night needs; starts nothing and changes nothing."""
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
-    yield _engine()
+    yield _inference(deployment)
     yield _device(deployment)
     yield _lease(deployment, home)
     yield _disk(home)
@@ -55,6 +55,26 @@ def _packages() -> Finding:
     if missing:
         return Finding("packages", "problem", f"not installed: {', '.join(missing)}; run make install")
     return Finding("packages", "ok", ", ".join(found))
+
+
+def _inference(deployment: Deployment) -> Finding:
+    model = deployment.inference
+    if isinstance(model, VllmSettings):
+        return _engine()
+    import httpx
+
+    from ec1.extraction.doorman import why_not_ready
+
+    with httpx.Client(timeout=5.0, trust_env=False) as http:
+        if isinstance(model, DoormanSettings):
+            problem = why_not_ready(model.base_url, http)
+        else:
+            try:
+                problem = None if http.get(f"{model.base_url}/v1/models").is_success else "it does not list its models"
+            except httpx.HTTPError as error:
+                problem = f"it does not answer: {type(error).__name__}"
+    # It may be up by the night, so this is no problem yet.
+    return Finding("inference", "note" if problem else "ok", f"{model.base_url}: {problem or 'ready'}")
 
 
 def _engine() -> Finding:

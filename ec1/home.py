@@ -34,6 +34,15 @@ class Home:
         return self.root / "graph" / "published"
 
     @property
+    def graph_exports(self) -> Path:
+        """The last nights' graphs as Parquet, `<night>-<digest>/`."""
+        return self.root / "graph" / "exports"
+
+    def service_content(self, module_id: str) -> Path:
+        """What was sent to service-content for one tenant, and what still has to be."""
+        return self.root / "service-content" / f"{checked_name(module_id, 'module id')}.sqlite"
+
+    @property
     def snapshots(self) -> Path:
         return self.root / "snapshots"
 
@@ -95,9 +104,13 @@ class Home:
     def gpu_lock(self) -> Path:
         return self.root / "gpu.lock"
 
+    @property
+    def nights(self) -> Path:
+        return self.root / "nights"
+
     def night(self, night: str) -> Path:
         """What one night wrote down: its document listing, its handover and its report."""
-        return self.root / "nights" / night
+        return self.nights / night
 
     def run(self, tenant: str, role: str, night: str) -> Path:
         """One training run: resolved recipe, lock, checkpoints, metrics."""

@@ -14,6 +14,7 @@ from ec1.corpus.dataset import build_dataset
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.deployment import Deployment
+from ec1.documents.ledger import ledger_fingerprints
 from ec1.documents.scan import scan_documents
 from ec1.documents.streams import STREAMS
 from ec1.errors import PermanentError
@@ -78,7 +79,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     listing = scan_documents(
         root,
         published_ledger(home.published_graph),
-        fingerprints,
+        ledger_fingerprints(fingerprints, keep_mentions="ladybug" in deployment.graph_stores),
         night=night.date,
         as_of=night.as_of(now),
         retract_vanished=not night.is_past(now),

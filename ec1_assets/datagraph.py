@@ -5,15 +5,20 @@ the deployment decides on which day its nights begin.
 """
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
+from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
 from ec1.documents.scan import Listing, scan_documents
 from ec1.documents.streams import STREAMS
 from ec1.extraction.nightly import extract_night, work_of
 from ec1.gpu.handover import hand_over
-from ec1.graph.nightly import apply_night, ungrounded
+from ec1.graph.exports import export_night
+from ec1.graph.growth import growth
+from ec1.graph.nightly import apply_night, listing_to_apply, ungrounded
+from ec1.graph.overrides import load_overrides
+from ec1.nights import Night
 from ec1.records import Records
 from ec1_assets import checks, metadata
 from ec1_assets.partitions import PREVIOUS_NIGHT
@@ -48,16 +53,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         night, now = deployment.night(context.partition_key), dt.datetime.now(dt.UTC)
         with graph.open() as store:
             ledger = store.ledger()
-        listing = scan_documents(
-            deployment.documents_root(home),
-            ledger,
-            inference.fingerprints(),
-            night=night.date,
-            as_of=night.as_of(now),
-            retract_vanished=not night.is_past(now),
-            settings=deployment.documents,
-            cache=home.cache,
-        )
+        listing = _list_documents(ledger, night, night.as_of(now), project, graph, inference)
         listing.save(home.night(night.date) / LISTING)
         return dg.MaterializeResult(metadata=metadata.of_listing(listing), data_version=dg.DataVersion(listing.digest))
 
@@ -119,14 +115,41 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         folder = home.night(context.partition_key)
         listing = Listing.load(folder / LISTING)
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
+        overrides = load_overrides(deployment.graph.overrides)
         with graph.open() as store:
-            applied = apply_night(
-                store, listing, outbox, fingerprints, quarantine_after=deployment.extraction.quarantine_after
+            listing = listing_to_apply(
+                store,
+                listing,
+                lambda ledger: _list_documents(
+                    ledger, deployment.night(listing.night), listing.as_of, project, graph, inference
+                ),
             )
+            applied = apply_night(
+                store,
+                listing,
+                outbox,
+                fingerprints,
+                quarantine_after=deployment.extraction.quarantine_after,
+                keep_mentions=graph.keeps_mentions,
+            )
+            resolution = store.resolve(overrides) if deployment.graph.resolution else store.drop_resolution()
             store.publish(home.published_graph)
+            exported = export_night(
+                store, home.graph_exports, listing.night, store.digest_with_resolution(), deployment.graph.keep_exports
+            )
+            ledger = store.ledger()
         Records(folder).write("graph_mutations", context.run_id, applied.record())
+        delivery = graph.deliver(ledger, outbox, listing.night)
+        if delivery is not None:
+            Records(folder).write("service_content", context.run_id, delivery.record())
+            if delivery.problem:
+                context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
         return dg.MaterializeResult(
-            metadata=metadata.of_graph(applied, home, folder),
+            metadata={
+                **metadata.of_graph(applied, home, folder, exported, growth(home.nights, listing.night)),
+                **(metadata.of_resolution(resolution) if resolution else {}),
+                **(metadata.of_delivery(delivery) if delivery is not None else {}),
+            },
             data_version=dg.DataVersion(applied.digest),
             check_results=checks.of_graph(
                 applied,
@@ -155,3 +178,24 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         return dg.MaterializeResult(metadata=metadata.of_handover(handover))
 
     return [source_documents, extract_entities, graph_mutations, gpu_handover]
+
+
+def _list_documents(
+    ledger: Mapping[DocumentKey, LedgerEntry],
+    night: Night,
+    as_of: dt.datetime,
+    project: ProjectResource,
+    graph: GraphResource,
+    inference: InferenceResource,
+) -> Listing:
+    deployment, home = project.deployment(), project.home
+    return scan_documents(
+        deployment.documents_root(home),
+        ledger,
+        ledger_fingerprints(inference.fingerprints(), keep_mentions=graph.keeps_mentions),
+        night=night.date,
+        as_of=as_of,
+        retract_vanished=not night.is_past(dt.datetime.now(dt.UTC)),
+        settings=deployment.documents,
+        cache=home.cache,
+    )

@@ -14,6 +14,7 @@ from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.threshold import Decision
 from ec1.documents.scan import Listing
 from ec1.gpu.handover import Handover
+from ec1.graph.growth import Growth
 from ec1.graph.nightly import AppliedNight
 from ec1.home import Home
 from ec1_assets.plots import bar_plot, line_plot
@@ -21,6 +22,8 @@ from ec1_assets.plots import bar_plot, line_plot
 if TYPE_CHECKING:
     from ec1.adapters.nightly import Judged, Outcome
     from ec1.extraction.extractor import ExtractionReport
+    from ec1.graph.resolution import Resolution
+    from ec1.graph.service_content_store import Delivery
     from ec1.training.nightly import Candidate
     from ec1.training.plan import Plan
 
@@ -71,7 +74,7 @@ def of_extraction(report: "ExtractionReport", stream: str, folder: Path) -> Meta
     }
 
 
-def of_graph(applied: AppliedNight, home: Home, folder: Path) -> Metadata:
+def of_graph(applied: AppliedNight, home: Home, folder: Path, exported: Path | None, growth: Growth) -> Metadata:
     by_class = dict(applied.entities_by_class or {})
     return {
         "documents_applied": applied.applied,
@@ -82,8 +85,60 @@ def of_graph(applied: AppliedNight, home: Home, folder: Path) -> Metadata:
         "new_entities": applied.entities_after - applied.entities_before,
         "mentions": applied.mentions_after,
         "entities_by_class": bar_plot("Entities in the graph", by_class, "entities", folder / "graph.png"),
+        "growth_of_entities": line_plot(
+            "Entities in the graph, by night",
+            {name: (growth.nights, counts) for name, counts in growth.entities.items()},
+            "",
+            "entities",
+            folder / "growth-entities.png",
+        ),
+        "growth_of_mentions": line_plot(
+            "Mentions in the graph, by night",
+            {name: (growth.nights, counts) for name, counts in growth.mentions.items()},
+            "",
+            "mentions",
+            folder / "growth-mentions.png",
+        ),
         "published": dg.MetadataValue.path(home.published_graph),
+        **({"export": dg.MetadataValue.path(exported)} if exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
+    }
+
+
+def of_resolution(resolution: "Resolution") -> Metadata:
+    from ec1.graph.resolution import Band
+
+    review, vetoed = resolution.band(Band.REVIEW), resolution.band(Band.NEW)
+    return {
+        "clusters": len(resolution.clusters),
+        "links_merged": len(resolution.band(Band.MERGE)),
+        "links_for_review": len(review),
+        "links_vetoed": len(vetoed),
+        "for_review": _table(
+            [
+                {"one": each.one, "other": each.other, "score_bits": each.score, "why": each.reasons, "but": each.veto}
+                for each in review
+            ]
+        ),
+        "vetoed": _table([{"one": each.one, "other": each.other, "veto": each.veto} for each in vetoed]),
+        **({"overrides_about_no_entity": _list(resolution.unused_overrides)} if resolution.unused_overrides else {}),
+    }
+
+
+def of_delivery(delivery: "Delivery") -> Metadata:
+    """What service-content was sent, and how that compares with what it holds."""
+    return {
+        "service_content_sent": delivery.sent,
+        "service_content_deferred": delivery.deferred,
+        "service_content_refused": _counts(delivery.refused),
+        "service_content_expected": delivery.expected,
+        "service_content_retracted": delivery.retracted,
+        **({"service_content_held": delivery.held} if delivery.held is not None else {}),
+        "service_content_looked_up": delivery.looked_up,
+        "service_content_missing": delivery.missing,
+        "service_content_differ": delivery.differ,
+        "service_content_differences": _list(delivery.examples),
+        **({"service_content_problem": delivery.problem} if delivery.problem else {}),
     }
 
 

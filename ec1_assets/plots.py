@@ -4,6 +4,7 @@ Dagster has no metadata type for pictures, and stores what it gets in its event 
 """
 
 import base64
+import datetime as dt
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +17,20 @@ MAX_BYTES = 100_000
 
 
 def line_plot(
-    title: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str, png: Path
+    title: str,
+    series: Mapping[str, tuple[Sequence[float] | Sequence[dt.date], Sequence[float]]],
+    xlabel: str,
+    ylabel: str,
+    png: Path,
 ) -> dg.MarkdownMetadataValue:
-    """One line for each name -> (x, y); written to `png` too."""
+    """One line for each name -> (x, y), x being numbers or dates; written to `png` too."""
     figure, axes = _figure(title, xlabel, ylabel)
     for name, (x, y) in series.items():
         axes.plot(x, y, label=name, linewidth=1.6, marker="o" if len(x) < 30 else None, markersize=3)
+        if x and isinstance(x[0], dt.date):
+            axes.tick_params(axis="x", labelrotation=20)
+            # A tick for each day at most: with two nights, matplotlib would name hours.
+            axes.set_xticks(x[:: 1 + len(x) // 8])
     if len(series) > 1:
         axes.legend(frameon=False)
     return _finish(figure, title, png)

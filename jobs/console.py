@@ -11,6 +11,9 @@ SHOWN = {
     dg.DagsterEventType.STEP_SUCCESS: "done",
 }
 
+# Said by Dagster and its Pipes; the step's own line says as much.
+NOISE = ("Skipping step ", "Dependencies for step ", "[pipes] external process successfully opened")
+
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -24,7 +27,10 @@ class _OneLine(logging.Formatter):
 class _WorthShowing(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         event = getattr(record, "dagster_event", None)
-        return record.levelno >= logging.INFO if event is None else event.event_type in SHOWN
+        if event is not None:
+            return event.event_type in SHOWN
+        text = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
+        return record.levelno >= logging.INFO and not str(text).startswith(NOISE)
 
 
 @dg.logger(description="One line a step and a line for each message, for a person at a terminal.")

@@ -1,14 +1,18 @@
 """The property graph as a Dagster resource."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from ec1.documents.ledger import DocumentKey, LedgerEntry
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
+    from ec1.extraction.outbox import Outbox
     from ec1.graph.ladybug_store import LadybugStore
+    from ec1.graph.service_content_store import Delivery
 
 
 class GraphResource(dg.ConfigurableResource["GraphResource"]):
@@ -27,3 +31,21 @@ class GraphResource(dg.ConfigurableResource["GraphResource"]):
             wait_seconds=self.wait_seconds,
             published=home.published_graph,
         )
+
+    @property
+    def keeps_mentions(self) -> bool:
+        """Whether the live graph holds entities, or only the ledger."""
+        return "ladybug" in self.project.deployment().graph_stores
+
+    def deliver(self, ledger: Mapping[DocumentKey, LedgerEntry], outbox: "Outbox", night: str) -> "Delivery | None":
+        """Bring service-content up to date, if the deployment has it; its failures are in what is returned."""
+        from ec1.graph.service_content import ServiceContentClient
+        from ec1.graph.service_content_store import ServiceContentStore
+
+        deployment = self.project.deployment()
+        if "service_content" not in deployment.graph_stores:
+            return None
+        module_id = deployment.service_content.module_id or deployment.tenant
+        with ServiceContentClient(deployment.service_content, module_id) as client:
+            store = ServiceContentStore(self.project.home.service_content(module_id), client)
+            return store.deliver(ledger, outbox, night)

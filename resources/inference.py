@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ec1.deployment import ServerSettings
+from ec1.deployment import DoormanSettings, ServerSettings
 from ec1.documents.streams import STREAMS
 from ec1.models import model_folder, prepare_model
 from resources.environment import child_environment
@@ -51,13 +51,19 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
     @contextmanager
     def serve(self, context: dg.AssetExecutionContext) -> "Iterator[ChatClient]":
         """Yield a client of the deployment's model; an engine of our own holds the GPU while it serves."""
-        from ec1.extraction.client import OpenAIClient
+        from ec1.extraction.openai import OpenAIClient
 
         deployment, home = self.project.deployment(), self.project.home
         model = deployment.inference
         folder = prepare_model(model.model, model.revision, deployment.models, home.models)
         if isinstance(model, ServerSettings):
             yield OpenAIClient(model.base_url, model.model, deployment.extraction)
+            return
+        if isinstance(model, DoormanSettings):
+            from ec1.extraction.doorman import DoormanClient, wait_until_ready
+
+            wait_until_ready(model, context.log.info)
+            yield DoormanClient(model, model.module_id or deployment.tenant, deployment.extraction)
             return
         from ec1.gpu.engine import VllmEngine
 

@@ -6,11 +6,15 @@ import dagster as dg
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
+from ec1.sample import install_sample
 from resources.environment import Choice
 
 
 class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
-    """Typed settings in, domain objects out. Holds no state: YAML is read again by each process that needs it."""
+    """Typed settings in, domain objects out. Holds no state: YAML is read again by each process that needs it.
+
+    A home that is still empty gets the deployment's sample, if it names one, however the run was started.
+    """
 
     deployment_name: str
     home_path: str
@@ -19,6 +23,11 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
     @classmethod
     def of(cls, choice: Choice) -> "ProjectResource":
         return cls(deployment_name=choice.deployment, home_path=str(choice.home), project_root=str(choice.project))
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        sample = self.deployment().sample
+        if sample is not None:
+            install_sample(sample, self.home)
 
     @property
     def home(self) -> Home:

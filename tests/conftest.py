@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tiny_model import make_tiny_model
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
@@ -31,6 +32,12 @@ def small_model(embedded: Deployment, tmp_path_factory: pytest.TempPathFactory) 
     return prepare_model(embedded.inference.model, embedded.inference.revision, embedded.models, models)
 
 
+@pytest.fixture(scope="session")
+def tiny_model(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that trains in a second, for tests of what happens to a training and not of what is learnt."""
+    return make_tiny_model(small_model, tmp_path_factory.mktemp("tiny"))
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     """An empty home."""
@@ -44,6 +51,13 @@ def shared_data() -> Path:
     if not data.is_dir():
         pytest.skip(f"the shared data sets are not at {data}")
     return data
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What two workers may not share: a file's tests, and all tests that look at the one real night."""
+    for item in items:
+        night = "real_night" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("night" if night else item.path.name))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,6 +1,7 @@
 """What all commands share: the options in front of a command's name, exit statuses, and how output is printed."""
 
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from ec1.project import nightly_recipes
 from ec1.training.recipes import ResolvedRecipe
 
 DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
+INTERRUPTED = 128 + signal.SIGINT
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)

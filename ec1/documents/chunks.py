@@ -25,6 +25,7 @@ _FILL = {_PARAGRAPH: 0.75, _SENTENCE: 0.5, _LINE: 0.5, _WORD: 0.5, _GRAPHEME: 0.
 _PIECE_CHARACTERS = 2000
 _PIECE_TOKENS = 32
 _BATCH_CHARACTERS = 2**18
+_CONTEXT_CHARACTERS = 400
 
 _BORDER = re.compile(
     r"(?P<paragraph>\n[ \t]*\n\s*)|(?P<line>\n[ \t]*)"
@@ -78,6 +79,26 @@ def chunk_text(text: str, count_tokens: TokenCounter, *, max_tokens: int, overla
         if not chunks or chunk.end > chunks[-1].end:
             chunks.append(chunk)
     return chunks
+
+
+def sentence_at(text: str, start: int, end: int) -> tuple[int, int]:
+    """The sentence or line around the characters `[start, end)`, without blanks at either end.
+
+    Nothing farther than `_CONTEXT_CHARACTERS` away is part of it: some files have one line of a megabyte.
+    """
+    first, last = max(0, start - _CONTEXT_CHARACTERS), min(len(text), end + _CONTEXT_CHARACTERS)
+    left, right = first, last
+    for _, border, rank in _borders(text[first:last]):
+        place = first + border
+        # A sentence that is wrapped goes on with a small letter.
+        if rank == _LINE and text[place : place + 1].islower():
+            continue
+        if place <= start:
+            left = place
+        elif place >= end:
+            right = place
+            break
+    return _trimmed(text, left, right)
 
 
 def _chunk(text: str, index: int, start: int, end: int) -> Chunk:

@@ -3,8 +3,23 @@
 The rows themselves live inside the graph store, so that graph and ledger cannot disagree (DESIGN §5).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+_LEDGER_ONLY = "ledger-only "
+
+
+def ledger_fingerprints(fingerprints: Mapping[str, str], *, keep_mentions: bool) -> dict[str, str]:
+    """What the ledger calls each stream's extractor. A graph that keeps no mentions marks its rows: once it is to keep
+    them, its documents count as not yet applied, and come from the outbox."""
+    mark = "" if keep_mentions else _LEDGER_ONLY
+    return {stream: mark + fingerprint for stream, fingerprint in fingerprints.items()}
+
+
+def extractor_fingerprint(recorded: str) -> str:
+    """The extractor that a ledger row stands for, whether its graph keeps mentions or not."""
+    return recorded.removeprefix(_LEDGER_ONLY)
 
 
 class Status(StrEnum):

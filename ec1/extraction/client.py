@@ -1,13 +1,14 @@
 """Talking to a chat server: one question, one answer, with retries, a circuit breaker and a deadline.
 
-Belongs here: the wire. Does not: what is asked (`prompt`, `schema`) and what an answer is worth (`grounding`).
-Another gateway joins as another class that satisfies `ChatClient`.
+Belongs here: what all servers have in common. Does not: one server's own words (`openai`, `doorman`), what is asked
+(`prompt`, `schema`) and what an answer is worth (`grounding`). Another gateway joins as another `HttpChatClient`.
 """
 
 import asyncio
 import datetime as dt
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ class Completion:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     attempts: int = 1
+    problem: str | None = None
+    """Why this answer does not count, whatever it says; None if it may."""
 
 
 class ChatClient(Protocol):
@@ -47,8 +50,12 @@ class ChatClient(Protocol):
     def calls(self) -> int:
         """Requests sent so far, retries included."""
 
-    async def complete(self, messages: Messages, schema: Mapping[str, Any], *, deadline: float | None) -> Completion:
+    async def complete(
+        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None
+    ) -> Completion:
         """Ask once, and again for what is transient, until `deadline` (`time.monotonic` seconds).
+
+        `stream` is where the text is from: a gateway may owe different streams different models.
 
         Raises DeferredError if this request has no answer (refused, timed out, failed too often), ServiceError if the
         server answers nobody.
@@ -61,7 +68,7 @@ class ChatClient(Protocol):
     ) -> None: ...
 
 
-class _AgainError(Exception):
+class AgainError(Exception):
     """A failure that may pass. `retry_after` in seconds, where the server said so."""
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
@@ -69,12 +76,20 @@ class _AgainError(Exception):
         self.retry_after = retry_after
 
 
-class _NoRoomError(_AgainError):
+class NoRoomError(AgainError):
     """The server is well and has no room now."""
 
 
-class _TimedOutError(Exception):
+class TimedOutError(Exception):
     """No answer in time. Not tried again at once: the server may still be working on it."""
+
+
+class UncountedError(Exception):
+    """An answer came that does not count (its `problem` says why), and speaks against the server."""
+
+    def __init__(self, answer: Completion) -> None:
+        super().__init__(answer.problem)
+        self.answer = answer
 
 
 class Circuit:
@@ -123,9 +138,9 @@ class Circuit:
     async def _counted(self, probe: bool = False) -> AsyncIterator[None]:
         try:
             yield
-        except _NoRoomError:
+        except NoRoomError:
             raise
-        except (_AgainError, _TimedOutError) as error:
+        except (AgainError, TimedOutError, UncountedError) as error:
             self._failures += 1
             self._failed_probes += probe
             self._open_until = time.monotonic() + self.cool_down_seconds * 2**self._failed_probes
@@ -143,32 +158,47 @@ class Circuit:
         await asyncio.sleep(pause)
 
 
-class OpenAIClient:
-    """An OpenAI-compatible server, such as vLLM; `base_url` is without `/v1`.
+class HttpChatClient(ABC):
+    """What every server over HTTP has in common; a subclass knows one server's own words.
 
     `backoff_seconds` scales the random pauses between attempts. `calls` counts requests sent.
     """
 
     def __init__(
         self,
-        base_url: str,
-        model: str,
+        url: str,
         settings: ExtractionSettings,
         *,
         backoff_seconds: float = 0.5,
         circuit: Circuit | None = None,
     ) -> None:
-        self._url = f"{base_url.rstrip('/')}/v1/chat/completions"
-        self._model = model
+        self._url = url
         self._settings = settings
         self._calls = 0
         self._circuit = circuit or Circuit()
         self._backoff = wait_random_exponential(multiplier=backoff_seconds, max=_LONGEST_PAUSE_SECONDS)
         self._http: httpx.AsyncClient | None = None
 
+    @abstractmethod
+    def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The request's body."""
+
+    @abstractmethod
+    def _headers(self, stream: str) -> Mapping[str, str]:
+        """The headers of one request; called anew for each attempt."""
+
+    @abstractmethod
+    def _completion(self, data: bytes, stream: str) -> Completion:
+        """Read the body of a 200. Raises DeferredError if it is none, UncountedError if it does not count."""
+
     @property
     def calls(self) -> int:
         return self._calls
+
+    @property
+    def _longest_seconds(self) -> float:
+        """How long one request may take."""
+        return self._settings.request_timeout_seconds
 
     async def __aenter__(self) -> Self:
         limits = httpx.Limits(max_connections=self._settings.max_in_flight, max_keepalive_connections=None)
@@ -184,22 +214,14 @@ class OpenAIClient:
             await self._http.aclose()
             self._http = None
 
-    async def complete(self, messages: Messages, schema: Mapping[str, Any], *, deadline: float | None) -> Completion:
-        body = {
-            "model": self._model,
-            "messages": list(messages),
-            "max_tokens": self._settings.max_answer_tokens,
-            "temperature": 0,
-            "seed": 0,
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "entities", "strict": True, "schema": schema},
-            },
-        }
+    async def complete(
+        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None
+    ) -> Completion:
+        body = self._body(messages, schema)
 
         def pause(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.retry_after if isinstance(error, _AgainError) else 0.0
+            asked = error.retry_after if isinstance(error, AgainError) else 0.0
             return asked + self._backoff(state)
 
         def enough(state: RetryCallState) -> bool:
@@ -208,76 +230,67 @@ class OpenAIClient:
                 return False
             if state.attempt_number >= self._settings.max_attempts:
                 return True
-            if state.upcoming_sleep > self._settings.request_timeout_seconds:
+            if state.upcoming_sleep > self._longest_seconds:
                 return True
             return deadline is not None and time.monotonic() + state.upcoming_sleep >= deadline
 
-        retrying = AsyncRetrying(retry=retry_if_exception_type(_AgainError), wait=pause, stop=enough, reraise=True)
+        retrying = AsyncRetrying(retry=retry_if_exception_type(AgainError), wait=pause, stop=enough, reraise=True)
         attempts = 0
         try:
             async for attempt in retrying:
                 attempts += 1
                 with attempt:
                     async with self._circuit.turn(deadline):
-                        answer = await self._once(body, deadline)
-        except _TimedOutError as error:
+                        answer = await self._once(body, stream, deadline)
+        except UncountedError as error:
+            answer = error.answer
+        except TimedOutError as error:
             raise DeferredError(str(error)) from None
-        except _AgainError as error:
+        except AgainError as error:
             raise DeferredError(f"no answer after {attempts} attempts: {error}") from None
         return replace(answer, attempts=attempts)
 
-    async def _once(self, body: Mapping[str, Any], deadline: float | None) -> Completion:
-        """One request. Raises _AgainError, _TimedOutError, DeferredError, ServiceError."""
+    async def _once(self, body: Mapping[str, Any], stream: str, deadline: float | None) -> Completion:
+        """One request. Raises AgainError, TimedOutError, UncountedError, DeferredError, ServiceError."""
         assert self._http is not None, "enter the client first"
-        limit = self._settings.request_timeout_seconds
+        limit = self._longest_seconds
         if deadline is not None:
             limit = min(limit, max(deadline - time.monotonic(), 0.0))
         self._calls += 1
+        begin = time.monotonic()
         try:
-            async with asyncio.timeout(limit), self._http.stream("POST", self._url, json=body) as response:
+            async with (
+                asyncio.timeout(limit),
+                self._http.stream("POST", self._url, json=body, headers=self._headers(stream)) as response,
+            ):
                 data = bytearray()
                 async for part in response.aiter_bytes():
                     data += part
                     if len(data) > _MAX_ANSWER_BYTES:
                         raise DeferredError(f"the answer has more than {_MAX_ANSWER_BYTES:,} bytes")
         except TimeoutError:
-            raise _TimedOutError(f"timed out after {limit:.0f} s") from None
+            raise TimedOutError(f"timed out after {limit:.0f} s") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
-            raise _AgainError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
-        self._check_status(response, bytes(data))
-        return _completion(bytes(data), self._model)
+            raise AgainError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
+        self._check_status(response, bytes(data), time.monotonic() - begin)
+        return self._completion(bytes(data), stream)
 
-    def _check_status(self, response: httpx.Response, data: bytes) -> None:
+    def _check_status(self, response: httpx.Response, data: bytes, seconds: float) -> None:
+        """Raise what an answer other than 200 means; it took `seconds` to come."""
         status = response.status_code
         if status == 200:
             return
-        reason = f"status {status}: {_message(data)}"
+        reason = f"status {status}: {error_message(data)}"
         if status == 429:
-            raise _NoRoomError(reason, _retry_after(response))
+            raise NoRoomError(reason, retry_after(response))
         if status >= 500 or status == 408:
-            raise _AgainError(reason, _retry_after(response))
+            raise AgainError(reason, retry_after(response))
         if status in (401, 403, 404):
             raise ServiceError(f"{self._url} refuses us: {reason}; check the deployment's inference settings")
         raise DeferredError(f"the server refused the request: {reason}")
 
 
-def _completion(data: bytes, asked: str) -> Completion:
-    try:
-        value = json.loads(data)
-        choice = value["choices"][0]
-        usage = value.get("usage") or {}
-        return Completion(
-            content=choice["message"].get("content") or "",
-            finish_reason=str(choice.get("finish_reason")),
-            model=str(value.get("model", asked)),
-            prompt_tokens=int(usage.get("prompt_tokens", 0)),
-            completion_tokens=int(usage.get("completion_tokens", 0)),
-        )
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-        raise DeferredError(f"the server's answer is no chat completion: {type(error).__name__} {error}") from None
-
-
-def _message(data: bytes) -> str:
+def error_message(data: bytes) -> str:
     """The error message in an answer's body, in one short line."""
     text = data[:2000].decode(errors="replace")
     try:
@@ -288,7 +301,7 @@ def _message(data: bytes) -> str:
     return " ".join(str(text).split())[:200]
 
 
-def _retry_after(response: httpx.Response) -> float:
+def retry_after(response: httpx.Response) -> float:
     """Seconds that the `Retry-After` header asks for, as a number or a date; 0 without one."""
     value = response.headers.get("Retry-After", "").strip()
     if not value:

@@ -23,6 +23,7 @@ from ec1.extraction.client import ChatClient, Completion
 from ec1.extraction.folding import normalised
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, Dropped, ExtractionResult, Mention
+from ec1.extraction.traits import traits_of
 from ec1.files import digest_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 PARSER_VERSION = 1
 # How often a chunk whose answer was cut off is halved before it is given up for this night.
 MAX_SPLITS = 2
-PROGRESS_SECONDS = 2.0
+PROGRESS_SECONDS = 5.0
 MAX_PROBLEM_ROWS = 200
 
 
@@ -211,10 +212,14 @@ class Extractor:
                 "schema": schema.ENTITY_SCHEMA,
                 "prompt": [prompt.PROMPT_VERSION, prompt.messages("", stream)],
                 "model": [self.model_id, self.revision],
-                "answer": [self.settings.max_answer_tokens, MAX_SPLITS],
+                "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
                 "grounding": [grounding.GROUNDING_VERSION, self.settings.min_confidence],
             }
         )
+
+    @property
+    def _thinking(self) -> list[int]:
+        return [self.settings.reasoning_tokens] if self.settings.reasoning_tokens else []
 
     def chunks(self, text: str) -> list[Chunk]:
         """The chunks of a text, as they are sent."""
@@ -255,8 +260,28 @@ class Extractor:
         by then is given up; such units stay without a result. A result lies in the outbox as soon as its document is
         done. `client` may be None if no unit is left to extract. Raises InputError without the model's tokenizer.
         """
-        report = ExtractionReport()
         begin = time.monotonic()
+        report, waiting = self._sorted(work, outbox)
+        if waiting:
+            if client is None:
+                raise ValueError(f"{len(waiting)} units are not in the outbox and there is no client to ask")
+            self._counter()
+            run = _Run(self, waiting, client, outbox, deadline, progress, report, begin)
+            asyncio.run(run.all())
+        report.seconds = time.monotonic() - begin
+        return report
+
+    def postpone(self, work: Sequence[WorkItem], outbox: Outbox, reason: str) -> ExtractionReport:
+        """The report of an extraction that has no model to ask: `reason` says why."""
+        report, waiting = self._sorted(work, outbox)
+        report.stopped = reason
+        for item in waiting:
+            report.streams[item.stream].postponed += 1
+        return report
+
+    def _sorted(self, work: Sequence[WorkItem], outbox: Outbox) -> tuple[ExtractionReport, list[WorkItem]]:
+        """The units that need the model, each once, and a report in which the others are counted."""
+        report = ExtractionReport()
         waiting: list[WorkItem] = []
         seen: set[tuple[str, str]] = set()
         for item in work:
@@ -267,14 +292,7 @@ class Extractor:
             else:
                 waiting.append(item)
             seen.add(unit)
-        if waiting:
-            if client is None:
-                raise ValueError(f"{len(waiting)} units are not in the outbox and there is no client to ask")
-            self._counter()
-            run = _Run(self, waiting, client, outbox, deadline, progress, report, begin)
-            asyncio.run(run.all())
-        report.seconds = time.monotonic() - begin
-        return report
+        return report, waiting
 
     def _counter(self) -> TokenCounter:
         if self._tokenizer is None:
@@ -391,7 +409,10 @@ class _Run:
         asked = time.monotonic()
         try:
             completion = await self.client.complete(
-                prompt.messages(chunk.text, unit.item.stream), schema.ENTITY_SCHEMA, deadline=self.deadline
+                prompt.messages(chunk.text, unit.item.stream),
+                schema.ENTITY_SCHEMA,
+                stream=unit.item.stream,
+                deadline=self.deadline,
             )
         except ServiceError as error:
             self.report.stopped = self.report.stopped or str(error)
@@ -403,13 +424,14 @@ class _Run:
             else:
                 unit.problem = f"chunk {chunk.index}: {error}"
             return
-        self._measure(completion, time.monotonic() - asked)
-        try:
-            named = schema.decode(completion.content, completion.finish_reason)
-            cut = len(set(named)) >= schema.MAX_ENTITIES
-            problem = None
-        except DeferredError as error:
-            named, cut, problem = [], True, str(error)
+        self._measure(chunk, completion, time.monotonic() - asked)
+        named, cut, problem = [], False, completion.problem
+        if problem is None:
+            try:
+                named = schema.decode(completion.content, completion.finish_reason)
+                cut = len(set(named)) >= schema.MAX_ENTITIES
+            except DeferredError as error:
+                cut, problem = True, str(error)
         halves = self._halves(chunk) if cut and splits else []
         if halves:
             for half in halves:
@@ -447,9 +469,13 @@ class _Run:
                 ]
         return []
 
-    def _measure(self, completion: Completion, seconds: float) -> None:
-        self.report.prompt_tokens += completion.prompt_tokens
-        self.report.completion_tokens += completion.completion_tokens
+    def _measure(self, chunk: Chunk, completion: Completion, seconds: float) -> None:
+        asked, answered = completion.prompt_tokens, completion.completion_tokens
+        if not asked and not answered:
+            # A gateway that does not say: what we can count, which is the chunk without the constant beginning.
+            asked, answered = self.extractor._counter()([chunk.text, completion.content])
+        self.report.prompt_tokens += asked
+        self.report.completion_tokens += answered
         self.typical_seconds = seconds if not self.typical_seconds else 0.8 * self.typical_seconds + 0.2 * seconds
         self._tell()
 
@@ -466,7 +492,9 @@ class _Run:
             await self._keep(unit, "complete")
 
     async def _keep(self, unit: _Unit, status: Any, reason: str | None = None) -> None:
-        mentions, dropped = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        mentions, doubtful = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        # In an order of their own: answers come back in any.
+        dropped = sorted([*unit.dropped, *doubtful], key=lambda each: (each.chunk, each.name, each.reason))
         result = ExtractionResult(
             content_sha256=unit.item.content_sha256,
             stream=unit.item.stream,
@@ -475,7 +503,8 @@ class _Run:
             reason=reason,
             characters=len(unit.text),
             mentions=tuple(mentions) if status == "complete" else (),
-            dropped=tuple([*unit.dropped, *dropped]) if status == "complete" else (),
+            traits=tuple(traits_of(unit.text, mentions)) if status == "complete" else (),
+            dropped=tuple(dropped) if status == "complete" else (),
             answers=tuple(sorted(unit.answers, key=lambda each: each.start)),
         )
         await asyncio.to_thread(self.outbox.put, result)

@@ -94,7 +94,10 @@ def settle(mentions: Sequence[Mention], min_confidence: float) -> tuple[list[Men
     chunks. Returns the mentions in the order of the text, and those below `min_confidence` as dropped."""
     places: dict[Place, Mention] = {}
     reach = -1
-    for each in sorted(mentions, key=lambda each: (each.start, -each.end, -each.confidence)):
+    # A total order: the result must not depend on which chunk's answer came back first.
+    for each in sorted(
+        mentions, key=lambda each: (each.start, -each.end, -each.confidence, each.chunk, each.entity_class)
+    ):
         # Chunks overlap: the same place may come twice, and a name cut off by a chunk's border lies inside the whole.
         if each.end > reach:
             places[each.start, each.end] = each

@@ -4,12 +4,13 @@ Belongs here: the decision whether a model is needed at all. Does not: how a doc
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ec1.documents.parse import Document, read_document
 from ec1.documents.scan import DocumentVersion, Listing
+from ec1.errors import DeferredError
 
 if TYPE_CHECKING:
     from ec1.extraction.client import ChatClient
@@ -53,10 +54,15 @@ def extract_night(
     """Extract every unit; `serve` is entered only if a unit really needs the model.
 
     `deadline_of` is asked when the model is ready (that is when the phase's clock starts) and answers in
-    `time.monotonic` seconds.
+    `time.monotonic` seconds. A `serve` that raises DeferredError when it is entered has no model for this night: every
+    unit that needs one is postponed.
     """
     fingerprints = {item.stream: extractor.fingerprint(item.stream) for item in work}
     if not pending(work, fingerprints, outbox):
         return extractor.extract(work, None, outbox, deadline=None, progress=progress)
-    with serve() as client:
+    with ExitStack() as stack:
+        try:
+            client = stack.enter_context(serve())
+        except DeferredError as error:
+            return extractor.postpone(work, outbox, str(error))
         return extractor.extract(work, client, outbox, deadline=deadline_of(), progress=progress)

@@ -16,6 +16,10 @@ from ec1.extraction.results import ENTITY_CLASSES
 
 MAX_ENTITIES = 24
 MAX_NAME_CHARACTERS = 64
+FINISH_UNSTATED = "unstated"
+"""The finish reason of a server that gives none: then only the answer itself can show that it is whole."""
+# No answer under the schema is longer, escapes and blanks included; checking a longer one would hold up all others.
+_MAX_ANSWER_CHARACTERS = 2**16
 
 ENTITY_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -58,15 +62,15 @@ def encode(entities: list[Named]) -> str:
 
 def decode(content: str, finish_reason: str) -> list[Named]:
     """Read a complete answer. Raises DeferredError with the reason why an answer does not count."""
-    if finish_reason != "stop":
+    if finish_reason not in ("stop", FINISH_UNSTATED):
         raise DeferredError(f"the answer was not finished: {finish_reason}")
-    answer = content
-    if _THINK_CLOSE in answer:
-        answer = answer.rpartition(_THINK_CLOSE)[2]
-    elif answer.lstrip().startswith(_THINK_OPEN):
+    answer = content.rpartition(_THINK_CLOSE)[2]
+    if answer.lstrip().startswith(_THINK_OPEN):
         raise DeferredError("the answer was cut off while the model was thinking")
     if not answer.strip():
         raise DeferredError("the answer was empty")
+    if len(answer) > _MAX_ANSWER_CHARACTERS:
+        raise DeferredError(f"the answer is not of our schema: {len(answer):,} characters")
     try:
         value = json.loads(answer)
     except ValueError as error:

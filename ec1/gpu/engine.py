@@ -31,6 +31,8 @@ _PROGRESS_SECONDS = 10.0
 _NOISE = re.compile(r"^\s*$|^\s*\^|^\s+File \"|^Traceback|For further information visit|^\s*\[.*input_value=")
 _FAILURE = re.compile(r"error|exception|failed|refused|not enough|out of memory|unrecognized|killed", re.IGNORECASE)
 _PREFIX = re.compile(r"^\((?:APIServer|EngineCore|Worker)[^)]*\)\s*")
+# Level, date, time and source line, then words: vLLM's banner has none, and what others print is not its progress.
+_STAGE = re.compile(r"^INFO \S+ \S+ \[[^\]]+\] (?P<words>\w+ \w.*)$")
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class VllmEngine:
                 )
             if now - told >= _PROGRESS_SECONDS:
                 told = now
-                progress(f"vLLM is starting, {now - begin:.0f} s: {last_line(log)}")
+                progress(f"vLLM is starting, {now - begin:.0f} s: {stage(log)}")
 
 
 def meaning(log: Path, lines: int = 3) -> str:
@@ -158,10 +160,10 @@ def meaning(log: Path, lines: int = 3) -> str:
     return " | ".join(telling[-lines:])[-600:] or "its log is empty"
 
 
-def last_line(log: Path) -> str:
-    """The last line of a log that is not empty, shortened."""
-    lines = [line for line in _tail(log) if line.strip()]
-    return lines[-1][:160] if lines else "no output yet"
+def stage(log: Path) -> str:
+    """The last thing that vLLM said it does, shortened."""
+    words = [match["words"] for line in _tail(log) if (match := _STAGE.match(line))]
+    return words[-1][:100] if words else "loading its libraries"
 
 
 def _tail(log: Path, size: int = 2**15) -> list[str]:

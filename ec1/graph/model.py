@@ -54,11 +54,12 @@ class StoredMention:
 
 @dataclass(frozen=True)
 class GraphStats:
-    """What the graph holds: documents that are not deleted, entities by class, mentions, ledger rows by status."""
+    """What the graph holds: documents that are not deleted, entities and mentions by class, ledger rows by status."""
 
     documents: int
     entities: dict[str, int]
     mentions: int
+    mentions_by_class: dict[str, int]
     statuses: dict[str, int]
 
     @property

@@ -1,10 +1,11 @@
 """Phase 1's last step for one night: a listing and the outbox become mutations of the graph."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
 from ec1.documents.parse import read_document
 from ec1.documents.scan import Listing
 from ec1.errors import DeferredError, RejectedError
@@ -12,6 +13,7 @@ from ec1.extraction.folding import normalised
 
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
+    from ec1.extraction.results import ExtractionResult
     from ec1.graph.ladybug_store import LadybugStore
 
 
@@ -29,6 +31,7 @@ class AppliedNight:
     entities_after: int = 0
     entities_by_class: Mapping[str, int] | None = None
     mentions_after: int = 0
+    mentions_by_class: Mapping[str, int] | None = None
     digest: str = ""
     recovered: str | None = None
 
@@ -40,35 +43,72 @@ class AppliedNight:
         return asdict(self)
 
 
+def listing_to_apply(
+    store: "LadybugStore", listing: Listing, list_again: Callable[[Mapping[DocumentKey, LedgerEntry]], Listing]
+) -> Listing:
+    """The night's listing, or a new one against the ledger of a graph that was just restored from an older copy.
+
+    What the restored graph lacks had counted before, so the night's own listing does not name it; its results are in
+    the outbox.
+    """
+    return listing if store.recovered is None else list_again(store.ledger())
+
+
 def apply_night(
-    store: "LadybugStore", listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str], *, quarantine_after: int
+    store: "LadybugStore",
+    listing: Listing,
+    outbox: "Outbox",
+    fingerprints: Mapping[str, str],
+    *,
+    quarantine_after: int,
+    keep_mentions: bool = True,
 ) -> AppliedNight:
-    """Apply what the night found. Safe to repeat: what has been applied already changes nothing."""
+    """Apply what the night found, a bounded batch of whole documents a transaction.
+
+    A crash loses the batch at hand, which the outbox still holds. Safe to repeat: what has been applied already changes
+    nothing. Without `keep_mentions` the store is only the ledger.
+    """
+    recorded = ledger_fingerprints(fingerprints, keep_mentions=keep_mentions)
     done = AppliedNight(recovered=store.recovered, entities_before=sum(store.stats().entities.values()))
-    for key in listing.vanished:
-        store.retract(key, listing.night)
-        done.vanished += 1
-    for refused in listing.rejected:
-        stream = refused.key.stream
-        store.reject(
-            refused.key, "", refused.content_sha256, fingerprints.get(stream, ""), refused.reason, listing.night
+    store.retract_many(listing.vanished, listing.night)
+    done.vanished = len(listing.vanished)
+    store.reject_many(
+        (
+            (each.key, "", each.content_sha256, recorded.get(each.key.stream, ""), each.reason)
+            for each in listing.rejected
+        ),
+        listing.night,
+    )
+    done.rejected = len(listing.rejected)
+    results = _results(listing, outbox, fingerprints, done)
+    if not keep_mentions:
+        results = (
+            (key, name, result.model_copy(update={"mentions": (), "fingerprint": recorded[key.stream]}))
+            for key, name, result in results
         )
-        done.rejected += 1
+    store.apply_many(results, listing.night, quarantine_after=quarantine_after)
+    stats = store.stats()
+    done.entities_by_class = dict(stats.entities)
+    done.entities_after = sum(stats.entities.values())
+    done.mentions_after = stats.mentions
+    done.mentions_by_class = dict(stats.mentions_by_class)
+    done.digest = store.digest()
+    return done
+
+
+def _results(
+    listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str], done: AppliedNight
+) -> Iterator[tuple[DocumentKey, str, "ExtractionResult"]]:
+    """The results of a listing's documents, counted; read when their turn comes, so that a batch is in memory."""
     for version in listing.changed:
         result = outbox.get(fingerprints[version.key.stream], version.content_sha256)
         if result is None:
             done.missing += 1
             continue
-        store.apply(version.key, version.document_id, result, listing.night, quarantine_after=quarantine_after)
         done.applied += result.status == "complete"
         done.deferred += result.status == "deferred"
         done.rejected += result.status == "rejected"
-    stats = store.stats()
-    done.entities_by_class = dict(stats.entities)
-    done.entities_after = sum(stats.entities.values())
-    done.mentions_after = stats.mentions
-    done.digest = store.digest()
-    return done
+        yield version.key, version.document_id, result
 
 
 def ungrounded(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ec1.documents.chunks import Chunk, chunk_text
+from ec1.documents.chunks import Chunk, chunk_text, sentence_at
 from ec1.errors import InputError
 
 Counter = Callable[[Sequence[str]], list[int]]
@@ -189,3 +189,25 @@ def test_a_chunk_is_never_only_the_overlap_of_the_one_before() -> None:
     text = "? 。 9\u030199"
     chunks = chunk_text(text, lambda texts: [len(each.encode()) for each in texts], max_tokens=5, overlap_tokens=4)
     assert all(later.end > earlier.end for earlier, later in itertools.pairwise(chunks))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "sentence"),
+    [
+        ("It rained. Dr. Anna Berg left. Then quiet.", "Anna Berg", "Dr. Anna Berg left."),
+        ("She met Anna\nBerg in Oslo.\n\nNext.", "Anna\nBerg", "She met Anna\nBerg in Oslo."),
+        ("Here Anna Berg\nspoke at length.\nBEN: Yes", "Anna Berg", "Here Anna Berg\nspoke at length."),
+        ("ANNA: One\nBEN: Two\nANNA: Three", "BEN", "BEN: Two"),
+        ("Anna Berg", "Anna Berg", "Anna Berg"),
+    ],
+)
+def test_the_sentence_around_a_name(text: str, name: str, sentence: str) -> None:
+    start, end = sentence_at(text, text.index(name), text.index(name) + len(name))
+    assert text[start:end] == sentence
+
+
+def test_a_sentence_of_a_megabyte_is_cut_around_the_name() -> None:
+    text = "word " * 100_000 + "Anna Berg " + "word " * 100_000
+    at = text.index("Anna")
+    start, end = sentence_at(text, at, at + 9)
+    assert start < at < end and end - start < 1000

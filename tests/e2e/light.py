@@ -1,4 +1,5 @@
-"""A light night: the real Dagster runs, lease, wardens and trainer, on few rows, with a stand-in for the engine.
+"""A light night: the real Dagster runs, lease, wardens and trainer, on few rows and a tiny model, with a stand-in for
+the engine.
 
 For tests that need many nights. What a real engine and a whole sample do is tested in `test_night.py`.
 """

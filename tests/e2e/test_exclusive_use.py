@@ -1,8 +1,9 @@
 """Two nights at once, and nights killed at random moments: never an engine and a trainer alive together.
 
-`python tests/e2e/test_exclusive_use.py PAIRS` runs more of it than the test does and prints what was seen.
+`python tests/e2e/test_exclusive_use.py PAIRS`, after `make night`, runs more of it and prints what was seen.
 """
 
+import os
 import random
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from light import LightCommandLine, light_project, wipe
 from ec1.gpu.lease import MARK, marked_processes
 from ec1.records import Records
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"
 
 
@@ -124,8 +125,8 @@ def settled(ec1: LightCommandLine) -> bool:
     return record is not None
 
 
-def test_two_nights_at_once_never_overlap(tmp_path: Path, project: Path, small_model: Path) -> None:
-    ec1 = light_project(tmp_path, project, small_model)
+def test_two_nights_at_once_never_overlap(tmp_path: Path, project: Path, tiny_model: Path) -> None:
+    ec1 = light_project(tmp_path, project, tiny_model)
     with Watcher(ec1.home.gpu_lock.resolve()) as watcher:
         statuses = two_at_once(ec1, random.Random(3), watcher)
     assert statuses == [0, 0]
@@ -136,9 +137,9 @@ def test_two_nights_at_once_never_overlap(tmp_path: Path, project: Path, small_m
 
 @pytest.mark.parametrize("who", ["engine", "trainer", "run"])
 def test_after_kill_9_the_next_night_runs_without_help(
-    tmp_path: Path, project: Path, small_model: Path, who: str
+    tmp_path: Path, project: Path, tiny_model: Path, who: str
 ) -> None:
-    ec1 = light_project(tmp_path, project, small_model)
+    ec1 = light_project(tmp_path, project, tiny_model)
     with Watcher(ec1.home.gpu_lock.resolve()) as watcher:
         assert kill_at_random(ec1, who, random.Random(who))
         again = ec1.run("night", "--date", NIGHT)
@@ -148,13 +149,32 @@ def test_after_kill_9_the_next_night_runs_without_help(
     assert settled(ec1)
 
 
+def test_ctrl_c_ends_everything_and_the_next_night_goes_on(tmp_path: Path, project: Path, tiny_model: Path) -> None:
+    ec1 = light_project(tmp_path, project, tiny_model)
+    with ec1.start("night", "--date", NIGHT, own_group=True) as night:
+        while not victims(ec1, "trainer"):
+            assert night.poll() is None, night.communicate()[0]
+            time.sleep(0.1)
+        os.killpg(night.pid, signal.SIGINT)
+        output, _ = night.communicate(timeout=120)
+    assert night.returncode == 128 + signal.SIGINT
+    assert output.splitlines()[-1].startswith("interrupted: finished work is kept")
+    assert marked_processes(ec1.home.gpu_lock.resolve()) == []
+    assert ec1.run("night", "--date", NIGHT).returncode == 0
+    assert settled(ec1)
+
+
 def main(pairs: int) -> None:
     """Many pairs and kills on one home; prints a line for each and the sum."""
     checkout = Path(__file__).resolve().parents[2]
-    model = checkout / ".ec1" / "models" / "HuggingFaceTB--SmolLM2-135M-Instruct" / "main"
+    sys.path.append(str(checkout / "tests"))
+    from tiny_model import make_tiny_model
+
+    small = checkout / ".ec1" / "models" / "HuggingFaceTB--SmolLM2-135M-Instruct" / "main"
     rng = random.Random(11)
     with tempfile.TemporaryDirectory() as folder:
-        ec1 = light_project(Path(folder), checkout, model)
+        model = make_tiny_model(small, Path(folder) / "tiny")
+        ec1 = light_project(Path(folder) / "project", checkout, model)
         with Watcher(ec1.home.gpu_lock.resolve()) as watcher:
             for number in range(pairs):
                 began = time.monotonic()

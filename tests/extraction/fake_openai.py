@@ -1,4 +1,4 @@
-"""A small chat server for tests: real HTTP, deterministic answers, and misbehaviour on request.
+"""A small OpenAI-compatible server for tests: real HTTP, deterministic answers, and misbehaviour on request.
 
 What stands in a chunk decides what happens: `[[cut]]`, `[[array]]`, … A behaviour may be limited to the first `times`
 requests that carry its mark.
@@ -6,6 +6,8 @@ requests that carry its mark.
 
 import json
 import re
+import select
+import socket
 import threading
 import time
 from collections import Counter
@@ -27,14 +29,16 @@ class FakeServer:
         self.times: dict[str, int] = {}
         self.seen: Counter[str] = Counter()
         self.calls = 0
-        self.in_flight = 0
+        self.open: set[socket.socket] = set()
         self.max_in_flight = 0
         self.delay = 0.0
         self.retry_after: str | None = None
         self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         self.moments: list[float] = []
         self.gone = threading.Event()
         self.url = ""
+        self.kind = "openai"
 
     def acts(self, mark: str, text: str) -> bool:
         if f"[[{mark}]]" not in text:
@@ -43,14 +47,30 @@ class FakeServer:
             self.seen[mark] += 1
             return self.seen[mark] <= self.times.get(mark, 10**9)
 
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer yet whose client is still there."""
+        return sum(not left(connection) for connection in self.open)
+
+
+def left(connection: socket.socket) -> bool:
+    """Whether the other side has closed."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
 
 def entities_of(text: str) -> list[Named]:
     """What the fake model finds: every pair of capitalised words."""
     return [Named(name, "Person") for name in dict.fromkeys(NAME.findall(text))]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 2**16  # Headers and body in one packet: two cost 40 ms for the delayed acknowledgement.
     state: FakeServer
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -62,25 +82,57 @@ class _Handler(BaseHTTPRequestHandler):
         with state.lock:
             state.calls += 1
             state.requests.append(body)
+            state.headers.append(dict(self.headers))
             state.moments.append(time.monotonic())
-            state.in_flight += 1
+            state.open.add(self.connection)
             state.max_in_flight = max(state.max_in_flight, state.in_flight)
         try:
-            self._answer(body["messages"][-1]["content"])
+            refusal = self.refusal(body)
+            if refusal:
+                self._send(400, json.dumps({"error": {"message": refusal}}).encode())
+            else:
+                self._answer(body["messages"][-1]["content"])
         except (BrokenPipeError, ConnectionResetError):
             pass
         finally:
             with state.lock:
-                state.in_flight -= 1
+                state.open.discard(self.connection)
+
+    def refusal(self, body: dict[str, Any]) -> str | None:
+        """Why a request is a bad one."""
+        form = body.get("response_format", {})
+        good = self.path == "/v1/chat/completions" and form.get("type") == "json_schema" and body.get("model")
+        return None if good else "no request for a chat completion under a schema"
+
+    def reply(self, content: str, finish: str, text: str) -> dict[str, Any]:
+        """A whole answer's body."""
+        return {
+            "model": "fake",
+            "choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": finish}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+        }
+
+    def _wait_for_the_client_to_leave(self) -> None:
+        for _ in range(600):
+            if self.state.gone.is_set() or (select.select([self.connection], [], [], 0.1)[0] and left(self.connection)):
+                break
+        self.close_connection = True
 
     def _answer(self, text: str) -> None:
         state = self.state
         state.gone.wait(state.delay)
-        for status in (400, 404, 429, 500, 503):
+        for status in (400, 404, 429, 500, 502, 503):
             if state.acts(str(status), text):
                 return self._send(status, json.dumps({"error": {"message": f"a {status} on purpose"}}).encode())
         if state.acts("hang", text):
-            state.gone.wait(60)
+            return self._wait_for_the_client_to_leave()
+        if state.acts("dribble", text):
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            while not state.gone.wait(0.05):
+                self.wfile.write(b" ")
+                self.wfile.flush()
             return None
         if state.acts("die", text):
             self.send_response(200)
@@ -95,6 +147,10 @@ class _Handler(BaseHTTPRequestHandler):
             content, finish = content[:-5], "length"
         elif state.acts("array", text):
             content = "[]"
+        elif state.acts("object", text):
+            content = '{"entities":{"name":"Alma Reyes","class":"Person"}}'
+        elif state.acts("many", text):
+            content = encode([Named(f"Alma Reyes {i}", "Person") for i in range(10_000)])
         elif state.acts("prose", text):
             content = "Here are the entities: none."
         elif state.acts("think", text):
@@ -111,12 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, b" " * (5 * 2**20))
         elif "[[thought]]" in text:
             content = f"<think>Is it {{}}?</think>\n{content}"
-        answer = {
-            "model": "fake",
-            "choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": finish}],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 5},
-        }
-        return self._send(200, json.dumps(answer).encode())
+        return self._send(200, json.dumps(self.reply(content, finish, text)).encode())
 
     def _send(self, status: int, data: bytes) -> None:
         self.send_response(status)
@@ -128,10 +179,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fake_server() -> Iterator[FakeServer]:
+def fake_server(kind: type[Handler] = Handler) -> Iterator[FakeServer]:
     """Run the server on a free port of loopback until the block ends."""
     state = FakeServer()
-    handler = type("Handler", (_Handler,), {"state": state})
+    handler = type("OneServersHandler", (kind,), {"state": state})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     state.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -1,5 +1,7 @@
 """Trust: what is located, what is dropped and why, and what the text proves."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,6 +228,15 @@ def test_a_place_that_two_chunks_share_counts_once() -> None:
     kept, dropped = settle([mention("Ann Lee", 10, 0), mention("Ann Lee", 10, 1), mention("Ann", 10, 1)], 0)
     assert [(each.name, each.start) for each in kept] == [("Ann Lee", 10)]
     assert dropped == []
+
+
+def test_the_order_of_the_answers_does_not_matter() -> None:
+    """Two chunks overlap at 100; which one's answer comes back first is chance."""
+    found = [mention("Ann", 100, 0), mention("Ann", 100, 1), mention("Ann", 5, 0), mention("ANN", 160, 1, "Company")]
+    expected = settle(found, 0)
+    assert [(each.start, each.chunk) for each in expected[0]] == [(5, 0), (100, 0), (160, 1)]
+    for order in itertools.permutations(found):
+        assert settle(list(order), 0) == expected
 
 
 def test_chunks_that_agree_are_believed_more_and_one_class_wins() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ec1.deployment import VllmSettings
 from ec1.errors import ServiceError
-from ec1.gpu.engine import VllmEngine, last_line, meaning
+from ec1.gpu.engine import VllmEngine, meaning, stage
 from ec1.gpu.lease import GpuLease, Grant, marked_processes
 
 SETTINGS = VllmSettings(kind="vllm", model="m/m", max_model_len=512, kv_cache_gib=1, enforce_eager=True)
@@ -140,12 +140,23 @@ def test_the_meaning_of_a_log_is_found(tmp_path: Path) -> None:
         "\n    ^^^^^^\n(APIServer pid=1) INFO goodbye\n"
     )
     assert meaning(log) == "torch.OutOfMemoryError: tried to allocate 20 GiB"
-    assert last_line(log) == "INFO goodbye"
     assert meaning(tmp_path / "none") == "its log is empty"
 
 
+def test_progress_is_what_the_engine_says_it_does(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert stage(log) == "loading its libraries"
+    log.write_text(
+        "Triton is installed, but disabled\n(APIServer pid=1) INFO 11-21 18:46:28 [api_utils.py:347]   █▄█▀ █\n"
+    )
+    assert stage(log) == "loading its libraries"
+    with log.open("a") as stream:
+        stream.write("(EngineCore pid=2) INFO 11-21 18:46:28 [model.py:733] Resolved architecture: LlamaForCausalLM\n")
+        stream.write("some library: warning\n")
+    assert stage(log) == "Resolved architecture: LlamaForCausalLM"
+
+
 @pytest.mark.slow
-@pytest.mark.soak
 def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, project: Path, small_model: Path) -> None:
     """vLLM with the small model, from an empty outbox to grounded entities, twice."""
     import os
@@ -153,8 +164,8 @@ def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, pr
     from ec1.deployment import load_deployment
     from ec1.documents.ledger import DocumentKey
     from ec1.documents.parse import parse_document
-    from ec1.extraction.client import OpenAIClient
     from ec1.extraction.extractor import Extractor, WorkItem
+    from ec1.extraction.openai import OpenAIClient
     from ec1.extraction.outbox import Outbox
     from ec1.files import sha256_file
 

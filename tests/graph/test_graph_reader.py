@@ -94,6 +94,9 @@ def test_free_queries_read(reader: GraphReader) -> None:
         "LOAD FROM '{folder}/in.csv' RETURN *",
         "EXPORT DATABASE '{folder}/out'",
         "INSTALL json",
+        "CHECKPOINT",
+        "CALL home_directory = '{folder}'",
+        "PROFILE COPY (MATCH (e:Entity) RETURN e.key) TO '{folder}/out.csv'",
         "nonsense",
     ],
 )
@@ -104,3 +107,11 @@ def test_free_queries_do_nothing_else(reader: GraphReader, tmp_path: Path, query
         reader.query(query.replace("{folder}", str(tmp_path)))
     assert "\n" not in str(error.value) and reader.digest() == before
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_the_published_copy_is_exported_like_the_live_graph(
+    published: Path, reader: GraphReader, tmp_path: Path
+) -> None:
+    with LadybugStore.open(published.with_name("live"), buffer_pool_mib=64, wait_seconds=0) as store:
+        live = [path.read_bytes() for path in store.export(tmp_path / "live")]
+    assert [path.read_bytes() for path in reader.export(tmp_path / "published")] == live

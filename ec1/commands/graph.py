@@ -1,0 +1,161 @@
+"""`ec1 graph`: the published graph for people and programs. Reads only, and never the live file."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ec1.commands.shell import Options, out, print_json, printable
+
+if TYPE_CHECKING:
+    from ec1.graph.reader import GraphReader
+
+graph_app = typer.Typer(help="The published graph: what it holds, and where each fact stands.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def _reader(context: typer.Context) -> "GraphReader":
+    from ec1.graph.reader import GraphReader
+
+    options: Options = context.obj
+    return GraphReader(options.home.published_graph, buffer_pool_mib=options.deployment().graph.buffer_pool_mib)
+
+
+@graph_app.command()
+def stats(context: typer.Context, as_json: AsJson = False) -> None:
+    """Count documents, entities and mentions."""
+    with _reader(context) as reader:
+        found = reader.stats()
+    if as_json:
+        print_json(asdict(found))
+        return
+    states = ", ".join(f"{count} {status}" for status, count in found.statuses.items())
+    out.print(f"  {'documents':<12} {found.documents} ({states})", markup=False)
+    out.print(f"  {'entities':<12} {found.total_entities}")
+    for entity_class, count in found.entities.items():
+        mentions = found.mentions_by_class.get(entity_class, 0)
+        out.print(f"    {entity_class:<10} {count}, mentioned {mentions} times", markup=False)
+    out.print(f"  {'mentions':<12} {found.mentions}")
+
+
+@graph_app.command()
+def query(
+    context: typer.Context,
+    cypher: Annotated[str, typer.Argument(help="such as 'MATCH (e:Entity) RETURN e.name LIMIT 5'")],
+    as_json: AsJson = False,
+) -> None:
+    """Run a Cypher query that only reads; prints tab-separated columns."""
+    with _reader(context) as reader:
+        rows = reader.query(cypher)
+    if as_json:
+        print_json(rows)
+        return
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)] if rows else []
+    for line in lines:
+        typer.echo("\t".join(printable(value) for value in line))
+
+
+@graph_app.command()
+def export(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="where to write documents, entities and mentions as .parquet")],
+    as_json: AsJson = False,
+) -> None:
+    """Write the graph as Parquet; equal graphs give equal bytes."""
+    with _reader(context) as reader:
+        paths = [str(path) for path in reader.export(folder.expanduser())]
+    if as_json:
+        print_json(paths)
+    else:
+        for path in paths:
+            out.print(path, markup=False)
+
+
+@graph_app.command()
+def show(
+    context: typer.Context,
+    entity: Annotated[str, typer.Argument(help="a name, or a key such as 'Person:maria alvarez'")],
+    limit: Annotated[int, typer.Option(min=0, help="mentions to show of each entity; 0: all")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show an entity and the sentences that mention it, each with its document and how it was extracted."""
+    # Imported here: parsing documents loads libraries that the other commands do without.
+    from ec1.graph.quotes import Quotes
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    quotes = Quotes(deployment.documents_root(options.home), deployment.documents.max_bytes)
+    records: list[dict[str, Any]] = []
+    with _reader(context) as reader:
+        for found, mentions in reader.show(entity):
+            shown = mentions[:limit] if limit else mentions
+            evidence = [{**asdict(mention), "quote": asdict(quotes.of(mention))} for mention in shown]
+            cluster, links = reader.cluster_of(found.key)
+            records.append(
+                {
+                    **asdict(found),
+                    "evidence": evidence,
+                    "cluster": asdict(cluster) if cluster else None,
+                    "links": [asdict(link) for link in links],
+                }
+            )
+    if as_json:
+        print_json(records)
+        return
+    for record in records:
+        _print_entity(record)
+
+
+@graph_app.command()
+def review(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="pairs to show, the likeliest first")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List the pairs of entities that may be one, for a person to decide (in the file `graph.overrides`)."""
+    from ec1.graph.resolution import Band
+
+    with _reader(context) as reader:
+        resolution = reader.resolution()
+    pairs = [asdict(link) for link in resolution.band(Band.REVIEW)]
+    if as_json:
+        print_json(pairs[:limit])
+        return
+    out.print(f"{len(resolution.clusters)} clusters; {len(pairs)} pairs for review")
+    for link in pairs[:limit]:
+        _print_link(f"{printable(link['one'])} and", printable(link["other"]), link)
+
+
+def _print_link(before: str, after: str, link: dict[str, Any]) -> None:
+    but = f"; {link['veto']}" if link["veto"] else ""
+    why = printable(f"{link['reasons']}{but}")
+    out.print(f"  {before} {after} ({link['score']:.1f} bits: {why})", markup=False)
+
+
+def _print_entity(record: dict[str, Any]) -> None:
+    out.print(
+        f"{printable(record['name'])}  {record['entity_class']}, {record['mentions']} mentions in "
+        f"{record['documents']} documents, confidence up to {record['confidence']:.2f}  [{printable(record['key'])}]",
+        markup=False,
+    )
+    if cluster := record["cluster"]:
+        others = ", ".join(member for member in cluster["members"] if member != record["key"])
+        out.print(f"  one with {printable(others)}, as {printable(cluster['name'])}", markup=False)
+    for link in record["links"]:
+        other = link["other"] if link["one"] == record["key"] else link["one"]
+        _print_link(link["band"], printable(other), link)
+    for mention in record["evidence"]:
+        quote = mention["quote"]
+        sentence = f"{quote['before']}»{quote['name']}«{quote['after']}" if quote["name"] else f"({quote['problem']})"
+        out.print(
+            f"\n  {printable(mention['path'])}  {mention['document_id']}, night {mention['night']}, characters "
+            f"{mention['start']} to {mention['end']}, confidence {mention['confidence']:.2f}, {mention['model']}, "
+            f"extractor {mention['fingerprint'][:12]}",
+            markup=False,
+        )
+        out.print(f"    {printable(sentence)}", markup=False)
+    if more := record["mentions"] - len(record["evidence"]):
+        out.print(f"\n  and {more} more; --limit 0 shows all")
+    out.print()

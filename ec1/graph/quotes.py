@@ -1,0 +1,45 @@
+"""The sentence in which a mention stands, read again from the document that the mention names."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ec1.documents.chunks import sentence_at
+from ec1.documents.ledger import DocumentKey
+from ec1.documents.parse import read_document
+from ec1.documents.scan import DocumentVersion
+from ec1.errors import DeferredError, RejectedError
+from ec1.graph.model import StoredMention
+
+
+@dataclass(frozen=True)
+class Quote:
+    """`before`, `name` and `after` are the sentence; all are empty where it cannot be shown, and `problem` says why."""
+
+    before: str = ""
+    name: str = ""
+    after: str = ""
+    problem: str | None = None
+
+
+class Quotes:
+    """Finds the sentences of mentions below one document root; keeps the last documents that it read."""
+
+    def __init__(self, root: Path, max_bytes: int) -> None:
+        self._root = root
+        self._max_bytes = max_bytes
+        self._text = lru_cache(maxsize=8)(self._read)
+
+    def of(self, mention: StoredMention) -> Quote:
+        """The sentence of one mention. A document that was changed or removed since is a `problem`, not an error."""
+        key = DocumentKey(mention.stream, mention.path)
+        try:
+            text = self._text(key, mention.content_sha256)
+        except (DeferredError, RejectedError) as error:
+            return Quote(problem=str(error))
+        start, end = sentence_at(text, mention.start, mention.end)
+        return Quote(text[start : mention.start], text[mention.start : mention.end], text[mention.end : end])
+
+    def _read(self, key: DocumentKey, content_sha256: str) -> str:
+        version = DocumentVersion(key, content_sha256, document_id="", size=0, modified_ns=0)
+        return read_document(self._root, version, self._max_bytes).text

@@ -1,0 +1,150 @@
+"""`ec1 graph`: what an auditor sees of the published graph."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from ec1.cli import app
+from ec1.documents.ledger import DocumentKey
+from ec1.documents.parse import parse_document
+from ec1.errors import InputError
+from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
+from ec1.files import sha256_file
+from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.overrides import NO_OVERRIDES
+from ec1.home import Home
+
+TEXT = (
+    "---\ntitle: Stand-up\n---\nThe rain stopped. Then Anna Berg\n"
+    "met Acme Inc. in Oslo, said Ben.\nANNA BERG: It works.\nOwner: Berg, Anna\n"
+)
+DOCUMENT = DocumentKey("meeting", "service-minutebook/assets/a.md")
+PEOPLE = (
+    ("Anna Berg", "Person"),
+    ("Acme Inc", "Company"),
+    ("ANNA BERG", "Person"),
+    ("Berg, Anna", "Person"),
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home with one document and a published graph that holds its mentions."""
+    home = Home(tmp_path / "home")
+    path = home.documents / DOCUMENT.path
+    path.parent.mkdir(parents=True)
+    path.write_text(TEXT)
+    text = parse_document(DOCUMENT, path.read_bytes()).text
+    mentions = tuple(
+        Mention(
+            name=name,
+            entity_class=entity_class,
+            confidence=0.75,
+            chunk=0,
+            start=text.index(name),
+            end=text.index(name) + len(name),
+        )
+        for name, entity_class in PEOPLE
+    )
+    answers = (ChunkAnswer(chunk=0, start=0, end=len(text), finish_reason="stop", model="small-model"),)
+    result = ExtractionResult(
+        content_sha256=sha256_file(path),
+        stream="meeting",
+        fingerprint="ab" * 32,
+        status="complete",
+        mentions=mentions,
+        answers=answers,
+    )
+    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
+        store.apply(DOCUMENT, "mk-0123456789ab", result, "2026-06-01")
+        store.resolve(NO_OVERRIDES)
+        store.publish(home.published_graph)
+    return home
+
+
+def ec1(home: Home, *arguments: str) -> Result:
+    done = CliRunner().invoke(app, ["--home", str(home.root), "graph", *arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def test_show_gives_the_sentence_with_the_name_marked_and_its_origin(home: Home) -> None:
+    shown = ec1(home, "show", "anna berg").stdout
+    assert "Person, 2 mentions in 1 documents" in shown
+    assert "Then »Anna Berg« met Acme Inc. in Oslo, said Ben." in shown
+    assert "»ANNA BERG«: It works." in shown
+    assert "rain" not in shown
+    for evidence in (DOCUMENT.path, "mk-0123456789ab", "2026-06-01", "0.75", "small-model", "extractor abababababab"):
+        assert evidence in shown
+
+
+def test_show_as_json_holds_the_same(home: Home) -> None:
+    (entity,) = json.loads(ec1(home, "show", "Person:anna berg", "--json").stdout)
+    assert (entity["key"], entity["mentions"]) == ("Person:anna berg", 2)
+    first, second = entity["evidence"]
+    assert (first["path"], first["model"], first["fingerprint"]) == (DOCUMENT.path, "small-model", "ab" * 32)
+    assert second["quote"] == {"before": "", "name": "ANNA BERG", "after": ": It works.", "problem": None}
+
+
+def test_a_document_that_changed_since_is_said_to_have(home: Home) -> None:
+    (home.documents / DOCUMENT.path).write_text("all new")
+    assert "was changed after it was listed" in ec1(home, "show", "Acme").stdout
+    (home.documents / DOCUMENT.path).unlink()
+    assert "cannot be read" in ec1(home, "show", "Acme").stdout
+
+
+def test_a_limit_says_how_much_is_left_out(home: Home) -> None:
+    shown = ec1(home, "show", "anna berg", "--limit", "1").stdout
+    assert "and 1 more" in shown and "ANNA BERG" not in shown
+
+
+def test_stats(home: Home) -> None:
+    assert "Person     2, mentioned 3 times" in ec1(home, "stats").stdout
+    assert json.loads(ec1(home, "stats", "--json").stdout)["entities"] == {"Company": 1, "Person": 2}
+
+
+def test_query_reads_and_refuses_to_write(home: Home) -> None:
+    query = "MATCH (e:Entity) RETURN e.key AS key, e.name AS name ORDER BY key"
+    assert ec1(home, "query", query).stdout.splitlines() == [
+        "key\tname",
+        "Company:acme\tAcme Inc",
+        "Person:anna berg\tAnna Berg",
+        "Person:berg, anna\tBerg, Anna",
+    ]
+    assert json.loads(ec1(home, "query", query, "--json").stdout)[0] == {"key": "Company:acme", "name": "Acme Inc"}
+    before = sha256_file(home.published_graph)
+    for write in ("CREATE (:Meta {name: 'x', value: 'y'})", "MATCH (e:Entity) SET e.name = 'x'", "CHECKPOINT"):
+        with pytest.raises(InputError):
+            ec1(home, "query", write)
+    assert sha256_file(home.published_graph) == before
+
+
+def test_show_and_review_tell_which_entities_are_one(home: Home) -> None:
+    shown = ec1(home, "show", "anna berg").stdout
+    assert "one with Person:berg, anna, as Berg, Anna" in shown
+    (entity,) = json.loads(ec1(home, "show", "anna berg", "--json").stdout)
+    assert entity["cluster"]["members"] == ["Person:anna berg", "Person:berg, anna"]
+    assert [link["band"] for link in entity["links"]] == ["merge"]
+    assert "1 clusters; 0 pairs for review" in ec1(home, "review").stdout
+    assert json.loads(ec1(home, "review", "--json").stdout) == []
+
+
+def test_export(home: Home, tmp_path: Path) -> None:
+    paths = json.loads(ec1(home, "export", str(tmp_path / "out"), "--json").stdout)
+    rows = {Path(path).stem: pq.read_table(path).num_rows for path in paths}
+    assert rows == {"documents": 1, "entities": 3, "mentions": 4, "traits": 0, "clusters": 2, "links": 1}
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal(home: Home) -> None:
+    shown = ec1(home, "query", "RETURN '\x1b[31mred' AS value").stdout
+    assert "\x1b" not in shown and "\\x1b[31mred" in shown
+
+
+def test_before_the_first_night(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="run a night first"):
+        ec1(Home(tmp_path), "stats")

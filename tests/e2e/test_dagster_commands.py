@@ -1,0 +1,32 @@
+"""Dagster's own commands work on the project as its users expect."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commandline import CommandLine
+
+from ec1.documents.scan import Listing
+from ec1.home import Home
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["dg", "check", "defs"],
+        ["dagster", "definitions", "validate"],
+        # On an empty home, and on an instance of its own that ends with the command.
+        ["dg", "launch", "--assets", "source_documents", "--partition", "2026-06-05"],
+    ],
+    ids=" ".join,
+)
+def test_command(command: list[str], project: Path, home: Home) -> None:
+    program = Path(sys.executable).with_name(command[0])
+    environment = CommandLine(project, home).environment
+    done = subprocess.run([program, *command[1:]], cwd=project, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "launch" in command:
+        assert len(Listing.load(home.night("2026-06-05") / "source_documents.json").changed) == 26

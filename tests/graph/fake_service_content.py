@@ -1,0 +1,124 @@
+"""A small service-content for tests: real HTTP, and the semantics that were agreed on: names collapse to keys without a
+class, the last write wins even if it is worse, nothing is validated.
+
+`fail` holds what becomes of the next mutations: a status, or `drop` (the connection is cut), or `late` (it is done, and
+the answer is lost).
+"""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+SUFFIX = re.compile(r" (incorporated|inc|corporation|corp|company|limited|ltd|llc|gmbh|plc)$")
+
+
+class FakeServiceContent:
+    """`nodes` by `<module>__<key>`; `writes` are all requests that were taken, in order."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.writes: list[dict[str, Any]] = []
+        self.fail: list[int | str] = []
+        self.always: int | None = None
+        self.retry_after: str | None = None
+        self.calls = 0
+        self.lock = threading.Lock()
+        self.url = ""
+
+    def key(self, module_id: str, name: str) -> str:
+        collapsed = re.sub(r"\s+", " ", name).strip()
+        while collapsed and collapsed[-1] in ".,;:™®©":
+            collapsed = collapsed[:-1]
+        return f"{module_id}__{SUFFIX.sub('', collapsed.lower()).replace(' ', '_')}"
+
+    def of(self, module_id: str) -> dict[str, tuple[str, str, float]]:
+        """What a tenant has: key -> name, class, confidence."""
+        return {
+            key.removeprefix(f"{module_id}__"): (node["entity_name"], node["classification"], node["confidence"])
+            for key, node in self.nodes.items()
+            if key.startswith(f"{module_id}__")
+        }
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 2**16  # Headers and body in one packet: two cost 40 ms for the delayed acknowledgement.
+    state: FakeServiceContent
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        prefix = f"{query.get('module_id')}__"
+        mine = [node for key, node in self.state.nodes.items() if key.startswith(prefix)]
+        if url.path == "/healthz":
+            return self._send(200, {"status": "ok", "entity_count": len(self.state.nodes)})
+        if url.path == "/v1/graph/cleanup" and query.get("dry_run") == "true":
+            return self._send(200, {"scanned": len(mine), "would_remove": 0})
+        if url.path == "/v1/graph/context":
+            if int(query["limit"]) > 50:
+                return self._send(400, {"error": "limit"})
+            found = [node for node in mine if query["q"].lower() in node["entity_name"].lower()]
+            return self._send(200, {"entities": found[: int(query["limit"])]})
+        return self._send(404, {"error": "no such route"})
+
+    def do_POST(self) -> None:
+        state = self.state
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        with state.lock:
+            state.calls += 1
+            fails = state.always or (state.fail.pop(0) if state.fail else None)
+            if isinstance(fails, int):
+                return self._send(fails, {"error": "on purpose"})
+            if fails == "drop":
+                self.close_connection = True
+                return None
+            try:
+                body = json.loads(data)
+            except ValueError:
+                return self._send(400, {"error": "malformed"})
+            entities = body.get("entities")
+            needed = ("entity_name", "classification", "confidence", "module_id", "source_doc")
+            if "module_id" not in body or any(name not in each for each in entities for name in needed):
+                return self._send(422, {"error": "missing field"})
+            for each in entities:
+                state.nodes[state.key(each["module_id"], each["entity_name"])] = each
+            state.writes.append(body)
+            if fails == "late":
+                self.close_connection = True
+                return None
+            return self._send(200, {"upserted": len(entities)})
+
+    def _send(self, status: int, value: Any) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        if status in (429, 503) and self.state.retry_after is not None:
+            self.send_header("Retry-After", self.state.retry_after)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@contextmanager
+def fake_service_content() -> Iterator[FakeServiceContent]:
+    """Run the service on a free port of loopback until the block ends."""
+    state = FakeServiceContent()
+    handler = type("Handler", (_Handler,), {"state": state})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    state.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,156 @@
+"""A night's listing and outbox become the graph: in batches, again without effect, and whole after a restored copy."""
+
+import datetime as dt
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from graph_samples import FINGERPRINT, result
+
+from ec1.deployment import DocumentSettings
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.scan import Listing, scan_documents
+from ec1.documents.streams import STREAMS
+from ec1.extraction.outbox import Outbox
+from ec1.extraction.results import ExtractionResult
+from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.nightly import AppliedNight, apply_night, listing_to_apply
+
+FINGERPRINTS = dict.fromkeys(STREAMS, FINGERPRINT)
+NIGHT = "2026-06-01"
+
+
+@dataclass(frozen=True)
+class Phase1:
+    """The files of one home, and a night on them without a model: results are put into the outbox by hand."""
+
+    root: Path
+
+    @property
+    def outbox(self) -> Outbox:
+        return Outbox(self.root / "outbox")
+
+    def write(self, name: str, *people: str, extracted: bool = True) -> None:
+        path = self.root / "documents" / STREAMS["meeting"].folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}: {', '.join(people)}")
+        if extracted:
+            self.outbox.put(result(path.read_text(), *((person, "Person") for person in people)))
+
+    def remove(self, name: str) -> None:
+        (self.root / "documents" / STREAMS["meeting"].folder / name).unlink()
+
+    def list(self, ledger: Mapping[DocumentKey, LedgerEntry]) -> Listing:
+        return scan_documents(
+            self.root / "documents",
+            ledger,
+            FINGERPRINTS,
+            night=NIGHT,
+            as_of=dt.datetime.now(dt.UTC) + dt.timedelta(days=1),
+            retract_vanished=True,
+            settings=DocumentSettings(max_vanished_share=1),
+            cache=self.root / "cache",
+        )
+
+    def open(self) -> AbstractContextManager[LadybugStore]:
+        return LadybugStore.open(
+            self.root / "live", buffer_pool_mib=64, wait_seconds=0, published=self.root / "published"
+        )
+
+    def night(self, listing: Listing | None = None) -> AppliedNight:
+        with self.open() as store:
+            tonight = listing_to_apply(store, listing or self.list(store.ledger()), self.list)
+            done = apply_night(store, tonight, self.outbox, FINGERPRINTS, quarantine_after=3)
+            store.publish(self.root / "published")
+            return done
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Phase1:
+    return Phase1(tmp_path)
+
+
+def test_a_night_counts_what_it_applied(home: Phase1) -> None:
+    home.write("a.md", "Anna Berg", "Ben Cole")
+    home.write("b.md", "Anna Berg")
+    home.write("late.md", "Dora Eck", extracted=False)
+    done = home.night()
+    assert (done.applied, done.missing, done.deferred, done.vanished) == (2, 1, 0, 0)
+    assert (done.entities_before, done.entities_after, done.mentions_after) == (0, 2, 3)
+    assert done.partial
+    home.remove("b.md")
+    home.write("late.md", "Dora Eck")
+    done = home.night()
+    assert (done.applied, done.missing, done.vanished, done.entities_after) == (1, 0, 1, 3)
+    assert not done.partial
+
+
+def test_repeating_a_night_changes_nothing(home: Phase1) -> None:
+    for number in range(30):
+        home.write(f"{number}.md", f"Person {number}", "Anna Berg")
+    with home.open() as store:
+        listing = home.list(store.ledger())
+    once = home.night(listing)
+    again = home.night(listing)
+    assert once.digest == again.digest
+    assert (again.entities_before, again.entities_after) == (31, 31)
+
+
+class FailingOutbox(Outbox):
+    """An outbox whose disk goes away after some results."""
+
+    left = 1100
+
+    def get(self, fingerprint: str, content_sha256: str) -> ExtractionResult | None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError("the disk is gone")
+        return super().get(fingerprint, content_sha256)
+
+
+def test_what_was_applied_before_a_failure_counts_and_the_rest_follows(home: Phase1) -> None:
+    for number in range(1200):
+        home.write(f"{number:04}.md", f"Person {number % 7}")
+    with home.open() as store:
+        listing = home.list(store.ledger())
+        with pytest.raises(OSError, match="the disk is gone"):
+            apply_night(store, listing, FailingOutbox(home.root / "outbox"), FINGERPRINTS, quarantine_after=3)
+        # A batch is a thousand documents: the second one was not full yet.
+        assert store.stats().documents == 1000
+        done = apply_night(store, listing, home.outbox, FINGERPRINTS, quarantine_after=3)
+    assert (done.entities_after, done.mentions_after) == (7, 1200)
+
+
+def test_a_rejected_file_is_in_the_ledger_with_its_reason(home: Phase1) -> None:
+    home.write("a.md", "Anna Berg")
+    (home.root / "documents" / STREAMS["meeting"].folder / "picture.md").write_bytes(b"\x89PNG\0\0\1" * 99)
+    assert home.night().rejected == 1
+    with home.open() as store:
+        entry = next(entry for key, entry in store.ledger().items() if key.path.endswith("picture.md"))
+    assert entry.status is Status.REJECTED and entry.reason
+
+
+def test_what_a_restored_graph_lacks_is_applied_in_the_same_night(home: Phase1) -> None:
+    home.write("a.md", "Anna Berg")
+    home.night()
+    home.write("b.md", "Ben Cole")
+    home.write("c.md", "Carla Dahl")
+    with home.open() as store:
+        older = home.list(store.ledger())
+        apply_night(store, older, home.outbox, FINGERPRINTS, quarantine_after=3)
+    home.write("d.md", "Dora Eck")
+    home.remove("a.md")
+    with home.open() as store:
+        listing = home.list(store.ledger())
+    assert [version.key.path[-4:] for version in listing.changed] == ["d.md"]
+    calm = Phase1(home.root.with_name("calm"))
+    shutil.copytree(home.root, calm.root)
+    (home.root / "live").unlink()
+    done = home.night(listing)
+    assert done.recovered is not None and "is missing" in done.recovered
+    assert (done.applied, done.vanished, done.entities_after) == (3, 1, 3)
+    assert done.digest == calm.night(listing).digest
+    assert home.night().recovered is None
