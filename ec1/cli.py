@@ -42,9 +42,9 @@ app = typer.Typer(
 recipe_app = typer.Typer(help="Recipes: check and print them.", no_args_is_help=True)
 app.add_typer(recipe_app, name="recipe")
 app.add_typer(adapters_app, name="adapters")
+app.add_typer(graph_app, name="graph")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
-app.add_typer(graph_app, name="graph")
 app.command()(train)
 
 

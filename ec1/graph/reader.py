@@ -145,7 +145,10 @@ class GraphReader:
                 raise InputError(f"{self._path} cannot be opened as a graph: {_first_line(error)}") from None
             if schema != tables.SCHEMA_VERSION:
                 self.close()
-                raise InputError(f"{self._path} has schema {schema}, not {tables.SCHEMA_VERSION}: publish it again")
+                raise InputError(
+                    f"{self._path} has schema {schema}, this program reads {tables.SCHEMA_VERSION}: run `ec1 night`, "
+                    "which publishes it anew"
+                )
         return self._connection
 
     def _rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:

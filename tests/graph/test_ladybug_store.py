@@ -242,7 +242,7 @@ def test_the_export_is_plain_parquet(live: Path, tmp_path: Path) -> None:
         empty = store.export(tmp_path / "empty")
         store.apply(A, "mk-a", result("a", ACME, ANNA), NIGHT)
         store.export(tmp_path / "full")
-    assert [pq.read_table(path).num_rows for path in empty] == [0, 0, 0]
+    assert {pq.read_table(path).num_rows for path in empty} == {0}
     full = {path.stem: pq.read_table(path).to_pylist() for path in (tmp_path / "full").iterdir()}
     assert [entity["name"] for entity in full["entities"]] == ["Acme Inc", "Anna Berg"]
     assert full["documents"][0]["path"] == "a.md"

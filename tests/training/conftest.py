@@ -32,22 +32,6 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
-def tiny_model(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two layers; trains in a second."""
-    import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(5)
-    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(**{**LlamaConfig.from_pretrained(small_model).to_dict(), **shape, **heads})
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(small_model).save_pretrained(folder)
-    return folder
-
-
 SPEC_KEYS = ("start_adapter", "resume", "budget_seconds", "tracking")
 
 
