@@ -359,6 +359,12 @@ def plan(
         f"  {'documents':<26} {asked.documents} to read, {asked.reused} of them extracted before, "
         f"{asked.rejected} rejected; {asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text"
     )
+    if asked.stale:
+        out.print(
+            f"  {'changed extractor':<26} {asked.stale} documents were read by an earlier one; {asked.policy}: "
+            f"{asked.again} of them again tonight, {asked.again_free} from the outbox",
+            markup=False,
+        )
     for each in planned.recipes:
         text = f"{'train' if each.train else 'skip'}: {each.reason}"
         if each.refused is not None:

@@ -144,6 +144,10 @@ class ExtractionSettings(Settings):
     request_timeout_seconds: float = Field(300, gt=0)
     max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
     quarantine_after: int = Field(3, gt=0, description="nights on which a document may be deferred")
+    fingerprint_policy: Literal["lazy", "budgeted", "full"] = Field(
+        "full", description="which documents a changed prompt, schema or model reads again (ec1/documents/refresh.py)"
+    )
+    refresh_per_night: int = Field(100, gt=0, description="budgeted: documents that are read again a night")
     min_confidence: float = Field(0.0, ge=0, le=1)
 
     @model_validator(mode="after")

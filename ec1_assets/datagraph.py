@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
-from ec1.documents.scan import Listing, scan_documents
+from ec1.documents.ledger import DocumentKey, LedgerEntry
+from ec1.documents.nightly import list_documents
+from ec1.documents.scan import Listing
 from ec1.documents.streams import STREAMS
 from ec1.extraction.nightly import extract_night, work_of
 from ec1.gpu.handover import hand_over
@@ -52,7 +53,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         night, now = deployment.night(context.partition_key), dt.datetime.now(dt.UTC)
         with graph.open() as store:
             ledger = store.ledger()
-        listing = _list_documents(ledger, night, night.as_of(now), project, graph, inference)
+        listing = _list_documents(ledger, night, night.as_of(now), project, inference)
         listing.save(home.night(night.date) / LISTING)
         return dg.MaterializeResult(metadata=metadata.of_listing(listing), data_version=dg.DataVersion(listing.digest))
 
@@ -119,7 +120,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 store,
                 listing,
                 lambda ledger: _list_documents(
-                    ledger, deployment.night(listing.night), listing.as_of, project, graph, inference
+                    ledger, deployment.night(listing.night), listing.as_of, project, inference
                 ),
             )
             applied = apply_night(
@@ -129,6 +130,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 fingerprints,
                 quarantine_after=deployment.extraction.quarantine_after,
                 keep_mentions=graph.keeps_mentions,
+                rebuild=graph.rebuilder(store, listing.night),
             )
             store.publish(home.published_graph)
             exported = export_night(
@@ -181,17 +183,17 @@ def _list_documents(
     night: Night,
     as_of: dt.datetime,
     project: ProjectResource,
-    graph: GraphResource,
     inference: InferenceResource,
 ) -> Listing:
-    deployment, home = project.deployment(), project.home
-    return scan_documents(
-        deployment.documents_root(home),
+    extractors, outbox = inference.fingerprints(), inference.outbox()
+    listing, _ = list_documents(
+        project.deployment(),
+        project.home,
         ledger,
-        ledger_fingerprints(inference.fingerprints(), keep_mentions=graph.keeps_mentions),
-        night=night.date,
+        extractors,
+        outbox,
+        night,
         as_of=as_of,
-        retract_vanished=not night.is_past(dt.datetime.now(dt.UTC)),
-        settings=deployment.documents,
-        cache=home.cache,
+        now=dt.datetime.now(dt.UTC),
     )
+    return listing

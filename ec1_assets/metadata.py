@@ -38,6 +38,7 @@ def of_listing(listing: Listing) -> Metadata:
         "documents_to_read": len(listing.changed),
         **{f"documents_to_read_{stream}": count for stream, count in sorted(by_stream.items())},
         "unchanged": sum(listing.unchanged.values()),
+        "read_again_by_a_changed_extractor": len(listing.refresh),
         "vanished": len(listing.vanished),
         "rejected": len(listing.rejected),
         "left_for_a_later_night": listing.later,
@@ -101,6 +102,7 @@ def of_graph(applied: AppliedNight, home: Home, folder: Path, exported: Path | N
         "published": dg.MetadataValue.path(home.published_graph),
         **({"export": dg.MetadataValue.path(exported)} if exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
+        **({"rebuild": applied.rebuild.reason} if applied.rebuild else {}),
     }
 
 
