@@ -14,7 +14,7 @@ export EC1_DEPLOYMENT := $(DEPLOYMENT)
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night ui test soak lint types bench lock clean
+.PHONY: help install night ui test lint types bench lock clean
 help: ## what each target does
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
@@ -35,11 +35,8 @@ night: install ## run a whole night on the bundled sample (NIGHT=YYYY-MM-DD for 
 ui: install ## open the Dagster UI on a persistent instance, http://127.0.0.1:3000
 	@$(BIN)/ec1 ui
 
-test: install ## run every test
-	@$(BIN)/python -m pytest
-
-soak: install ## run what takes many whole nights: exclusive use, backfill, browser, README
-	@$(BIN)/python -m pytest -m soak
+test: install ## run every test (TESTS="-m 'not slow'" for the quick ones)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
 
 lint: install ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

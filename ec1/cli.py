@@ -6,7 +6,6 @@ Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was def
 
 import datetime as dt
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,9 +16,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ec1.adapters.registry import AdapterRegistry
+from ec1.commands.adapters import adapters_app
+from ec1.commands.corpus import corpus_app
 from ec1.commands.graph import graph_app
-from ec1.commands.shell import DONE, FAILED, PARTIAL, USAGE, Options, err, out, print_json
+from ec1.commands.runs import run_app
+from ec1.commands.shell import DONE, FAILED, INTERRUPTED, PARTIAL, USAGE, Options, err, out, print_json
+from ec1.commands.train import train
 from ec1.deployment import Deployment
 from ec1.doctor import examine
 from ec1.documents.ledger import Status, extractor_fingerprint
@@ -29,8 +31,7 @@ from ec1.nights import Night
 from ec1.project import CHECKOUT, recipe_folders
 from ec1.report import NightReport, night_report
 from ec1.sample import install_sample
-from ec1.storage.store import open_store
-from ec1.training.recipes import lint, load_recipe, show
+from ec1.training.recipes import find_recipe, lint, show
 
 app = typer.Typer(
     help="EC1: turns what an organisation wrote and did today into a better model tonight.",
@@ -39,12 +40,12 @@ app = typer.Typer(
     add_completion=False,
 )
 recipe_app = typer.Typer(help="Recipes: check and print them.", no_args_is_help=True)
-adapters_app = typer.Typer(
-    help="Adapters: what was trained, from what, and whether it is intact.", no_args_is_help=True
-)
 app.add_typer(recipe_app, name="recipe")
 app.add_typer(adapters_app, name="adapters")
 app.add_typer(graph_app, name="graph")
+app.add_typer(corpus_app, name="corpus")
+app.add_typer(run_app, name="run")
+app.command()(train)
 
 
 @app.callback()
@@ -59,7 +60,7 @@ def _options(
     ] = CHECKOUT,
 ) -> None:
     project = project.expanduser().resolve()
-    context.obj = Options(deployment, Home((project / home.expanduser()).resolve()), project)
+    context.obj = Options(deployment, Home((project / home.expanduser()).resolve()), project, dict(os.environ))
 
 
 def main() -> None:
@@ -72,7 +73,7 @@ def main() -> None:
         _fail(error, FAILED)
     except KeyboardInterrupt:
         err.print("interrupted")
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(INTERRUPTED)
 
 
 def _fail(error: EC1Error, status: int) -> NoReturn:
@@ -81,9 +82,9 @@ def _fail(error: EC1Error, status: int) -> NoReturn:
 
 
 def _child(module: list[str], options: Options, log: Path | None = None, *, quiet: bool = False) -> int:
-    """Run `python -m ...` with this choice of deployment and home; signals reach it, its status is ours.
+    """Run `python -m ...` with this choice of deployment and home. Returns its status, or INTERRUPTED.
 
-    It ends its own children when it is interrupted, so it is waited for and never killed from here. With `log`, what
+    Signals reach it, and it ends its own children, so it is waited for and never killed from here. With `log`, what
     it writes to standard error (Dagster's own log) goes there. If `quiet`, what it prints goes to standard error.
     """
     environment = {
@@ -106,13 +107,15 @@ def _child(module: list[str], options: Options, log: Path | None = None, *, quie
         stdout=sys.stderr if quiet else None,
         stderr=errors,
     )
+    interrupts: list[int] = []
     previous = {
         # The terminal interrupts the whole group; a termination is sent to us alone, so it is passed on.
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
     }
     try:
-        return process.wait()
+        status = process.wait()
+        return INTERRUPTED if interrupts else status
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -145,6 +148,9 @@ def night(
         log = options.home.logs / f"night-{chosen.date}.log"
         command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
         status = _child(command, options, log, quiet=as_json)
+        if status == INTERRUPTED:
+            err.print("interrupted: finished work is kept; run the same command again to go on where it stopped")
+            sys.exit(INTERRUPTED)
         if not run_file.exists():
             err.print(
                 f"error: night {chosen.date} did not come to its end ({log}); run it again to go on where it stopped",
@@ -189,7 +195,9 @@ def ui(
     deployment = options.deployment()
     options.recipes()
     _fill_with_sample(deployment, options.home)
-    sys.exit(_child(["jobs.ui", "--port", str(port)], options))
+    status = _child(["jobs.ui", "--port", str(port)], options)
+    # Ctrl-C is how one leaves it.
+    sys.exit(DONE if status == INTERRUPTED else status)
 
 
 @app.command()
@@ -245,82 +253,8 @@ def recipe_show(
 ) -> None:
     """Print a recipe resolved, with the origin of each value."""
     options: Options = context.obj
-    search = recipe_folders(options.deployment(), options.project)
-    named = [folder / f"{recipe}.yaml" for folder in search]
-    path = next((path for path in [Path(recipe), *named] if path.is_file()), None)
-    if path is None:
-        raise InputError(f"there is no recipe {recipe!r}: give a file, or a name below {', '.join(map(str, search))}")
-    out.print(show(load_recipe(path, search)), markup=False, end="")
-
-
-def _registry(context: typer.Context) -> AdapterRegistry:
-    options: Options = context.obj
-    return AdapterRegistry(open_store(options.deployment().store, options.home), options.home.adapters)
-
-
-def _adapter_name(name: str) -> tuple[str, str, int]:
-    """Parse `tenant/role@vN`. Raises InputError."""
-    match = re.fullmatch(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)", name)
-    if match is None:
-        raise InputError(f"{name!r} is not an adapter: write tenant/role@vN, as `ec1 adapters list` does")
-    return match[1], match[2], int(match[3])
-
-
-@adapters_app.command("list")
-def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """All versions, newest first; `*` marks the one in use."""
-    registry = _registry(context)
-    rows = []
-    for tenant, role in registry.roles():
-        incumbent = registry.incumbent(tenant, role)
-        for version in reversed(registry.versions(tenant, role)):
-            manifest = registry.get(tenant, role, version)
-            rows.append(
-                {
-                    "name": manifest.name,
-                    "in_use": incumbent is not None and incumbent.version == version,
-                    "withdrawn": registry.withdrawal(tenant, role, version) is not None,
-                    "night": manifest.night,
-                    "objective": manifest.objective,
-                    "base_model": manifest.base_model.id,
-                    "tuples": manifest.snapshot.tuples,
-                    "verdict": manifest.evaluation.verdict if manifest.evaluation else None,
-                }
-            )
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        out.print("no adapter has been published yet")
-    for row in rows:
-        mark = "*" if row["in_use"] else "x" if row["withdrawn"] else " "
-        out.print(
-            f"{mark} {row['name']:<36} night {row['night']}  {row['objective']:<4} {row['tuples']:>6} tuples  "
-            f"{row['base_model']}",
-            markup=False,
-        )
-
-
-@adapters_app.command("show")
-def adapters_show(context: typer.Context, name: Annotated[str, typer.Argument(help="tenant/role@vN")]) -> None:
-    """One version's manifest: recipe, dataset, snapshot (and so every tuple), scores, files."""
-    print_json(_registry(context).get(*_adapter_name(name)).model_dump(mode="json"))
-
-
-@adapters_app.command("verify")
-def adapters_verify(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="tenant/role@vN; default: every version")] = None,
-) -> None:
-    """Check the files of one version, or of all, against the manifest, and that they are a LoRA adapter."""
-    registry = _registry(context)
-    names = [_adapter_name(name)] if name else [(t, r, v) for t, r in registry.roles() for v in registry.versions(t, r)]
-    damaged = 0
-    for tenant, role, version in names:
-        problems = registry.verify(tenant, role, version)
-        damaged += bool(problems)
-        out.print(f"{tenant}/{role}@v{version}: {'; '.join(problems) or 'intact'}", markup=False)
-    sys.exit(FAILED if damaged else DONE)
+    resolved = find_recipe(recipe, recipe_folders(options.deployment(), options.project))
+    out.print(show(resolved), markup=False, end="")
 
 
 def _chosen_night(deployment: Deployment, date: str | None, now: dt.datetime) -> Night:

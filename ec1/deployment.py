@@ -27,6 +27,7 @@ def _name(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+Tracker = Literal["mlflow", "wandb", "trackio"]
 
 
 class Settings(BaseModel):
@@ -171,6 +172,8 @@ class LadybugSettings(Settings):
     kind: Literal["ladybug"] = "ladybug"
     buffer_pool_mib: int = Field(256, ge=64)
     keep_exports: int = Field(7, ge=0, description="nights whose Parquet export of the graph is kept; 0: none is made")
+    resolution: bool = Field(True, description="say after each night which entities are one; a layer beside the graph")
+    overrides: Path | None = Field(None, description="YAML with what operators decided: entities that are one, or not")
     max_shrink_share: float = Field(0.1, ge=0, le=1, description="a larger loss of entities in one night fails a check")
 
 
@@ -226,6 +229,14 @@ class BudgetSettings(Settings):
     lease_wait_seconds: float = Field(14400, gt=0, description="how long a phase queues for the GPU")
 
 
+class RetentionSettings(Settings):
+    """What is kept of each role. Recipe, figures and curves of a run are kept for good, whatever is set here."""
+
+    versions: int = Field(20, ge=1, description="best versions, beside the one in use, the newest and the best")
+    runs: int = Field(14, ge=1, description="newest nights whose checkpoints and weights stay in runs/")
+    quarantined: int = Field(14, ge=1, description="newest candidates in quarantine")
+
+
 class GpuSettings(Settings):
     device: Literal["cuda", "cpu"] = "cuda"
     lock: Path | None = Field(None, description="one file for all homes that share a card; default <home>/gpu.lock")
@@ -255,8 +266,10 @@ class Deployment(Settings):
     )
     service_content: ServiceContentSettings = ServiceContentSettings()
     store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
+    tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
     schedule: ScheduleSettings = ScheduleSettings()
     budgets: BudgetSettings = BudgetSettings()
+    retention: RetentionSettings = RetentionSettings()
     gpu: GpuSettings = GpuSettings()
 
     @model_validator(mode="after")
@@ -320,6 +333,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         "sample": below(deployment.sample),
         "recipes": tuple(project / path.expanduser() for path in deployment.recipes),
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
+        "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
         "models": {

@@ -66,6 +66,11 @@ class Home:
         return self.root / "adapters"
 
     @property
+    def runs(self) -> Path:
+        """The log book, `<tenant>/<role>/<night>/`."""
+        return self.root / "runs"
+
+    @property
     def quarantine(self) -> Path:
         return self.root / "quarantine"
 
@@ -91,6 +96,11 @@ class Home:
         return self.root / "logs"
 
     @property
+    def tracking(self) -> Path:
+        """Local files of experiment trackers; TensorBoard's lie beside each run."""
+        return self.root / "tracking"
+
+    @property
     def gpu_lock(self) -> Path:
         return self.root / "gpu.lock"
 
@@ -104,4 +114,4 @@ class Home:
 
     def run(self, tenant: str, role: str, night: str) -> Path:
         """One training run: resolved recipe, lock, checkpoints, metrics."""
-        return self.root / "runs" / checked_name(tenant, "tenant") / checked_name(role, "role") / night
+        return self.runs / checked_name(tenant, "tenant") / checked_name(role, "role") / night

@@ -114,7 +114,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
 def _recipe(resolved: ResolvedRecipe, deployment: Deployment, home: Home, night: Night, now: dt.datetime) -> RecipePlan:
     recipe = resolved.recipe
     source = bucket(deployment.corpus_root(home), recipe.role, recipe.tenant)
-    snapshot = take_snapshot(source, recipe.objective, as_of=night.as_of(now), home=home)
+    snapshot = take_snapshot(source, recipe.rows, as_of=night.as_of(now), home=home)
     trained = trained_snapshot(home, source.name, recipe.tenant, recipe.role, resolved.digest)
     decision = decide(snapshot, threshold=recipe.data.threshold, trained=trained)
     planned = RecipePlan(recipe=f"{recipe.tenant}/{recipe.role}", train=decision.train, reason=decision.reason)
@@ -122,9 +122,7 @@ def _recipe(resolved: ResolvedRecipe, deployment: Deployment, home: Home, night:
         return planned
     model = nightly.base_model(recipe, deployment, home)
     try:
-        dataset = build_dataset(
-            snapshot, recipe.data, nightly.tokenizer_of(model), home=home, objective=recipe.objective
-        )
+        dataset = build_dataset(snapshot, recipe.data, nightly.tokenizer_of(model), home=home, objective=recipe.rows)
         planned.plan = nightly.plan_of(recipe, dataset, deployment, model)
     except PermanentError as error:
         planned.refused = str(error)

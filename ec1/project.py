@@ -15,5 +15,10 @@ def recipe_folders(deployment: Deployment, project: Path) -> list[Path]:
 
 
 def nightly_recipes(deployment: Deployment, project: Path) -> list[ResolvedRecipe]:
-    """The recipes that a deployment runs at night. Raises InputError for a broken one."""
-    return discover(deployment.recipes, recipe_folders(deployment, project))
+    """The recipes that a deployment runs at night. Raises InputError for a broken one.
+
+    All that starts by itself (schedule, sensor, backfill) starts from these, so what is left out here, such as
+    continued pre-training, can only be started by a person.
+    """
+    found = discover(deployment.recipes, recipe_folders(deployment, project))
+    return [each for each in found if each.recipe.nightly]

@@ -18,6 +18,7 @@ from ec1.gpu.handover import hand_over
 from ec1.graph.exports import export_night
 from ec1.graph.growth import growth
 from ec1.graph.nightly import apply_night, listing_to_apply, ungrounded
+from ec1.graph.overrides import load_overrides
 from ec1.nights import Night
 from ec1.records import Records
 from ec1_assets import checks, metadata
@@ -115,6 +116,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         folder = home.night(context.partition_key)
         listing = Listing.load(folder / LISTING)
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
+        overrides = load_overrides(deployment.graph.overrides)
         with graph.open() as store:
             listing = listing_to_apply(
                 store,
@@ -132,9 +134,10 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 keep_mentions=graph.keeps_mentions,
                 rebuild=graph.rebuilder(store, listing.night),
             )
+            resolution = store.resolve(overrides) if deployment.graph.resolution else store.drop_resolution()
             store.publish(home.published_graph)
             exported = export_night(
-                store, home.graph_exports, listing.night, applied.digest, deployment.graph.keep_exports
+                store, home.graph_exports, listing.night, store.digest_with_resolution(), deployment.graph.keep_exports
             )
             ledger = store.ledger()
         Records(folder).write("graph_mutations", context.run_id, applied.record())
@@ -146,6 +149,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         return dg.MaterializeResult(
             metadata={
                 **metadata.of_graph(applied, home, folder, exported, growth(home.nights, listing.night)),
+                **(metadata.of_resolution(resolution) if resolution else {}),
                 **(metadata.of_delivery(delivery) if delivery is not None else {}),
             },
             data_version=dg.DataVersion(applied.digest),

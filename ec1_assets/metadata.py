@@ -22,6 +22,7 @@ from ec1_assets.plots import bar_plot, line_plot
 if TYPE_CHECKING:
     from ec1.adapters.nightly import Judged, Outcome
     from ec1.extraction.extractor import ExtractionReport
+    from ec1.graph.resolution import Resolution
     from ec1.graph.service_content_store import Delivery
     from ec1.training.nightly import Candidate
     from ec1.training.plan import Plan
@@ -103,6 +104,26 @@ def of_graph(applied: AppliedNight, home: Home, folder: Path, exported: Path | N
         **({"export": dg.MetadataValue.path(exported)} if exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
         **({"rebuild": applied.rebuild.reason} if applied.rebuild else {}),
+    }
+
+
+def of_resolution(resolution: "Resolution") -> Metadata:
+    from ec1.graph.resolution import Band
+
+    review, vetoed = resolution.band(Band.REVIEW), resolution.band(Band.NEW)
+    return {
+        "clusters": len(resolution.clusters),
+        "links_merged": len(resolution.band(Band.MERGE)),
+        "links_for_review": len(review),
+        "links_vetoed": len(vetoed),
+        "for_review": _table(
+            [
+                {"one": each.one, "other": each.other, "score_bits": each.score, "why": each.reasons, "but": each.veto}
+                for each in review
+            ]
+        ),
+        "vetoed": _table([{"one": each.one, "other": each.other, "veto": each.veto} for each in vetoed]),
+        **({"overrides_about_no_entity": _list(resolution.unused_overrides)} if resolution.unused_overrides else {}),
     }
 
 

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 import dagster as dg
 
 from ec1.adapters import nightly as adapters_nightly
+from ec1.adapters.retention import clean
 from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import build_dataset, load_dataset
 from ec1.corpus.snapshots import load_snapshot, take_snapshot
 from ec1.corpus.threshold import decide, trained_snapshot
+from ec1.errors import EC1Error
 from ec1.gpu.handover import require_handover
 from ec1.records import Records
 from ec1.training import nightly as training_nightly
@@ -21,6 +23,7 @@ from ec1.training.recipes import ResolvedRecipe
 from ec1.training.spec import finished
 from ec1_assets import checks, metadata
 from ec1_assets.datagraph import GPU_POOL
+from ec1_assets.run_tags import run_tags
 from resources.gpu import GpuResource
 from resources.pipes import PipesResource
 from resources.project import ProjectResource
@@ -59,7 +62,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         night = deployment.night(context.partition_key)
         snapshot = take_snapshot(
             bucket(deployment.corpus_root(home), role, tenant),
-            recipe.objective,
+            recipe.rows,
             as_of=night.as_of(dt.datetime.now(dt.UTC)),
             home=home,
         )
@@ -123,7 +126,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
             recipe.data,
             training_nightly.tokenizer_of(model),
             home=home,
-            objective=recipe.objective,
+            objective=recipe.rows,
         )
         plan = training_nightly.plan_of(recipe, dataset, deployment, model)
         record.write(
@@ -168,6 +171,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
                 )
         candidate = training_nightly.candidate_of(resolved, home, night)
         record.write("adapter_candidate", context.run_id, candidate.result.model_dump(mode="json"))
+        context.instance.add_run_tags(context.run_id, run_tags(resolved, "diverged" if candidate.diverged else None))
         if candidate.diverged:
             # The blocking check below ends the chain here, so what follows it is settled now.
             outcome = adapters_nightly.settle_diverged(
@@ -209,6 +213,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
             )
         judged = adapters_nightly.judge_night(resolved, spec)
         record.write("evaluation", context.run_id, judged.record())
+        context.instance.add_run_tags(context.run_id, run_tags(resolved, judged.verdict.verdict))
         return dg.MaterializeResult(
             metadata=metadata.of_evaluation(judged, record.folder),
             check_results=[checks.of_gate(judged, keys["evaluation"])],
@@ -226,10 +231,17 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         context: dg.AssetExecutionContext, project: ProjectResource, registry: RegistryResource
     ) -> dg.MaterializeResult:
         record = records(project, context.partition_key)
+        deployment, opened = project.deployment(), registry.open()
         outcome = adapters_nightly.settle(
-            resolved, project.deployment(), project.home, context.partition_key, context.run_id, registry.open()
+            resolved, deployment, project.home, context.partition_key, context.run_id, opened
         )
         record.write("adapter", context.run_id, outcome.record())
+        try:
+            for each in clean(opened, project.home, deployment.retention):
+                context.log.info(f"removed {each.what} {each.name}: {each.why}")
+        except (EC1Error, OSError) as error:
+            # What is settled stays settled; the next night cleans up too.
+            context.log.warning(f"the clean-up was cut short: {error}")
         return dg.MaterializeResult(metadata=metadata.of_outcome(outcome))
 
     return [corpus_snapshot, threshold_check, training_dataset, adapter_candidate, evaluation, adapter]

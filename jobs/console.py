@@ -12,7 +12,7 @@ SHOWN = {
 }
 
 # Said by Dagster and its Pipes; the step's own line says as much.
-NOISE = ("Skipping step ", "[pipes] external process successfully opened")
+NOISE = ("Skipping step ", "Dependencies for step ", "[pipes] external process successfully opened")
 
 
 class _OneLine(logging.Formatter):

@@ -53,5 +53,12 @@ def shared_data() -> Path:
     return data
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What two workers may not share: a file's tests, and all tests that look at the one real night."""
+    for item in items:
+        night = "real_night" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("night" if night else item.path.name))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--screenshots", type=Path, help="folder for pictures of the UI, such as docs/images")

@@ -31,6 +31,7 @@ from ec1.gpu.lease import Grant
 from ec1.home import Home
 from ec1.models import prepare_model
 from ec1.records import Records
+from ec1.training.launcher import process_environment
 from ec1.training.nightly import Candidate, candidate_of
 from ec1.training.recipes import ResolvedRecipe
 from ec1.training.spec import METRICS
@@ -79,20 +80,26 @@ def evaluation_spec(
     night: str,
     registry: AdapterRegistry,
 ) -> EvaluationSpec:
-    """Base, candidate, incumbent and (if it is another one) the best ever, on the dataset's held-out examples."""
+    """Base, candidate, incumbent and (if it is another one) the best ever, on the dataset's held-out examples.
+
+    An incumbent or best of another base model cannot be put on this one: it is left out, and the gate compares with
+    what is left.
+    """
     recipe = resolved.recipe
     models: dict[str, Path | None] = {BASE: None, CANDIDATE: candidate_of(resolved, home, night).adapter}
     incumbent = registry.incumbent(recipe.tenant, recipe.role)
     best = registry.best(recipe.tenant, recipe.role)
     for name, manifest in ((INCUMBENT, incumbent), (BEST, best)):
-        if manifest is not None and manifest.version is not None and not (name == BEST and manifest == incumbent):
+        if manifest is None or manifest.version is None or (name == BEST and manifest == incumbent):
+            continue
+        if manifest.base_model.id == recipe.base_model.id:
             models[name] = registry.fetch(recipe.tenant, recipe.role, manifest.version)
     return EvaluationSpec(
         model=prepare_model(recipe.base_model.id, recipe.base_model.revision, deployment.models, home.models),
         device=deployment.gpu.device,
         candidates=models,
         heldout=dataset.path / "heldout",
-        objective=recipe.objective,
+        objective=recipe.rows,
         system_prompt=recipe.data.system_prompt,
         max_length=recipe.data.max_length,
         options=recipe.evaluation,
@@ -107,7 +114,8 @@ def launch(spec: EvaluationSpec, grant: Grant, env: Mapping[str, str], log: Path
     """
     path = spec.output.with_suffix(".spec.json")
     write_json(path, spec.model_dump(mode="json"))
-    with grant.start([sys.executable, "-m", "ec1.adapters.evaluation", str(path)], env=env, log=log) as process:
+    command = [sys.executable, "-m", "ec1.adapters.evaluation", str(path)]
+    with grant.start(command, env=process_environment(spec.device, env), log=log) as process:
         status = process.wait()
     if status != 0 or not (spec.output / EVALUATION).is_file():
         raise PermanentError(f"the evaluation ended with status {status}; the end of {log}:\n{process.log_tail()}")

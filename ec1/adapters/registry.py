@@ -215,6 +215,39 @@ class AdapterRegistry:
         except AlreadyExists:
             log.info("%s/%s@v%s was withdrawn before", tenant, role, version)
 
+    def expendable(self, tenant: str, role: str, keep: int) -> list[AdapterManifest]:
+        """Versions that may be removed when only `keep` are wanted, the worst first.
+
+        Never the incumbent, the best or the newest; nor withdrawn ones, which are kept for whoever asks why.
+        """
+        usable = [self.get(tenant, role, version) for version in self.usable(tenant, role)]
+        kept = {manifest.version for manifest in self._needed(tenant, role)}
+        ranked = sorted(usable, key=lambda manifest: (_above_base(manifest), manifest.version or 0))
+        return [manifest for manifest in ranked[: max(0, len(ranked) - keep)] if manifest.version not in kept]
+
+    def remove(self, tenant: str, role: str, version: int, reason: str) -> None:
+        """Delete a version's files for good; its manifest stays under `adapters/.removed/`, for the auditor.
+
+        Raises InputError for the incumbent, the best and the newest version: one could not go back to them.
+        """
+        manifest = self.get(tenant, role, version)
+        if any(each.version == version for each in self._needed(tenant, role)):
+            raise InputError(f"{manifest.name} is not removed: it is the version in use, the best or the newest one")
+        prefix = f"{self._folder(tenant, role)}/v{version}/"
+        record = {"manifest": manifest.model_dump(mode="json"), "reason": reason}
+        self.store.put_bytes(f"adapters/.removed/{tenant}_{role}_v{version}.json", canonical_json(record) + b"\n")
+        # The manifest first: it is what makes the version exist.
+        self.store.delete(f"{prefix}{MANIFEST}")
+        for item in list(self.store.list(prefix)):
+            self.store.delete(item.key)
+        shutil.rmtree(self.local / tenant / role / f"v{version}", ignore_errors=True)
+
+    def _needed(self, tenant: str, role: str) -> list[AdapterManifest]:
+        usable = self.usable(tenant, role)
+        newest = self.get(tenant, role, usable[-1]) if usable else None
+        found = (self.incumbent(tenant, role), self.best(tenant, role), newest)
+        return [manifest for manifest in found if manifest is not None]
+
     def verify(self, tenant: str, role: str, version: int) -> list[str]:
         """Everything that is wrong with a version as it is stored; empty if nothing is."""
         try:

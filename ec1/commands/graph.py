@@ -92,12 +92,46 @@ def show(
         for found, mentions in reader.show(entity):
             shown = mentions[:limit] if limit else mentions
             evidence = [{**asdict(mention), "quote": asdict(quotes.of(mention))} for mention in shown]
-            records.append({**asdict(found), "evidence": evidence})
+            cluster, links = reader.cluster_of(found.key)
+            records.append(
+                {
+                    **asdict(found),
+                    "evidence": evidence,
+                    "cluster": asdict(cluster) if cluster else None,
+                    "links": [asdict(link) for link in links],
+                }
+            )
     if as_json:
         print_json(records)
         return
     for record in records:
         _print_entity(record)
+
+
+@graph_app.command()
+def review(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="pairs to show, the likeliest first")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List the pairs of entities that may be one, for a person to decide (in the file `graph.overrides`)."""
+    from ec1.graph.resolution import Band
+
+    with _reader(context) as reader:
+        resolution = reader.resolution()
+    pairs = [asdict(link) for link in resolution.band(Band.REVIEW)]
+    if as_json:
+        print_json(pairs[:limit])
+        return
+    out.print(f"{len(resolution.clusters)} clusters; {len(pairs)} pairs for review")
+    for link in pairs[:limit]:
+        _print_link(f"{printable(link['one'])} and", printable(link["other"]), link)
+
+
+def _print_link(before: str, after: str, link: dict[str, Any]) -> None:
+    but = f"; {link['veto']}" if link["veto"] else ""
+    why = printable(f"{link['reasons']}{but}")
+    out.print(f"  {before} {after} ({link['score']:.1f} bits: {why})", markup=False)
 
 
 def _print_entity(record: dict[str, Any]) -> None:
@@ -106,6 +140,12 @@ def _print_entity(record: dict[str, Any]) -> None:
         f"{record['documents']} documents, confidence up to {record['confidence']:.2f}  [{printable(record['key'])}]",
         markup=False,
     )
+    if cluster := record["cluster"]:
+        others = ", ".join(member for member in cluster["members"] if member != record["key"])
+        out.print(f"  one with {printable(others)}, as {printable(cluster['name'])}", markup=False)
+    for link in record["links"]:
+        other = link["other"] if link["one"] == record["key"] else link["one"]
+        _print_link(link["band"], printable(other), link)
     for mention in record["evidence"]:
         quote = mention["quote"]
         sentence = f"{quote['before']}»{quote['name']}«{quote['after']}" if quote["name"] else f"({quote['problem']})"

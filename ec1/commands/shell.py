@@ -1,7 +1,9 @@
 """What all commands share: the options in front of a command's name, exit statuses, and how output is printed."""
 
 import json
-from dataclasses import dataclass
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from ec1.project import nightly_recipes
 from ec1.training.recipes import ResolvedRecipe
 
 DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
+INTERRUPTED = 128 + signal.SIGINT
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -25,6 +28,8 @@ class Options:
     deployment_name: str
     home: Home
     project: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The shell's, for what is started from here."""
 
     def deployment(self) -> Deployment:
         return load_deployment(self.deployment_name, self.project)

@@ -24,6 +24,7 @@ from ec1.extraction.client import ChatClient, Completion
 from ec1.extraction.folding import normalised
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, Dropped, ExtractionResult, Mention
+from ec1.extraction.traits import traits_of
 from ec1.files import digest_of
 
 if TYPE_CHECKING:
@@ -518,6 +519,7 @@ class _Run:
             reason=reason,
             characters=len(unit.text),
             mentions=tuple(mentions) if status == "complete" else (),
+            traits=tuple(traits_of(unit.text, mentions)) if status == "complete" else (),
             dropped=tuple(dropped) if status == "complete" else (),
             answers=tuple(sorted(unit.answers, key=lambda each: each.start)),
         )

@@ -27,6 +27,15 @@ class Mention(_Record):
     end: int
 
 
+class Trait(_Record):
+    """A fact about an entity that a document states beside its name; `kind` is one of `ec1.graph.scoring.KINDS`."""
+
+    name: str
+    entity_class: EntityClass
+    kind: str
+    value: str
+
+
 class Dropped(_Record):
     """An entity of the model's answer that was not trusted, and why."""
 
@@ -62,5 +71,6 @@ class ExtractionResult(_Record):
     reason: str | None = None
     characters: int = 0
     mentions: tuple[Mention, ...] = ()
+    traits: tuple[Trait, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     answers: tuple[ChunkAnswer, ...] = ()

@@ -1,14 +1,16 @@
 """The graph as plain Parquet: a copy that any tool can read and that outlives the database's file format."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ec1.graph import tables
+from ec1.graph import resolved_tables, tables
 
 
 def write_parquet(connection: Any, directory: Path) -> list[Path]:
-    """Write `documents.parquet`, `entities.parquet` and `mentions.parquet` under `directory`, each in one step.
+    """Write a `.parquet` file for each of documents, entities, mentions, traits, clusters (one row a member) and links
+    under `directory`, each in one step.
 
     Rows are sorted over all columns, so that equal graphs give equal bytes (with the same pyarrow).
     """
@@ -17,11 +19,26 @@ def write_parquet(connection: Any, directory: Path) -> list[Path]:
     from ec1.files import write_atomic
 
     text, whole, real = pa.string(), pa.int64(), pa.float64()
-    numbers = dict.fromkeys(("chunk", "start_char", "end_char", "attempts", "mentions"), whole) | {"confidence": real}
+    numbers = dict.fromkeys(("chunk", "start_char", "end_char", "attempts", "mentions"), whole)
+    numbers |= dict.fromkeys(("confidence", "score"), real)
+    resolution = resolved_tables.read(connection)
     sources: dict[str, tuple[tuple[str, ...], Iterator[dict[str, Any]]]] = {
         "documents": (tables.DOCUMENT_COLUMNS, tables.all_documents(connection)),
         "entities": (tables.ENTITY_COLUMNS, tables.all_entities(connection)),
         "mentions": (("entity", "document", *tables.MENTION_COLUMNS), tables.all_mentions(connection)),
+        "traits": (("entity", "document", "kind", "value"), tables.all_traits(connection)),
+        "clusters": (
+            ("cluster", "entity", "name"),
+            (
+                {"cluster": each.key, "entity": member, "name": each.name}
+                for each in resolution.clusters
+                for member in each.members
+            ),
+        ),
+        "links": (
+            resolved_tables.LINK_COLUMNS,
+            ({**asdict(link), "band": str(link.band)} for link in resolution.links),
+        ),
     }
     paths = []
     for name, (columns, records) in sources.items():

@@ -26,9 +26,11 @@ from typing import Any
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.errors import BusyError, PermanentError
 from ec1.extraction.results import ExtractionResult
-from ec1.files import fsync_dir, write_atomic
-from ec1.graph import tables
+from ec1.files import digest_of, fsync_dir, write_atomic
+from ec1.graph import resolved_tables, tables
 from ec1.graph.model import GraphStats, clean_name, entity_key, preferred_name
+from ec1.graph.overrides import Overrides
+from ec1.graph.resolution import Resolution, resolve
 from ec1.graph.writer_lock import writer_lock
 
 log = logging.getLogger(__name__)
@@ -70,6 +72,7 @@ class _Change:
     outcome: str
     reason: str | None = None
     mentions: tuple[dict[str, Any], ...] = ()
+    traits: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass
@@ -103,6 +106,8 @@ class LadybugStore:
         self._database: Any = None
         self._connection: Any = None
         self._loads = self._transactions = self._written = 0
+        self._digest: tuple[str, str] | None = None
+        """The graph's state and its digest, which takes a while."""
 
     @classmethod
     @contextlib.contextmanager
@@ -183,6 +188,7 @@ class LadybugStore:
                     outcome=result.status,
                     reason=result.reason,
                     mentions=_mention_rows(result) if result.status == "complete" else (),
+                    traits=_trait_rows(result) if result.status == "complete" else (),
                 )
                 for key, document_id, result in results
             ),
@@ -214,15 +220,63 @@ class LadybugStore:
         """`retract` for many documents."""
         return self._apply((_Change(key, "", "", "", "deleted") for key in keys), night)
 
+    def resolve(self, overrides: Overrides) -> Resolution:
+        """Say which entities are one (`resolution.py`) and keep it beside the graph, in one transaction.
+
+        An unchanged graph under unchanged overrides is not resolved again. Raises InputError for overrides that
+        contradict each other.
+        """
+        digest = self.digest()
+        basis = resolved_tables.basis(digest, overrides)
+        with self._reading():
+            if tables.meta(self._connection).get("resolution") == basis:
+                return resolved_tables.read(self._connection)
+            resolution = resolve(resolved_tables.profiles(self._connection), overrides)
+        self._give_memory_back()
+        with self._transaction():
+            self._drop_resolution()
+            self._write_nodes("Cluster", resolved_tables.CLUSTER_COLUMNS, resolved_tables.cluster_rows(resolution))
+            for query, records in resolved_tables.edge_rows(resolution):
+                for start in range(0, len(records), _BATCH_MENTIONS):
+                    self._load(query, records[start : start + _BATCH_MENTIONS])
+            self._execute("CREATE (:Meta {name: 'resolution', value: $basis})", {"basis": basis})
+        # Only what is derived was written.
+        self._digest = tables.meta(self._connection)["state"], digest
+        return resolution
+
+    def drop_resolution(self) -> None:
+        """Forget which entities are one, if that is kept; what the documents said is not touched."""
+        with self._reading():
+            kept = "resolution" in tables.meta(self._connection)
+        if kept:
+            with self._transaction():
+                self._drop_resolution()
+
+    def digest_with_resolution(self) -> str:
+        """SHA-256 over what the documents said and what was made of it."""
+        with self._reading():
+            resolution = tables.meta(self._connection).get("resolution")
+        return digest_of([self.digest(), resolution])
+
+    def _drop_resolution(self) -> None:
+        for table in ("SAME_AS", "MEMBER_OF", "Cluster"):
+            self._execute(f"DROP TABLE {table}")
+        for statement in tables.RESOLUTION_SCHEMA:
+            self._execute(statement)
+        self._execute("MATCH (m:Meta {name: 'resolution'}) DELETE m")
+
     def stats(self) -> GraphStats:
         """Count what the graph holds."""
         with self._reading():
             return tables.stats(self._connection)
 
     def digest(self) -> str:
-        """SHA-256 over ledger, entities and mentions; whatever the order in which they came."""
+        """SHA-256 over all that documents said and the ledger, whatever the order in which it came."""
         with self._reading():
-            return tables.digest(self._connection)
+            state = tables.meta(self._connection)["state"]
+            if self._digest is None or self._digest[0] != state:
+                self._digest = state, tables.digest(self._connection)
+            return self._digest[1]
 
     def publish(self, destination: Path) -> Path:
         """Put a read-only copy of the graph at `destination` in one step; an unchanged graph writes nothing.
@@ -257,7 +311,7 @@ class LadybugStore:
             self._connect()
 
     def export(self, directory: Path) -> list[Path]:
-        """Write documents, entities and mentions as sorted Parquet files, the neutral copy of a night.
+        """Write all tables as sorted Parquet files, the neutral copy of a night.
 
         Equal graphs give equal bytes. Memory grows with the graph: about 400 bytes a mention.
         """
@@ -295,6 +349,8 @@ class LadybugStore:
             record = tables.meta(self._connection)
             if not record:
                 self._create_tables()
+            elif record.get("schema") in tables.EARLIER_SCHEMAS:
+                self._add_tables()
             elif record.get("schema") != tables.SCHEMA_VERSION:
                 raise PermanentError(
                     f"{self._path} has schema {record.get('schema')}, this program needs {tables.SCHEMA_VERSION}: move "
@@ -313,8 +369,14 @@ class LadybugStore:
             self._connection = ladybug.Connection(self._database)
             self._loads = 0
 
+    def _add_tables(self) -> None:
+        for statement in (*tables.SCHEMA, *tables.RESOLUTION_SCHEMA):
+            self._execute(statement)
+        with self._transaction():
+            self._execute("MATCH (m:Meta {name: 'schema'}) SET m.value = $schema", {"schema": tables.SCHEMA_VERSION})
+
     def _create_tables(self) -> None:
-        for statement in tables.SCHEMA:
+        for statement in (*tables.SCHEMA, *tables.RESOLUTION_SCHEMA):
             self._execute(statement)
         # One statement, so both records appear together and last: an interrupted start is simply done again.
         self._execute(
@@ -405,6 +467,7 @@ class LadybugStore:
                 self._set_nodes("Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if not plan.is_new])
                 self._write_entities(todo, touched)
                 self._write_mentions(todo)
+                self._write_traits(todo)
                 self._settle(touched)
                 self._written += sum(len(plan.mentions) + plan.retract for plan in todo)
         return [
@@ -476,6 +539,7 @@ class LadybugStore:
             ):
                 touched.lost.setdefault(row["entity"], set()).add(row["name"])
             self._execute("MATCH (d:Document {key: $key})-[m:MENTIONS]->(:Entity) DELETE m", match)
+            self._execute("MATCH (d:Document {key: $key})-[t:TRAIT]->(:Entity) DELETE t", match)
 
     def _write_entities(self, plans: Sequence[_Plan], touched: _Touched) -> None:
         """Create the entities that are missing; the preferred spelling of the others is settled by what they gained."""
@@ -520,6 +584,18 @@ class LadybugStore:
                         f"{self._path}: {plan.node['key']} has {written} mentions where {len(plan.mentions)} were "
                         "written; nothing of it was kept"
                     )
+
+    def _write_traits(self, plans: Sequence[_Plan]) -> None:
+        self._load(
+            "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
+            "CREATE (d)-[:TRAIT {kind: row_kind, value: row_value}]->(e)",
+            [
+                {"row_document": plan.node["key"], **{f"row_{name}": trait[name] for name in trait}}
+                for plan in plans
+                if plan.mentions
+                for trait in plan.change.traits
+            ],
+        )
 
     def _settle(self, touched: _Touched) -> None:
         """Remove entities that nothing mentions any more, and find the preferred spelling of those that lost theirs."""
@@ -672,6 +748,17 @@ def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
     return tuple(best[place] for place in sorted(best))
 
 
+def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+    """The result's traits of entities that it also mentions."""
+    mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
+    found = {
+        (key, trait.kind, clean_name(trait.value))
+        for trait in result.traits
+        if (key := entity_key(trait.name, trait.entity_class)) in mentioned
+    }
+    return tuple({"entity": entity, "kind": kind, "value": value} for entity, kind, value in sorted(found))
+
+
 def _batches(changes: Iterable[_Change]) -> Iterator[list[_Change]]:
     """Whole documents, no document twice in a batch."""
     batch: list[_Change] = []
@@ -697,9 +784,9 @@ def _prefixed(columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> list[dic
 def _arrow_type(column: str, pa: Any) -> Any:
     # Stated, not guessed from the first row, which may hold a None.
     name = column.removeprefix("row_")
-    if name in ("chunk", "start_char", "end_char", "attempts", "mentions"):
+    if name in ("chunk", "start_char", "end_char", "attempts", "mentions", "members"):
         return pa.int64()
-    return pa.float64() if name == "confidence" else pa.string()
+    return pa.float64() if name in ("confidence", "score") else pa.string()
 
 
 def _copy(source: Path, destination: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Any, Self
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.graph import tables
+from ec1.graph import resolved_tables, tables
 from ec1.graph.model import Entity, GraphStats, StoredMention, clean_name, entity_key
+from ec1.graph.resolution import Cluster, Link, Resolution
 
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*|/\*.*?\*/", re.DOTALL)
 # A read-only database still writes files (COPY … TO; CHECKPOINT leaves a log beside it), reads them, loads code and
@@ -115,6 +116,15 @@ class GraphReader:
         if outside:
             raise InputError(f"{outside[0].upper()} reaches outside the graph and is not allowed here: only read it")
         return self._rows(cypher, parameters)
+
+    def resolution(self) -> Resolution:
+        """Which entities are one, and what is for review."""
+        return resolved_tables.read(self._open())
+
+    def cluster_of(self, key: str) -> tuple[Cluster | None, list[Link]]:
+        """The cluster of an entity, if it is in one, and all its links."""
+        connection = self._open()
+        return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
 
     def export(self, directory: Path) -> list[Path]:
         """Write the graph as Parquet, like the writer's `export`."""

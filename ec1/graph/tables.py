@@ -14,7 +14,7 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.files import canonical_json
 from ec1.graph.model import GraphStats
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 SCHEMA = (
     "CREATE NODE TABLE IF NOT EXISTS Meta(name STRING PRIMARY KEY, value STRING)",
     "CREATE NODE TABLE IF NOT EXISTS Document(key STRING PRIMARY KEY, stream STRING, path STRING, document_id STRING, "
@@ -23,7 +23,17 @@ SCHEMA = (
     "CREATE NODE TABLE IF NOT EXISTS Entity(key STRING PRIMARY KEY, name STRING, entity_class STRING)",
     "CREATE REL TABLE IF NOT EXISTS MENTIONS(FROM Document TO Entity, name STRING, chunk INT64, start_char INT64, "
     "end_char INT64, confidence DOUBLE, fingerprint STRING, model STRING)",
+    "CREATE REL TABLE IF NOT EXISTS TRAIT(FROM Document TO Entity, kind STRING, value STRING)",
 )
+RESOLUTION_SCHEMA = (
+    "CREATE NODE TABLE IF NOT EXISTS Cluster(key STRING PRIMARY KEY, name STRING, entity_class STRING, members INT64)",
+    "CREATE REL TABLE IF NOT EXISTS MEMBER_OF(FROM Entity TO Cluster)",
+    "CREATE REL TABLE IF NOT EXISTS SAME_AS(FROM Entity TO Entity, band STRING, score DOUBLE, reasons STRING, "
+    "veto STRING)",
+)
+"""Derived from the rest: may be dropped and made again at any time (`resolved_tables.py`)."""
+EARLIER_SCHEMAS = ("1",)
+"""Those that become the present one by creating the tables that they lack."""
 DOCUMENT_COLUMNS = (
     "key", "stream", "path", "document_id", "content_sha256", "fingerprint", "status", "night", "reason", "attempts",
     "mentions", "applied_id", "applied_content", "applied_night",
@@ -121,10 +131,26 @@ def all_mentions(connection: Any) -> Iterator[dict[str, Any]]:
         yield from rows(connection, query, {"low": low, "high": high})
 
 
+def all_traits(connection: Any) -> Iterator[dict[str, Any]]:
+    """Every trait with `document` and `entity` keys, in no particular order."""
+    # A few a document at most, so one page holds them.
+    yield from rows(
+        connection,
+        "MATCH (d:Document)-[t:TRAIT]->(e:Entity) "
+        "RETURN d.key AS document, e.key AS entity, t.kind AS kind, t.value AS value",
+    )
+
+
 def digest(connection: Any) -> str:
-    """SHA-256 over all documents, entities and mentions, whatever the order in which they were written."""
+    """SHA-256 over all that documents said, whatever the order in which it was written; not over what is derived."""
     total = hashlib.sha256()
-    for name, table in (("document", all_documents), ("entity", all_entities), ("mention", all_mentions)):
+    sources = (
+        ("document", all_documents),
+        ("entity", all_entities),
+        ("mention", all_mentions),
+        ("trait", all_traits),
+    )
+    for name, table in sources:
         # Hashes are sorted, not rows: 32 bytes a row stay in memory.
         for row_hash in sorted(hashlib.sha256(canonical_json(row)).digest() for row in table(connection)):
             total.update(name.encode() + row_hash)

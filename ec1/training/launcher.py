@@ -11,10 +11,11 @@ from typing import Protocol
 from ec1.errors import PermanentError, ServiceError
 from ec1.gpu.lease import Grant
 from ec1.training.spec import TrainingResult, TrainingSpec, check_result
+from ec1.training.tracking import local_environment
 
 GRACE_SECONDS = 60.0
 """From the interrupt to the kill: one step of the optimiser and the writing of a checkpoint."""
-# A training step allocates and frees the same large tensors again and again. By default the C library returns each of
+# A step allocates and frees the same large tensors again and again. By default the C library returns each of
 # them to the kernel, which then has to fill fresh pages with zeros: half of the time of a small model on a CPU.
 _KEEP_MEMORY = ":".join(
     f"glibc.malloc.{name}={value}"
@@ -44,7 +45,8 @@ class LocalLauncher:
     def run(self, spec: Path, env: Mapping[str, str]) -> TrainingResult:
         training = TrainingSpec.read(spec)
         command = [sys.executable, "-m", "ec1.training", str(spec)]
-        environment = process_environment(training, env)
+        tracking = local_environment(training.tracking_folder or training.output / "tracking")
+        environment = {**tracking, **process_environment(training.device, env)}
         with self._grant.start(command, env=environment, log=self._log, grace_seconds=self._grace_seconds) as process:
             status = process.wait()
         if status == 0:
@@ -55,10 +57,10 @@ class LocalLauncher:
         raise PermanentError(f"the training ended with status {status}; {where}")
 
 
-def process_environment(spec: TrainingSpec, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a trainer's process: nothing is fetched from a hub, and memory is kept for reuse on a CPU."""
+def process_environment(device: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that trains or scores: no hub is asked, and on a CPU memory is kept for reuse."""
     own = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
-    if spec.device == "cpu":
+    if device == "cpu":
         own["GLIBC_TUNABLES"] = _KEEP_MEMORY
     else:
         own["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"

@@ -148,9 +148,13 @@ def callback_of(monitor: Monitor) -> "TrainerCallback":
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             # Trainer has just appended these figures; what is added here travels with its checkpoints.
             entry = state.log_history[-1]
-            if "loss" in entry and monitor.logged(state.global_step, state.max_steps, entry):
+            if "loss" not in entry:
+                return
+            if monitor.logged(state.global_step, state.max_steps, entry):
                 control.should_training_stop = True
                 control.should_save = False
+            # The trackers, which are called after this, are given `logs`.
+            logs.update({key: value for key, value in entry.items() if key not in ("step", "epoch")})
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             monitor.saved(state.global_step)

@@ -15,6 +15,7 @@ from ec1.files import write_json
 from ec1.gpu.lease import Grant
 from ec1.home import Home
 from ec1.models import prepare_model
+from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import HardwareFigures, ModelShape, Plan, plan_training
 from ec1.training.recipes import Recipe, ResolvedRecipe
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, read_result
@@ -113,10 +114,12 @@ def spec_of(
         dataset=dataset.path,
         dataset_digest=dataset.digest,
         base_model=base_model(recipe, deployment, home),
-        start_adapter=_accepted_sft(recipe, registry) if recipe.objective == "dpo" else None,
+        start_adapter=_accepted_sft(recipe, registry) if OBJECTIVES[recipe.objective].goes_on_from_sft else None,
         output=training_folder(home, recipe, night),
         budget_seconds=deployment.budgets.training_seconds,
         device=deployment.gpu.device,
+        tracking=deployment.tracking,
+        tracking_folder=home.tracking,
     )
 
 

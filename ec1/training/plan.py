@@ -19,6 +19,7 @@ from typing import Any
 from ec1.deployment import Settings
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json
+from ec1.training.objectives import OBJECTIVES
 from ec1.training.recipes import Recipe
 
 GIB = 2.0**30
@@ -29,8 +30,11 @@ MAX_WARMUP_SHARE = 0.2
 # Rows that one call of TRL's fused head turns into logits at a time, and the copies that it holds of them in float32.
 _HEAD_CHUNK_TOKENS = 256
 _HEAD_COPIES = 3
-# The CUDA context with its libraries' workspaces; on a CPU, the interpreter with torch loaded.
-_RUNTIME_GIB = {"cuda": 0.6, "cpu": 0.9}
+# The CUDA context with its libraries' workspaces; on a CPU, the interpreter with torch loaded, and the heap's reserve.
+_RUNTIME_GIB = {"cuda": 0.6, "cpu": 1.15}
+# On a CPU the heap is kept for reuse (`launcher.py`), so what lies unused between blocks of different sizes counts too:
+# measured with 8 rows of 256 tokens of the small model, 4.34 GiB.
+_HEAP = {"cuda": 1.0, "cpu": 1.1}
 
 
 class ModelShape(Settings):
@@ -234,7 +238,7 @@ def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int)
     wish = recipe.optimisation
     trained = trainable_parameters(recipe, model)
     # A pair is two rows for the model.
-    tokens = wish.batch_size * length * (2 if recipe.objective == "dpo" else 1)
+    tokens = wish.batch_size * length * (2 if OBJECTIVES[recipe.objective].pairs else 1)
     if recipe.method == "qlora":
         assert recipe.quantization is not None
         bits = 4 + (8 / 64 + 32 / (64 * 256) if recipe.quantization.double else 32 / 64)
@@ -250,7 +254,7 @@ def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int)
     trained_bytes = trained * (2 * weight_bytes + moments)
     if recipe.method == "full":
         trained_bytes -= trained * weight_bytes
-        if recipe.objective == "dpo":
+        if OBJECTIVES[recipe.objective].reference:
             weights *= 2
     layer = _activation_bytes(recipe, model)
     if wish.gradient_checkpointing:
@@ -258,7 +262,10 @@ def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int)
     else:
         activations = tokens * model.layers * layer
     head = min(tokens, _HEAD_CHUNK_TOKENS) * model.vocabulary * 4 * _HEAD_COPIES
-    return float((weights + trained_bytes + activations + head) / GIB + _RUNTIME_GIB[device])
+    if not OBJECTIVES[recipe.objective].fused_head:
+        # The logits of all positions, with their gradient.
+        head = tokens * model.vocabulary * 4 * _HEAD_COPIES
+    return float((weights + trained_bytes + activations * _HEAP[device] + head) / GIB + _RUNTIME_GIB[device])
 
 
 def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
@@ -280,4 +287,4 @@ def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
 def _slowdown(recipe: Recipe) -> float:
     """Seconds a token relative to SFT: preference training also runs the reference forward, without gradients."""
     passes = 3 if recipe.optimisation.gradient_checkpointing else 2
-    return (passes + 1) / passes if recipe.objective == "dpo" else 1.0
+    return (passes + 1) / passes if OBJECTIVES[recipe.objective].reference else 1.0

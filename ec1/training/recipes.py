@@ -28,7 +28,7 @@ from ec1.files import digest_of
 from ec1.strict_yaml import load_mapping
 
 Method = Literal["full", "lora", "qlora"]
-Objective = Literal["sft", "dpo"]
+Objective = Literal["sft", "dpo", "orpo", "simpo"]
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
@@ -90,6 +90,7 @@ class OptimisationOptions(Settings):
     optimizer: Literal["adamw_torch", "adamw_torch_fused", "paged_adamw_8bit"] = "adamw_torch"
     weight_decay: float = Field(0.0, ge=0, lt=1)
     max_grad_norm: float = Field(1.0, gt=0)
+    liger_kernels: bool = Field(False, description="fused Triton kernels (GPU, liger-kernel)")
     neftune_alpha: float | None = Field(None, gt=0, description="noise on the embeddings (NEFTune)")
     seed: int = Field(17, ge=0, lt=2**32)
     gradient_checkpointing: bool = Field(True, description="recompute activations: less memory, a third more time")
@@ -117,6 +118,19 @@ class DpoOptions(Settings):
     beta: float = Field(gt=0, le=10, description="how strongly the model is held to the reference")
 
 
+class OrpoOptions(Settings):
+    """No reference: the chosen answer is learnt, and its odds over the rejected one (https://arxiv.org/abs/2403.07691)."""
+
+    beta: float = Field(gt=0, le=10, description="weight of the odds")
+
+
+class SimpoOptions(Settings):
+    """No reference: mean log-probabilities are compared (https://arxiv.org/abs/2405.14734)."""
+
+    beta: float = Field(gt=0, le=100, description="how much a difference counts")
+    gamma: float = Field(ge=0, le=100, description="margin by which the chosen answer should win")
+
+
 class HardwareOptions(Settings):
     device: Literal["cuda", "cpu", "any"] = "any"
     memory_gib: float | None = Field(None, gt=0, description="the most that training may use; default all of the card")
@@ -130,7 +144,9 @@ class Recipe(Settings):
     version: int = Field(ge=1)
     tenant: Name
     role: Name
-    kind: Literal["adapter"] = "adapter"
+    kind: Literal["adapter", "pretraining"] = Field(
+        "adapter", description="pretraining: continued pre-training, started by a person only"
+    )
     description: str = ""
     base_model: BaseModelRef
     method: Method
@@ -139,6 +155,8 @@ class Recipe(Settings):
     quantization: QuantizationOptions | None = None
     optimisation: OptimisationOptions
     dpo: DpoOptions | None = None
+    orpo: OrpoOptions | None = None
+    simpo: SimpoOptions | None = None
     data: DataOptions
     hardware: HardwareOptions = HardwareOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
@@ -157,21 +175,36 @@ class Recipe(Settings):
             problems.append("method qlora needs a quantization section")
         if self.method != "full" and self.lora is None:
             problems.append(f"method {self.method} needs a lora section")
-        if self.objective == "dpo" and self.dpo is None:
-            problems.append("objective dpo needs a dpo section with beta")
+        if self.objective != "sft" and getattr(self, self.objective) is None:
+            values = "beta and gamma" if self.objective == "simpo" else "beta"
+            problems.append(f"objective {self.objective} needs the section {self.objective} with {values}")
+        if self.kind == "pretraining" and self.objective != "sft":
+            problems.append(f"kind pretraining learns from every token: objective is sft, not {self.objective}")
         if self.lora is not None and self.lora.dora and self.method == "qlora":
             problems.append("lora.dora cannot be served by vLLM; switch it off")
-        if self.objective == "dpo" and self.optimisation.neftune_alpha is not None:
-            problems.append("optimisation.neftune_alpha is for objective sft only: DPO's reference would be noisy too")
+        if self.objective != "sft" and self.optimisation.neftune_alpha is not None:
+            problems.append("optimisation.neftune_alpha is for objective sft only: what is compared would be noisy too")
+        if self.optimisation.liger_kernels and (self.hardware.device != "cuda" or self.objective not in ("sft", "dpo")):
+            problems.append("optimisation.liger_kernels needs hardware.device cuda and objective sft or dpo")
         if self.hardware.device == "cpu" and self.optimisation.optimizer == "paged_adamw_8bit":
             problems.append("optimisation.optimizer paged_adamw_8bit needs hardware.device cuda")
         if problems:
             raise ValueError("; ".join(problems))
         return self
 
+    @property
+    def rows(self) -> Literal["sft", "dpo"]:
+        """Which rule of the corpus makes its rows: single answers, or pairs of a chosen and a rejected one."""
+        return "sft" if self.objective == "sft" else "dpo"
+
+    @property
+    def nightly(self) -> bool:
+        """Whether nights run it: they publish adapters. The rest is started by a person, with `ec1 train`."""
+        return self.kind == "adapter" and self.method != "full"
+
     def digest(self) -> str:
         """SHA-256 of everything that bears on the training; a new wording of the description is no change."""
-        return digest_of(self.model_dump(mode="json", exclude={"description"}))
+        return digest_of(self.model_dump(mode="json", exclude={"description"}, exclude_none=True))
 
 
 @dataclass(frozen=True)
@@ -217,6 +250,15 @@ def load_recipe(path: Path, search: Sequence[Path]) -> ResolvedRecipe:
     if resolved is None:
         raise InputError("; ".join(f"{finding.where}: {finding.message}" for finding in findings))
     return resolved
+
+
+def find_recipe(recipe: str, search: Sequence[Path]) -> ResolvedRecipe:
+    """Resolve a recipe that a person named: a file, or a name such as pointsav/engineering. Raises InputError."""
+    named = [folder / f"{recipe}.yaml" for folder in search]
+    path = next((path for path in [Path(recipe), *named] if path.is_file()), None)
+    if path is None:
+        raise InputError(f"there is no recipe {recipe!r}: give a file, or a name below {', '.join(map(str, search))}")
+    return load_recipe(path, search)
 
 
 def discover(folders: Sequence[Path], search: Sequence[Path]) -> list[ResolvedRecipe]:
@@ -441,10 +483,14 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
             "lora.alpha",
             f"{recipe.lora.alpha:g} is less than the rank {recipe.lora.r}: the adapter's effect is scaled down",
         )
+    if not recipe.nightly:
+        key = "kind" if recipe.kind == "pretraining" else "method"
+        say(key, f"{getattr(recipe, key)} gives no adapter that a night could publish: start it with `ec1 train`")
     if recipe.method != "qlora" and recipe.quantization is not None:
         say("quantization.type", f"has no effect with method {recipe.method}; set the section to null")
-    if recipe.objective != "dpo" and recipe.dpo is not None:
-        say("dpo.beta", f"has no effect with objective {recipe.objective}; set the section to null")
+    for section in ("dpo", "orpo", "simpo"):
+        if section != recipe.objective and getattr(recipe, section) is not None:
+            say(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
     return found
 
 

@@ -5,12 +5,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from ec1.deployment import Settings
+from ec1.deployment import Settings, Tracker
 from ec1.errors import InputError, PermanentError
 from ec1.files import digest_of, read_json
 from ec1.strict_yaml import validate
 from ec1.training.recipes import Recipe
 
+RUN = "run.json"
 SUMMARY = "summary.json"
 METRICS = "metrics.parquet"
 ADAPTER = "adapter"
@@ -39,6 +40,8 @@ class TrainingSpec(Settings):
     budget_seconds: float = Field(gt=0)
     device: Literal["cuda", "cpu"]
     seed: int | None = Field(None, description="default: the recipe's")
+    tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard")
+    tracking_folder: Path | None = Field(None, description="where they keep their files; default: beside the output")
     resume: bool = Field(True, description="go on from the newest checkpoint of the same training, if there is one")
 
     @property
@@ -98,6 +101,8 @@ class TrainingResult(Settings):
     loss_last: float | None
     heldout_loss_first: float | None = None
     heldout_loss_last: float | None = None
+    heldout_margin_first: float | None = Field(None, description="pairs: reward of the chosen less the rejected one's")
+    heldout_margin_last: float | None = None
     trainable_parameters: int
     changed_modules: int = Field(description="adapter modules whose B matrix is no longer zero")
     batch_size: int
@@ -121,6 +126,9 @@ def finished(spec: TrainingSpec) -> TrainingResult | None:
     """The result that this very training left in its output folder, or None if it has to run (on)."""
     result = read_result(spec.output)
     if result is None or result.identity != spec.identity or result.status == "partial":
+        return None
+    if result.weights is not None and not (spec.output / result.weights).is_dir():
+        # Cleaned away since.
         return None
     return result
 

@@ -1,12 +1,12 @@
 """Train one adapter from a specification, with TRL's trainers, PEFT and bitsandbytes.
 
-Belongs here: loading, training, going on after an interruption, and what is left behind. Does not: what to train on
-(`ec1.corpus`), whether the result is any good (`ec1.adapters`), and where the process runs (`launcher.py`).
-
-https://huggingface.co/docs/trl/sft_trainer, https://huggingface.co/docs/trl/dpo_trainer
+Belongs here: putting method and objective together, training, going on after an interruption, and what is left behind.
+Does not: what differs between methods and objectives (there is a module for each), what to train on (`ec1.corpus`),
+whether the result is any good (`ec1.adapters`), and where the process runs (`launcher.py`).
 """
 
 import contextlib
+import datetime as dt
 import gc
 import hashlib
 import shutil
@@ -14,29 +14,33 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json, staged_directory, write_atomic, write_json
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
-from ec1.training.cpu import keep_gradients, score_answers_only
+from ec1.training.cpu import score_answers_only
+from ec1.training.methods import METHODS, put_adapter_on
 from ec1.training.monitor import Monitor, callback_of, peak_memory_gib
+from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import Schedule, schedule_of
-from ec1.training.recipes import Recipe
+from ec1.training.provenance import LOCK, package_lock, provenance
+from ec1.training.repeatable import repeatable
 from ec1.training.reporting import Reporter
-from ec1.training.spec import ADAPTER, METRICS, MODEL, SUMMARY, TrainingResult, TrainingSpec, finished
+from ec1.training.spec import METRICS, MODEL, RUN, SUMMARY, TrainingResult, TrainingSpec, finished
+from ec1.training.tracking import PROJECT, TENSORBOARD, check_trackers, tracking_callbacks
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-RUN = "run.json"
+_MARGIN = "eval_rewards/margins"
 PACKAGES = ("torch", "transformers", "trl", "peft", "bitsandbytes", "accelerate", "datasets", "safetensors")
 _METRIC_COLUMNS = (
     *("step", "epoch", "loss", "grad_norm", "learning_rate"),
     *("tokens", "tokens_per_second", "seconds", "peak_memory_gib"),
 )
-_WEIGHTS = "adapter_model.safetensors"
 
 
 class Interrupted(Exception):
@@ -109,33 +113,6 @@ def load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def load_base(recipe: Recipe, folder: Path, device: str) -> Any:
-    """The base model in bfloat16, quantised if the recipe says so, on its device."""
-    import torch
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
-
-    quantization = None
-    if recipe.method == "qlora":
-        assert recipe.quantization is not None
-        quantization = BitsAndBytesConfig(
-            load_in_4bit=True,
-            bnb_4bit_quant_type=recipe.quantization.type,
-            bnb_4bit_use_double_quant=recipe.quantization.double,
-            bnb_4bit_compute_dtype=torch.bfloat16,
-        )
-    model = AutoModelForCausalLM.from_pretrained(
-        folder,
-        # A model's own default may be float32, which takes twice the memory.
-        dtype=torch.bfloat16,
-        quantization_config=quantization,
-        attn_implementation=recipe.hardware.attention,
-        device_map={"": 0} if device == "cuda" else None,
-    )
-    if device == "cpu":
-        keep_gradients(model)
-    return model
-
-
 def _check(spec: TrainingSpec) -> None:
     """Everything that can be wrong and costs nothing to look at."""
     import torch
@@ -146,6 +123,11 @@ def _check(spec: TrainingSpec) -> None:
         raise InputError(f"recipe {spec.recipe.name} trains all weights: it cannot start from an adapter")
     if not (spec.base_model / "config.json").is_file():
         raise InputError(f"{spec.base_model} holds no model")
+    check_trackers(spec.tracking)
+    if spec.recipe.optimisation.liger_kernels and find_spec("liger_kernel") is None:
+        raise InputError(
+            "optimisation.liger_kernels: liger-kernel is not installed: install `ec1[gpu]`, or switch it off"
+        )
     if spec.device == "cuda" and not torch.cuda.is_available():
         raise InputError("the specification asks for device cuda, and torch sees none on this machine")
 
@@ -160,7 +142,16 @@ def _start_or_go_on(spec: TrainingSpec, monitor: Monitor) -> None:
             monitor.note(f"earlier checkpoints were thrown away: {why}")
         discard_checkpoints(spec.checkpoints)
     (spec.output / SUMMARY).unlink(missing_ok=True)
-    write_json(run, {"identity": spec.identity, "spec": spec.model_dump(mode="json")})
+    write_atomic(spec.output / LOCK, package_lock())
+    write_json(
+        run,
+        {
+            "identity": spec.identity,
+            "started": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            "spec": spec.model_dump(mode="json"),
+            "provenance": provenance(spec.device),
+        },
+    )
 
 
 def _attempt(
@@ -180,9 +171,12 @@ def _attempt(
         for text in schedule.notes:
             monitor.note(text)
         _apply(schedule, trainer)
-        for callback in (callback_of(monitor), *extra_callbacks):
-            trainer.add_callback(callback)
         checkpoint = newest_checkpoint(spec.checkpoints)
+        trackers = tracking_callbacks(
+            spec.tracking, spec.output / TENSORBOARD, step_of(checkpoint) if checkpoint else 0
+        )
+        for callback in (callback_of(monitor), *extra_callbacks, *trackers):
+            trainer.add_callback(callback)
         loaded = time.monotonic()
         monitor.report.progress(
             f"loaded in {loaded - began:.0f} s; {schedule.steps} steps"
@@ -194,7 +188,7 @@ def _attempt(
             raise Interrupted(f"stopped after step {state.global_step} of {schedule.steps}; it can go on from there")
         weights = None
         if monitor.verdict is None:
-            weights = MODEL if recipe.method == "full" else ADAPTER
+            weights = METHODS[recipe.method].weights
             _save_weights(trainer, tokenizer, spec, weights)
         history = [entry for entry in state.log_history if "tokens_per_second" in entry]
         _write_metrics(history, spec.output / METRICS)
@@ -202,6 +196,7 @@ def _attempt(
         trained_seconds = sum(entry["seconds"] for entry in history)
         resumed_from = step_of(checkpoint) if checkpoint else None
         evaluations = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
+        margins = [entry[_MARGIN] for entry in state.log_history if _MARGIN in entry]
         tokens = round(sum(entry["tokens"] for entry in history))
         return TrainingResult(
             status=status,
@@ -228,6 +223,8 @@ def _attempt(
             loss_last=history[-1]["loss"] if history else None,
             heldout_loss_first=evaluations[0] if evaluations else None,
             heldout_loss_last=evaluations[-1] if evaluations else None,
+            heldout_margin_first=margins[0] if margins else None,
+            heldout_margin_last=margins[-1] if margins else None,
             trainable_parameters=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
             changed_modules=0 if recipe.method == "full" else len(_changed_modules(trainer.model)),
             batch_size=batch,
@@ -253,7 +250,7 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
     """The dataset's rows with the columns of the objective only. Raises InputError if they are not there."""
     from datasets import Dataset
 
-    wanted = ["prompt", "chosen", "rejected"] if spec.recipe.objective == "dpo" else ["prompt", "completion"]
+    wanted = list(OBJECTIVES[spec.recipe.objective].columns)
     parts = []
     for side in ("train", "heldout"):
         files = sorted(str(path) for path in (spec.dataset / side).glob("*.parquet"))
@@ -272,21 +269,22 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
 def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, batch: int, accumulation: int) -> Any:
     """TRL's trainer for the recipe's objective and method, ready to train. Raises PermanentError for a bad target."""
     from peft import PeftModel
-    from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
     recipe, wish = spec.recipe, spec.recipe.optimisation
-    model = load_base(recipe, spec.base_model, spec.device)
-    peft_config = None
-    if recipe.method != "full":
-        _check_targets(recipe, model)
-        if spec.start_adapter is None:
-            peft_config = _lora_config(recipe)
-        else:
-            # For DPO, TRL keeps a frozen copy of an adapter that comes with the model, as the reference.
-            model = PeftModel.from_pretrained(model, str(spec.start_adapter.folder), is_trainable=True)
+    method, objective = METHODS[recipe.method], OBJECTIVES[recipe.objective]
+    model = method.base(recipe, spec.base_model, spec.device)
+    adapter = method.adapter(recipe, model)
+    if adapter is not None and spec.start_adapter is not None:
+        # For DPO, TRL keeps a frozen copy of an adapter that comes with the model, as the reference.
+        model, adapter = PeftModel.from_pretrained(model, str(spec.start_adapter.folder), is_trainable=True), None
+    elif adapter is not None and not objective.fused_head:
+        model, adapter = put_adapter_on(model, adapter), None
     evaluates = wish.evaluation_steps is not None and len(heldout) > 0
-    common = dict(
+    trainer_class, arguments_class = objective.classes()
+    arguments = arguments_class(
         output_dir=str(spec.checkpoints),
+        run_name=f"{recipe.tenant}/{recipe.role} {spec.output.parent.name}",
+        project=PROJECT,
         num_train_epochs=wish.epochs,
         learning_rate=wish.learning_rate,
         per_device_train_batch_size=batch,
@@ -297,10 +295,11 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         weight_decay=wish.weight_decay,
         max_grad_norm=wish.max_grad_norm,
         gradient_checkpointing=wish.gradient_checkpointing,
+        use_liger_kernel=wish.liger_kernels,
         max_length=recipe.data.max_length,
         # All is in 16 bits anyway, but for the adapter of a base that is not quantised; on a CPU autocast's look at
-        # every operation is not free.
-        bf16=spec.device == "cuda" or recipe.method == "lora",
+        # every operation is not free. It also gives back logits in 32 bits, from which differences can be taken.
+        bf16=spec.device == "cuda" or recipe.method == "lora" or not objective.fused_head,
         use_cpu=spec.device == "cpu",
         seed=spec.effective_seed,
         data_seed=spec.effective_seed,
@@ -311,24 +310,26 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         eval_on_start=evaluates and newest_checkpoint(spec.checkpoints) is None,
         # The monitor decides when to save, and which checkpoints to keep.
         save_strategy="no",
+        # Trackers are added by hand, after the monitor has completed a step's figures.
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=spec.device == "cuda",
         dataset_num_proc=None,
+        **objective.settings(recipe),
     )
-    data = dict(train_dataset=rows, eval_dataset=heldout if evaluates else None, processing_class=tokenizer)
-    if recipe.objective == "dpo":
-        assert recipe.dpo is not None
-        arguments: Any = DPOConfig(**common, beta=recipe.dpo.beta)
-        kind = _repeatable(DPOTrainer)
-    else:
-        arguments = SFTConfig(
-            **common, completion_only_loss=True, packing=False, neftune_noise_alpha=wish.neftune_alpha
-        )
-        kind = _repeatable(SFTTrainer)
-    trainer = kind(model=model, args=arguments, peft_config=peft_config, **data)
+    trainer = repeatable(trainer_class)(
+        model=model,
+        args=arguments,
+        peft_config=adapter,
+        train_dataset=rows,
+        eval_dataset=heldout if evaluates else None,
+        processing_class=tokenizer,
+    )
     trainer.group_rows = wish.group_by_length
-    if spec.device == "cpu":
+    if not objective.fused_head:
+        trainer.counted_tokens = 0
+        trainer.train_dataset = trainer.train_dataset.filter(_has_both_answers)
+    elif spec.device == "cpu":
         score_answers_only(trainer.model if recipe.method == "full" else trainer.model.get_base_model())
     if len(trainer.train_dataset) == 0:
         raise PermanentError(
@@ -337,104 +338,15 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
     return trainer
 
 
+def _has_both_answers(row: dict[str, list[int]]) -> bool:
+    return all(row[labels][-1] != -100 for labels in ("chosen_labels", "rejected_labels"))
+
+
 def _apply(schedule: Schedule, trainer: Any) -> None:
     """The schedule depends on how many rows are left, which only the trainer that was built with them knows."""
     trainer.args.warmup_steps = schedule.warmup_steps
     if schedule.evaluation_steps is not None:
         trainer.args.eval_steps = schedule.evaluation_steps
-
-
-def _check_targets(recipe: Recipe, model: Any) -> None:
-    """PEFT refuses if no module matches at all; one misspelt name among seven would pass unseen."""
-    assert recipe.lora is not None
-    there = {name.rpartition(".")[-1] for name, module in model.named_modules() if hasattr(module, "in_features")}
-    missing = [name for name in recipe.lora.target_modules if name not in there]
-    if missing:
-        raise PermanentError(
-            f"recipe {recipe.name}: {recipe.base_model.id} has no module {', '.join(missing)}; "
-            f"lora.target_modules can be of {', '.join(sorted(there - {'lm_head'}))}"
-        )
-
-
-def _lora_config(recipe: Recipe) -> Any:
-    from peft import LoraConfig
-
-    assert recipe.lora is not None
-    return LoraConfig(
-        r=recipe.lora.r,
-        lora_alpha=recipe.lora.alpha,
-        lora_dropout=recipe.lora.dropout,
-        target_modules=list(recipe.lora.target_modules),
-        use_rslora=recipe.lora.rank_stabilised,
-        use_dora=recipe.lora.dora,
-        task_type="CAUSAL_LM",
-    )
-
-
-def _repeatable(base: Any) -> Any:
-    """One of TRL's trainers that goes on from a checkpoint exactly as if it had never stopped."""
-    import torch
-    from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
-    from safetensors.torch import load_file, save_file
-    from transformers.trainer_pt_utils import LengthGroupedSampler
-
-    class EpochSampler(LengthGroupedSampler):  # type: ignore[misc, unused-ignore]
-        """An order that depends on seed and epoch alone. The library's takes it from the global random state."""
-
-        def __init__(self, seed: int, batch_size: int, lengths: list[int]) -> None:
-            super().__init__(batch_size, lengths=lengths, generator=torch.Generator())
-            self.seed = seed
-            self.epoch = 0
-
-        def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
-
-        def __iter__(self) -> Iterator[int]:
-            self.generator.manual_seed(self.seed * 1_000_003 + self.epoch)
-            return iter(super().__iter__())
-
-    class RepeatableTrainer(base):  # type: ignore[misc]
-        group_rows = True
-
-        @property
-        def row_lengths(self) -> list[int]:
-            """Tokens of each row that is trained on; of a pair the longer of its two sequences."""
-            data = self.train_dataset
-            if "input_ids" in data.column_names:
-                return [len(ids) for ids in data["input_ids"]]
-            columns = zip(data["prompt_ids"], data["chosen_ids"], data["rejected_ids"], strict=True)
-            limit = self.args.max_length
-            return [min(limit, len(prompt) + max(len(a), len(b))) for prompt, a, b in columns]
-
-        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-            if not self.group_rows:
-                return super()._get_train_sampler(train_dataset)
-            effective = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
-            return EpochSampler(self.args.seed, effective, self.row_lengths)
-
-        def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-            """None: a card would name this machine's folders."""
-
-        # Trainer saves the tokenizer and a pickle of its arguments with every checkpoint. And where a preference
-        # training has a second, frozen adapter, it loads that one back and forgets the one that is trained.
-        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-            folder = Path(output_dir or self.args.output_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            if isinstance(self.model, PeftModel):
-                # Else PEFT looks on the hub whether the base's vocabulary has changed.
-                weights = get_peft_model_state_dict(self.model, adapter_name="default", save_embedding_layers=False)
-                save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / _WEIGHTS)
-            else:
-                self.model.save_pretrained(folder)
-
-        def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-            if isinstance(self.model, PeftModel):
-                weights = load_file(Path(resume_from_checkpoint) / _WEIGHTS)
-                set_peft_model_state_dict(self.model, weights, adapter_name="default")
-            else:
-                super()._load_from_checkpoint(resume_from_checkpoint, model)
-
-    return RepeatableTrainer
 
 
 def _changed_modules(model: Any) -> list[str]:
@@ -483,7 +395,7 @@ def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _reference(spec: TrainingSpec) -> str | None:
-    if spec.recipe.objective != "dpo":
+    if not OBJECTIVES[spec.recipe.objective].reference:
         return None
     if spec.start_adapter is not None:
         return spec.start_adapter.name

@@ -24,7 +24,6 @@ def registry(tmp_path: Path) -> AdapterRegistry:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
 def test_versions_come_and_go_in_a_running_engine(
     registry: AdapterRegistry,
     adapters: dict[str, Path],
@@ -41,7 +40,7 @@ def test_versions_come_and_go_in_a_running_engine(
     lease = GpuLease(tmp_path / "gpu.lock", device="cpu", min_free_gib=2)
     environment = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     with (
-        lease.hold("inference", night="2026-06-01", holder="test") as grant,
+        lease.hold("inference", night="2026-06-01", holder="test", wait_seconds=60) as grant,
         engine.serve(
             grant, log=tmp_path / "vllm.log", progress=lambda _: None, environment=environment, lora=True
         ) as endpoint,

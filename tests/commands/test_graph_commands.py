@@ -15,14 +15,20 @@ from ec1.errors import InputError
 from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
 from ec1.files import sha256_file
 from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.overrides import NO_OVERRIDES
 from ec1.home import Home
 
 TEXT = (
     "---\ntitle: Stand-up\n---\nThe rain stopped. Then Anna Berg\n"
-    "met Acme Inc. in Oslo, said Ben.\nANNA BERG: It works.\n"
+    "met Acme Inc. in Oslo, said Ben.\nANNA BERG: It works.\nOwner: Berg, Anna\n"
 )
 DOCUMENT = DocumentKey("meeting", "service-minutebook/assets/a.md")
-PEOPLE = (("Anna Berg", "Person"), ("Acme Inc", "Company"), ("ANNA BERG", "Person"))
+PEOPLE = (
+    ("Anna Berg", "Person"),
+    ("Acme Inc", "Company"),
+    ("ANNA BERG", "Person"),
+    ("Berg, Anna", "Person"),
+)
 
 
 @pytest.fixture
@@ -55,6 +61,7 @@ def home(tmp_path: Path) -> Home:
     )
     with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
         store.apply(DOCUMENT, "mk-0123456789ab", result, "2026-06-01")
+        store.resolve(NO_OVERRIDES)
         store.publish(home.published_graph)
     return home
 
@@ -97,8 +104,8 @@ def test_a_limit_says_how_much_is_left_out(home: Home) -> None:
 
 
 def test_stats(home: Home) -> None:
-    assert "Person     1, mentioned 2 times" in ec1(home, "stats").stdout
-    assert json.loads(ec1(home, "stats", "--json").stdout)["entities"] == {"Company": 1, "Person": 1}
+    assert "Person     2, mentioned 3 times" in ec1(home, "stats").stdout
+    assert json.loads(ec1(home, "stats", "--json").stdout)["entities"] == {"Company": 1, "Person": 2}
 
 
 def test_query_reads_and_refuses_to_write(home: Home) -> None:
@@ -107,6 +114,7 @@ def test_query_reads_and_refuses_to_write(home: Home) -> None:
         "key\tname",
         "Company:acme\tAcme Inc",
         "Person:anna berg\tAnna Berg",
+        "Person:berg, anna\tBerg, Anna",
     ]
     assert json.loads(ec1(home, "query", query, "--json").stdout)[0] == {"key": "Company:acme", "name": "Acme Inc"}
     before = sha256_file(home.published_graph)
@@ -116,10 +124,20 @@ def test_query_reads_and_refuses_to_write(home: Home) -> None:
     assert sha256_file(home.published_graph) == before
 
 
+def test_show_and_review_tell_which_entities_are_one(home: Home) -> None:
+    shown = ec1(home, "show", "anna berg").stdout
+    assert "one with Person:berg, anna, as Berg, Anna" in shown
+    (entity,) = json.loads(ec1(home, "show", "anna berg", "--json").stdout)
+    assert entity["cluster"]["members"] == ["Person:anna berg", "Person:berg, anna"]
+    assert [link["band"] for link in entity["links"]] == ["merge"]
+    assert "1 clusters; 0 pairs for review" in ec1(home, "review").stdout
+    assert json.loads(ec1(home, "review", "--json").stdout) == []
+
+
 def test_export(home: Home, tmp_path: Path) -> None:
     paths = json.loads(ec1(home, "export", str(tmp_path / "out"), "--json").stdout)
-    assert [Path(path).name for path in paths] == ["documents.parquet", "entities.parquet", "mentions.parquet"]
-    assert pq.read_table(paths[2]).num_rows == 3
+    rows = {Path(path).stem: pq.read_table(path).num_rows for path in paths}
+    assert rows == {"documents": 1, "entities": 3, "mentions": 4, "traits": 0, "clusters": 2, "links": 1}
 
 
 def test_control_characters_of_a_name_do_not_reach_the_terminal(home: Home) -> None:

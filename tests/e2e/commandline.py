@@ -21,7 +21,8 @@ class CommandLine:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "EC1_HOME": str(self.home.root), "EC1_DEPLOYMENT": self.deployment}
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, own_group: bool = False) -> "subprocess.Popen[str]":
+        """Start a command; with `own_group` a signal can be sent to all of it, as a terminal's Ctrl-C is."""
         return subprocess.Popen(
             [sys.executable, "-m", "ec1.cli", *arguments],
             cwd=self.project,
@@ -29,6 +30,7 @@ class CommandLine:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=own_group,
         )
 
     def run(self, *arguments: str, timeout: float = 1200) -> "subprocess.CompletedProcess[str]":

@@ -16,7 +16,7 @@ from ec1.files import sha256_file
 from ec1.records import Records
 from ec1.sample import install_sample
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.slow
 NIGHTS = ("2026-06-03", "2026-06-04", "2026-06-05")
 
 

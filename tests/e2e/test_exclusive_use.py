@@ -3,6 +3,7 @@
 `python tests/e2e/test_exclusive_use.py PAIRS`, after `make night`, runs more of it and prints what was seen.
 """
 
+import os
 import random
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from light import LightCommandLine, light_project, wipe
 from ec1.gpu.lease import MARK, marked_processes
 from ec1.records import Records
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"
 
 
@@ -145,6 +146,21 @@ def test_after_kill_9_the_next_night_runs_without_help(
     assert again.returncode == 0, again.stdout
     assert watcher.overlaps == []
     assert marked_processes(ec1.home.gpu_lock.resolve()) == []
+    assert settled(ec1)
+
+
+def test_ctrl_c_ends_everything_and_the_next_night_goes_on(tmp_path: Path, project: Path, tiny_model: Path) -> None:
+    ec1 = light_project(tmp_path, project, tiny_model)
+    with ec1.start("night", "--date", NIGHT, own_group=True) as night:
+        while not victims(ec1, "trainer"):
+            assert night.poll() is None, night.communicate()[0]
+            time.sleep(0.1)
+        os.killpg(night.pid, signal.SIGINT)
+        output, _ = night.communicate(timeout=120)
+    assert night.returncode == 128 + signal.SIGINT
+    assert output.splitlines()[-1].startswith("interrupted: finished work is kept")
+    assert marked_processes(ec1.home.gpu_lock.resolve()) == []
+    assert ec1.run("night", "--date", NIGHT).returncode == 0
     assert settled(ec1)
 
 

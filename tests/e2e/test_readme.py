@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from commandline import RealNight
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # These would run this very suite, or the benchmarks, inside it: what they would do is looked at instead.
-DRY = {"make test", "make soak", "make bench"}
+DRY = {"make test", "make bench"}
 
 
 def commands() -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commandline import RealNight
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.browser]
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 # A closed network makes the browser retry its own services for ever; switch them off.
 FLAGS = [
     "--no-sandbox",

@@ -39,7 +39,7 @@ def test_thinking_is_skipped_up_to_its_last_end() -> None:
         ('{"entities":[{"name":"Ann","class":"Dog"}]}', "stop", "not of our schema"),
         ('{"entities":[{"name":"Ann"}]}', "stop", "not of our schema"),
         ('{"entities":[],"more":1}', "stop", "not of our schema"),
-        ("[" * 100_000, "stop", "not JSON"),
+        ("[" * 100_000, "stop", "not of our schema"),
     ],
 )
 def test_an_answer_that_does_not_count_says_why(content: str, finish: str, reason: str) -> None:

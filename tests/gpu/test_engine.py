@@ -157,7 +157,6 @@ def test_progress_is_what_the_engine_says_it_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
 def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, project: Path, small_model: Path) -> None:
     """vLLM with the small model, from an empty outbox to grounded entities, twice."""
     import os

@@ -30,9 +30,12 @@ def test_a_night_leaves_the_graph_as_plain_tables(store: LadybugStore, tmp_path:
     path = night(store, tmp_path / "exports", "2026-06-01", "Anna Berg", "Ben Cole")
     assert path is not None and path.name.startswith("2026-06-01-")
     assert sorted(each.name for each in path.iterdir()) == [
+        "clusters.parquet",
         "documents.parquet",
         "entities.parquet",
+        "links.parquet",
         "mentions.parquet",
+        "traits.parquet",
     ]
     assert pq.read_table(path / "mentions.parquet")["entity"].to_pylist() == ["Person:anna berg", "Person:ben cole"]
 

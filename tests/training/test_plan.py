@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from ec1.deployment import Settings
+from ec1.corpus.buckets import bucket
+from ec1.deployment import Deployment, Settings
 from ec1.errors import InputError, PermanentError
+from ec1.home import Home
+from ec1.project import nightly_recipes
 from ec1.training.plan import (
     HardwareFigures,
     ModelShape,
@@ -16,7 +19,7 @@ from ec1.training.plan import (
     schedule_of,
     trainable_parameters,
 )
-from ec1.training.recipes import Recipe, load_recipe
+from ec1.training.recipes import Recipe, discover, load_recipe
 
 # OLMo 3 7B, from its public config.json.
 OLMO_7B = ModelShape(
@@ -99,6 +102,22 @@ def test_memory_grows_with_what_costs_memory(sft: Recipe, dpo: Recipe) -> None:
     assert peak(sft) < peak(dpo), "a pair is two rows"
 
 
+@pytest.mark.parametrize(
+    ("role", "batch", "length", "measured"),
+    # Peak resident memory of real trainings of the small model on a CPU, all rows of one length, in GiB.
+    [("engineering", 8, 256, 4.34), ("engineering", 4, 256, 2.68)],
+)
+def test_memory_on_a_cpu_is_what_was_measured_or_a_little_more(
+    project: Path, small_model: Path, role: str, batch: int, length: int, measured: float
+) -> None:
+    folder = project / "configs" / "recipes"
+    recipe = load_recipe(project / "examples" / "recipes" / f"{role}.yaml", [folder]).recipe
+    planned = peak_memory_gib(
+        changed(recipe, optimisation={"batch_size": batch}), ModelShape.read(small_model), "cpu", length
+    )
+    assert measured * 0.99 <= planned <= measured * 1.2
+
+
 def test_preference_training_costs_the_reference_too(sft: Recipe, dpo: Recipe) -> None:
     assert plan_training(dpo, OLMO_7B, L4, **FIGURES).seconds > 1.2 * plan_training(sft, OLMO_7B, L4, **FIGURES).seconds
 
@@ -157,3 +176,55 @@ def test_nothing_to_train_on_is_refused(sft: Recipe) -> None:
 def test_rows_that_will_be_cut_are_said(sft: Recipe) -> None:
     plan = plan_training(sft, OLMO_7B, L4, **{**FIGURES, "longest": 900})
     assert "rows are cut at 512 tokens; the longest has 900" in plan.notes
+
+
+ROLES = {
+    # role: epochs, warm-up steps, evaluation every so many steps
+    "mayor": (3, 100, 100),
+    "deacon": (3, 100, 100),
+    "witness": (3, 100, 100),
+    "refinery": (3, 50, 50),
+    "polecat": (4, 30, 25),
+    "crew": (4, 30, 25),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_roles_of_gastown_are_deltas_that_fit_the_l4(project: Path, role: str) -> None:
+    shipped = project / "configs" / "recipes"
+    resolved = load_recipe(shipped / "gastown" / f"{role}.yaml", [shipped])
+    recipe, wish = resolved.recipe, resolved.recipe.optimisation
+    assert [path.relative_to(shipped).as_posix() for path in resolved.chain] == [
+        f"gastown/{role}.yaml",
+        "gastown/base.yaml",
+        "base.yaml",
+    ]
+    assert (recipe.tenant, recipe.role, recipe.method, recipe.objective) == ("gastown", role, "qlora", "sft")
+    assert recipe.lora is not None and (recipe.lora.r, recipe.lora.alpha) == (64, 128)
+    assert (wish.epochs, wish.warmup_steps, wish.evaluation_steps) == ROLES[role]
+    assert (wish.learning_rate, wish.scheduler, wish.warmup_share) == (2e-4, "cosine", None)
+    assert (wish.batch_size, wish.gradient_accumulation, recipe.data.max_length) == (2, 4, 4096)
+
+    figures = {"rows": 8000, "tokens": 2_000_000, "longest": 4096, "heldout_rows": 100, "budget_seconds": 12 * 3600}
+    plan = plan_training(recipe, OLMO_7B, L4, **figures)
+    assert plan.steps == 1000 * wish.epochs and plan.warmup_steps == wish.warmup_steps
+    assert plan.evaluations == plan.steps // (wish.evaluation_steps or 1)
+    assert 10 < plan.peak_memory_gib < 22
+    few = plan_training(recipe, OLMO_7B, L4, **{**figures, "rows": 200, "tokens": 50_000})
+    assert any("warm-up cut from" in note for note in few.notes), "adapted to the real number of steps, and said"
+
+
+def test_each_role_of_gastown_has_its_own_bucket_and_folder_and_none_runs_in_the_sample(
+    project: Path, embedded: Deployment, home: Home
+) -> None:
+    shipped = project / "configs" / "recipes"
+    recipes = [each.recipe for each in discover([shipped / "gastown"], [shipped])]
+    assert {recipe.role for recipe in recipes} == set(ROLES)
+    for own in (
+        {bucket(home.corpus, recipe.role, recipe.tenant).name for recipe in recipes},
+        {str(bucket(home.corpus, recipe.role, recipe.tenant).folders) for recipe in recipes},
+        {home.run(recipe.tenant, recipe.role, "2026-06-01") for recipe in recipes},
+        {recipe.digest() for recipe in recipes},
+    ):
+        assert len(own) == len(ROLES)
+    assert {each.recipe.tenant for each in nightly_recipes(embedded, project)} == {"fernhollow"}

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from ec1.deployment import Deployment
 from ec1.errors import InputError
+from ec1.project import nightly_recipes
 from ec1.training.recipes import PROJECTIONS, Finding, Recipe, discover, lint, load_recipe, show
 
 
@@ -163,6 +165,20 @@ def test_abstract_recipes_are_bases_only(own: Path, shipped: Path) -> None:
         load_recipe(own / "base.yaml", [shipped])
 
 
+def test_what_only_a_person_may_start_is_no_part_of_any_night(
+    project: Path, embedded: Deployment, own: Path, shipped: Path
+) -> None:
+    """Schedule, sensor and backfill start the assets of the nightly recipes; there is no asset to start it with."""
+    write(own, "nightly", HEAD)
+    write(own, "more", HEAD.replace("editor", "texts") + "kind: pretraining\n")
+    write(own, "whole", HEAD.replace("editor", "whole") + "method: full\nquantization: null\nlora: null\n")
+    deployment = embedded.model_copy(update={"recipes": (own,)})
+    assert [each.recipe.role for each in nightly_recipes(deployment, project)] == ["editor"]
+    warnings = {finding.message.split(":")[0]: finding.message for finding in lint([own], [shipped])}
+    assert "pretraining gives no adapter that a night could publish: start it with `ec1 train`" in warnings["kind"]
+    assert "full gives no adapter" in warnings["method"]
+
+
 BROKEN = {
     "misspelt key": ("optimisation:\n  learning_rat: 1e-4\n", r":6: .*unknown key; did you mean 'learning_rate'\?"),
     "misspelt section": ("optimization: {}\n", r":5: .*did you mean 'optimisation'\?"),
@@ -176,9 +192,9 @@ BROKEN = {
     "rate too high": ("optimisation:\n  learning_rate: 3\n", r"learning_rate: .*less than 1, not 3"),
     "negative epochs": ("optimisation:\n  epochs: -1\n", r"epochs: .*greater than 0"),
     "unknown method": ("method: adapter\n", r"method: .*'full', 'lora' or 'qlora', not 'adapter'"),
-    "unknown objective": ("objective: ppo\n", r"objective: .*'sft' or 'dpo', not 'ppo'"),
+    "unknown objective": ("objective: ppo\n", r"objective: .*'sft', 'dpo', 'orpo' or 'simpo', not 'ppo'"),
     "unknown scheduler": ("optimisation:\n  scheduler: wavy\n", r"scheduler: .*not 'wavy'"),
-    "dpo without its section": ("objective: dpo\n", r"objective dpo needs a dpo section with beta"),
+    "dpo without its section": ("objective: dpo\n", r"objective dpo needs the section dpo with beta"),
     "qlora without quantisation": ("quantization: null\n", r"method qlora needs a quantization section"),
     "lora without its section": ("lora: null\n", r"method qlora needs a lora section"),
     "both warm-ups": ("optimisation:\n  warmup_steps: 5\n", r"warmup_share and warmup_steps are both set"),
@@ -196,7 +212,25 @@ BROKEN = {
     "margin as text": ("evaluation:\n  margin_nats: small\n", r"evaluation\.margin_nats: .*not 'small'"),
     "other 4-bit type": ("quantization:\n  type: fp4\n", r"quantization\.type: .*'nf4', not 'fp4'"),
     "abstract by word": ("abstract: maybe\n", r"abstract: use true or false, not 'maybe'"),
-    "continued pre-training": ("kind: continued-pretraining\n", r"kind: .*'adapter', not 'continued-pretraining'"),
+    "unknown kind": (
+        "kind: continued-pretraining\n",
+        r"kind: .*'adapter' or 'pretraining', not 'continued-pretraining'",
+    ),
+    "orpo without its section": ("objective: orpo\n", r"objective orpo needs the section orpo with beta"),
+    "simpo without its section": ("objective: simpo\n", r"objective simpo needs the section simpo with beta and gamma"),
+    "pre-training on pairs": (
+        "kind: pretraining\nobjective: dpo\ndpo: {beta: 0.1}\n",
+        r"kind pretraining learns from every token: objective is sft, not dpo",
+    ),
+    "noise on pairs": (
+        "objective: dpo\ndpo: {beta: 0.1}\noptimisation: {neftune_alpha: 5}\n",
+        r"neftune_alpha is for objective sft only",
+    ),
+    "Triton kernels on a CPU": (
+        "hardware: {device: cpu}\noptimisation: {liger_kernels: true}\n",
+        r"liger_kernels needs hardware\.device cuda",
+    ),
+    "DoRA on 4 bits": ("lora: {dora: true}\n", r"lora\.dora cannot be served by vLLM"),
 }
 
 

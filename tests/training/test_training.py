@@ -12,104 +12,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainerCallback
+from small_trainings import ROWS, losses, run
+from transformers import LlamaForCausalLM, TrainerCallback
 
 from ec1.errors import InputError, PermanentError
-from ec1.training.recipes import Recipe, load_recipe
 from ec1.training.reporting import JsonLinesReporter
-from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingResult, TrainingSpec, check_result, read_result
+from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingSpec, check_result, read_result
 from ec1.training.trainer import build_trainer, load_tokenizer, train
 
 pytestmark = pytest.mark.slow
-
-ROWS = 12
-WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "inlet", "jetty", "knoll", "ledge")
-
-
-def messages(role: str, text: str) -> list[dict[str, str]]:
-    return [{"role": role, "content": text}]
-
-
-@pytest.fixture(scope="module")
-def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SFT and a DPO dataset in the layout of `ec1.corpus.dataset`; rows differ in length."""
-    root = tmp_path_factory.mktemp("datasets")
-    prompts = [messages("user", f"Say {word} {'again ' * (n % 3)}please.") for n, word in enumerate(WORDS)]
-    good = [messages("assistant", f"The word is {word}. " * (1 + n % 2)) for n, word in enumerate(WORDS)]
-    bad = [messages("assistant", f"I will not say {word[::-1]}.") for word in WORDS]
-    for name, columns in {
-        "sft": {"prompt": prompts, "completion": good},
-        "dpo": {"prompt": prompts, "chosen": good, "rejected": bad},
-    }.items():
-        table = pa.table({**columns, "group": WORDS, "row": WORDS})
-        for side, part in (("train", table), ("heldout", table.slice(0, 3))):
-            (root / name / side).mkdir(parents=True)
-            pq.write_table(part, root / name / side / "rows.parquet")
-    return root
-
-
-@pytest.fixture(scope="module")
-def tiny_model(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two layers; trains in a second."""
-    folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(5)
-    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(**{**LlamaConfig.from_pretrained(small_model).to_dict(), **shape, **heads})
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(small_model).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def make(project: Path, tiny_model: Path, datasets: Path) -> Callable[..., TrainingSpec]:
-    """A specification of the sample's own recipe with a few values replaced."""
-
-    def made(role: str, output: Path, *, model: Path = tiny_model, **changes: Any) -> TrainingSpec:
-        sample = load_recipe(project / "examples" / "recipes" / f"{role}.yaml", [project / "configs" / "recipes"])
-        values = sample.recipe.model_dump(mode="json")
-        values["optimisation"] |= {"batch_size": 2, "gradient_accumulation": 1, "learning_rate": 1e-3}
-        values["lora"] |= {"r": 4, "target_modules": ["q_proj", "v_proj"]}
-        values["data"]["max_length"] = 64
-        own = {key: changes.pop(key) for key in ("start_adapter", "resume", "budget_seconds") if key in changes}
-        for section, update in changes.items():
-            values[section] = {**values[section], **update} if isinstance(update, dict) else update
-        recipe = Recipe.model_validate(values)
-        dataset = datasets / recipe.objective
-        return TrainingSpec(
-            recipe=recipe,
-            recipe_digest=recipe.digest(),
-            dataset=dataset,
-            dataset_digest="d" * 64,
-            base_model=model,
-            output=output,
-            device="cpu",
-            **{"budget_seconds": 600, **own},
-        )
-
-    return made
-
-
-def run(spec: TrainingSpec, *callbacks: TrainerCallback) -> TrainingResult:
-    return train(spec, JsonLinesReporter(sys.stderr), extra_callbacks=callbacks)
-
-
-def losses(spec: TrainingSpec) -> list[float]:
-    column: list[float] = pq.read_table(spec.output / METRICS)["loss"].to_pylist()
-    return column
-
-
-@pytest.fixture(scope="module")
-def sft(make: Callable[..., TrainingSpec], tmp_path_factory: pytest.TempPathFactory) -> TrainingSpec:
-    """One undisturbed SFT training of the tiny model, looked at by several tests."""
-    spec = make("engineering", tmp_path_factory.mktemp("sft"))
-    run(spec)
-    return spec
 
 
 @pytest.fixture(scope="module")
@@ -218,14 +133,14 @@ def test_a_killed_run_goes_on_with_the_same_curve(
 
 
 def test_an_interrupt_saves_at_the_step_and_exits_non_zero(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
-    spec = make("engineering", tmp_path, optimisation={"epochs": 50})
+    spec = make("engineering", tmp_path, optimisation={"epochs": 100})
     path = tmp_path / "spec.json"
     path.write_text(spec.model_dump_json())
     process = subprocess.Popen(
         [sys.executable, "-m", "ec1.training", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    while "step 2 " not in (line := process.stdout.readline()):
+    while '"step ' not in (line := process.stdout.readline()):
         assert line, process.communicate()[1]
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
@@ -400,14 +315,40 @@ def test_evaluating_in_between_does_not_stop_the_learning(
     assert losses(spec) == losses(sft)
 
 
-@pytest.mark.parametrize("method", ["lora", "full"])
-def test_other_methods_train_too(make: Callable[..., TrainingSpec], tmp_path: Path, method: str) -> None:
-    spec = make("engineering", tmp_path, method=method, quantization=None, optimisation={"evaluation_steps": 6})
+SECTIONS: dict[str, dict[str, Any]] = {
+    "sft": {},
+    "dpo": {"dpo": {"beta": 0.1}},
+    "orpo": {"dpo": None, "orpo": {"beta": 0.5}},
+    "simpo": {"dpo": None, "simpo": {"beta": 2.0, "gamma": 0.5}},
+}
+
+
+@pytest.mark.parametrize("objective", SECTIONS)
+@pytest.mark.parametrize("method", ["full", "lora", "qlora"])
+def test_every_method_learns_every_objective(
+    make: Callable[..., TrainingSpec], tmp_path: Path, method: str, objective: str
+) -> None:
+    """What was held out became likelier, or is preferred more clearly, than before."""
+    spec = make(
+        "engineering" if objective == "sft" else "apprenticeship",
+        tmp_path,
+        method=method,
+        objective=objective,
+        quantization={"type": "nf4"} if method == "qlora" else None,
+        optimisation={"evaluation_steps": 6, "learning_rate": 1e-3 if method == "full" else 1e-2},
+        **SECTIONS[objective],
+    )
     result = run(spec)
+    assert check_result(spec).status == "finished"
+    assert result.weights == ("model" if method == "full" else "adapter")
     assert result.heldout_loss_first is not None and result.heldout_loss_last is not None
     assert result.heldout_loss_last < result.heldout_loss_first
-    assert result.weights == ("model" if method == "full" else "adapter")
-    assert check_result(spec).status == "finished"
+    if objective != "sft":
+        assert result.heldout_margin_first is not None and result.heldout_margin_last is not None
+        assert result.heldout_margin_last > result.heldout_margin_first
+    assert result.tokens > 0 and result.reference == (
+        "HuggingFaceTB/SmolLM2-135M-Instruct@main" if objective == "dpo" else None
+    )
 
 
 def test_a_dataset_of_the_other_objective_is_refused(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:

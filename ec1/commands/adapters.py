@@ -1,0 +1,163 @@
+"""`ec1 adapters`: what was trained, which version is in use, and a person's say in it."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ec1.adapters.registry import AdapterRegistry
+from ec1.commands.shell import DONE, FAILED, Options, out, print_json
+from ec1.errors import InputError
+from ec1.storage.store import open_store
+
+adapters_app = typer.Typer(
+    help="Adapters: what was trained, from what, which is in use, and whether it is intact.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(help="tenant/role@vN")]
+Reason = Annotated[str, typer.Option(help="why, for whoever asks later")]
+
+
+def _registry(context: typer.Context) -> AdapterRegistry:
+    options: Options = context.obj
+    return AdapterRegistry(open_store(options.deployment().store, options.home), options.home.adapters)
+
+
+def _adapter_name(name: str) -> tuple[str, str, int]:
+    """Parse `tenant/role@vN`. Raises InputError."""
+    match = re.fullmatch(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)", name)
+    if match is None:
+        raise InputError(f"{name!r} is not an adapter: write tenant/role@vN, as `ec1 adapters list` does")
+    return match[1], match[2], int(match[3])
+
+
+def _role(name: str) -> tuple[str, str]:
+    """Parse `tenant/role`. Raises InputError."""
+    match = re.fullmatch(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})", name)
+    if match is None:
+        raise InputError(f"{name!r} is not a role: write tenant/role")
+    return match[1], match[2]
+
+
+@adapters_app.command("list")
+def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """All versions, newest first; `*` marks the one in use, `x` one that was withdrawn."""
+    registry = _registry(context)
+    rows = []
+    for tenant, role in registry.roles():
+        incumbent = registry.incumbent(tenant, role)
+        for version in reversed(registry.versions(tenant, role)):
+            manifest = registry.get(tenant, role, version)
+            rows.append(
+                {
+                    "name": manifest.name,
+                    "in_use": incumbent is not None and incumbent.version == version,
+                    "withdrawn": registry.withdrawal(tenant, role, version) is not None,
+                    "night": manifest.night,
+                    "objective": manifest.objective,
+                    "base_model": manifest.base_model.id,
+                    "tuples": manifest.snapshot.tuples,
+                    "verdict": manifest.evaluation.verdict if manifest.evaluation else None,
+                }
+            )
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        out.print("no adapter has been published yet")
+    for row in rows:
+        mark = "*" if row["in_use"] else "x" if row["withdrawn"] else " "
+        out.print(
+            f"{mark} {row['name']:<36} night {row['night']}  {row['objective']:<4} {row['tuples']:>6} tuples  "
+            f"{row['base_model']}",
+            markup=False,
+        )
+
+
+@adapters_app.command("show")
+def adapters_show(context: typer.Context, name: Name) -> None:
+    """One version's manifest: recipe, dataset, snapshot (and so every tuple), scores, files."""
+    print_json(_registry(context).get(*_adapter_name(name)).model_dump(mode="json"))
+
+
+@adapters_app.command("verify")
+def adapters_verify(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="tenant/role@vN; default: every version")] = None,
+) -> None:
+    """Check the files of one version, or of all, against the manifest, and that they are a LoRA adapter."""
+    registry = _registry(context)
+    names = [_adapter_name(name)] if name else [(t, r, v) for t, r in registry.roles() for v in registry.versions(t, r)]
+    damaged = 0
+    for tenant, role, version in names:
+        problems = registry.verify(tenant, role, version)
+        damaged += bool(problems)
+        out.print(f"{tenant}/{role}@v{version}: {'; '.join(problems) or 'intact'}", markup=False)
+    sys.exit(FAILED if damaged else DONE)
+
+
+@adapters_app.command("promote")
+def adapters_promote(context: typer.Context, name: Name, reason: Reason) -> None:
+    """Make a version the one in use, until a newer one is published."""
+    manifest = _registry(context).promote(*_adapter_name(name), reason)
+    out.print(f"{manifest.name} is in use", markup=False)
+
+
+@adapters_app.command("rollback")
+def adapters_rollback(
+    context: typer.Context, role: Annotated[str, typer.Argument(help="tenant/role")], reason: Reason
+) -> None:
+    """Go back to the version before the one in use, until a newer one is published."""
+    manifest = _registry(context).rollback(*_role(role), reason)
+    out.print(f"{manifest.name} is in use", markup=False)
+
+
+@adapters_app.command("quarantine")
+def adapters_quarantine(context: typer.Context, name: Name, reason: Reason) -> None:
+    """Take a published version out of use for good; its files stay."""
+    registry, (tenant, role, version) = _registry(context), _adapter_name(name)
+    registry.withdraw(tenant, role, version, reason)
+    incumbent = registry.incumbent(tenant, role)
+    now = f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter"
+    out.print(f"{name} is withdrawn; {now}", markup=False)
+
+
+@adapters_app.command("pull")
+def adapters_pull(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="tenant/role@vN, or tenant/role for the version in use")],
+) -> None:
+    """Bring a version to this machine, checked against its manifest, and print its folder."""
+    registry = _registry(context)
+    if "@" in name:
+        tenant, role, version = _adapter_name(name)
+    else:
+        tenant, role = _role(name)
+        incumbent = registry.incumbent(tenant, role)
+        if incumbent is None or incumbent.version is None:
+            raise InputError(f"{name} has no version in use: the base serves without an adapter")
+        version = incumbent.version
+    folder: Path = registry.fetch(tenant, role, version)
+    out.print(str(folder), markup=False)
+
+
+@adapters_app.command("clean")
+def adapters_clean(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be removed")] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Remove old versions, runs' weights and quarantined candidates as the deployment's `retention` says."""
+    from ec1.adapters.retention import clean
+
+    options: Options = context.obj
+    removed = clean(_registry(context), options.home, options.deployment().retention, dry_run=dry_run)
+    if as_json:
+        print_json([vars(each) for each in removed])
+        return
+    for each in removed:
+        out.print(f"  {each.what:<12} {each.name:<48} {each.bytes / 2**20:8.1f} MiB  {each.why}", markup=False)
+    verb = "would free" if dry_run else "freed"
+    out.print(f"{len(removed)} removed, {verb} {sum(each.bytes for each in removed) / 2**20:.1f} MiB")

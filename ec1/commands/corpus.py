@@ -1,0 +1,111 @@
+"""`ec1 corpus`: tuples from a git repository, what the buckets hold, and a file of them for other tools."""
+
+import datetime as dt
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ec1.commands.shell import Options, out, print_json
+from ec1.corpus.tuples import Objective
+
+corpus_app = typer.Typer(help="Training corpora: capture, count and export tuples.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@corpus_app.command("from-git")
+def from_git(
+    context: typer.Context,
+    repo: Annotated[Path, typer.Argument(help="a git repository")],
+    since: Annotated[str, typer.Option(help="a date as git understands it, such as 2026-06-01")],
+    until: Annotated[str | None, typer.Option(help="a date; default: now")] = None,
+    cluster: Annotated[str | None, typer.Option(help="the project's name; default: project-<repository>")] = None,
+    tenant: Annotated[str | None, typer.Option(help="default: the deployment's")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one engineering tuple a commit into the corpus. Doing it again changes nothing."""
+    from ec1.corpus.from_git import capture
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    slug = re.sub(r"[^a-z0-9]+", "-", repo.resolve().name.removesuffix(".git").lower()).strip("-")
+    folder = deployment.corpus_root(options.home) / "engineering"
+    captured = capture(repo, since, until, cluster or f"project-{slug}"[:64], tenant or deployment.tenant, folder)
+    if as_json:
+        print_json(vars(captured))
+        return
+    out.print(f"{captured.written} tuples written to {folder}, {captured.known} were there", markup=False)
+    for reason, count in sorted(captured.dropped.items()):
+        out.print(f"  left out: {count} {reason}", markup=False)
+
+
+@corpus_app.command()
+def stats(context: typer.Context, as_json: AsJson = False) -> None:
+    """Count each recipe's bucket: lines, trainable ones, what is new since the last training, reasons of the rest."""
+    from ec1.corpus.buckets import bucket
+    from ec1.corpus.snapshots import take_snapshot
+    from ec1.corpus.threshold import decide, trained_snapshot
+
+    options: Options = context.obj
+    deployment, now = options.deployment(), dt.datetime.now(dt.UTC)
+    rows: list[dict[str, Any]] = []
+    for resolved in options.recipes():
+        recipe = resolved.recipe
+        source = bucket(deployment.corpus_root(options.home), recipe.role, recipe.tenant)
+        snapshot = take_snapshot(source, recipe.rows, as_of=now, home=options.home)
+        trained = trained_snapshot(options.home, source.name, recipe.tenant, recipe.role, resolved.digest)
+        decision = decide(snapshot, threshold=recipe.data.threshold, trained=trained)
+        rows.append(
+            {
+                "recipe": recipe.name,
+                "bucket": source.name,
+                "files": snapshot.files,
+                "bytes": snapshot.bytes,
+                "lines": snapshot.lines,
+                "trainable": snapshot.trainable,
+                "new": decision.new,
+                "threshold": decision.threshold,
+                "rejected": snapshot.rejected,
+            }
+        )
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        out.print(
+            f"  {row['bucket']:<32} {row['lines']} tuples in {row['files']} files, {row['trainable']} trainable, "
+            f"{row['new']} new, threshold {row['threshold']}",
+            markup=False,
+        )
+        for reason, count in sorted(row["rejected"].items(), key=lambda item: -item[1]):
+            out.print(f"  {'':<32} {count} {reason}", markup=False)
+
+
+@corpus_app.command("export")
+def export_corpus(
+    context: typer.Context,
+    role: Annotated[str, typer.Argument(help="such as engineering: the bucket is <role>-<tenant>")],
+    file: Annotated[Path, typer.Argument(help="where to write, a .jsonl or .parquet file")],
+    tenant: Annotated[str | None, typer.Option(help="default: the deployment's")] = None,
+    objective: Annotated[Objective | None, typer.Option(help="default: the bucket's own")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a bucket's trainable tuples, scrubbed, in the form that TRL and Hugging Face datasets read."""
+    from ec1.corpus.buckets import bucket
+    from ec1.corpus.export import export
+    from ec1.corpus.snapshots import take_snapshot
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    source = bucket(deployment.corpus_root(options.home), role, tenant or deployment.tenant)
+    wanted = objective or source.objective
+    snapshot = take_snapshot(source, wanted, as_of=dt.datetime.now(dt.UTC), home=options.home)
+    written = export(snapshot, wanted, file.expanduser())
+    if as_json:
+        print_json(vars(written))
+        return
+    out.print(f"{written.rows} rows written to {file}", markup=False)
+    for reason, count in written.rejected.items():
+        out.print(f"  left out: {count} {reason}", markup=False)

@@ -1,0 +1,90 @@
+"""`ec1 run`: the log book of all trainings, and any of them once more."""
+
+import datetime as dt
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ec1.commands.shell import DONE, FAILED, Options, out, print_json
+from ec1.commands.train import trainer_environment
+
+run_app = typer.Typer(help="Trainings: what ran, from what, how it ended; repeat one.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+Name = Annotated[str, typer.Argument(help="tenant/role/night, as `ec1 run list` prints it")]
+
+
+@run_app.command("list")
+def run_list(
+    context: typer.Context,
+    recipe: Annotated[str | None, typer.Option(help="only runs of this recipe (its name)")] = None,
+    tenant: Annotated[str | None, typer.Option(help="only runs of this tenant")] = None,
+    verdict: Annotated[str | None, typer.Option(help="accepted, review, rejected or diverged")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """All trainings, one a line."""
+    from ec1.training.log_book import runs
+
+    options: Options = context.obj
+    wanted = {key: value for key, value in (("recipe", recipe), ("tenant", tenant), ("verdict", verdict)) if value}
+    rows = [run.summary() for run in runs(options.home)]
+    rows = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        losses = f"{row['loss_first']:.3f} to {row['loss_last']:.3f}" if row["loss_last"] is not None else ""
+        out.print(
+            f"  {row['run']:<44} {row['status']:<10} {row['verdict'] or '-':<9} {row['adapter'] or '-':<28} "
+            f"{row['recipe']} {row['recipe_digest'][:8]}, dataset {row['dataset_digest'][:8]}, loss {losses}",
+            markup=False,
+        )
+    out.print(f"{len(rows)} runs")
+
+
+@run_app.command("show")
+def run_show(context: typer.Context, name: Name) -> None:
+    """One training as JSON: resolved recipe, digests, code, packages, hardware, seeds, result."""
+    from ec1.training.log_book import find_run
+    from ec1.training.provenance import LOCK
+
+    options: Options = context.obj
+    run = find_run(options.home, name)
+    print_json(
+        {
+            **run.summary(),
+            "spec": run.spec.model_dump(mode="json"),
+            "provenance": run.provenance,
+            "package_lock": str(run.folder / LOCK),
+            "result": run.result.model_dump(mode="json") if run.result else None,
+        }
+    )
+
+
+@run_app.command("replay")
+def run_replay(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
+    """Train it once more and compare: exit status 0 if every loss and every weight is the same."""
+    from ec1.training.by_hand import run_by_hand
+    from ec1.training.log_book import compare, find_run, replay_of
+
+    options: Options = context.obj
+    run = find_run(options.home, name)
+    spec = replay_of(run, dt.datetime.now(dt.UTC))
+    log = options.home.logs / f"replay-{run.name.replace('/', '-')}.log"
+    run_by_hand(spec, options.deployment(), options.home, trainer_environment(options), log, "ec1 run replay")
+    again = find_run(options.home, spec.output.relative_to(options.home.runs).as_posix())
+    found = compare(run, again)
+    if as_json:
+        print_json({"replay": again.name, "same": found.same, **asdict(found)})
+    else:
+        out.print(
+            f"{again.name}: {'the same' if found.same else 'different'}; {found.steps} steps, losses differ by up to "
+            f"{found.largest_loss_difference:.6f}; {found.different_tensors} of {found.tensors} tensors differ, by up "
+            f"to {found.largest_weight_difference:.6f}",
+            markup=False,
+        )
+        for what, (before, now) in found.changed.items():
+            out.print(f"  {what} was {before}, is {now}", markup=False)
+    sys.exit(DONE if found.same else FAILED)

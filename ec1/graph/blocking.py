@@ -1,0 +1,88 @@
+"""Which pairs of entities are compared at all: those that share something rare enough.
+
+Belongs here: keys and the bound on their number of pairs. Does not: comparing (`scoring.py`).
+
+Each entity has a few keys, and a key that many share is not paired with all: its entities are sorted by name and each
+is compared with the next few. So the number of pairs grows with the number of entities and not with its square.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ec1.graph.scoring import KINDS, PERSON, Profile
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_ALL_PAIRS = 40
+_WINDOW = 8
+_SHARED_DOCUMENTS = 20
+_RARE = 1e-3
+
+
+def candidate_pairs(profiles: Sequence[Profile]) -> "np.ndarray":
+    """Pairs of indexes into `profiles` (sorted by key, of one class), as rows (smaller, larger), each once, sorted."""
+    import numpy as np
+
+    blocks: dict[str, list[int]] = {}
+    for index, profile in enumerate(profiles):
+        for key in set(_keys(profile)):
+            blocks.setdefault(key, []).append(index)
+    order = [min(profile.names) for profile in profiles]
+    codes: list[int] = []
+    size = len(profiles)
+    for members in blocks.values():
+        if len(members) > _ALL_PAIRS:
+            members = sorted(members, key=lambda index: (order[index], index))
+            reach = _WINDOW
+        else:
+            reach = len(members)
+        for place, one in enumerate(members):
+            for other in members[place + 1 : place + 1 + reach]:
+                codes.append(one * size + other if one < other else other * size + one)
+    unique = np.unique(np.array(codes, dtype=np.int64))
+    return np.stack([unique // max(size, 1), unique % max(size, 1)], axis=1)
+
+
+def _keys(profile: Profile) -> Iterator[str]:
+    for kind, values in profile.attributes.items():
+        if KINDS[kind].usual <= _RARE:
+            for value in values:
+                yield f"{kind} {value.replace(' ', '')}"
+    # What is mentioned everywhere is not told by where it is mentioned.
+    documents = profile.documents if len(profile.documents) <= _SHARED_DOCUMENTS else ()
+    if profile.entity_class == PERSON:
+        for name in profile.persons:
+            parts = [name.single] if name.single else [name.given, name.surname]
+            for document in documents:
+                yield from (f"document {document} {part}" for part in parts if len(part) > 1)
+            if name.given:
+                yield f"name {' '.join(sorted(parts))}"
+                yield from _near(name.surname, name.given[0])
+                if len(name.given) > 1:
+                    yield from _near(name.given, name.surname[0])
+        return
+    for thing in profile.things:
+        yield f"joined {thing.joined}"
+        yield f"begins {thing.joined[:5]}"
+        for word in thing.words:
+            if len(word) > 2:
+                yield f"word {word}"
+                yield f"skeleton {_skeleton(word)}"
+        for first, second in zip(thing.words, thing.words[1:], strict=False):
+            yield f"words {first} {second}"
+
+
+def _near(part: str, initial: str) -> Iterator[str]:
+    """Keys that a slip of the pen in `part` mostly leaves as they are."""
+    yield f"begins {part[:3]} {initial}"
+    yield f"skeleton {_skeleton(part)} {initial}"
+
+
+def _skeleton(word: str) -> str:
+    """The first letter and the consonants, none twice in a row."""
+    kept = word[:1]
+    for letter in word[1:]:
+        if letter not in "aeiouyhw" and letter != kept[-1]:
+            kept += letter
+    return kept[:6]

@@ -1,0 +1,359 @@
+"""How much speaks for two entities being one, in bits, after Fellegi and Sunter, and what forbids it.
+
+Belongs here: levels of agreement, their weights, vetoes. Does not: which pairs are looked at (`blocking.py`), and what
+follows from a score (`resolution.py`).
+
+Every agreement is worth log2(m / u): m is how often it is seen of one and the same thing, u how often of two different
+ones, which is how common the value is among the entities themselves. A rare surname says more than a common one. Where
+entities are few, `_PRIOR_WEIGHT` imaginary ones of usual frequency keep the figures sober.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import NamedTuple
+
+from rapidfuzz.distance import OSA, JaroWinkler
+
+from ec1.graph.names import PersonName, ThingName, person_name, thing_name
+
+PERSON = "Person"
+MERGE_BITS = math.log2(0.99 / 0.01)
+"""From these odds on two entities are linked without a person looking: 99 to 1."""
+REVIEW_BITS = -1.0
+"""From odds of 1 to 2 on a person should look."""
+
+_PRIOR_WEIGHT = 1000
+_SAME_NAME_BITS = MERGE_BITS + 2
+_RAREST = 1e-6
+_EXACT, _CLOSE = 0.85, 0.10
+_DIFFERENT_BITS = math.log2(1 - _EXACT - _CLOSE)
+_INITIAL_BITS = 3.5
+# A value has about so many others that are as close to it as a slip of the pen.
+_NEIGHBOURS = 10
+_ADDRESS_BITS = (-4.0, 12.0)
+_SHORT_FORM_BITS = 6.0
+_TURNED_BITS = 2.0
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of evidence beside the name. `usual` is how common one value usually is.
+
+    Values of a `singular` kind belong to one person or thing, and those of a `proof` kind were given out so; two
+    different values of a `veto` kind forbid a merge. The parts of an `address` agree together.
+    """
+
+    usual: float
+    singular: bool = False
+    proof: bool = False
+    veto: bool = False
+    address: bool = False
+    digits: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "email": Kind(1e-5, singular=True, veto=True),
+    "phone": Kind(1e-4, singular=True, digits=True),
+    "identifier": Kind(1e-5, singular=True, proof=True, digits=True),
+    "birth_date": Kind(1e-4, singular=True, digits=True),
+    "street": Kind(1e-3, address=True),
+    "house_number": Kind(5e-3, address=True, digits=True),
+    "postcode": Kind(1e-3, address=True, digits=True),
+    "city": Kind(2e-3, address=True),
+    "region": Kind(0.1, address=True),
+}
+_USUAL = {"surname": 1e-3, "given": 2e-3, "word": 1e-3}
+
+
+class Level(IntEnum):
+    DIFFERENT = 0
+    MISSING = 1
+    INITIAL = 2
+    CLOSE = 3
+    EXACT = 4
+
+
+_BOTH_EXACT = (Level.EXACT, Level.EXACT)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known of one entity. `attributes` holds values by kind (`KINDS`), `documents` where it is mentioned."""
+
+    key: str
+    entity_class: str
+    names: frozenset[str]
+    attributes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    documents: frozenset[str] = frozenset()
+
+    @cached_property
+    def persons(self) -> tuple[PersonName, ...]:
+        return tuple(dict.fromkeys(person_name(name) for name in sorted(self.names)))
+
+    @cached_property
+    def things(self) -> tuple[ThingName, ...]:
+        return tuple(dict.fromkeys(thing_name(name, self.entity_class) for name in sorted(self.names)))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was found for one pair: the odds in bits, what they come from, and whether a merge is open to them.
+
+    `reasons` and `veto` are looked for only where the odds are worth a look.
+    """
+
+    bits: float
+    reasons: tuple[str, ...]
+    veto: str | None = None
+    singled_out: bool = True
+    """False if nothing told one person from others of the same surname and address."""
+
+
+class _Names(NamedTuple):
+    """What the names alone say: bits before the prior, levels by part, notes; whether they tell one person from others
+    of the same surname, and whether they are one name in two forms."""
+
+    bits: float
+    levels: tuple[tuple[str, Level], ...]
+    notes: tuple[str, ...]
+    singled_out: bool
+    same: bool
+
+
+_bits = attrgetter("bits")
+
+
+class Scorer:
+    """Compares the entities of one class. Frequencies are those of the entities that it was built from."""
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._prior = math.log2(max(_PRIOR_WEIGHT, len(profiles)))
+        self._counts: dict[str, Counter[str]] = {kind: Counter() for kind in (*KINDS, *_USUAL)}
+        for profile in profiles:
+            for kind, values in profile.attributes.items():
+                self._counts[kind].update(values)
+            if profile.entity_class == PERSON:
+                self._counts["surname"].update({name.surname or name.single for name in profile.persons})
+                self._counts["given"].update({name.given or name.single for name in profile.persons})
+            else:
+                self._counts["word"].update({word for name in profile.things for word in name.words})
+        self._size = len(profiles)
+        self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
+
+    def compare(self, one: Profile, other: Profile) -> Comparison:
+        """Weigh one pair. The order of the two does not matter."""
+        if other.key < one.key:
+            one, other = other, one
+        together = not one.documents.isdisjoint(other.documents)
+        names = (self._persons if one.entity_class == PERSON else self._things)(one, other, together)
+        odds = names.bits - self._prior
+        if names.same:
+            # Two documents that spell a name alike are one entity already; a name in another form is no less the same.
+            odds = max(odds, _SAME_NAME_BITS)
+        address = 0.0
+        singled_out = names.singled_out
+        levels = list(names.levels)
+        for kind in sorted(one.attributes.keys() & other.attributes.keys()):
+            level, value = _best(one.attributes[kind], other.attributes[kind], KINDS[kind].digits)
+            weight = self._weight(kind, level, value)
+            levels.append((kind, level))
+            if KINDS[kind].address:
+                address += weight
+            else:
+                odds += weight
+            singled_out = singled_out or (KINDS[kind].singular and level >= Level.CLOSE)
+        # The parts of an address agree together or not at all: they are not independent.
+        odds += min(max(address, _ADDRESS_BITS[0]), _ADDRESS_BITS[1])
+        if odds < REVIEW_BITS:
+            return Comparison(odds, ())
+        said = [f"{part} {level.name.lower()}" for part, level in levels if level is not Level.MISSING]
+        return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
+
+    def _frequency(self, kind: str, value: str) -> float:
+        usual = KINDS[kind].usual if kind in KINDS else _USUAL[kind]
+        count = self._counts[kind][value]
+        return max(_RAREST, (count + usual * _PRIOR_WEIGHT) / (self._size + _PRIOR_WEIGHT))
+
+    def _weight(self, kind: str, level: Level, values: tuple[str, str]) -> float:
+        if level is Level.MISSING:
+            return 0.0
+        if level is Level.DIFFERENT:
+            return _DIFFERENT_BITS
+        if level is Level.INITIAL:
+            return _INITIAL_BITS
+        known = self._weights.get((kind, level, values))
+        if known is None:
+            frequency = max(self._frequency(kind, value) for value in values)
+            share, common = (_EXACT, frequency) if level is Level.EXACT else (_CLOSE, frequency * _NEIGHBOURS)
+            known = self._weights[kind, level, values] = math.log2(share / min(share, common))
+        return known
+
+    def _persons(self, one: Profile, other: Profile, together: bool) -> _Names:
+        return max((self._person(a, b, together) for a in one.persons for b in other.persons), key=_bits)
+
+    def _person(self, one: PersonName, other: PersonName, together: bool) -> _Names:
+        found = []
+        for given, surname in _alignments(one, other):
+            levels = _level(*given), _level(*surname)
+            bits = self._weight("given", levels[0], given) + self._weight("surname", levels[1], surname)
+            found.append((bits, levels, bool(surname[0]) and surname[0] not in (one.surname, one.single)))
+        bits, levels, turned = max(found, key=lambda each: each[0] - _TURNED_BITS * each[2])
+        bits -= _TURNED_BITS * turned
+        shortened = bool(one.single) != bool(other.single) or Level.INITIAL in levels
+        shortened = shortened and together and Level.DIFFERENT not in levels
+        middle = bool(one.middles and other.middles) and not _middles_differ(one, other)
+        bits += _SHORT_FORM_BITS * shortened + _INITIAL_BITS * middle
+        bits += _INITIAL_BITS * bool(one.generation and one.generation == other.generation)
+        notes = tuple(
+            note
+            for note, holds in (
+                ("order of names", turned),
+                ("short form in the same document", shortened),
+                ("middle name", middle),
+            )
+            if holds
+        )
+        whole_given = levels[0] in (Level.EXACT, Level.CLOSE) and not (one.single or other.single)
+        singled_out = whole_given or (Level.INITIAL in levels and together)
+        return _Names(bits, (("given", levels[0]), ("surname", levels[1])), notes, singled_out, levels == _BOTH_EXACT)
+
+    def _things(self, one: Profile, other: Profile, together: bool) -> _Names:
+        return max((self._thing(a, b, together) for a in one.things for b in other.things), key=_bits)
+
+    def _thing(self, one: ThingName, other: ThingName, together: bool) -> _Names:
+        if one.words == other.words or (one.joined == other.joined and len(one.joined) > 5):
+            bits = sum(self._weight("word", Level.EXACT, (word, word)) for word in sorted(set(one.words)))
+            if one.qualifiers == other.qualifiers:
+                return _Names(bits, (), ("same name in another form",), True, True)
+            # Portland, and Portland in Oregon.
+            return _Names(bits, (), ("same name, less said",), together, False)
+        left, right = list(one.words), list(other.words)
+        bits = 0.0
+        notes = []
+        for word in one.words:
+            if word in right:
+                bits += self._weight("word", Level.EXACT, (word, word))
+                left.remove(word)
+                right.remove(word)
+                notes.append(word)
+        for word in list(left):
+            close = sorted(near for near in right if len(near) > 3 and _level(word, near) is Level.CLOSE)
+            if close:
+                bits += self._weight("word", Level.CLOSE, (word, close[0]))
+                left.remove(word)
+                right.remove(close[0])
+                notes.append(f"{word}~{close[0]}")
+        if together and notes and not (left and right):
+            note = "short form in the same document"
+            return _Names(bits + _SHORT_FORM_BITS, (), (*notes, note), False, False)
+        bits += (len(left) + len(right)) * _DIFFERENT_BITS
+        return _Names(bits, (), tuple(notes), True, False)
+
+
+def veto(one: Profile, other: Profile) -> str | None:
+    """Why these two can never be one without a person saying so, or None."""
+    if one.entity_class != other.entity_class:
+        return "other class"
+    for kind in sorted(one.attributes.keys() & other.attributes.keys()):
+        if KINDS[kind].veto and not one.attributes[kind] & other.attributes[kind]:
+            return f"other {kind}"
+    if one.entity_class == PERSON:
+        if _is_proven(one, other):
+            return None
+        reasons = [_person_veto(a, b) for a in one.persons for b in other.persons]
+    else:
+        reasons = [_thing_veto(a, b) for a in one.things for b in other.things]
+    # One pair of spellings without a contradiction is enough.
+    return None if None in reasons else reasons[0]
+
+
+def _is_proven(one: Profile, other: Profile) -> bool:
+    """True if a number that was given to one person and a second such fact agree: people do change their names."""
+    agreeing = [
+        kind
+        for kind in one.attributes.keys() & other.attributes.keys()
+        if KINDS[kind].singular and one.attributes[kind] & other.attributes[kind]
+    ]
+    return len(agreeing) > 1 and any(KINDS[kind].proof for kind in agreeing)
+
+
+def _person_veto(one: PersonName, other: PersonName) -> str | None:
+    if one.generation and other.generation and one.generation != other.generation:
+        return "other suffix"
+    if not one.given or not other.given:
+        return None
+    ours = (one.given, one.surname, *one.middles, one.all_given)
+    theirs = (other.given, other.surname, *other.middles, other.all_given)
+    compatible = any(
+        _level(name, part) >= Level.INITIAL
+        for names, parts in (((one.given, one.all_given), theirs), ((other.given, other.all_given), ours))
+        for name in names
+        for part in parts
+    )
+    if not compatible:
+        return "other first name"
+    if _middles_differ(one, other) and _level(one.surname, other.surname) >= Level.CLOSE:
+        return "other middle initial"
+    return None
+
+
+def _middles_differ(one: PersonName, other: PersonName) -> bool:
+    if not one.middles or not other.middles:
+        return False
+    return not any(_level(a, b) >= Level.INITIAL for a in one.middles for b in other.middles)
+
+
+def _thing_veto(one: ThingName, other: ThingName) -> str | None:
+    if one.numbers and other.numbers and one.numbers != other.numbers:
+        return "other number"
+    if one.qualifiers and other.qualifiers and not set(one.qualifiers) & set(other.qualifiers):
+        return "other place"
+    return None
+
+
+def _alignments(one: PersonName, other: PersonName) -> Iterable[tuple[tuple[str, str], tuple[str, str]]]:
+    """Which part is compared with which, as (given pair, surname pair): as written, then turned round."""
+    if one.single and other.single:
+        yield ("", ""), (one.single, other.single)
+    elif one.single or other.single:
+        single, full = (one.single, other) if one.single else (other.single, one)
+        yield ("", ""), (single, full.surname)
+        yield (single, full.given), ("", "")
+    else:
+        yield (one.given, other.given), (one.surname, other.surname)
+        if one.middles or other.middles:
+            # `Ja ck`, and `Anne Marie` beside `Annemarie`.
+            yield (one.all_given, other.all_given), (one.surname, other.surname)
+        if len(one.given) > 1 and len(other.given) > 1:
+            yield (one.given, other.surname), (one.surname, other.given)
+
+
+@lru_cache(maxsize=500_000)
+def _level(one: str, other: str, digits: bool = False) -> Level:
+    """How well two values agree. A single letter is an initial; a short form that the other begins with is close."""
+    if not one or not other:
+        return Level.MISSING
+    one, other = one.replace(" ", ""), other.replace(" ", "")
+    if one == other:
+        return Level.EXACT
+    shorter, longer = sorted((one, other), key=len)
+    if not digits and len(shorter) == 1:
+        return Level.INITIAL if longer.startswith(shorter) else Level.DIFFERENT
+    distance = OSA.distance(one, other)
+    if digits:
+        return Level.CLOSE if distance <= 1 + len(longer) // 10 and len(longer) > 3 else Level.DIFFERENT
+    if distance <= max(1, len(longer) // 4) and len(longer) > 3:
+        return Level.CLOSE
+    if JaroWinkler.similarity(one, other) >= 0.92 and len(shorter) > 3:
+        return Level.CLOSE
+    return Level.CLOSE if len(shorter) > 2 and longer.startswith(shorter) else Level.DIFFERENT
+
+
+def _best(ours: frozenset[str], theirs: frozenset[str], digits: bool) -> tuple[Level, tuple[str, str]]:
+    """The best agreement among the values of one kind."""
+    return max((_level(a, b, digits), (a, b)) for a in ours for b in theirs)

@@ -1,0 +1,129 @@
+"""Methods: which weights are trained, and in what form the base is held meanwhile.
+
+Belongs here: loading the base model and putting an adapter on it, one small class a method. Does not: what is learnt
+(`objectives.py`) and the loop (`trainer.py`).
+"""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from ec1.errors import PermanentError
+from ec1.training.cpu import keep_gradients
+from ec1.training.recipes import Recipe
+from ec1.training.spec import ADAPTER, MODEL
+
+
+class Method(Protocol):
+    """One way to train a base model."""
+
+    weights: str
+    """Folder of what is left behind: `adapter` or `model`."""
+
+    def base(self, recipe: Recipe, folder: Path, device: str) -> Any:
+        """The base model, in the form in which it is held while training, on its device."""
+
+    def adapter(self, recipe: Recipe, model: Any) -> Any | None:
+        """PEFT's configuration of a fresh adapter for that model, None if all weights are trained.
+
+        Raises PermanentError for a module that the model does not have.
+        """
+
+
+class Full:
+    """All weights, in bfloat16."""
+
+    weights = MODEL
+
+    def base(self, recipe: Recipe, folder: Path, device: str) -> Any:
+        return _load(recipe, folder, device)
+
+    def adapter(self, recipe: Recipe, model: Any) -> None:
+        return None
+
+
+class Lora:
+    """Low-rank matrices beside a frozen base in bfloat16 (https://arxiv.org/abs/2106.09685)."""
+
+    weights = ADAPTER
+
+    def base(self, recipe: Recipe, folder: Path, device: str) -> Any:
+        return _load(recipe, folder, device)
+
+    def adapter(self, recipe: Recipe, model: Any) -> Any:
+        from peft import LoraConfig
+
+        assert recipe.lora is not None
+        _check_targets(recipe, model)
+        return LoraConfig(
+            r=recipe.lora.r,
+            lora_alpha=recipe.lora.alpha,
+            lora_dropout=recipe.lora.dropout,
+            target_modules=list(recipe.lora.target_modules),
+            use_rslora=recipe.lora.rank_stabilised,
+            use_dora=recipe.lora.dora,
+            task_type="CAUSAL_LM",
+        )
+
+
+class Qlora(Lora):
+    """The same, with the base's projections in 4 bits (https://arxiv.org/abs/2305.14314)."""
+
+    def base(self, recipe: Recipe, folder: Path, device: str) -> Any:
+        import torch
+        from transformers import BitsAndBytesConfig
+
+        assert recipe.quantization is not None
+        quantization = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type=recipe.quantization.type,
+            bnb_4bit_use_double_quant=recipe.quantization.double,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+        )
+        model = _load(recipe, folder, device, quantization)
+        if device == "cpu":
+            keep_gradients(model)
+        return model
+
+
+METHODS: dict[str, Method] = {"full": Full(), "lora": Lora(), "qlora": Qlora()}
+
+
+def put_adapter_on(model: Any, config: Any) -> Any:
+    """The model with a fresh adapter, in the precision that TRL's own trainers give it."""
+    import torch
+    from peft import get_peft_model
+
+    quantised = getattr(model, "is_loaded_in_4bit", False)
+    model = get_peft_model(model, config)
+    if quantised:
+        for name, parameter in model.named_parameters():
+            # Of DoRA's magnitudes the updates can be smaller than 16 bits can hold.
+            if parameter.requires_grad and "lora_magnitude_vector" not in name:
+                parameter.data = parameter.data.to(torch.bfloat16)
+    return model
+
+
+def _load(recipe: Recipe, folder: Path, device: str, quantization: Any = None) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(
+        folder,
+        # A model's own default may be float32, which takes twice the memory.
+        dtype=torch.bfloat16,
+        quantization_config=quantization,
+        attn_implementation=recipe.hardware.attention,
+        device_map={"": 0} if device == "cuda" else None,
+    )
+
+
+def _check_targets(recipe: Recipe, model: Any) -> None:
+    """PEFT refuses if no module matches at all; one misspelt name among seven would pass unseen."""
+    assert recipe.lora is not None
+    there = {name.rpartition(".")[-1] for name, module in model.named_modules() if hasattr(module, "in_features")}
+    missing = [name for name in recipe.lora.target_modules if name not in there]
+    if missing:
+        raise PermanentError(
+            f"recipe {recipe.name}: {recipe.base_model.id} has no module {', '.join(missing)}; "
+            f"lora.target_modules can be of {', '.join(sorted(there - {'lm_head'}))}"
+        )

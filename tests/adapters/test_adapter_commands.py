@@ -1,0 +1,64 @@
+"""`ec1 adapters`: a person's say in which version is in use."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from ec1.adapters.manifest import AdapterManifest
+from ec1.adapters.registry import AdapterRegistry
+from ec1.cli import app
+from ec1.errors import InputError
+from ec1.home import Home
+from ec1.storage.directory import DirectoryStore
+
+
+@pytest.fixture
+def ec1(
+    home: Home, make_candidate: Callable[..., Path], manifest: Callable[..., AdapterManifest]
+) -> Callable[..., Result]:
+    """The command line on a home with three versions."""
+    registry = AdapterRegistry(DirectoryStore(home.root), home.adapters)
+    for number in (1, 2, 3):
+        registry.publish(make_candidate(number), manifest(f"2026-06-0{number}", gain=number / 10))
+    return lambda *arguments: CliRunner().invoke(app, ["--home", str(home.root), "adapters", *arguments])
+
+
+def in_use(ec1: Callable[..., Result]) -> list[str]:
+    return [row["name"] for row in json.loads(ec1("list", "--json").stdout) if row["in_use"]]
+
+
+def test_promote_rollback_and_quarantine_move_what_is_in_use(ec1: Callable[..., Result]) -> None:
+    name = "fernhollow/engineering"
+    assert in_use(ec1) == [f"{name}@v3"]
+    assert ec1("rollback", name, "--reason", "too long").stdout == f"{name}@v2 is in use\n"
+    assert in_use(ec1) == [f"{name}@v2"]
+    assert ec1("promote", f"{name}@v1", "--reason", "a trial").stdout == f"{name}@v1 is in use\n"
+    assert in_use(ec1) == [f"{name}@v1"]
+    assert "no version to go back to" in str(ec1("rollback", name, "--reason", "again").exception)
+    out = ec1("quarantine", f"{name}@v1", "--reason", "made things up").stdout
+    assert out.startswith(f"{name}@v1 is withdrawn; ") and in_use(ec1) == [f"{name}@v3"]
+    assert "was withdrawn (made things up)" in str(ec1("promote", f"{name}@v1", "--reason", "no").exception)
+    assert any(line.startswith(f"x {name}@v1") for line in ec1("list").stdout.splitlines())
+
+
+def test_pull_brings_the_version_in_use_or_another(ec1: Callable[..., Result], home: Home) -> None:
+    folder = home.adapters / "fernhollow" / "engineering"
+    assert ec1("pull", "fernhollow/engineering").stdout.strip() == str(folder / "v3")
+    assert ec1("pull", "fernhollow/engineering@v1").stdout.strip() == str(folder / "v1")
+    assert (folder / "v1" / "adapter_model.safetensors").is_file()
+    assert "no version in use" in str(ec1("pull", "fernhollow/apprenticeship").exception)
+
+
+def test_a_reason_is_required_and_names_are_checked(ec1: Callable[..., Result]) -> None:
+    assert ec1("promote", "fernhollow/engineering@v1").exit_code == 2
+    for arguments in (("promote", "v1", "--reason", "x"), ("rollback", "../x", "--reason", "x"), ("pull", "x")):
+        assert isinstance(ec1(*arguments).exception, InputError)
+
+
+def test_clean_says_what_it_would_do(ec1: Callable[..., Result], home: Home) -> None:
+    assert ec1("clean", "--dry-run").stdout.strip() == "0 removed, would free 0.0 MiB"
+    assert len(list((home.adapters / "fernhollow" / "engineering").glob("v*"))) == 3

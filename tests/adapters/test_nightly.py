@@ -1,0 +1,114 @@
+"""What a night compares a candidate with, and the process that does it."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ec1.adapters.evaluation import EvaluationSpec
+from ec1.adapters.manifest import AdapterManifest, BaseModelRef
+from ec1.adapters.nightly import evaluation_spec, launch
+from ec1.adapters.registry import AdapterRegistry
+from ec1.corpus.dataset import Dataset
+from ec1.deployment import Deployment, ModelSource
+from ec1.home import Home
+from ec1.storage.directory import DirectoryStore
+from ec1.training.nightly import training_folder
+from ec1.training.recipes import load_recipe
+from ec1.training.spec import TrainingResult
+
+NIGHT = "2026-06-09"
+
+
+@pytest.fixture
+def compared(
+    project: Path, embedded: Deployment, home: Home, tmp_path: Path, make_candidate: Callable[..., Path]
+) -> Callable[[AdapterRegistry], EvaluationSpec]:
+    """The specification of a night's evaluation against what a registry holds."""
+    resolved = load_recipe(project / "examples" / "recipes" / "engineering.yaml", [project / "configs" / "recipes"])
+    base = resolved.recipe.base_model
+    folder = training_folder(home, resolved.recipe, NIGHT)
+    folder.mkdir(parents=True)
+    make_candidate(99).rename(folder / "adapter")
+    figures: dict[str, Any] = dict.fromkeys(
+        ("steps", "planned_steps", "rows", "left_out_rows", "full_rows", "tokens", "trainable_parameters"), 1
+    )
+    figures |= dict.fromkeys(("changed_modules", "batch_size", "gradient_accumulation", "effective_batch"), 1)
+    figures |= dict.fromkeys(("warmup_steps", "seed"), 1)
+    figures |= dict.fromkeys(("epochs", "seconds", "training_seconds", "tokens_per_second", "peak_memory_gib"), 1.0)
+    figures |= {"loss_first": 2.0, "loss_last": 1.0, "versions": {}}
+    texts = ("identity", "recipe", "recipe_digest", "dataset_digest", "device", "hardware", "chat_template_sha256")
+    result = TrainingResult(
+        status="finished",
+        base_model=base.id,
+        base_revision=base.revision,
+        method="qlora",
+        objective="sft",
+        weights="adapter",
+        **figures,
+        **dict.fromkeys(texts, "x"),
+    )
+    (folder / "summary.json").write_text(result.model_dump_json())
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    source = ModelSource(source="directory", path=tmp_path / "model")
+    deployment = embedded.model_copy(update={"models": {base.id: source}})
+    dataset = Dataset("d" * 64, home.datasets / "d", "sft", "s" * 64, 1, 1, 1, 1, {}, {}, 0, {"p100": 1}, 1, 1, [], [])
+    return lambda registry: evaluation_spec(resolved, dataset, deployment, home, NIGHT, registry)
+
+
+def test_versions_of_another_base_model_are_not_compared_with(
+    home: Home,
+    compared: Callable[[AdapterRegistry], EvaluationSpec],
+    make_candidate: Callable[..., Path],
+    manifest: Callable[..., AdapterManifest],
+) -> None:
+    """Their tensors do not fit this base: the evaluation would fail on them, and the night with it."""
+    registry = AdapterRegistry(DirectoryStore(home.root), home.adapters)
+    assert list(compared(registry).candidates) == ["base", "candidate"]
+    registry.publish(make_candidate(1), manifest("2026-06-01", gain=0.5))
+    registry.publish(make_candidate(2), manifest("2026-06-02", gain=0.1))
+    assert list(compared(registry).candidates) == ["base", "candidate", "incumbent", "best"]
+    other = BaseModelRef(id="acme/other-7b", revision="main")
+    registry.publish(
+        make_candidate(3, base_model_name_or_path=other.id), manifest("2026-06-03", gain=0.9, base_model=other)
+    )
+    assert list(compared(registry).candidates) == ["base", "candidate"], "the newest and the best are of the other base"
+
+
+def test_the_evaluations_process_keeps_its_memory_and_asks_no_hub(tmp_path: Path) -> None:
+    class Ended:
+        """A process that did its work; its environment is what this is about."""
+
+        def __enter__(self) -> "Ended":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def wait(self) -> int:
+            return 0
+
+    class Grant:
+        env: Mapping[str, str] = {}
+
+        def start(self, command: Sequence[str], *, env: Mapping[str, str], log: Path) -> Ended:
+            assert command[1:3] == ["-m", "ec1.adapters.evaluation"]
+            self.env = env
+            return Ended()
+
+    spec = EvaluationSpec(
+        model=tmp_path,
+        device="cpu",
+        candidates={"base": None},
+        heldout=tmp_path,
+        objective="sft",
+        output=tmp_path / "evaluation",
+    )
+    spec.output.mkdir()
+    (spec.output / "evaluation.json").write_text(json.dumps({}))
+    grant = Grant()
+    launch(spec, grant, {"PATH": "/bin"}, tmp_path / "log")  # type: ignore[arg-type]
+    assert grant.env["PATH"] == "/bin" and grant.env["HF_HUB_OFFLINE"] == "1"
+    assert "glibc.malloc.mmap_max=0" in grant.env["GLIBC_TUNABLES"]

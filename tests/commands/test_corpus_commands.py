@@ -1,0 +1,88 @@
+"""`ec1 corpus`: from a real git repository to tuples, counts and a file for other tools."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from datasets import load_dataset
+from typer.testing import CliRunner
+
+from ec1.cli import app
+from ec1.errors import InputError
+from ec1.home import Home
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """Three commits; the second one's file holds a password."""
+    folder = tmp_path / "Dispatch App"
+    folder.mkdir()
+    moment = "2026-06-02T10:00:00Z"
+    environment = {**os.environ, "GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
+
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=Dev One", "-c", "user.email=dev@fern.example"]
+        command = ["git", "-C", str(folder), *identity, *arguments]
+        subprocess.run(command, check=True, capture_output=True, env=environment)
+
+    git("init", "--quiet")
+    for name, text in {"a.py": "x = 1\n", "b.py": "password = 'hunter2-" + "Tr0ub4dor'\n", "c.py": "y = 2\n"}.items():
+        (folder / name).write_text(text)
+        git("add", name)
+        git("commit", "--quiet", "-m", f"add {name}")
+    return folder
+
+
+@pytest.fixture
+def ec1(home: Home) -> Callable[..., Result]:
+    return lambda *arguments: CliRunner().invoke(app, ["--home", str(home.root), "corpus", *arguments])
+
+
+def test_from_git_to_a_file(ec1: Callable[..., Result], repo: Path, home: Home, tmp_path: Path) -> None:
+    captured = ec1("from-git", str(repo), "--since", "2026-06-01", "--json")
+    assert captured.exit_code == 0, captured.exception
+    assert json.loads(captured.stdout) == {"written": 3, "known": 0, "dropped": {}}
+    tuples = sorted((home.corpus / "engineering" / "project-dispatch-app").glob("*.jsonl"))
+    assert len(tuples) == 3 and json.loads(tuples[0].read_text())["tenant"] == "fernhollow"
+    again = ec1("from-git", str(repo), "--since", "2026-06-01")
+    assert "0 tuples written" in again.stdout and "3 were there" in again.stdout
+    assert json.loads(ec1("from-git", str(repo), "--since", "2026-06-03", "--json").stdout)["written"] == 0
+
+    counted = {row["bucket"]: row for row in json.loads(ec1("stats", "--json").stdout)}
+    engineering = counted["engineering-fernhollow"]
+    assert [engineering[key] for key in ("lines", "trainable", "new", "threshold")] == [3, 3, 3, 50]
+    assert counted["apprenticeship-fernhollow"]["lines"] == 0
+
+    for suffix, kind in (("jsonl", "json"), ("parquet", "parquet")):
+        file = tmp_path / "out" / f"tuples.{suffix}"
+        written = ec1("export", "engineering", str(file), "--json")
+        assert json.loads(written.stdout) == {"rows": 3, "rejected": {}}, written.exception
+        rows = load_dataset(kind, data_files=str(file), split="train", cache_dir=str(tmp_path / suffix))
+        assert set(rows.column_names) == {"prompt", "completion", "group", "origin"}
+        text = json.dumps(rows["completion"][:])
+        assert "Tr0ub4dor" not in text and "<SECRET>" in text, "what leaves the corpus is scrubbed"
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["tuples.jsonl", "tuples.parquet"]
+
+
+def test_what_cannot_be_done_is_said(ec1: Callable[..., Result], tmp_path: Path) -> None:
+    nowhere = ec1("from-git", str(tmp_path), "--since", "2026-06-01")
+    assert isinstance(nowhere.exception, InputError) and "not a git repository" in str(nowhere.exception)
+    assert "ends in .jsonl or .parquet" in str(ec1("export", "engineering", str(tmp_path / "x.csv")).exception)
+    assert ec1("export", "engineering", str(tmp_path / "x.jsonl"), "--objective", "ppo").exit_code == 2
+
+
+def test_a_corpus_larger_than_one_piece_is_exported_whole(
+    ec1: Callable[..., Result], tmp_path: Path, home: Home
+) -> None:
+    folder = home.corpus / "notes"
+    folder.mkdir(parents=True)
+    rows = [{"prompt": f"Ask {n}", "completion": f"Answer {n}"} for n in range(2500)]
+    (folder / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = tmp_path / "notes.parquet"
+    assert json.loads(ec1("export", "notes", str(file), "--json").stdout)["rows"] == 2500
+    written = load_dataset("parquet", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache"))
+    assert len(set(written["group"][:])) == 2500

@@ -1,0 +1,273 @@
+"""Resolution: which names are one thing, what forbids it, and that no order enters it."""
+
+import csv
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ec1.errors import InputError
+from ec1.graph.model import entity_key
+from ec1.graph.overrides import Decision, Overrides, load_overrides
+from ec1.graph.resolution import Band, Resolution, resolve
+from ec1.graph.scoring import Profile, veto
+
+
+def profile(name: str, entity_class: str = "Person", documents: Iterable[str] = (), **attributes: str) -> Profile:
+    values = {kind: frozenset([value]) for kind, value in attributes.items()}
+    key = entity_key(name, entity_class)
+    return Profile(key, entity_class, frozenset([name]), values, frozenset(documents))
+
+
+def band(one: Profile, other: Profile) -> Band | None:
+    """The band of a pair that is alone in the graph."""
+    return next((link.band for link in resolve([one, other]).links), None)
+
+
+def clusters(resolution: Resolution) -> list[tuple[str, ...]]:
+    return [cluster.members for cluster in resolution.clusters]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "entity_class"),
+    [
+        ("Smith, Jane", "Jane Smith", "Person"),
+        ("Smith, Jane", "Dr. Jane A. Smith", "Person"),
+        ("JANE SMITH", "Ms Jane Smith", "Person"),
+        ("Jan van der Berg", "van der Berg, Jan", "Person"),
+        ("O'Brien, Pat", "Pat O’Brien", "Person"),
+        ("Martin Luther King Jr.", "King, Martin Luther, Jr", "Person"),
+        ("Acme Co Inc", "ACME, Incorporated", "Company"),
+        ("AT&T", "AT and T", "Company"),
+        ("The North Wind", "Northwind", "Company"),
+        ("Project Lantern", "Lantern", "Project"),
+        ("Sable account", "Sable", "Account"),
+        ("Pine St", "Pine Street", "Location"),
+    ],
+)
+def test_forms_of_one_name_are_merged(one: str, other: str, entity_class: str) -> None:
+    assert band(profile(one, entity_class), profile(other, entity_class)) is Band.MERGE
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "entity_class"),
+    [
+        ("Jane Smith", "J. Smith", "Person"),
+        ("Marguerite Dufresne", "Margurite Dufresne", "Person"),
+        ("Northwind Capital", "Nortwind Capital", "Company"),
+    ],
+)
+def test_what_may_be_one_is_for_review(one: str, other: str, entity_class: str) -> None:
+    resolution = resolve([profile(one, entity_class), profile(other, entity_class)])
+    assert [link.band for link in resolution.links] == [Band.REVIEW]
+    assert resolution.clusters == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "entity_class"),
+    [
+        ("Jane Smith", "John Smith", "Person"),
+        ("Jane Smith", "Jane Jones", "Person"),
+        ("Jane", "Jane Smith", "Person"),
+        ("Acme", "Acme Foods", "Company"),
+        ("Bank of Ohio", "Bank of Iowa", "Company"),
+        ("Trailer 14", "Trailer 41", "Project"),
+        ("Portland, Oregon", "Portland, Maine", "Location"),
+        ("3M", "3 M Holdings", "Company"),
+    ],
+)
+def test_different_things_stay_apart(one: str, other: str, entity_class: str) -> None:
+    assert band(profile(one, entity_class), profile(other, entity_class)) is None
+
+
+VETOED = [
+    (profile("Jane Smith", email="jane@a.example"), profile("Smith, Jane", email="js@b.example"), "other email"),
+    (profile("Jane A. Smith"), profile("Jane B. Smith"), "other middle initial"),
+    (profile("John Smith Jr."), profile("John Smith, Sr."), "other suffix"),
+    (
+        profile("Jane Smith", birth_date="1980-01-02", street="9 Elm", city="Ayr"),
+        profile("Ruth Smith", birth_date="1980-01-02", street="9 Elm", city="Ayr"),
+        "other first name",
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "reason"), VETOED)
+def test_a_veto_stops_a_link_and_is_kept_with_its_reason(one: Profile, other: Profile, reason: str) -> None:
+    (link,) = resolve([one, other]).links
+    assert (link.band, link.veto) == (Band.NEW, reason)
+
+
+def test_other_classes_are_never_compared() -> None:
+    one, other = profile("Paris Berg"), profile("Berg, Paris", "Location")
+    assert veto(one, other) == "other class"
+    assert resolve([one, other]).links == ()
+
+
+def test_what_is_said_in_one_document_tells_a_short_form() -> None:
+    full, short = profile("Jane Smith", documents="a"), profile("J. Smith", documents="a")
+    assert band(full, short) is Band.MERGE
+    assert band(profile("Jane", documents="a"), full) is Band.REVIEW
+    acme, foods = profile("Acme", "Company", "a"), profile("Acme Foods Ltd", "Company", "a")
+    assert band(acme, foods) is Band.REVIEW
+
+
+def test_an_initial_that_could_be_either_of_two_is_for_review() -> None:
+    people = [profile("Jane Smith", documents="a"), profile("John Smith", documents="a")]
+    resolution = resolve([*people, profile("J. Smith", documents="a")])
+    assert [link.band for link in resolution.links] == [Band.REVIEW, Band.REVIEW]
+    assert {link.veto for link in resolution.links} == {"could be either of two"}
+
+
+def test_nothing_is_chained_through_a_veto() -> None:
+    resolution = resolve([profile("Jane A. Smith"), profile("Jane Smith"), profile("Smith, Jane B.")])
+    for cluster in resolution.clusters:
+        assert not {"Person:jane a. smith", "Person:smith, jane b"} <= set(cluster.members)
+    assert all(link.band is not Band.MERGE for link in resolution.links)
+
+
+def test_a_number_of_ones_own_outweighs_a_changed_name() -> None:
+    facts = {"identifier": "6988048", "birth_date": "19081209", "city": "ayr"}
+    assert band(profile("Jane Smith", **facts), profile("Ruth Smith", **facts)) is Band.MERGE
+
+
+# --- operators
+
+
+def decision(*names: str) -> Decision:
+    return Decision(entities=tuple(entity_key(name, "Person") for name in names), reason="seen in the register")
+
+
+def test_an_operator_makes_one_of_two_whatever_speaks_against_it() -> None:
+    people = [profile("Jane A. Smith"), profile("Ruth Jones")]
+    resolution = resolve(people, Overrides(same=(decision("Jane A. Smith", "Ruth Jones"),)))
+    assert clusters(resolution) == [("Person:jane a. smith", "Person:ruth jones")]
+    assert "seen in the register" in resolution.links[0].reasons
+    assert resolve(people).clusters == ()
+
+
+def test_an_operator_keeps_two_apart_also_through_a_third() -> None:
+    people = [profile("Jane Smith"), profile("Smith, Jane"), profile("Ms Jane Smith")]
+    assert len(clusters(resolve(people))[0]) == 3
+    resolution = resolve(people, Overrides(different=(decision("Smith, Jane", "Ms Jane Smith"),)))
+    assert all(not {"Person:smith, jane", "Person:ms jane smith"} <= set(members) for members in clusters(resolution))
+
+
+def test_decisions_about_entities_that_are_gone_are_told() -> None:
+    resolution = resolve([profile("Jane Smith")], Overrides(same=(decision("Jane Smith", "Ruth Jones"),)))
+    assert resolution.unused_overrides == ("Person:ruth jones",) and resolution.clusters == ()
+
+
+def test_decisions_that_contradict_each_other_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "overrides.yaml"
+    path.write_text(
+        "same:\n- {entities: [a, b], reason: x}\n- {entities: [b, c], reason: y}\n"
+        "different:\n- {entities: [a, c], reason: two firms}\n"
+    )
+    with pytest.raises(InputError, match=r"'a' and 'c' are different \(two firms\)"):
+        load_overrides(path)
+    path.write_text("same:\n- {entities: [a], reason: x}\n")
+    with pytest.raises(InputError, match="entities"):
+        load_overrides(path)
+    with pytest.raises(InputError, match="does not exist"):
+        load_overrides(tmp_path / "none.yaml")
+
+
+# --- properties
+
+GIVEN = ["Jane", "John", "J.", "Jane A.", "Jane B.", "Jan", "Ruth", "Dr. Jane"]
+SURNAMES = ["Smith", "Smyth", "Smith Jr.", "Smith Sr", "Jones"]
+PEOPLE = st.builds(
+    lambda given, surname, turned, email, documents: profile(
+        f"{surname}, {given}" if turned else f"{given} {surname}",
+        documents=documents,
+        **({"email": email} if email else {}),
+    ),
+    st.sampled_from(GIVEN),
+    st.sampled_from(SURNAMES),
+    st.booleans(),
+    st.sampled_from(["", "", "jane@a.example", "j@b.example"]),
+    st.sets(st.sampled_from("abc")),
+)
+FIRMS = st.builds(
+    lambda name, suffix: profile(f"{name}{suffix}", "Company"),
+    st.sampled_from(["Acme", "Acme Foods", "Northwind Capital", "Nortwind Capital", "Pier 14", "Pier 41"]),
+    st.sampled_from(["", " Inc", " Co Ltd", " GmbH & Co KG"]),
+)
+GRAPHS = st.lists(st.one_of(PEOPLE, FIRMS), min_size=1, max_size=25, unique_by=lambda each: each.key)
+
+
+@settings(max_examples=150, deadline=None)
+@given(GRAPHS, st.randoms(use_true_random=False))
+def test_the_order_of_entities_does_not_matter(graph: list[Profile], rng: random.Random) -> None:
+    shuffled = graph[:]
+    rng.shuffle(shuffled)
+    assert resolve(shuffled) == resolve(graph)
+
+
+@settings(max_examples=150, deadline=None)
+@given(GRAPHS)
+def test_no_cluster_holds_two_that_may_not_be_one(graph: list[Profile]) -> None:
+    known = {each.key: each for each in graph}
+    for members in clusters(resolve(graph)):
+        for one, other in itertools.combinations(members, 2):
+            assert veto(known[one], known[other]) is None
+            assert veto(known[other], known[one]) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(GRAPHS, st.data())
+def test_what_operators_decide_holds(graph: list[Profile], data: st.DataObject) -> None:
+    keys = [each.key for each in graph]
+    if len(keys) < 2:
+        return
+    one, other = data.draw(st.lists(st.sampled_from(keys), min_size=2, max_size=2, unique=True))
+    same = resolve(graph, Overrides(same=(Decision(entities=(one, other), reason="x"),)))
+    assert any({one, other} <= set(members) for members in clusters(same))
+    apart = resolve(graph, Overrides(different=(Decision(entities=(one, other), reason="x"),)))
+    assert not any({one, other} <= set(members) for members in clusters(apart))
+
+
+# --- real data
+
+
+def contact_records(path: Path) -> list[Profile]:
+    """The records as entities with evidence: one name, and what else a contact record says."""
+    profiles = []
+    with path.open(newline="") as stream:
+        for row in csv.DictReader(stream, skipinitialspace=True):
+            evidence = {
+                "house_number": [row["street_number"]],
+                "street": [row["address_1"], row["address_2"]],
+                "city": [row["suburb"]],
+                "postcode": [row["postcode"]],
+                "region": [row["state"]],
+                "birth_date": [row["date_of_birth"]],
+                "identifier": [row["soc_sec_id"]],
+            }
+            attributes = {kind: frozenset(filter(None, values)) for kind, values in evidence.items()}
+            name = f"{row['given_name']} {row['surname']}".strip() or "unknown"
+            profiles.append(
+                Profile(row["rec_id"], "Person", frozenset([name]), {k: v for k, v in attributes.items() if v})
+            )
+    return profiles
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "least_recall"), [("dataset1", 0.95), ("dataset3", 0.92)])
+def test_contact_records_with_slips_of_the_pen(shared_data: Path, name: str, least_recall: float) -> None:
+    people = contact_records(shared_data / "febrl" / f"{name}.csv")
+    groups = defaultdict(list)
+    for each in people:
+        groups[each.key.split("-")[1]].append(each.key)
+    true = {pair for keys in groups.values() for pair in itertools.combinations(sorted(keys), 2)}
+    found = {pair for members in clusters(resolve(people)) for pair in itertools.combinations(members, 2)}
+    precision, recall = len(found & true) / len(found), len(found & true) / len(true)
+    print(f"{name}: {len(people)} records, {len(true)} true pairs, precision {precision:.4f}, recall {recall:.4f}")
+    assert precision >= 0.98
+    assert recall >= least_recall
