@@ -150,6 +150,12 @@ class ExtractionSettings(Settings):
     )
     refresh_per_night: int = Field(100, gt=0, description="budgeted: documents that are read again a night")
     min_confidence: float = Field(0.0, ge=0, le=1)
+    max_hallucination_rate: float = Field(
+        0.5, ge=0, le=1, description="a larger share of invented names in a night's answers fails a check"
+    )
+    gold: Path | None = Field(
+        None, description="gold file (ec1/extraction/scoring.py) that each night is scored against"
+    )
 
     @model_validator(mode="after")
     def _overlap_fits(self) -> "ExtractionSettings":
@@ -335,6 +341,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
         "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
+        "extraction": deployment.extraction.model_copy(update={"gold": below(deployment.extraction.gold)}),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
         "models": {
             key: source.model_copy(update={"path": below(source.path)}) for key, source in deployment.models.items()

@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, ledger_fingerprints
 from ec1.documents.parse import read_document
 from ec1.documents.scan import DocumentVersion, Listing
 from ec1.errors import DeferredError, RejectedError
 from ec1.extraction.folding import normalised
+from ec1.extraction.trust import Trust, trust_of
 
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
@@ -156,6 +157,19 @@ def _results(
         done.deferred += result.status == "deferred"
         done.rejected += result.status == "rejected"
         yield version.key, version.document_id, result
+
+
+def trust_of_night(listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str]) -> Trust:
+    """How far the answers about tonight's documents can be trusted."""
+    units = {(fingerprints[version.key.stream], version.content_sha256) for version in listing.changed}
+    results = (outbox.get(*unit) for unit in sorted(units))
+    return trust_of(result for result in results if result is not None)
+
+
+def waiting_documents(ledger: Mapping[DocumentKey, LedgerEntry]) -> list[LedgerEntry]:
+    """The documents that are deferred or quarantined, those first that were tried most often."""
+    waiting = [entry for entry in ledger.values() if entry.status in (Status.DEFERRED, Status.QUARANTINED)]
+    return sorted(waiting, key=lambda entry: (entry.key.stream, -entry.attempts, entry.key))
 
 
 def ungrounded(
