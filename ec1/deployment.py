@@ -145,6 +145,7 @@ class ExtractionSettings(Settings):
     request_timeout_seconds: float = Field(300, gt=0)
     max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
     quarantine_after: int = Field(3, gt=0, description="nights on which a document may be deferred")
+    relations: bool = Field(False, description="ask also for what the text states between entities: longer answers")
     fingerprint_policy: Literal["lazy", "budgeted", "full"] = Field(
         "full", description="which documents a changed prompt, schema or model reads again (ec1/documents/refresh.py)"
     )

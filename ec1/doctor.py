@@ -13,6 +13,7 @@ from ec1.deployment import Deployment, DoormanSettings, ModelSource, VllmSetting
 from ec1.errors import EC1Error
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
+from ec1.graph.overrides import load_overrides
 from ec1.home import Home
 from ec1.models import model_folder
 
@@ -43,6 +44,14 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _model(model_id, deployment, home)
     yield _guarded("object store", lambda: _store(deployment, home))
     yield _graph(home)
+    if deployment.graph.overrides is not None:
+        yield _guarded("overrides", lambda: _overrides(deployment))
+
+
+def _overrides(deployment: Deployment) -> Finding:
+    overrides = load_overrides(deployment.graph.overrides)
+    count = len(overrides.same) + len(overrides.different)
+    return Finding("overrides", "ok", f"{count} decisions in {deployment.graph.overrides}")
 
 
 def _packages() -> Finding:

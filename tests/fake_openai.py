@@ -16,9 +16,10 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from ec1.extraction.schema import Named, encode
+from ec1.extraction.schema import Named, Stated, encode
 
 NAME = re.compile(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b")
+STATED = re.compile(r"([A-Z][a-z]+ [A-Z][a-z]+) (works_at|located_in|attends) ([A-Z][a-z]+ [A-Z][a-z]+)")
 
 
 class FakeServer:
@@ -68,6 +69,11 @@ def entities_of(text: str) -> list[Named]:
     return [Named(name, "Person") for name in dict.fromkeys(NAME.findall(text))]
 
 
+def stated_in(text: str) -> list[Stated]:
+    """What the fake model takes for stated: `Alma Reyes works_at Cobalt Labs`."""
+    return [Stated(*found) for found in STATED.findall(text)]
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 2**16  # Headers and body in one packet: two cost 40 ms for the delayed acknowledgement.
@@ -91,6 +97,8 @@ class Handler(BaseHTTPRequestHandler):
             state.moments.append(time.monotonic())
             state.open.add(self.connection)
             state.max_in_flight = max(state.max_in_flight, state.in_flight)
+        form = body.get("response_format") or body.get("grammar")
+        self.wants_relations = '"relations"' in json.dumps(form)
         try:
             refusal = self.refusal(body)
             if refusal:
@@ -147,7 +155,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.close_connection = True
             return None
-        content, finish = encode(entities_of(text)), "stop"
+        content, finish = encode(entities_of(text), stated_in(text) if self.wants_relations else None), "stop"
         if state.acts("cut", text):
             content, finish = content[:-5], "length"
         elif state.acts("array", text):

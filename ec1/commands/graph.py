@@ -97,6 +97,10 @@ def show(
                 {
                     **asdict(found),
                     "evidence": evidence,
+                    "relations": [
+                        {**asdict(relation), "quote": asdict(quotes.of(relation))}
+                        for relation in reader.relations_of(found.key)
+                    ],
                     "cluster": asdict(cluster) if cluster else None,
                     "links": [asdict(link) for link in links],
                 }
@@ -146,16 +150,26 @@ def _print_entity(record: dict[str, Any]) -> None:
     for link in record["links"]:
         other = link["other"] if link["one"] == record["key"] else link["one"]
         _print_link(link["band"], printable(other), link)
+    for relation in record["relations"]:
+        stated = f"{relation['subject']} {relation['relation']} {relation['object']}"
+        out.print(f"\n  {printable(stated)}", markup=False)
+        _print_evidence(relation)
     for mention in record["evidence"]:
-        quote = mention["quote"]
-        sentence = f"{quote['before']}»{quote['name']}«{quote['after']}" if quote["name"] else f"({quote['problem']})"
-        out.print(
-            f"\n  {printable(mention['path'])}  {mention['document_id']}, night {mention['night']}, characters "
-            f"{mention['start']} to {mention['end']}, confidence {mention['confidence']:.2f}, {mention['model']}, "
-            f"extractor {mention['fingerprint'][:12]}",
-            markup=False,
-        )
-        out.print(f"    {printable(sentence)}", markup=False)
+        out.print()
+        _print_evidence(mention)
     if more := record["mentions"] - len(record["evidence"]):
         out.print(f"\n  and {more} more; --limit 0 shows all")
     out.print()
+
+
+def _print_evidence(record: dict[str, Any]) -> None:
+    """Where a mention or a relation stands, how it was found, and the sentence with it marked."""
+    quote = record["quote"]
+    sentence = f"{quote['before']}»{quote['name']}«{quote['after']}" if quote["name"] else f"({quote['problem']})"
+    out.print(
+        f"  {printable(record['path'])}  {record['document_id']}, night {record['night']}, characters "
+        f"{record['start']} to {record['end']}, confidence {record['confidence']:.2f}, {record['model']}, "
+        f"extractor {record['fingerprint'][:12]}",
+        markup=False,
+    )
+    out.print(f"    {printable(sentence)}", markup=False)

@@ -18,7 +18,7 @@ from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
 from ec1.documents.parse import Document
 from ec1.documents.streams import STREAMS
 from ec1.errors import DeferredError, InputError, RejectedError, ServiceError
-from ec1.extraction import grounding, prompt, schema
+from ec1.extraction import grounding, prompt, relations, schema
 from ec1.extraction.answer_log import AnswerLog, Span
 from ec1.extraction.client import ChatClient, Completion
 from ec1.extraction.folding import normalised
@@ -182,6 +182,7 @@ class _Unit:
     postponed: bool = False
     answers: list[ChunkAnswer] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
+    located: list[relations.Located] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
 
     @property
@@ -212,11 +213,12 @@ class Extractor:
                 "stream": stream,
                 "parser": PARSER_VERSION,
                 "chunks": [self.settings.chunk_tokens, self.settings.overlap_tokens],
-                "schema": schema.ENTITY_SCHEMA,
-                "prompt": [prompt.PROMPT_VERSION, prompt.messages("", stream)],
+                "schema": schema.answer_schema(self.settings.relations),
+                "prompt": [prompt.PROMPT_VERSION, prompt.messages("", stream, relations=self.settings.relations)],
                 "model": [self.model_id, self.revision],
                 "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
                 "grounding": [grounding.GROUNDING_VERSION, self.settings.min_confidence],
+                **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
             }
         )
 
@@ -424,11 +426,13 @@ class _Run:
             else:
                 unit.problem = f"chunk {chunk.index}: {error}"
             return
-        named, cut, problem = [], False, completion.problem
+        answer, cut, problem = schema.Answer([], []), False, completion.problem
         if problem is None:
             try:
-                named = schema.decode(completion.content, completion.finish_reason)
-                cut = len(set(named)) >= schema.MAX_ENTITIES
+                answer = schema.decode_answer(
+                    completion.content, completion.finish_reason, relations=self.extractor.settings.relations
+                )
+                cut = len(set(answer.entities)) >= schema.MAX_ENTITIES
             except DeferredError as error:
                 cut, problem = True, str(error)
         halves = self._halves(chunk) if cut and splits else []
@@ -456,9 +460,11 @@ class _Run:
         if problem:
             unit.problem = f"chunk {chunk.index}: {problem}"
             return
-        mentions, dropped = grounding.ground(named, chunk, unit.text)
+        mentions, dropped = grounding.ground(answer.entities, chunk, unit.text)
+        located, apart = relations.locate(answer.relations, answer.entities, mentions, chunk)
         unit.mentions += mentions
-        unit.dropped += dropped
+        unit.located += located
+        unit.dropped += dropped + apart
 
     async def _answer(self, unit: _Unit, chunk: Chunk) -> Completion:
         """What the server says about a chunk, or said before an interruption."""
@@ -466,8 +472,8 @@ class _Run:
             return known
         asked = time.monotonic()
         completion = await self.client.complete(
-            prompt.messages(chunk.text, unit.item.stream),
-            schema.ENTITY_SCHEMA,
+            prompt.messages(chunk.text, unit.item.stream, relations=self.extractor.settings.relations),
+            schema.answer_schema(self.extractor.settings.relations),
             stream=unit.item.stream,
             deadline=self.deadline,
         )
@@ -509,8 +515,9 @@ class _Run:
 
     async def _keep(self, unit: _Unit, status: Any, reason: str | None = None) -> None:
         mentions, doubtful = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        stated, unfit = relations.settle(unit.located, mentions, unit.text)
         # In an order of their own: answers come back in any.
-        dropped = sorted([*unit.dropped, *doubtful], key=lambda each: (each.chunk, each.name, each.reason))
+        dropped = sorted([*unit.dropped, *doubtful, *unfit], key=lambda each: (each.chunk, each.name, each.reason))
         result = ExtractionResult(
             content_sha256=unit.item.content_sha256,
             stream=unit.item.stream,
@@ -519,6 +526,7 @@ class _Run:
             reason=reason,
             characters=len(unit.text),
             mentions=tuple(mentions) if status == "complete" else (),
+            relations=stated if status == "complete" else (),
             traits=tuple(traits_of(unit.text, mentions)) if status == "complete" else (),
             dropped=tuple(dropped) if status == "complete" else (),
             answers=tuple(sorted(unit.answers, key=lambda each: each.start)),

@@ -163,7 +163,7 @@ def _inside(place: Place, other: Place) -> bool:
 
 def _locate(name: str, text: str, folded: Folded) -> tuple[list[Place], bool]:
     """All places of a name as whole words, and whether it stands there exactly as it was spelled."""
-    name = _trimmed(name)
+    name = trimmed(name)
     for candidate in dict.fromkeys((name, name.rstrip("!?"), name.removesuffix("'s").removesuffix("’s"))):
         if places := list(_occurrences(candidate, text)):
             return [_without_genitive(text, place) for place in places], True
@@ -176,7 +176,7 @@ def _locate(name: str, text: str, folded: Folded) -> tuple[list[Place], bool]:
     return [], False
 
 
-def _trimmed(name: str) -> str:
+def trimmed(name: str) -> str:
     """A name without what models put around names: punctuation, articles, titles, pieces of the sentence."""
     name = _core(" ".join(name.split()).strip(_ENDS))
     if name.startswith("(") or name.count("(") != name.count(")"):

@@ -6,7 +6,7 @@ the examples leak into answers of small models; `PROMPT_NAMES` lets grounding te
 
 import re
 
-from ec1.extraction.schema import Named, encode
+from ec1.extraction.schema import Named, Stated, encode
 
 PROMPT_VERSION = 1
 
@@ -89,15 +89,29 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("I don't know. It was cold and nobody came.", ()),
 )
 
+_SYSTEM_RELATIONS = (
+    " Then list what the text states between two of them: works_at, located_in, part_of, attends, owns_account."
+)
+# What the examples state, by their number.
+_STATED: dict[int, tuple[tuple[str, str, str], ...]] = {
+    3: (("Lena Fischer", "works_at", "Tessera Labs GmbH"), ("Graz", "located_in", "Austria")),
+    4: (("Petrov", "works_at", "Orchard Foods Ltd"),),
+    6: (("Marlow Bank", "located_in", "Nairobi"),),
+    7: (("Hoshi Robotics", "located_in", "Ohio"), ("Delta Pumps", "part_of", "Hoshi Robotics")),
+    9: (("Grace Mbeki", "works_at", "Umoja Textiles"), ("Durban", "located_in", "South Africa")),
+    10: (("Dubois", "owns_account", "Falcon Reserve"),),
+    11: (("Samuel Green", "works_at", "University of Lisbon"),),
+}
+
 # What a chat template or a reasoning format could take for its own: `<|im_start|>`, `<think>`, `[INST]`, `<file_sep>`.
 _TEMPLATE_TOKEN = re.compile(
     r"<(?=[|｜]|/?(?:s|think|text|bos|eos|pad|unk|(?:start|end)_of_turn|[a-z]+(?:_[a-z]+)+)>|</?SYS>)|\[(?=/?INST\])"
 )
 
 
-def messages(chunk_text: str, stream: str) -> list[dict[str, str]]:
-    """The messages that ask for the entities of one chunk; `stream` names where it is from."""
-    return [*_PREFIX, {"role": "user", "content": _delimited(chunk_text)}]
+def messages(chunk_text: str, stream: str, *, relations: bool = False) -> list[dict[str, str]]:
+    """The messages that ask for the entities of one chunk, and for relations; `stream` names where it is from."""
+    return [*_PREFIXES[relations], {"role": "user", "content": _delimited(chunk_text)}]
 
 
 def escape(text: str) -> str:
@@ -109,13 +123,14 @@ def _delimited(text: str) -> str:
     return f"<text>\n{escape(text)}\n</text>"
 
 
-def _prefix() -> list[dict[str, str]]:
-    prefix = [{"role": "system", "content": _SYSTEM}]
-    for text, entities in _EXAMPLES:
+def _prefix(relations: bool) -> list[dict[str, str]]:
+    prefix = [{"role": "system", "content": _SYSTEM + _SYSTEM_RELATIONS if relations else _SYSTEM}]
+    for number, (text, entities) in enumerate(_EXAMPLES):
+        stated = [Stated(*each) for each in _STATED.get(number, ())] if relations else None
         prefix.append({"role": "user", "content": _delimited(text)})
-        prefix.append({"role": "assistant", "content": encode([Named(*entity) for entity in entities])})
+        prefix.append({"role": "assistant", "content": encode([Named(*entity) for entity in entities], stated)})
     return prefix
 
 
-_PREFIX = _prefix()
+_PREFIXES = {relations: _prefix(relations) for relations in (False, True)}
 PROMPT_NAMES = frozenset(name for _, entities in _EXAMPLES for name, _ in entities)

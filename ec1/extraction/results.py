@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 EntityClass = Literal["Person", "Company", "Project", "Account", "Location"]
 ENTITY_CLASSES: tuple[EntityClass, ...] = ("Person", "Company", "Project", "Account", "Location")
+RelationName = Literal["works_at", "located_in", "part_of", "attends", "owns_account"]
+RELATIONS: tuple[RelationName, ...] = ("works_at", "located_in", "part_of", "attends", "owns_account")
 
 
 class _Record(BaseModel):
@@ -36,8 +38,23 @@ class Trait(_Record):
     value: str
 
 
+class Relation(_Record):
+    """A relation that a document states between two of its entities, `subject` `relation` `object`."""
+
+    relation: RelationName
+    subject: str
+    subject_class: EntityClass
+    object: str
+    object_class: EntityClass
+    confidence: float
+    chunk: int
+    start: int
+    """Character offsets in the parsed text of what holds both names, `[start, end)`."""
+    end: int
+
+
 class Dropped(_Record):
-    """An entity of the model's answer that was not trusted, and why."""
+    """An entity or a relation of the model's answer that was not trusted, and why."""
 
     name: str
     entity_class: str
@@ -72,5 +89,6 @@ class ExtractionResult(_Record):
     characters: int = 0
     mentions: tuple[Mention, ...] = ()
     traits: tuple[Trait, ...] = ()
+    relations: tuple[Relation, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     answers: tuple[ChunkAnswer, ...] = ()

@@ -5,17 +5,18 @@ only where the server is told so (`ec1/gpu/engine.py` does).
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from ec1.errors import DeferredError
-from ec1.extraction.results import ENTITY_CLASSES
+from ec1.extraction.results import ENTITY_CLASSES, RELATIONS
 
 MAX_ENTITIES = 24
 MAX_NAME_CHARACTERS = 64
+MAX_RELATIONS = 16
 FINISH_UNSTATED = "unstated"
 """The finish reason of a server that gives none: then only the answer itself can show that it is whole."""
 # No answer under the schema is longer, escapes and blanks included; checking a longer one would hold up all others.
@@ -42,7 +43,30 @@ ENTITY_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 
-_VALIDATOR = Draft202012Validator(ENTITY_SCHEMA)
+RELATION_SCHEMA: dict[str, Any] = {
+    **ENTITY_SCHEMA,
+    "properties": {
+        **ENTITY_SCHEMA["properties"],
+        "relations": {
+            "type": "array",
+            "maxItems": MAX_RELATIONS,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "subject": {"type": "string", "minLength": 2, "maxLength": MAX_NAME_CHARACTERS},
+                    "relation": {"type": "string", "enum": list(RELATIONS)},
+                    "object": {"type": "string", "minLength": 2, "maxLength": MAX_NAME_CHARACTERS},
+                },
+                "required": ["subject", "relation", "object"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["entities", "relations"],
+}
+"""`ENTITY_SCHEMA` and what is stated between the entities: for a deployment with `extraction.relations`."""
+
+_VALIDATORS = {False: Draft202012Validator(ENTITY_SCHEMA), True: Draft202012Validator(RELATION_SCHEMA)}
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 
 
@@ -54,13 +78,42 @@ class Named:
     entity_class: str
 
 
-def encode(entities: list[Named]) -> str:
+@dataclass(frozen=True)
+class Stated:
+    """One relation as the model stated it, not yet trusted."""
+
+    subject: str
+    relation: str
+    object: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one answer holds; `relations` is empty where none were asked for."""
+
+    entities: list[Named]
+    relations: list[Stated]
+
+
+def answer_schema(relations: bool) -> dict[str, Any]:
+    """The one schema object of a deployment's requests."""
+    return RELATION_SCHEMA if relations else ENTITY_SCHEMA
+
+
+def encode(entities: list[Named], relations: list[Stated] | None = None) -> str:
     """An answer as the grammar writes it; the examples of the prompt must look the same."""
-    value = {"entities": [{"name": each.name, "class": each.entity_class} for each in entities]}
+    value: dict[str, Any] = {"entities": [{"name": each.name, "class": each.entity_class} for each in entities]}
+    if relations is not None:
+        value["relations"] = [asdict(each) for each in relations]
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def decode(content: str, finish_reason: str) -> list[Named]:
+    """The entities of a complete answer. Raises DeferredError with the reason why an answer does not count."""
+    return decode_answer(content, finish_reason, relations=False).entities
+
+
+def decode_answer(content: str, finish_reason: str, *, relations: bool) -> Answer:
     """Read a complete answer. Raises DeferredError with the reason why an answer does not count."""
     if finish_reason not in ("stop", FINISH_UNSTATED):
         raise DeferredError(f"the answer was not finished: {finish_reason}")
@@ -77,6 +130,9 @@ def decode(content: str, finish_reason: str) -> list[Named]:
         raise DeferredError(f"the answer is not JSON: {error}") from None
     except RecursionError:
         raise DeferredError("the answer is not JSON of our schema: too deeply nested") from None
-    if problem := best_match(_VALIDATOR.iter_errors(value)):
+    if problem := best_match(_VALIDATORS[relations].iter_errors(value)):
         raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
-    return [Named(each["name"], each["class"]) for each in value["entities"]]
+    return Answer(
+        [Named(each["name"], each["class"]) for each in value["entities"]],
+        [Stated(each["subject"], each["relation"], each["object"]) for each in value.get("relations", ())],
+    )

@@ -9,8 +9,7 @@ from ec1.graph import resolved_tables, tables
 
 
 def write_parquet(connection: Any, directory: Path) -> list[Path]:
-    """Write a `.parquet` file for each of documents, entities, mentions, traits, clusters (one row a member) and links
-    under `directory`, each in one step.
+    """Write a `.parquet` file for each table under `directory`, each in one step; clusters have one row a member.
 
     Rows are sorted over all columns, so that equal graphs give equal bytes (with the same pyarrow).
     """
@@ -26,6 +25,7 @@ def write_parquet(connection: Any, directory: Path) -> list[Path]:
         "documents": (tables.DOCUMENT_COLUMNS, tables.all_documents(connection)),
         "entities": (tables.ENTITY_COLUMNS, tables.all_entities(connection)),
         "mentions": (("entity", "document", *tables.MENTION_COLUMNS), tables.all_mentions(connection)),
+        "relations": (("subject", "object", *tables.RELATION_COLUMNS), tables.all_relations(connection)),
         "traits": (("entity", "document", "kind", "value"), tables.all_traits(connection)),
         "clusters": (
             ("cluster", "entity", "name"),

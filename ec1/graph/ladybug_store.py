@@ -73,6 +73,7 @@ class _Change:
     reason: str | None = None
     mentions: tuple[dict[str, Any], ...] = ()
     traits: tuple[dict[str, Any], ...] = ()
+    relations: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass
@@ -106,6 +107,8 @@ class LadybugStore:
         self._database: Any = None
         self._connection: Any = None
         self._loads = self._transactions = self._written = 0
+        self._relates = False
+        """Whether any document states a relation: where none does, there is nothing to take back."""
         self._digest: tuple[str, str] | None = None
         """The graph's state and its digest, which takes a while."""
 
@@ -189,6 +192,7 @@ class LadybugStore:
                     reason=result.reason,
                     mentions=_mention_rows(result) if result.status == "complete" else (),
                     traits=_trait_rows(result) if result.status == "complete" else (),
+                    relations=_relation_rows(result) if result.status == "complete" else (),
                 )
                 for key, document_id, result in results
             ),
@@ -357,6 +361,9 @@ class LadybugStore:
                     "the file and its published copy away, and the next night builds the graph again from the outbox"
                 )
 
+            states = "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"
+            self._relates = bool(tables.rows(self._connection, states))
+
     def _give_memory_back(self) -> None:
         import ladybug
 
@@ -468,6 +475,7 @@ class LadybugStore:
                 self._write_entities(todo, touched)
                 self._write_mentions(todo)
                 self._write_traits(todo)
+                self._write_relations(todo)
                 self._settle(touched)
                 self._written += sum(len(plan.mentions) + plan.retract for plan in todo)
         return [
@@ -525,21 +533,34 @@ class LadybugStore:
         returned = ", ".join(f"d.{name} AS {name}" for name in tables.DOCUMENT_COLUMNS)
         found = self._load(
             f"LOAD FROM $batch MATCH (d:Document {{key: row_key}}) RETURN {returned}",
-            [{"row_key": key} for key in keys],
+            [{"key": key} for key in keys],
         )
         return {row["key"]: row for row in found}
 
     def _take_back(self, plans: Sequence[_Plan], touched: _Touched) -> None:
         for plan in plans:
             match = {"key": plan.node["key"]}
-            for row in self._execute(
-                "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) "
-                "RETURN DISTINCT e.key AS entity, m.name AS name",
+            if self._relates:
+                # An entity that is mentioned twice is reached twice, and a relation goes once.
+                self._execute(
+                    "MATCH (d:Document {key: $key})-[:MENTIONS]->(e:Entity) WITH DISTINCT e "
+                    "MATCH (e)-[r:RELATES]->(:Entity) WHERE r.document = $key DELETE r",
+                    match,
+                )
+            gone = self._execute(
+                "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) DELETE m "
+                "RETURN e.key AS entity, m.name AS name",
                 match,
-            ):
+            )
+            self._check_count(plan.retract, len(gone), f"of {plan.node['key']} were taken back")
+            for row in gone:
                 touched.lost.setdefault(row["entity"], set()).add(row["name"])
-            self._execute("MATCH (d:Document {key: $key})-[m:MENTIONS]->(:Entity) DELETE m", match)
             self._execute("MATCH (d:Document {key: $key})-[t:TRAIT]->(:Entity) DELETE t", match)
+
+    def _check_count(self, wanted: int, written: int, what: str) -> None:
+        """A MATCH that finds nothing writes nothing and says nothing, so what was written is counted."""
+        if written != wanted:
+            raise PermanentError(f"{self._path}: {written} mentions {what} where {wanted} should be; nothing was kept")
 
     def _write_entities(self, plans: Sequence[_Plan], touched: _Touched) -> None:
         """Create the entities that are missing; the preferred spelling of the others is settled by what they gained."""
@@ -557,45 +578,52 @@ class LadybugStore:
         self._write_nodes("Entity", tables.ENTITY_COLUMNS, fresh)
         better = []
         for key, name in known.items():
-            if name not in touched.lost.get(key, ()):
+            if touched.gained[key] != {name} and name not in touched.lost.get(key, ()):
                 best = preferred_name({name, *touched.gained[key]})
                 if best != name:
                     better.append({"key": key, "name": best})
         self._set_nodes("Entity", ("key", "name"), better)
 
     def _write_mentions(self, plans: Sequence[_Plan]) -> None:
-        mentions = [{"document": plan.node["key"], **mention} for plan in plans for mention in plan.mentions]
+        mentions = [mention for plan in plans for mention in plan.mentions]
+        if not mentions:
+            return
         values = ", ".join(f"{name}: row_{name}" for name in tables.MENTION_COLUMNS)
-        self._load(
+        columns = {name: [mention[name] for mention in mentions] for name in ("entity", *tables.MENTION_COLUMNS)}
+        columns["document"] = [plan.node["key"] for plan in plans for _ in plan.mentions]
+        (written,) = self._load_columns(
             "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
-            f"CREATE (d)-[:MENTIONS {{{values}}}]->(e)",
-            [
-                {f"row_{name}": mention[name] for name in ("document", "entity", *tables.MENTION_COLUMNS)}
-                for mention in mentions
-            ],
+            f"CREATE (d)-[:MENTIONS {{{values}}}]->(e) RETURN count(*) AS n",
+            columns,
         )
-        # A MATCH that finds nothing writes nothing and says nothing: count what is there now.
-        for plan in plans:
-            if plan.retract or plan.mentions:
-                count = "MATCH (d:Document {key: $key})-[m:MENTIONS]->(:Entity) RETURN count(m) AS n"
-                written = self._execute(count, {"key": plan.node["key"]})[0]["n"]
-                if written != len(plan.mentions):
-                    raise PermanentError(
-                        f"{self._path}: {plan.node['key']} has {written} mentions where {len(plan.mentions)} were "
-                        "written; nothing of it was kept"
-                    )
+        self._check_count(len(mentions), written["n"], "were written")
 
     def _write_traits(self, plans: Sequence[_Plan]) -> None:
         self._load(
             "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
             "CREATE (d)-[:TRAIT {kind: row_kind, value: row_value}]->(e)",
             [
-                {"row_document": plan.node["key"], **{f"row_{name}": trait[name] for name in trait}}
+                {"document": plan.node["key"], **trait}
                 for plan in plans
                 if plan.mentions
                 for trait in plan.change.traits
             ],
         )
+
+    def _write_relations(self, plans: Sequence[_Plan]) -> None:
+        relations = [
+            {"document": plan.node["key"], **relation}
+            for plan in plans
+            if plan.mentions
+            for relation in plan.change.relations
+        ]
+        values = ", ".join(f"{name}: row_{name}" for name in tables.RELATION_COLUMNS)
+        self._load(
+            "LOAD FROM $batch MATCH (a:Entity {key: row_subject}) MATCH (b:Entity {key: row_object}) "
+            f"CREATE (a)-[:RELATES {{{values}}}]->(b)",
+            relations,
+        )
+        self._relates = self._relates or bool(relations)
 
     def _settle(self, touched: _Touched) -> None:
         """Remove entities that nothing mentions any more, and find the preferred spelling of those that lost theirs."""
@@ -625,28 +653,39 @@ class LadybugStore:
     def _entity_names(self, keys: list[str]) -> list[dict[str, Any]]:
         return self._load(
             "LOAD FROM $batch MATCH (e:Entity {key: row_key}) RETURN e.key AS key, e.name AS name",
-            [{"row_key": key} for key in keys],
+            [{"key": key} for key in keys],
         )
 
     # --- the database
 
     def _write_nodes(self, label: str, columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> None:
         values = ", ".join(f"{name}: row_{name}" for name in columns)
-        self._load(f"LOAD FROM $batch CREATE (:{label} {{{values}}})", _prefixed(columns, nodes))
+        self._load(
+            f"LOAD FROM $batch CREATE (:{label} {{{values}}})",
+            [{name: node[name] for name in columns} for node in nodes],
+        )
 
     def _set_nodes(self, label: str, columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> None:
         values = ", ".join(f"n.{name} = row_{name}" for name in columns if name != "key")
-        self._load(f"LOAD FROM $batch MATCH (n:{label} {{key: row_key}}) SET {values}", _prefixed(columns, nodes))
+        self._load(
+            f"LOAD FROM $batch MATCH (n:{label} {{key: row_key}}) SET {values}",
+            [{name: node[name] for name in columns} for node in nodes],
+        )
 
     def _load(self, query: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Run a query that reads `$batch`; with no records there is nothing to do (an empty list is an error there)."""
         if not records:
             return []
+        return self._load_columns(query, {name: [record[name] for record in records] for name in records[0]})
+
+    def _load_columns(self, query: str, columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+        """Run a query that reads `$batch`, whose columns are named `row_…` so that no query takes them for a node's."""
         import pyarrow as pa
 
         self._loads += 1
-        schema = pa.schema([(name, _arrow_type(name, pa)) for name in records[0]])
-        return self._execute(query, {"batch": pa.Table.from_pylist(records, schema=schema)})
+        arrays = [pa.array(values, type=_arrow_type(name, pa)) for name, values in columns.items()]
+        batch = pa.Table.from_arrays(arrays, names=[f"row_{name}" for name in columns])
+        return self._execute(query, {"batch": batch})
 
     def _execute(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         with _translated(self._path):
@@ -750,6 +789,8 @@ def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
 
 def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
     """The result's traits of entities that it also mentions."""
+    if not result.traits:
+        return ()
     mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
     found = {
         (key, trait.kind, clean_name(trait.value))
@@ -757,6 +798,32 @@ def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
         if (key := entity_key(trait.name, trait.entity_class)) in mentioned
     }
     return tuple({"entity": entity, "kind": kind, "value": value} for entity, kind, value in sorted(found))
+
+
+def _relation_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+    """The result's relations between entities that it also mentions."""
+    if not result.relations:
+        return ()
+    models = {answer.chunk: answer.model for answer in result.answers}
+    mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
+    found = []
+    for each in result.relations:
+        subject, target = entity_key(each.subject, each.subject_class), entity_key(each.object, each.object_class)
+        if {subject, target} <= mentioned:
+            found.append(
+                {
+                    "subject": subject,
+                    "object": target,
+                    "relation": each.relation,
+                    "chunk": each.chunk,
+                    "start_char": each.start,
+                    "end_char": each.end,
+                    "confidence": each.confidence,
+                    "fingerprint": result.fingerprint,
+                    "model": models.get(each.chunk, ""),
+                }
+            )
+    return tuple(found)
 
 
 def _batches(changes: Iterable[_Change]) -> Iterator[list[_Change]]:
@@ -776,14 +843,8 @@ def _batches(changes: Iterable[_Change]) -> Iterator[list[_Change]]:
         yield batch
 
 
-def _prefixed(columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Columns of `$batch` named `row_…`, so that no query confuses them with a node's own."""
-    return [{f"row_{name}": node[name] for name in columns} for node in nodes]
-
-
-def _arrow_type(column: str, pa: Any) -> Any:
+def _arrow_type(name: str, pa: Any) -> Any:
     # Stated, not guessed from the first row, which may hold a None.
-    name = column.removeprefix("row_")
     if name in ("chunk", "start_char", "end_char", "attempts", "mentions", "members"):
         return pa.int64()
     return pa.float64() if name in ("confidence", "score") else pa.string()

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ec1.errors import RejectedError
 
@@ -15,6 +16,8 @@ from ec1.errors import RejectedError
 _LEGAL_SUFFIX = re.compile(r"[ ,]+(?:incorporated|inc|corporation|corp|company|limited|ltd|llc|gmbh|plc)$")
 _ORGANISATIONS = ("Company", "Account")
 _TRAILING = " .,;:™®©"
+# Documents name the same things again and again.
+_KNOWN_NAMES = 50_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -53,6 +56,26 @@ class StoredMention:
 
 
 @dataclass(frozen=True)
+class StoredRelation:
+    """One place where a document states a relation of an entity; the offsets hold both names."""
+
+    relation: str
+    subject: str
+    object: str
+    stream: str
+    path: str
+    document_id: str
+    content_sha256: str
+    chunk: int
+    start: int
+    end: int
+    confidence: float
+    fingerprint: str
+    model: str
+    night: str
+
+
+@dataclass(frozen=True)
 class GraphStats:
     """What the graph holds: documents that are not deleted, entities and mentions by class, ledger rows by status."""
 
@@ -67,8 +90,11 @@ class GraphStats:
         return sum(self.entities.values())
 
 
+@lru_cache(maxsize=_KNOWN_NAMES)
 def clean_name(name: str) -> str:
     """A name as it is shown and stored: NFC, white space collapsed, half characters and NUL replaced by U+FFFD."""
+    if name.isascii() and "\0" not in name:
+        return " ".join(name.split())
     return " ".join(unicodedata.normalize("NFC", _SURROGATE.sub("�", name).replace("\0", "�")).split())
 
 
@@ -83,6 +109,7 @@ def normal_name(name: str, entity_class: str) -> str:
     return unicodedata.normalize("NFC", normal or cleaned.casefold())
 
 
+@lru_cache(maxsize=_KNOWN_NAMES)
 def entity_key(name: str, entity_class: str) -> str:
     """An entity's identity, such as `Company:acme`. The class is part of it: a Person and a Location of the same
     name are two entities. Raises RejectedError for a blank name."""
@@ -93,4 +120,9 @@ def preferred_name(names: Iterable[str]) -> str:
     """The spelling to show among `names` (at least one): mixed case before all capitals or all small letters, then
     the longest, then the first in order. It depends on the set of names only, so the order of documents does not
     matter, and it can be updated with one new name at a time."""
-    return min(names, key=lambda name: (name.isupper() or name.islower(), -len(name), name))
+    names = list(names)
+    return (
+        names[0]
+        if len(names) == 1
+        else min(names, key=lambda name: (name.isupper() or name.islower(), -len(name), name))
+    )

@@ -11,7 +11,10 @@ from ec1.extraction.folding import normalised, words
 
 _TITLES = words(
     """mr mrs ms miss mx dr prof professor sir dame madam judge justice senator councillor captain capt sergeant sgt rev
-    reverend hon herr frau monsieur madame dipl ing"""
+    colonel lieutenant president lord lady reverend hon herr frau monsieur madame dipl ing"""
+)
+_ADDRESSED = dict.fromkeys(("mr", "sir", "lord", "herr", "monsieur"), "mr") | dict.fromkeys(
+    ("ms", "mrs", "miss", "madam", "dame", "lady", "frau", "madame"), "ms"
 )
 _GENERATIONS = {"jr": "jr", "junior": "jr", "sr": "sr", "senior": "sr", "ii": "ii", "iii": "iii", "iv": "iv"}
 _DEGREES = words("phd md mba cpa esq esquire msc bsc dds dvm rn pe llm jd ma ba")
@@ -38,7 +41,8 @@ _APART = re.compile(r"[^\w,&-]+|(?<!\w)-|-(?!\w)")
 class PersonName:
     """`given` and `surname` are empty where a name does not tell them; a single word is in `single`.
 
-    An initial is a given name of one letter. `generation` is jr, sr, ii, ...
+    An initial is a given name of one letter. `generation` is jr, sr, ii, ...; `addressed` is mr or ms where a title
+    says so.
     """
 
     given: str = ""
@@ -46,6 +50,7 @@ class PersonName:
     surname: str = ""
     single: str = ""
     generation: str = ""
+    addressed: str = ""
 
     @property
     def all_given(self) -> str:
@@ -72,7 +77,7 @@ class ThingName:
 def person_name(name: str) -> PersonName:
     """Take a person's name apart; `Smith, Jane` is turned round."""
     parts = [_words(part) for part in normalised(name).split(",")]
-    generation = ""
+    generation = addressed = ""
     named: list[list[str]] = []
     for part in parts:
         kept = []
@@ -83,17 +88,18 @@ def person_name(name: str) -> PersonName:
             elif word not in _DEGREES or not (number or named):
                 kept.append(word)
         while kept and kept[0] in _TITLES and len(kept) > 1:
+            addressed = addressed or _ADDRESSED.get(kept[0], "")
             kept = kept[1:]
         if kept and not (named and kept[0] in _TITLES):
             named.append(kept)
     order = [*named[1], *named[0]] if len(named) > 1 else (named[0] if named else [])
     turned = len(named[0]) if len(named) > 1 else 0
     if not order:
-        return PersonName(single=normalised(name), generation=generation)
+        return PersonName(single=normalised(name), generation=generation, addressed=addressed)
     if len(order) == 1:
-        return PersonName(single=order[0], generation=generation)
+        return PersonName(single=order[0], generation=generation, addressed=addressed)
     start = len(order) - turned if turned else _surname_start(order)
-    return PersonName(order[0], tuple(order[1:start]), " ".join(order[start:]), "", generation)
+    return PersonName(order[0], tuple(order[1:start]), " ".join(order[start:]), "", generation, addressed)
 
 
 def _surname_start(order: list[str]) -> int:

@@ -9,7 +9,7 @@ from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import read_document
 from ec1.documents.scan import DocumentVersion
 from ec1.errors import DeferredError, RejectedError
-from ec1.graph.model import StoredMention
+from ec1.graph.model import StoredMention, StoredRelation
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,11 @@ class Quotes:
         self._max_bytes = max_bytes
         self._text = lru_cache(maxsize=8)(self._read)
 
-    def of(self, mention: StoredMention) -> Quote:
-        """The sentence of one mention. A document that was changed or removed since is a `problem`, not an error."""
+    def of(self, mention: StoredMention | StoredRelation) -> Quote:
+        """The sentence of one mention, or of what states a relation.
+
+        A document that was changed or removed since is a `problem`, not an error.
+        """
         key = DocumentKey(mention.stream, mention.path)
         try:
             text = self._text(key, mention.content_sha256)

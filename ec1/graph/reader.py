@@ -13,7 +13,7 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.graph import resolved_tables, tables
-from ec1.graph.model import Entity, GraphStats, StoredMention, clean_name, entity_key
+from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
 from ec1.graph.resolution import Cluster, Link, Resolution
 
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -117,6 +117,23 @@ class GraphReader:
             raise InputError(f"{outside[0].upper()} reaches outside the graph and is not allowed here: only read it")
         return self._rows(cypher, parameters)
 
+    def relations_of(self, key: str) -> list[StoredRelation]:
+        """What documents state of an entity, as subject or object, by relation, document and place."""
+        found = []
+        for ends in (
+            "(a:Entity {key: $key})-[r:RELATES]->(b:Entity)",
+            "(a:Entity)-[r:RELATES]->(b:Entity {key: $key})",
+        ):
+            found += self._rows(
+                f"MATCH {ends} MATCH (d:Document {{key: r.document}}) RETURN r.relation AS relation, a.key AS subject, "
+                "b.key AS object, d.stream AS stream, d.path AS path, d.applied_id AS document_id, "
+                "d.applied_content AS content_sha256, r.chunk AS chunk, r.start_char AS `start`, r.end_char AS `end`, "
+                "r.confidence AS confidence, r.fingerprint AS fingerprint, r.model AS model, d.applied_night AS night",
+                {"key": key},
+            )
+        relations = [StoredRelation(**row | {"path": tables.original_path(row["path"])}) for row in found]
+        return sorted(relations, key=lambda each: (each.relation, each.subject, each.object, each.path, each.start))
+
     def resolution(self) -> Resolution:
         """Which entities are one, and what is for review."""
         return resolved_tables.read(self._open())
@@ -145,7 +162,10 @@ class GraphReader:
                 raise InputError(f"{self._path} cannot be opened as a graph: {_first_line(error)}") from None
             if schema != tables.SCHEMA_VERSION:
                 self.close()
-                raise InputError(f"{self._path} has schema {schema}, not {tables.SCHEMA_VERSION}: publish it again")
+                raise InputError(
+                    f"{self._path} has schema {schema}, this program reads {tables.SCHEMA_VERSION}: run `ec1 night`, "
+                    "which publishes it anew"
+                )
         return self._connection
 
     def _rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ def _without_contested(links: list[Link], known: Mapping[str, Profile], decided:
     """Send to review what could be either of two: `J. Smith` where there are Jane and John Smith."""
     of: dict[str, list[tuple[Link, str]]] = defaultdict(list)
     for link in links:
-        if link.band is Band.MERGE and link.score < _BEYOND_DOUBT_BITS:
+        if link.band is not Band.NEW and link.score < _BEYOND_DOUBT_BITS:
             of[link.one].append((link, link.other))
             of[link.other].append((link, link.one))
     contested: set[Link] = set()

@@ -5,6 +5,7 @@ Belongs here: row shapes and reads that the live and the published database shar
 """
 
 from collections import defaultdict
+from dataclasses import asdict
 from typing import Any
 
 from ec1.files import digest_of
@@ -63,11 +64,9 @@ def cluster_rows(resolution: Resolution) -> list[dict[str, Any]]:
 
 def edge_rows(resolution: Resolution) -> list[tuple[str, list[dict[str, Any]]]]:
     """The edges, as queries over `$batch` with their rows."""
-    members = [
-        {"row_entity": member, "row_cluster": each.key} for each in resolution.clusters for member in each.members
-    ]
-    links = [{f"row_{name}": getattr(link, name) for name in LINK_COLUMNS} for link in resolution.links]
-    return [(_MEMBERS, members), (_LINKS, [{**link, "row_band": str(link["row_band"])} for link in links])]
+    members = [{"entity": member, "cluster": each.key} for each in resolution.clusters for member in each.members]
+    links = [{**asdict(link), "band": str(link.band)} for link in resolution.links]
+    return [(_MEMBERS, members), (_LINKS, links)]
 
 
 def read(connection: Any) -> Resolution:

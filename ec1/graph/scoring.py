@@ -194,9 +194,18 @@ class Scorer:
         return known
 
     def _persons(self, one: Profile, other: Profile, together: bool) -> _Names:
-        return max((self._person(a, b, together) for a in one.persons for b in other.persons), key=_bits)
+        always = together and one.documents <= other.documents, together and other.documents <= one.documents
+        return max(
+            (
+                self._person(a, b, together, bool(a.single and always[0]) or bool(b.single and always[1]))
+                for a in one.persons
+                for b in other.persons
+            ),
+            key=_bits,
+        )
 
-    def _person(self, one: PersonName, other: PersonName, together: bool) -> _Names:
+    def _person(self, one: PersonName, other: PersonName, together: bool, always: bool) -> _Names:
+        """`always`: one is a single word that is never mentioned without the other in the same document."""
         found = []
         for given, surname in _alignments(one, other):
             levels = _level(*given), _level(*surname)
@@ -204,22 +213,25 @@ class Scorer:
             found.append((bits, levels, bool(surname[0]) and surname[0] not in (one.surname, one.single)))
         bits, levels, turned = max(found, key=lambda each: each[0] - _TURNED_BITS * each[2])
         bits -= _TURNED_BITS * turned
-        shortened = bool(one.single) != bool(other.single) or Level.INITIAL in levels
+        shortened = bool(one.single or other.single) or Level.INITIAL in levels
         shortened = shortened and together and Level.DIFFERENT not in levels
         middle = bool(one.middles and other.middles) and not _middles_differ(one, other)
-        bits += _SHORT_FORM_BITS * shortened + _INITIAL_BITS * middle
+        # `Mr. Sova`, who is Bradley Sova wherever he is mentioned; first names alone are shared too often.
+        surname_alone = shortened and always and levels[1] is Level.EXACT
+        bits += _SHORT_FORM_BITS * shortened + _INITIAL_BITS * middle + _INITIAL_BITS * surname_alone
         bits += _INITIAL_BITS * bool(one.generation and one.generation == other.generation)
         notes = tuple(
             note
             for note, holds in (
                 ("order of names", turned),
-                ("short form in the same document", shortened),
+                ("short form in the same document", shortened and not surname_alone),
+                ("surname alone in the same documents", surname_alone),
                 ("middle name", middle),
             )
             if holds
         )
         whole_given = levels[0] in (Level.EXACT, Level.CLOSE) and not (one.single or other.single)
-        singled_out = whole_given or (Level.INITIAL in levels and together)
+        singled_out = whole_given or (Level.INITIAL in levels and together) or surname_alone
         return _Names(bits, (("given", levels[0]), ("surname", levels[1])), notes, singled_out, levels == _BOTH_EXACT)
 
     def _things(self, one: Profile, other: Profile, together: bool) -> _Names:
@@ -231,7 +243,7 @@ class Scorer:
             if one.qualifiers == other.qualifiers:
                 return _Names(bits, (), ("same name in another form",), True, True)
             # Portland, and Portland in Oregon.
-            return _Names(bits, (), ("same name, less said",), together, False)
+            return _Names(bits + _SHORT_FORM_BITS * together, (), ("same name, less said",), together, False)
         left, right = list(one.words), list(other.words)
         bits = 0.0
         notes = []
@@ -285,6 +297,8 @@ def _is_proven(one: Profile, other: Profile) -> bool:
 def _person_veto(one: PersonName, other: PersonName) -> str | None:
     if one.generation and other.generation and one.generation != other.generation:
         return "other suffix"
+    if one.addressed and other.addressed and one.addressed != other.addressed:
+        return "other title"
     if not one.given or not other.given:
         return None
     ours = (one.given, one.surname, *one.middles, one.all_given)
@@ -305,7 +319,8 @@ def _person_veto(one: PersonName, other: PersonName) -> str | None:
 def _middles_differ(one: PersonName, other: PersonName) -> bool:
     if not one.middles or not other.middles:
         return False
-    return not any(_level(a, b) >= Level.INITIAL for a in one.middles for b in other.middles)
+    # In their order: George W. is not George H. W.
+    return any(_level(a, b) < Level.INITIAL for a, b in zip(one.middles, other.middles, strict=False))
 
 
 def _thing_veto(one: ThingName, other: ThingName) -> str | None:

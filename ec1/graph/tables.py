@@ -23,6 +23,8 @@ SCHEMA = (
     "CREATE NODE TABLE IF NOT EXISTS Entity(key STRING PRIMARY KEY, name STRING, entity_class STRING)",
     "CREATE REL TABLE IF NOT EXISTS MENTIONS(FROM Document TO Entity, name STRING, chunk INT64, start_char INT64, "
     "end_char INT64, confidence DOUBLE, fingerprint STRING, model STRING)",
+    "CREATE REL TABLE IF NOT EXISTS RELATES(FROM Entity TO Entity, relation STRING, document STRING, chunk INT64, "
+    "start_char INT64, end_char INT64, confidence DOUBLE, fingerprint STRING, model STRING)",
     "CREATE REL TABLE IF NOT EXISTS TRAIT(FROM Document TO Entity, kind STRING, value STRING)",
 )
 RESOLUTION_SCHEMA = (
@@ -39,6 +41,7 @@ DOCUMENT_COLUMNS = (
     "mentions", "applied_id", "applied_content", "applied_night",
 )  # fmt: skip
 MENTION_COLUMNS = ("name", "chunk", "start_char", "end_char", "confidence", "fingerprint", "model")
+RELATION_COLUMNS = ("relation", "document", "chunk", "start_char", "end_char", "confidence", "fingerprint", "model")
 ENTITY_COLUMNS = ("key", "name", "entity_class")
 
 # Query results are collected in the buffer pool, which a whole graph does not fit: 600,000 mentions filled 64 MiB.
@@ -141,6 +144,18 @@ def all_traits(connection: Any) -> Iterator[dict[str, Any]]:
     )
 
 
+def all_relations(connection: Any) -> Iterator[dict[str, Any]]:
+    """Every stated relation with its `subject` and `object` keys, page by page, in no particular order."""
+    columns = ", ".join(f"r.{name} AS {name}" for name in RELATION_COLUMNS)
+    query = (
+        "MATCH (a:Entity)-[r:RELATES]->(b:Entity) WHERE offset(id(a)) >= $low AND offset(id(a)) < $high "
+        f"RETURN a.key AS subject, b.key AS object, {columns}"
+    )
+    if rows(connection, "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"):
+        for low, high in _node_ranges(connection, "Entity"):
+            yield from rows(connection, query, {"low": low, "high": high})
+
+
 def digest(connection: Any) -> str:
     """SHA-256 over all that documents said, whatever the order in which it was written; not over what is derived."""
     total = hashlib.sha256()
@@ -149,6 +164,7 @@ def digest(connection: Any) -> str:
         ("entity", all_entities),
         ("mention", all_mentions),
         ("trait", all_traits),
+        ("relation", all_relations),
     )
     for name, table in sources:
         # Hashes are sorted, not rows: 32 bytes a row stay in memory.
@@ -158,11 +174,16 @@ def digest(connection: Any) -> str:
 
 
 def _node_pages(connection: Any, label: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    top = rows(connection, f"MATCH (n:{label}) RETURN max(offset(id(n))) AS top")[0]["top"]
     returned = ", ".join(f"n.{name} AS {name}" for name in columns)
     query = f"MATCH (n:{label}) WHERE offset(id(n)) >= $low AND offset(id(n)) < $high RETURN {returned}"
+    for low, high in _node_ranges(connection, label):
+        yield from rows(connection, query, {"low": low, "high": high})
+
+
+def _node_ranges(connection: Any, label: str) -> Iterator[tuple[int, int]]:
+    top = rows(connection, f"MATCH (n:{label}) RETURN max(offset(id(n))) AS top")[0]["top"]
     for low in range(0, -1 if top is None else top + 1, _PAGE):
-        yield from rows(connection, query, {"low": low, "high": low + _PAGE})
+        yield low, low + _PAGE
 
 
 def _mention_ranges(connection: Any) -> Iterator[tuple[int, int]]:

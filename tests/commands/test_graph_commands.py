@@ -137,7 +137,15 @@ def test_show_and_review_tell_which_entities_are_one(home: Home) -> None:
 def test_export(home: Home, tmp_path: Path) -> None:
     paths = json.loads(ec1(home, "export", str(tmp_path / "out"), "--json").stdout)
     rows = {Path(path).stem: pq.read_table(path).num_rows for path in paths}
-    assert rows == {"documents": 1, "entities": 3, "mentions": 4, "traits": 0, "clusters": 2, "links": 1}
+    assert rows == {
+        "documents": 1,
+        "entities": 3,
+        "mentions": 4,
+        "relations": 0,
+        "traits": 0,
+        "clusters": 2,
+        "links": 1,
+    }
 
 
 def test_control_characters_of_a_name_do_not_reach_the_terminal(home: Home) -> None:

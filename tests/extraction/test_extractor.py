@@ -2,6 +2,7 @@
 and Doorman, which must come to the same."""
 
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -114,12 +115,10 @@ def test_every_chunk_is_read_and_every_mention_located(server: FakeServer, bench
     assert bench.progress[-1].done == bench.progress[-1].total == 1
 
 
-@pytest.mark.parametrize(
-    "mark", ["cut", "array", "object", "prose", "think", "blanks", "empty", "many", "filter", "local"]
-)
+@pytest.mark.parametrize("mark", ["cut", "array", "object", "prose", "think", "blanks", "empty", "many", "its own"])
 def test_an_answer_that_lost_a_chunk_is_never_done(server: FakeServer, bench: Bench, mark: str) -> None:
-    if mark == {"openai": "local", "doorman": "filter"}[server.kind]:
-        pytest.skip(f"{server.kind} has no way to say this")
+    if mark == "its own":
+        mark = {"openai": "filter", "doorman": "local"}[server.kind]
     work, whole = item(long_text(mark)), item(long_text())
     report = bench.run(work, whole)
     result = bench.result(work)
@@ -436,3 +435,33 @@ def test_a_plan_counts_chunks_and_tokens(bench: Bench, server: FakeServer) -> No
     assert (plan.documents, plan.chunks) == (2, 7)
     assert plan.prompt_tokens == len(long_text().split()) + 2
     assert server.calls == 0
+
+
+def test_relations_are_asked_for_only_where_the_deployment_wants_them(
+    server: FakeServer, outbox: Outbox, words: Path
+) -> None:
+    text = "Alma Reyes works_at Cobalt Labs near the river. Boris Tanaka works_at Dora Winter as it seems."
+    plain, asking = Bench(server, outbox, words), Bench(server, outbox, words, RELATING)
+    work = item(text)
+    plain.run(work)
+    assert "works_at" not in json.dumps(server.requests[0]["messages"][:-1])
+    asking.run(work)
+    first, second = plain.result(work), asking.result(work)
+    assert first is not None and first.relations == ()
+    assert second is not None and second.mentions == first.mentions
+    (relation,) = second.relations
+    assert (relation.subject, relation.relation, relation.object) == ("Alma Reyes", "works_at", "Cobalt Labs")
+    assert text[relation.start : relation.end] == "Alma Reyes works_at Cobalt Labs"
+    assert [dropped.reason for dropped in second.dropped] == ["relation: the classes do not fit"]
+    assert plain.extractor.fingerprint("meeting") != asking.extractor.fingerprint("meeting")
+
+
+RELATING = SETTINGS.model_copy(update={"relations": True})
+
+
+def test_an_answer_that_lacks_the_relations_does_not_count(server: FakeServer, outbox: Outbox, words: Path) -> None:
+    asking = Bench(server, outbox, words, RELATING)
+    work = item("[[many]] Alma Reyes works_at Cobalt Labs.")
+    asking.run(work)
+    result = asking.result(work)
+    assert result is not None and result.status == "deferred"

@@ -11,9 +11,12 @@ from graph_samples import Change, key, result
 
 from ec1.documents.ledger import Status
 from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.overrides import NO_OVERRIDES
 
 NIGHTS = 3
 DOCUMENTS = 40
+NAMES = [f"{given} {surname}" for given in ("Ann", "Bo", "Carl") for surname in ("Ek", "Falk", "Dahl", "Lund", "Moe")]
+FORMS = ("{}", "{}.", "{} Jr", "Dr. {}")
 
 
 def listing(night: int) -> list[Change]:
@@ -25,7 +28,7 @@ def listing(night: int) -> list[Change]:
         if births <= night < deaths or deaths < births <= night:
             version = 2 if night == edits else 1
             inner = random.Random(f"{number} {version}")
-            names = [(f"Person {inner.randrange(30)}{inner.choice(['', '.', ' JR'])}", "Person") for _ in range(6)]
+            names = [(inner.choice(FORMS).format(inner.choice(NAMES)), "Person") for _ in range(6)]
             status = "deferred" if inner.random() < 0.1 else "complete"
             found.append(
                 (key(f"{number}.md"), f"mk-{number}-{version}", result(f"{number} {version}", *names, status=status))
@@ -35,7 +38,7 @@ def listing(night: int) -> list[Change]:
 
 
 def run(home: Path, night: int) -> None:
-    """Apply what the ledger lacks, take back what vanished, publish half-way and at the end, export."""
+    """Apply what the ledger lacks, take back what vanished, publish half-way, resolve, publish at the end, export."""
     live, published, date = home / "live", home / "published", f"2026-06-0{night + 1}"
     print("opening", flush=True)
     with LadybugStore.open(live, buffer_pool_mib=64, wait_seconds=20, published=published) as store:
@@ -56,6 +59,7 @@ def run(home: Path, night: int) -> None:
             store.apply(*change, date)
         store.publish(published)
         store.apply_many(todo[half:], date)
+        store.resolve(NO_OVERRIDES)
         store.publish(published)
         store.export(home / "export" / date)
         (home / f"{date}.digest").write_text(store.digest())

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of opening, applying, publishing and recovering: the night ends as if none had come."""
+"""SIGKILL at random moments, from opening over resolving to recovering: the night ends as if none had come."""
 
 import os
 import random
@@ -78,7 +78,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
     print(f"kills: {kills}, logs torn afterwards: {torn}")
     date = f"2026-06-0{graph_worker.NIGHTS}"
     assert (stormy / f"{date}.digest").read_text() == (calm / f"{date}.digest").read_text()
-    for name in ("documents", "entities", "mentions"):
+    for name in ("documents", "entities", "mentions", "clusters", "links"):
         path = Path("export") / date / f"{name}.parquet"
         assert (stormy / path).read_bytes() == (calm / path).read_bytes()
     with LadybugStore.open(stormy / "live", buffer_pool_mib=64, wait_seconds=0) as store:

@@ -35,6 +35,7 @@ def test_a_night_leaves_the_graph_as_plain_tables(store: LadybugStore, tmp_path:
         "entities.parquet",
         "links.parquet",
         "mentions.parquet",
+        "relations.parquet",
         "traits.parquet",
     ]
     assert pq.read_table(path / "mentions.parquet")["entity"].to_pylist() == ["Person:anna berg", "Person:ben cole"]

@@ -88,6 +88,8 @@ def test_different_things_stay_apart(one: str, other: str, entity_class: str) ->
 VETOED = [
     (profile("Jane Smith", email="jane@a.example"), profile("Smith, Jane", email="js@b.example"), "other email"),
     (profile("Jane A. Smith"), profile("Jane B. Smith"), "other middle initial"),
+    (profile("George H. W. Bush"), profile("George W. Bush"), "other middle initial"),
+    (profile("Mr. Goldsmith", documents="a"), profile("Ms. Goldsmith", documents="a"), "other title"),
     (profile("John Smith Jr."), profile("John Smith, Sr."), "other suffix"),
     (
         profile("Jane Smith", birth_date="1980-01-02", street="9 Elm", city="Ayr"),
@@ -115,6 +117,21 @@ def test_what_is_said_in_one_document_tells_a_short_form() -> None:
     assert band(profile("Jane", documents="a"), full) is Band.REVIEW
     acme, foods = profile("Acme", "Company", "a"), profile("Acme Foods Ltd", "Company", "a")
     assert band(acme, foods) is Band.REVIEW
+
+
+def test_a_surname_alone_is_its_bearer_where_both_are_always_together() -> None:
+    full, other = profile("Bradley Sova", documents="ab"), profile("Ann Sova", documents="b")
+    assert band(full, profile("Mr. Sova", documents="ab")) is Band.MERGE
+    # In document c nobody says which Sova it is; in b it could be either.
+    assert band(full, profile("Mr. Sova", documents="abc")) is Band.REVIEW
+    resolution = resolve([full, other, profile("Mr. Sova", documents="ab")])
+    assert resolution.clusters == () and {link.band for link in resolution.links} == {Band.REVIEW}
+
+
+def test_a_place_with_less_said_is_the_same_in_one_document() -> None:
+    springs, state = "Eureka Springs", "Eureka Springs, Arkansas"
+    assert band(profile(springs, "Location", "a"), profile(state, "Location", "a")) is Band.MERGE
+    assert band(profile(springs, "Location", "a"), profile(state, "Location", "b")) is Band.REVIEW
 
 
 def test_an_initial_that_could_be_either_of_two_is_for_review() -> None:
