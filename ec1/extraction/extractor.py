@@ -179,6 +179,7 @@ class _Unit:
     text: str = ""
     open_chunks: int = 0
     problem: str | None = None
+    blamed: bool = True
     postponed: bool = False
     answers: list[ChunkAnswer] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
@@ -459,6 +460,7 @@ class _Run:
         )
         if problem:
             unit.problem = f"chunk {chunk.index}: {problem}"
+            unit.blamed = completion.problem is None
             return
         mentions, dropped = grounding.ground(answer.entities, chunk, unit.text)
         located, apart = relations.locate(answer.relations, answer.entities, mentions, chunk)
@@ -524,6 +526,7 @@ class _Run:
             fingerprint=self.extractor.fingerprint(unit.item.stream),
             status=status,
             reason=reason,
+            blamed=unit.blamed,
             characters=len(unit.text),
             mentions=tuple(mentions) if status == "complete" else (),
             relations=stated if status == "complete" else (),

@@ -156,6 +156,9 @@ def _results(
         done.applied += result.status == "complete"
         done.deferred += result.status == "deferred"
         done.rejected += result.status == "rejected"
+        if result.status == "deferred" and not result.blamed:
+            # It stays as it was, and comes again: nights of a smaller model must not quarantine it.
+            continue
         yield version.key, version.document_id, result
 
 
