@@ -24,7 +24,6 @@ from ec1.commands.shell import DONE, FAILED, INTERRUPTED, PARTIAL, USAGE, Option
 from ec1.commands.train import train
 from ec1.deployment import Deployment
 from ec1.doctor import examine
-from ec1.documents.ledger import Status, extractor_fingerprint
 from ec1.errors import EC1Error, InputError
 from ec1.home import Home
 from ec1.nights import Night
@@ -293,6 +292,12 @@ def plan(
         f"  {'documents':<26} {asked.documents} to read, {asked.reused} of them extracted before, "
         f"{asked.rejected} rejected; {asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text"
     )
+    if asked.stale:
+        out.print(
+            f"  {'changed extractor':<26} {asked.stale} documents were read by an earlier one; {asked.policy}: "
+            f"{asked.again} of them again tonight, {asked.again_free} from the outbox",
+            markup=False,
+        )
     for each in planned.recipes:
         text = f"{'train' if each.train else 'skip'}: {each.reason}"
         if each.refused is not None:
@@ -312,29 +317,19 @@ def plan(
 @app.command()
 def score(
     context: typer.Context,
-    gold: Annotated[Path | None, typer.Option(help="gold file (JSON lines); default: the sample's")] = None,
+    gold: Annotated[Path | None, typer.Option(help="gold file (JSON lines); default: the deployment's")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Precision and recall of what the graph knows, per class, against a gold file."""
     from ec1.extraction.outbox import Outbox
-    from ec1.extraction.scoring import entities_of, read_gold
-    from ec1.extraction.scoring import score as score_entities
+    from ec1.extraction.scoring import read_gold, score_ledger
     from ec1.graph.reader import published_ledger
 
     options: Options = context.obj
-    deployment = options.deployment()
-    if gold is None and deployment.sample is None:
-        raise InputError("this deployment has no sample: name a gold file with --gold")
-    path = gold or deployment.sample / "gold" / "entities.jsonl"  # type: ignore[operator]
-    if not path.is_file():
-        raise InputError(f"{path} does not exist: name a gold file with --gold")
-    outbox = Outbox(options.home.outbox)
-    predicted = {}
-    for key, entry in published_ledger(options.home.published_graph).items():
-        result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
-        if result is not None and entry.status == Status.APPLIED:
-            predicted[key] = entities_of(result.mentions)
-    table = score_entities(predicted, read_gold(path))
+    path = gold or options.deployment().extraction.gold
+    if path is None:
+        raise InputError("this deployment has no gold file: name one with --gold, or set extraction.gold")
+    table = score_ledger(published_ledger(options.home.published_graph), Outbox(options.home.outbox), read_gold(path))
     if as_json:
         print_json(table.record())
     else:

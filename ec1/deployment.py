@@ -146,7 +146,17 @@ class ExtractionSettings(Settings):
     max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
     quarantine_after: int = Field(3, gt=0, description="nights on which a document may be deferred")
     relations: bool = Field(False, description="ask also for what the text states between entities: longer answers")
+    fingerprint_policy: Literal["lazy", "budgeted", "full"] = Field(
+        "full", description="which documents a changed prompt, schema or model reads again (ec1/documents/refresh.py)"
+    )
+    refresh_per_night: int = Field(100, gt=0, description="budgeted: documents that are read again a night")
     min_confidence: float = Field(0.0, ge=0, le=1)
+    max_hallucination_rate: float = Field(
+        0.5, ge=0, le=1, description="a larger share of invented names in a night's answers fails a check"
+    )
+    gold: Path | None = Field(
+        None, description="gold file (ec1/extraction/scoring.py) that each night is scored against"
+    )
 
     @model_validator(mode="after")
     def _overlap_fits(self) -> "ExtractionSettings":
@@ -332,6 +342,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
         "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
+        "extraction": deployment.extraction.model_copy(update={"gold": below(deployment.extraction.gold)}),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
         "models": {
             key: source.model_copy(update={"path": below(source.path)}) for key, source in deployment.models.items()

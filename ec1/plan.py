@@ -14,8 +14,7 @@ from ec1.corpus.dataset import build_dataset
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.deployment import Deployment
-from ec1.documents.ledger import ledger_fingerprints
-from ec1.documents.scan import scan_documents
+from ec1.documents.nightly import list_documents
 from ec1.documents.streams import STREAMS
 from ec1.errors import PermanentError
 from ec1.extraction.extractor import Extractor
@@ -31,7 +30,11 @@ from ec1.training.recipes import ResolvedRecipe
 
 
 class ExtractionPlan(BaseModel):
-    """Phase 1. `reused` documents have a result already; tokens count the documents' own text."""
+    """Phase 1. `reused` documents have a result already; tokens count the documents' own text.
+
+    `stale` documents count as an earlier extractor read them. By `policy` tonight's reads `again` so many of them, of
+    which `again_free` are in the outbox.
+    """
 
     documents: int
     reused: int
@@ -39,6 +42,10 @@ class ExtractionPlan(BaseModel):
     chunks: int
     prompt_tokens: int
     max_answer_tokens: int
+    policy: str
+    stale: int
+    again: int
+    again_free: int
 
 
 class RecipePlan(BaseModel):
@@ -75,19 +82,20 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     folder = prepare_model(model.model, model.revision, deployment.models, home.models)
     extractor = Extractor(deployment.extraction, model.model, model.revision, folder)
     fingerprints: Mapping[str, str] = {stream: extractor.fingerprint(stream) for stream in STREAMS}
-    root = deployment.documents_root(home)
-    listing = scan_documents(
-        root,
+    outbox = Outbox(home.outbox)
+    listing, refresh = list_documents(
+        deployment,
+        home,
         published_ledger(home.published_graph),
-        ledger_fingerprints(fingerprints, keep_mentions="ladybug" in deployment.graph_stores),
-        night=night.date,
+        fingerprints,
+        outbox,
+        night,
         as_of=night.as_of(now),
-        retract_vanished=not night.is_past(now),
-        settings=deployment.documents,
-        cache=home.cache,
+        now=now,
     )
+    root = deployment.documents_root(home)
     work = work_of(listing, list(STREAMS), root, deployment.documents.max_bytes)
-    waiting = pending(work, fingerprints, Outbox(home.outbox))
+    waiting = pending(work, fingerprints, outbox)
     asked = extractor.plan(waiting)
     return ExtractionPlan(
         documents=len(work),
@@ -96,6 +104,10 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         chunks=asked.chunks,
         prompt_tokens=asked.prompt_tokens,
         max_answer_tokens=asked.max_answer_tokens,
+        policy=deployment.extraction.fingerprint_policy,
+        stale=len(refresh.stale),
+        again=len(refresh.due),
+        again_free=refresh.free,
     )
 
 

@@ -12,6 +12,7 @@ import dagster as dg
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.threshold import Decision
 from ec1.deployment import Deployment
+from ec1.extraction.trust import Trust
 from ec1.graph.nightly import AppliedNight
 
 if TYPE_CHECKING:
@@ -27,10 +28,15 @@ def specs_of_graph() -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             "grounding", asset=GRAPH, description="Every mention of tonight's documents stands in their text."
         ),
+        dg.AssetCheckSpec(
+            "hallucination", asset=GRAPH, description="Few of the names in tonight's answers were invented."
+        ),
     ]
 
 
-def of_graph(applied: AppliedNight, deployment: Deployment, ungrounded: Sequence[str]) -> list[dg.AssetCheckResult]:
+def of_graph(
+    applied: AppliedNight, deployment: Deployment, ungrounded: Sequence[str], trust: Trust
+) -> list[dg.AssetCheckResult]:
     lost = applied.entities_before - applied.entities_after
     share = lost / applied.entities_before if applied.entities_before else 0.0
     return [
@@ -45,6 +51,19 @@ def of_graph(applied: AppliedNight, deployment: Deployment, ungrounded: Sequence
             asset_key=GRAPH,
             passed=not ungrounded,
             metadata={"not_in_the_text": len(ungrounded), "which": ", ".join(ungrounded[:20]) or "none"},
+        ),
+        dg.AssetCheckResult(
+            check_name="hallucination",
+            asset_key=GRAPH,
+            # Nothing invented reaches the graph; a model that invents much is one to look at.
+            severity=dg.AssetCheckSeverity.WARN,
+            passed=trust.hallucination_rate <= deployment.extraction.max_hallucination_rate,
+            metadata={
+                "hallucination_rate": trust.hallucination_rate,
+                "named": trust.named,
+                "invented": trust.invented,
+                "kept": trust.kept,
+            },
         ),
     ]
 

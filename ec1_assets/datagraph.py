@@ -5,18 +5,22 @@ the deployment decides on which day its nights begin.
 """
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
-from ec1.documents.scan import Listing, scan_documents
+from ec1.documents.ledger import DocumentKey, LedgerEntry
+from ec1.documents.nightly import list_documents
+from ec1.documents.scan import Listing
 from ec1.documents.streams import STREAMS
 from ec1.extraction.nightly import extract_night, work_of
+from ec1.extraction.scoring import read_gold, score_ledger
 from ec1.gpu.handover import hand_over
 from ec1.graph.exports import export_night
 from ec1.graph.growth import growth
-from ec1.graph.nightly import apply_night, listing_to_apply, ungrounded
+from ec1.graph.nightly import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
 from ec1.graph.overrides import load_overrides
 from ec1.nights import Night
 from ec1.records import Records
@@ -27,10 +31,14 @@ from resources.graph import GraphResource
 from resources.inference import InferenceResource
 from resources.project import ProjectResource
 
+if TYPE_CHECKING:
+    from ec1.extraction.extractor import Progress
+
 GROUP = "datagraph"
 OWNERS = ["team:datagraph"]
 GPU_POOL = "gpu"
 LISTING = "source_documents.json"
+OBSERVATION_SECONDS = 30.0
 
 
 def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
@@ -53,7 +61,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         night, now = deployment.night(context.partition_key), dt.datetime.now(dt.UTC)
         with graph.open() as store:
             ledger = store.ledger()
-        listing = _list_documents(ledger, night, night.as_of(now), project, graph, inference)
+        listing = _list_documents(ledger, night, night.as_of(now), project, inference)
         listing.save(home.night(night.date) / LISTING)
         return dg.MaterializeResult(metadata=metadata.of_listing(listing), data_version=dg.DataVersion(listing.digest))
 
@@ -89,13 +97,13 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             inference.outbox(),
             lambda: inference.serve(context),
             deadline_of=inference.deadline,
-            progress=lambda state: context.log.info(str(state)),
+            progress=_progress_to(context),
         )
         Records(home.night(context.partition_key)).write("extraction", context.run_id, report.record())
         for stream in sorted(streams):
             yield dg.MaterializeResult(
                 asset_key=f"{stream}_entities",
-                metadata=metadata.of_extraction(report, stream, home.night(context.partition_key)),
+                metadata=metadata.of_extraction(report, stream, listing, home.night(context.partition_key)),
             )
 
     @dg.asset(
@@ -116,12 +124,13 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         listing = Listing.load(folder / LISTING)
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
         overrides = load_overrides(deployment.graph.overrides)
+        gold = read_gold(deployment.extraction.gold) if deployment.extraction.gold is not None else None
         with graph.open() as store:
             listing = listing_to_apply(
                 store,
                 listing,
                 lambda ledger: _list_documents(
-                    ledger, deployment.night(listing.night), listing.as_of, project, graph, inference
+                    ledger, deployment.night(listing.night), listing.as_of, project, inference
                 ),
             )
             applied = apply_night(
@@ -131,6 +140,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 fingerprints,
                 quarantine_after=deployment.extraction.quarantine_after,
                 keep_mentions=graph.keeps_mentions,
+                rebuild=graph.rebuilder(store, listing.night),
             )
             resolution = store.resolve(overrides) if deployment.graph.resolution else store.drop_resolution()
             store.publish(home.published_graph)
@@ -144,10 +154,13 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             Records(folder).write("service_content", context.run_id, delivery.record())
             if delivery.problem:
                 context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
+        scores = score_ledger(ledger, outbox, gold) if gold is not None else None
+        trust = trust_of_night(listing, outbox, fingerprints)
         return dg.MaterializeResult(
             metadata={
                 **metadata.of_graph(applied, home, folder, exported, growth(home.nights, listing.night)),
                 **(metadata.of_resolution(resolution) if resolution else {}),
+                **metadata.of_trust(trust, waiting_documents(ledger), scores),
                 **(metadata.of_delivery(delivery) if delivery is not None else {}),
             },
             data_version=dg.DataVersion(applied.digest),
@@ -157,6 +170,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 ungrounded(
                     listing, outbox, fingerprints, deployment.documents_root(home), deployment.documents.max_bytes
                 ),
+                trust,
             ),
         )
 
@@ -180,22 +194,39 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
     return [source_documents, extract_entities, graph_mutations, gpu_handover]
 
 
+def _progress_to(context: dg.AssetExecutionContext) -> "Callable[[Progress], None]":
+    """Tell the log where an extraction stands, and from time to time the assets' history, where it becomes a curve."""
+    observed = time.monotonic()
+
+    def tell(state: "Progress") -> None:
+        nonlocal observed
+        context.log.info(str(state))
+        if time.monotonic() - observed >= OBSERVATION_SECONDS:
+            observed = time.monotonic()
+            for key in context.selected_asset_keys:
+                context.log_event(
+                    dg.AssetObservation(key, partition=context.partition_key, metadata=metadata.of_progress(state))
+                )
+
+    return tell
+
+
 def _list_documents(
     ledger: Mapping[DocumentKey, LedgerEntry],
     night: Night,
     as_of: dt.datetime,
     project: ProjectResource,
-    graph: GraphResource,
     inference: InferenceResource,
 ) -> Listing:
-    deployment, home = project.deployment(), project.home
-    return scan_documents(
-        deployment.documents_root(home),
+    extractors, outbox = inference.fingerprints(), inference.outbox()
+    listing, _ = list_documents(
+        project.deployment(),
+        project.home,
         ledger,
-        ledger_fingerprints(inference.fingerprints(), keep_mentions=graph.keeps_mentions),
-        night=night.date,
+        extractors,
+        outbox,
+        night,
         as_of=as_of,
-        retract_vanished=not night.is_past(dt.datetime.now(dt.UTC)),
-        settings=deployment.documents,
-        cache=home.cache,
+        now=dt.datetime.now(dt.UTC),
     )
+    return listing

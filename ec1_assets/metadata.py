@@ -12,7 +12,9 @@ import dagster as dg
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.threshold import Decision
+from ec1.documents.ledger import LedgerEntry
 from ec1.documents.scan import Listing
+from ec1.extraction.trust import Trust
 from ec1.gpu.handover import Handover
 from ec1.graph.growth import Growth
 from ec1.graph.nightly import AppliedNight
@@ -21,7 +23,8 @@ from ec1_assets.plots import bar_plot, line_plot
 
 if TYPE_CHECKING:
     from ec1.adapters.nightly import Judged, Outcome
-    from ec1.extraction.extractor import ExtractionReport
+    from ec1.extraction.extractor import ExtractionReport, Progress
+    from ec1.extraction.scoring import ScoreTable
     from ec1.graph.resolution import Resolution
     from ec1.graph.service_content_store import Delivery
     from ec1.training.nightly import Candidate
@@ -39,6 +42,7 @@ def of_listing(listing: Listing) -> Metadata:
         "documents_to_read": len(listing.changed),
         **{f"documents_to_read_{stream}": count for stream, count in sorted(by_stream.items())},
         "unchanged": sum(listing.unchanged.values()),
+        "read_again_by_a_changed_extractor": len(listing.refresh),
         "vanished": len(listing.vanished),
         "rejected": len(listing.rejected),
         "left_for_a_later_night": listing.later,
@@ -53,11 +57,13 @@ def of_listing(listing: Listing) -> Metadata:
     }
 
 
-def of_extraction(report: "ExtractionReport", stream: str, folder: Path) -> Metadata:
+def of_extraction(report: "ExtractionReport", stream: str, listing: Listing, folder: Path) -> Metadata:
     counts = report.streams[stream]
     by_class = report.entities_of(stream)
+    paths = {version.content_sha256[:12]: version.key.path for version in reversed(listing.changed)}
     return {
-        **{name: getattr(counts, name) for name in ("complete", "deferred", "rejected", "reused")},
+        **{name: getattr(counts, name) for name in ("complete", "deferred", "rejected", "reused", "postponed")},
+        **({"stopped": report.stopped} if report.stopped else {}),
         "entities": sum(by_class.values()),
         "entities_by_class": bar_plot(
             f"Entities by class, {stream}", by_class, "mentions", folder / f"entities-{stream}.png"
@@ -70,7 +76,9 @@ def of_extraction(report: "ExtractionReport", stream: str, folder: Path) -> Meta
         "not_trusted": _table(
             [{"reason": reason, "entities": count} for reason, count in sorted(report.dropped.items())]
         ),
-        "put_off": _table(report.problems_of(stream)),
+        "put_off": _table(
+            [{"path": paths.get(each["content"], each["content"]), **each} for each in report.problems_of(stream)]
+        ),
     }
 
 
@@ -102,6 +110,7 @@ def of_graph(applied: AppliedNight, home: Home, folder: Path, exported: Path | N
         "published": dg.MetadataValue.path(home.published_graph),
         **({"export": dg.MetadataValue.path(exported)} if exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
+        **({"rebuild": applied.rebuild.reason} if applied.rebuild else {}),
     }
 
 
@@ -122,6 +131,53 @@ def of_resolution(resolution: "Resolution") -> Metadata:
         ),
         "vetoed": _table([{"one": each.one, "other": each.other, "veto": each.veto} for each in vetoed]),
         **({"overrides_about_no_entity": _list(resolution.unused_overrides)} if resolution.unused_overrides else {}),
+    }
+
+
+def of_progress(progress: "Progress") -> Metadata:
+    return {
+        "documents_done": progress.done,
+        "documents_in_all": progress.total,
+        "documents_per_second": float(progress.documents_per_second),
+        "tokens_per_second": float(progress.tokens_per_second),
+    }
+
+
+def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: "ScoreTable | None") -> Metadata:
+    """How good tonight's answers were, and which documents the ledger has given up or put off, with the reasons."""
+    counts: dict[str, int] = {}
+    for entry in waiting:
+        kind = f"{entry.status.value}_{entry.key.stream}"
+        counts[kind] = counts.get(kind, 0) + 1
+    return {
+        "grounding_rate": trust.grounding_rate,
+        "hallucination_rate": trust.hallucination_rate,
+        **dict(sorted(counts.items())),
+        "deferred_and_quarantined": _table(
+            [
+                {
+                    "stream": entry.key.stream,
+                    "path": entry.key.path,
+                    "status": entry.status.value,
+                    "nights": entry.attempts,
+                    "last": entry.night,
+                    "reason": entry.reason or "",
+                }
+                for entry in waiting
+            ]
+        ),
+        **(_of_scores(scores) if scores is not None else {}),
+    }
+
+
+def _of_scores(scores: "ScoreTable") -> Metadata:
+    whole = scores["all"]
+    rows = [{"class": row.label, **figures} for row, figures in zip(scores.rows, scores.record().values(), strict=True)]
+    return {
+        "precision": float(whole.precision),
+        "recall": float(whole.recall),
+        "f1": float(whole.f1),
+        "against_gold": _table(rows),
     }
 
 

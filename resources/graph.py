@@ -1,6 +1,6 @@
 """The property graph as a Dagster resource."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from resources.project import ProjectResource
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
     from ec1.graph.ladybug_store import LadybugStore
+    from ec1.graph.nightly import Results
+    from ec1.graph.rebuild import Rebuild
     from ec1.graph.service_content_store import Delivery
 
 
@@ -36,6 +38,25 @@ class GraphResource(dg.ConfigurableResource["GraphResource"]):
     def keeps_mentions(self) -> bool:
         """Whether the live graph holds entities, or only the ledger."""
         return "ladybug" in self.project.deployment().graph_stores
+
+    def rebuilder(self, store: "LadybugStore", night: str) -> "Callable[[Results, int], Rebuild] | None":
+        """How the graph is rebuilt when the extractor changed, if the deployment wants that done all at once."""
+        from ec1.graph.rebuild import rebuild_graph
+
+        deployment = self.project.deployment()
+        if deployment.extraction.fingerprint_policy != "full":
+            return None
+        return lambda results, documents: rebuild_graph(
+            store,
+            results,
+            night,
+            documents=documents,
+            published=self.project.home.published_graph,
+            buffer_pool_mib=deployment.graph.buffer_pool_mib,
+            quarantine_after=deployment.extraction.quarantine_after,
+            # A graph that is to be only the ledger is meant to lose its entities.
+            max_shrink_share=deployment.graph.max_shrink_share if self.keeps_mentions else 1.0,
+        )
 
     def deliver(self, ledger: Mapping[DocumentKey, LedgerEntry], outbox: "Outbox", night: str) -> "Delivery | None":
         """Bring service-content up to date, if the deployment has it; its failures are in what is returned."""

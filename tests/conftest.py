@@ -38,6 +38,20 @@ def tiny_model(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return make_tiny_model(small_model, tmp_path_factory.mktemp("tiny"))
 
 
+@pytest.fixture(scope="session")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder whose tokenizer counts words: tests of what is asked and kept need no real one."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    tokenizer = Tokenizer(WordLevel({"?": 0}, unk_token="?"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    folder = tmp_path_factory.mktemp("words")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     """An empty home."""

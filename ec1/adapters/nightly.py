@@ -32,6 +32,7 @@ from ec1.home import Home
 from ec1.models import prepare_model
 from ec1.records import Records
 from ec1.training.launcher import process_environment
+from ec1.training.log_book import commit_of
 from ec1.training.nightly import Candidate, candidate_of
 from ec1.training.recipes import ResolvedRecipe
 from ec1.training.spec import METRICS
@@ -224,6 +225,7 @@ def _manifest(
         snapshot=SnapshotRef(bucket=snapshot.bucket, digest=snapshot.digest, tuples=snapshot.trainable),
         reference=result.reference,
         evaluation=evaluation,
+        git_commit=commit_of(candidate.folder),
         packages=result.versions,
         hardware={"device": result.device, "name": result.hardware, "peak_memory_gib": result.peak_memory_gib},
         seeds={"training": result.seed, "evaluation": recipe.evaluation.seed},

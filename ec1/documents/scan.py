@@ -91,6 +91,8 @@ class Listing:
     later: int = 0
     postponed: tuple[Postponed, ...] = ()
     hashed: int = 0
+    refresh: tuple[DocumentKey, ...] = ()
+    """Of `changed`, those whose content is known and that only a changed extractor reads again."""
 
     @cached_property
     def digest(self) -> str:

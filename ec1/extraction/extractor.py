@@ -19,6 +19,7 @@ from ec1.documents.parse import Document
 from ec1.documents.streams import STREAMS
 from ec1.errors import DeferredError, InputError, RejectedError, ServiceError
 from ec1.extraction import grounding, prompt, relations, schema
+from ec1.extraction.answer_log import AnswerLog, Span
 from ec1.extraction.client import ChatClient, Completion
 from ec1.extraction.folding import normalised
 from ec1.extraction.outbox import Outbox
@@ -173,9 +174,12 @@ class _Unit:
     """One document on its way: how many chunks are still out, and what came back."""
 
     item: WorkItem
+    log: AnswerLog
+    known: dict[Span, Completion] = field(default_factory=dict)
     text: str = ""
     open_chunks: int = 0
     problem: str | None = None
+    blamed: bool = True
     postponed: bool = False
     answers: list[ChunkAnswer] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
@@ -256,7 +260,8 @@ class Extractor:
         deadline: float | None,
         progress: Callable[[Progress], None],
     ) -> ExtractionReport:
-        """Extract all units that the outbox has no final result for, each one once.
+        """Extract all units that the outbox has no final result for, each one once; what was answered about them before
+        an interruption is not asked again.
 
         `deadline` is in `time.monotonic` seconds: nothing is asked that is not expected back before it, and what is out
         by then is given up; such units stay without a result. A result lies in the outbox as soon as its document is
@@ -387,9 +392,11 @@ class _Run:
             await self._open(self.waiting.popleft())
 
     async def _open(self, item: WorkItem) -> None:
-        unit = _Unit(item)
+        fingerprint = self.extractor.fingerprint(item.stream)
+        unit = _Unit(item, self.outbox.answers(fingerprint, item.content_sha256))
         try:
             unit.text, chunks = await asyncio.to_thread(self._load, item)
+            unit.known = await asyncio.to_thread(unit.log.read)
         except RejectedError as error:
             await self._keep(unit, "rejected", str(error))
         except DeferredError as error:
@@ -408,14 +415,8 @@ class _Run:
         """Ask about one chunk, and about its halves if the answer may lack entities."""
         if unit.given_up:
             return
-        asked = time.monotonic()
         try:
-            completion = await self.client.complete(
-                prompt.messages(chunk.text, unit.item.stream, relations=self.extractor.settings.relations),
-                schema.answer_schema(self.extractor.settings.relations),
-                stream=unit.item.stream,
-                deadline=self.deadline,
-            )
+            completion = await self._answer(unit, chunk)
         except ServiceError as error:
             self.report.stopped = self.report.stopped or str(error)
             unit.postponed = True
@@ -426,7 +427,6 @@ class _Run:
             else:
                 unit.problem = f"chunk {chunk.index}: {error}"
             return
-        self._measure(chunk, completion, time.monotonic() - asked)
         answer, cut, problem = schema.Answer([], []), False, completion.problem
         if problem is None:
             try:
@@ -437,6 +437,9 @@ class _Run:
             except DeferredError as error:
                 cut, problem = True, str(error)
         halves = self._halves(chunk) if cut and splits else []
+        span = (chunk.start, chunk.end)
+        if span not in unit.known and (problem is None or halves):
+            await asyncio.to_thread(unit.log.append, span, completion)
         if halves:
             for half in halves:
                 await self._extract(unit, half, splits - 1)
@@ -457,12 +460,27 @@ class _Run:
         )
         if problem:
             unit.problem = f"chunk {chunk.index}: {problem}"
+            unit.blamed = completion.problem is None
             return
         mentions, dropped = grounding.ground(answer.entities, chunk, unit.text)
         located, apart = relations.locate(answer.relations, answer.entities, mentions, chunk)
         unit.mentions += mentions
         unit.located += located
         unit.dropped += dropped + apart
+
+    async def _answer(self, unit: _Unit, chunk: Chunk) -> Completion:
+        """What the server says about a chunk, or said before an interruption."""
+        if (known := unit.known.get((chunk.start, chunk.end))) is not None:
+            return known
+        asked = time.monotonic()
+        completion = await self.client.complete(
+            prompt.messages(chunk.text, unit.item.stream, relations=self.extractor.settings.relations),
+            schema.answer_schema(self.extractor.settings.relations),
+            stream=unit.item.stream,
+            deadline=self.deadline,
+        )
+        self._measure(chunk, completion, time.monotonic() - asked)
+        return completion
 
     def _halves(self, chunk: Chunk) -> list[Chunk]:
         count = self.extractor._counter()
@@ -508,6 +526,7 @@ class _Run:
             fingerprint=self.extractor.fingerprint(unit.item.stream),
             status=status,
             reason=reason,
+            blamed=unit.blamed,
             characters=len(unit.text),
             mentions=tuple(mentions) if status == "complete" else (),
             relations=stated if status == "complete" else (),

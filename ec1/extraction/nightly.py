@@ -19,27 +19,26 @@ if TYPE_CHECKING:
 
 
 def work_of(listing: Listing, streams: Sequence[str], root: Path, max_bytes: int) -> "list[WorkItem]":
-    """The units of work that a listing asks for in these streams; documents are loaded when their turn comes."""
+    """The units of work that a listing asks for in these streams; documents are loaded when their turn comes.
+
+    What is new comes first: it must not wait behind a whole stock of documents that are only read again.
+    """
     from ec1.extraction.extractor import WorkItem
 
     def loader(version: DocumentVersion) -> Callable[[], Document]:
         return lambda: read_document(root, version, max_bytes)
 
+    again = set(listing.refresh)
     return [
         WorkItem(version.key.stream, version.content_sha256, loader(version))
-        for version in listing.changed
+        for version in sorted(listing.changed, key=lambda version: version.key in again)
         if version.key.stream in streams
     ]
 
 
 def pending(work: "Sequence[WorkItem]", fingerprints: Mapping[str, str], outbox: "Outbox") -> "list[WorkItem]":
     """Those units without a final result yet."""
-    waiting = []
-    for item in work:
-        result = outbox.get(fingerprints[item.stream], item.content_sha256)
-        if result is None or result.status == "deferred":
-            waiting.append(item)
-    return waiting
+    return [item for item in work if not outbox.has(fingerprints[item.stream], item.content_sha256)]
 
 
 def extract_night(

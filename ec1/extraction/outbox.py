@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ec1.errors import PermanentError
+from ec1.extraction.answer_log import AnswerLog
 from ec1.extraction.results import ExtractionResult
 from ec1.files import write_atomic
 
@@ -16,7 +17,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Outbox:
-    """Results by extractor fingerprint and content, at `<root>/<fingerprint>/<first two digits>/<sha256>.json`."""
+    """Results by extractor fingerprint and content, at `<root>/<fingerprint>/<first two digits>/<sha256>.json`.
+
+    What was answered about a unit that is not done lies beside it, in `<sha256>.answers.jsonl`.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -41,11 +45,24 @@ class Outbox:
             raise PermanentError(f"{path} holds another unit's result: delete it, then run again")
         return result
 
+    def has(self, fingerprint: str, content_sha256: str) -> bool:
+        """Whether a unit has a final result. Asking for one that is not there costs one look at the folder."""
+        if not self.path(fingerprint, content_sha256).exists():
+            return False
+        result = self.get(fingerprint, content_sha256)
+        return result is not None and result.status != "deferred"
+
     def put(self, result: ExtractionResult) -> None:
         """Keep a result, in one step. A complete or rejected one that is there already stays as it is."""
         known = self.get(result.fingerprint, result.content_sha256)
         if known is None or known.status == "deferred":
             write_atomic(self.path(result.fingerprint, result.content_sha256), result.model_dump_json() + "\n")
+            if result.status != "deferred":
+                self.answers(result.fingerprint, result.content_sha256).remove()
+
+    def answers(self, fingerprint: str, content_sha256: str) -> AnswerLog:
+        """What was answered about a unit that has no final result yet."""
+        return AnswerLog(self.path(fingerprint, content_sha256).with_suffix(".answers.jsonl"))
 
     def path(self, fingerprint: str, content_sha256: str) -> Path:
         """Where a unit's result lies. Both names are hexadecimal SHA-256 digests."""

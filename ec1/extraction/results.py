@@ -86,6 +86,8 @@ class ExtractionResult(_Record):
     fingerprint: str
     status: Literal["complete", "deferred", "rejected"]
     reason: str | None = None
+    blamed: bool = True
+    """Of a deferred one: False if the server was at fault, so that the night does not count against the document."""
     characters: int = 0
     mentions: tuple[Mention, ...] = ()
     traits: tuple[Trait, ...] = ()

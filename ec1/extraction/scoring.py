@@ -9,11 +9,15 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ec1.documents.ledger import DocumentKey
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
 from ec1.errors import InputError
 from ec1.extraction.folding import normalised
 from ec1.extraction.results import ENTITY_CLASSES, Mention
+
+if TYPE_CHECKING:
+    from ec1.extraction.outbox import Outbox
 
 Entities = Mapping[DocumentKey, frozenset[tuple[str, str]]]
 """Of each document: (normalised name, class) of its entities."""
@@ -79,7 +83,9 @@ class ScoreTable:
 
 
 def read_gold(path: Path) -> Entities:
-    """Read a gold file. Raises InputError with the line that is wrong."""
+    """Read a gold file. Raises InputError with the line that is wrong, or if there is no such file."""
+    if not path.is_file():
+        raise InputError(f"there is no gold file {path}: name one that is there (extraction.gold, or --gold)")
     gold: dict[DocumentKey, frozenset[tuple[str, str]]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
@@ -96,6 +102,18 @@ def read_gold(path: Path) -> Entities:
 def entities_of(mentions: Iterable[Mention]) -> frozenset[tuple[str, str]]:
     """The entities that a document's mentions amount to."""
     return frozenset((normalised(each.name), each.entity_class) for each in mentions)
+
+
+def score_ledger(ledger: Mapping[DocumentKey, LedgerEntry], outbox: "Outbox", gold: Entities) -> ScoreTable:
+    """Score what counts of the documents that `gold` knows: those that the ledger says are applied."""
+    predicted = {}
+    for key in gold:
+        entry = ledger.get(key)
+        if entry is not None and entry.status == Status.APPLIED:
+            result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
+            if result is not None:
+                predicted[key] = entities_of(result.mentions)
+    return score(predicted, gold)
 
 
 def score(predicted: Entities, gold: Entities) -> ScoreTable:

@@ -302,6 +302,19 @@ class LadybugStore:
             self._connect()
         return destination
 
+    def adopt(self, graph: Path) -> None:
+        """Let the closed database file `graph` take the live one's place, in one step. The store stays open."""
+        with self._reading():
+            self._connection.execute("CHECKPOINT").close()
+        self._close()
+        try:
+            # An old log beside the new file would be replayed into it. After a checkpoint it holds nothing.
+            for path in self._companions():
+                path.unlink(missing_ok=True)
+            _copy(graph, self._path)
+        finally:
+            self._connect()
+
     def export(self, directory: Path) -> list[Path]:
         """Write all tables as sorted Parquet files, the neutral copy of a night.
 

@@ -1,20 +1,24 @@
 """Phase 1's last step for one night: a listing and the outbox become mutations of the graph."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, ledger_fingerprints
 from ec1.documents.parse import read_document
-from ec1.documents.scan import Listing
+from ec1.documents.scan import DocumentVersion, Listing
 from ec1.errors import DeferredError, RejectedError
 from ec1.extraction.folding import normalised
+from ec1.extraction.trust import Trust, trust_of
 
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
     from ec1.extraction.results import ExtractionResult
     from ec1.graph.ladybug_store import LadybugStore
+    from ec1.graph.rebuild import Rebuild
+
+Results = Iterable[tuple[DocumentKey, str, "ExtractionResult"]]
 
 
 @dataclass
@@ -34,6 +38,8 @@ class AppliedNight:
     mentions_by_class: Mapping[str, int] | None = None
     digest: str = ""
     recovered: str | None = None
+    rebuild: "Rebuild | None" = None
+    """What became of the documents that a changed extractor reads again, where they count all at once."""
 
     @property
     def partial(self) -> bool:
@@ -62,11 +68,13 @@ def apply_night(
     *,
     quarantine_after: int,
     keep_mentions: bool = True,
+    rebuild: "Callable[[Results, int], Rebuild] | None" = None,
 ) -> AppliedNight:
     """Apply what the night found, a bounded batch of whole documents a transaction.
 
     A crash loses the batch at hand, which the outbox still holds. Safe to repeat: what has been applied already changes
-    nothing. Without `keep_mentions` the store is only the ledger.
+    nothing. Without `keep_mentions` the store is only the ledger. With `rebuild`, which gets results and their number,
+    the documents that are only read again (`listing.refresh`) count all at once, when each of them has been.
     """
     recorded = ledger_fingerprints(fingerprints, keep_mentions=keep_mentions)
     done = AppliedNight(recovered=store.recovered, entities_before=sum(store.stats().entities.values()))
@@ -80,13 +88,27 @@ def apply_night(
         listing.night,
     )
     done.rejected = len(listing.rejected)
-    results = _results(listing, outbox, fingerprints, done)
-    if not keep_mentions:
-        results = (
+    again = set(listing.refresh if rebuild else ())
+
+    def results(versions: Iterable[DocumentVersion], counts: AppliedNight) -> Results:
+        found = _results(versions, outbox, fingerprints, counts)
+        if keep_mentions:
+            return found
+        return (
             (key, name, result.model_copy(update={"mentions": (), "fingerprint": recorded[key.stream]}))
-            for key, name, result in results
+            for key, name, result in found
         )
-    store.apply_many(results, listing.night, quarantine_after=quarantine_after)
+
+    store.apply_many(
+        results((version for version in listing.changed if version.key not in again), done),
+        listing.night,
+        quarantine_after=quarantine_after,
+    )
+    if rebuild and again:
+        versions = [version for version in listing.changed if version.key in again]
+        done.rebuild = _rebuild(
+            versions, outbox, fingerprints, done, lambda counts: rebuild(results(versions, counts), len(versions))
+        )
     stats = store.stats()
     done.entities_by_class = dict(stats.entities)
     done.entities_after = sum(stats.entities.values())
@@ -96,11 +118,37 @@ def apply_night(
     return done
 
 
+def _rebuild(
+    versions: list[DocumentVersion],
+    outbox: "Outbox",
+    fingerprints: Mapping[str, str],
+    done: AppliedNight,
+    build: "Callable[[AppliedNight], Rebuild]",
+) -> "Rebuild":
+    """Build if every document has been read again, be it in vain; count its documents if they came to count."""
+    from ec1.graph.rebuild import Rebuild
+
+    waiting = sum(
+        not outbox.path(fingerprints[version.key.stream], version.content_sha256).exists() for version in versions
+    )
+    if waiting:
+        done.missing += waiting
+        reason = f"{waiting} of {len(versions)} documents still have to be read by the new extractor"
+        return Rebuild(documents=len(versions), waiting=waiting, reason=reason)
+    counts = AppliedNight()
+    rebuilt = build(counts)
+    if rebuilt.swapped:
+        done.applied += counts.applied
+        done.deferred += counts.deferred
+        done.rejected += counts.rejected
+    return rebuilt
+
+
 def _results(
-    listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str], done: AppliedNight
+    versions: Iterable[DocumentVersion], outbox: "Outbox", fingerprints: Mapping[str, str], done: AppliedNight
 ) -> Iterator[tuple[DocumentKey, str, "ExtractionResult"]]:
-    """The results of a listing's documents, counted; read when their turn comes, so that a batch is in memory."""
-    for version in listing.changed:
+    """The results of documents, counted; read when their turn comes, so that a batch is in memory."""
+    for version in versions:
         result = outbox.get(fingerprints[version.key.stream], version.content_sha256)
         if result is None:
             done.missing += 1
@@ -108,7 +156,23 @@ def _results(
         done.applied += result.status == "complete"
         done.deferred += result.status == "deferred"
         done.rejected += result.status == "rejected"
+        if result.status == "deferred" and not result.blamed:
+            # It stays as it was, and comes again: nights of a smaller model must not quarantine it.
+            continue
         yield version.key, version.document_id, result
+
+
+def trust_of_night(listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str]) -> Trust:
+    """How far the answers about tonight's documents can be trusted."""
+    units = {(fingerprints[version.key.stream], version.content_sha256) for version in listing.changed}
+    results = (outbox.get(*unit) for unit in sorted(units))
+    return trust_of(result for result in results if result is not None)
+
+
+def waiting_documents(ledger: Mapping[DocumentKey, LedgerEntry]) -> list[LedgerEntry]:
+    """The documents that are deferred or quarantined, those first that were tried most often."""
+    waiting = [entry for entry in ledger.values() if entry.status in (Status.DEFERRED, Status.QUARANTINED)]
+    return sorted(waiting, key=lambda entry: (entry.key.stream, -entry.attempts, entry.key))
 
 
 def ungrounded(

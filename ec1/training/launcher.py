@@ -45,8 +45,10 @@ class LocalLauncher:
     def run(self, spec: Path, env: Mapping[str, str]) -> TrainingResult:
         training = TrainingSpec.read(spec)
         command = [sys.executable, "-m", "ec1.training", str(spec)]
-        tracking = local_environment(training.tracking_folder or training.output / "tracking")
-        environment = {**tracking, **process_environment(training.device, env)}
+        folder = training.tracking_folder or training.output / "tracking"
+        if training.tracking:
+            folder.mkdir(parents=True, exist_ok=True)
+        environment = {**local_environment(folder), **process_environment(training.device, env)}
         with self._grant.start(command, env=environment, log=self._log, grace_seconds=self._grace_seconds) as process:
             status = process.wait()
         if status == 0:

@@ -76,6 +76,14 @@ def find_run(home: Home, name: str) -> Run:
     raise InputError(f"there is no run {name!r}: write tenant/role/night, as `ec1 run list` prints it")
 
 
+def commit_of(folder: Path) -> str | None:
+    """The git commit of the code that trained in this folder, with `-dirty` behind it if files differed from it."""
+    if not (folder / RUN).is_file():
+        return None
+    git = read_json(folder / RUN).get("provenance", {}).get("git")
+    return None if git is None else git["commit"] + ("-dirty" if git["dirty"] else "")
+
+
 def replay_of(run: Run, now: dt.datetime) -> TrainingSpec:
     """The same training in a folder of its own. Raises InputError if what it was made of is gone."""
     spec = run.spec

@@ -41,8 +41,8 @@ def check_trackers(trackers: Sequence[Tracker]) -> None:
     for tracker in trackers:
         if find_spec(tracker) is None:
             raise InputError(
-                f"tracking: {tracker} is not installed: install it with `pip install 'ec1[tracking]'`, or take it out "
-                "of the deployment's `tracking`"
+                f"tracking: {tracker} is not installed: `pip install {tracker}`, or take it out of the deployment's "
+                "`tracking`"
             )
 
 

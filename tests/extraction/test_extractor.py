@@ -259,7 +259,8 @@ def test_the_deadline_holds_and_what_was_not_read_stays_open(server: FakeServer,
     later = bench.run(*work)
     assert later.streams["meeting"].reused == counts.complete
     assert later.streams["meeting"].complete == counts.postponed
-    assert later.llm_calls == 3 * counts.postponed
+    assert later.llm_calls <= 3 * counts.postponed
+    assert server.calls <= 3 * 40 + SETTINGS.max_in_flight
 
 
 def test_a_hanging_server_is_left_at_the_deadline(server: FakeServer, bench: Bench) -> None:
@@ -323,6 +324,30 @@ def test_a_wrong_model_name_stops_at_once(server: FakeServer, bench: Bench) -> N
     assert report.streams["meeting"].postponed == 30
     assert report.stopped is not None and "inference settings" in report.stopped
     assert server.calls <= SETTINGS.max_in_flight
+
+
+def test_a_deferred_document_is_asked_only_for_what_is_missing(server: FakeServer, bench: Bench) -> None:
+    server.times["prose"] = 3  # The third chunk and its halves.
+    work = item(long_text("prose"))
+    assert bench.run(work).streams["meeting"].deferred == 1
+    calls = server.calls
+    report = bench.run(work)
+    assert report.streams["meeting"].complete == 1
+    assert 1 <= server.calls - calls <= 3
+    assert not list(bench.outbox.root.rglob("*.answers.jsonl"))
+
+
+def test_a_torn_answer_log_costs_one_question(server: FakeServer, bench: Bench) -> None:
+    server.times["500"] = 3
+    work = item(long_text("500"))
+    assert bench.run(work).streams["meeting"].deferred == 1
+    [log] = bench.outbox.root.rglob("*.answers.jsonl")
+    answered = log.read_bytes().count(b"answer")
+    log.write_bytes(log.read_bytes()[:-20])
+    calls = server.calls
+    assert bench.run(work).streams["meeting"].complete == 1
+    assert server.calls - calls == 6 - answered + 1
+    assert {mention.name for mention in bench.result(work).mentions} == set(NAMES)  # type: ignore[union-attr]
 
 
 def test_what_the_outbox_holds_costs_nothing(server: FakeServer, bench: Bench) -> None:

@@ -154,3 +154,19 @@ def test_what_a_restored_graph_lacks_is_applied_in_the_same_night(home: Phase1) 
     assert (done.applied, done.vanished, done.entities_after) == (3, 1, 3)
     assert done.digest == calm.night(listing).digest
     assert home.night().recovered is None
+
+
+def test_nights_on_which_the_server_was_at_fault_quarantine_nothing(home: Phase1) -> None:
+    home.write("a.md", "Ann Lee", extracted=False)
+    home.write("b.md", "Bo Li", extracted=False)
+    texts = {name: f"{name}: {person}" for name, person in (("a.md", "Ann Lee"), ("b.md", "Bo Li"))}
+    home.outbox.put(result(texts["a.md"], status="deferred").model_copy(update={"blamed": False}))
+    home.outbox.put(result(texts["b.md"], status="deferred"))
+    for _ in range(4):
+        night = home.night()
+        assert night.deferred >= 1 and night.partial
+    with home.open() as store:
+        ledger = {key.path[-4:]: entry for key, entry in store.ledger().items()}
+        assert [version.key.path[-4:] for version in home.list(store.ledger()).changed] == ["a.md", "b.md"]
+    # The same night counts once; the other document has no row, and so no night against it.
+    assert ledger.keys() == {"b.md"} and ledger["b.md"].attempts == 1

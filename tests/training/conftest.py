@@ -32,20 +32,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
-def tiny_model(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two layers; trains in a second."""
-    import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
-    folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(5)
-    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(**{**LlamaConfig.from_pretrained(small_model).to_dict(), **shape, **heads})
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(small_model).save_pretrained(folder)
-    return folder
+SPEC_KEYS = ("start_adapter", "resume", "budget_seconds", "tracking")
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +45,7 @@ def make(project: Path, tiny_model: Path, datasets: Path) -> Callable[..., Train
         values["optimisation"] |= {"batch_size": 2, "gradient_accumulation": 1, "learning_rate": 1e-3}
         values["lora"] |= {"r": 4, "target_modules": ["q_proj", "v_proj"]}
         values["data"]["max_length"] = 64
-        own = {key: changes.pop(key) for key in ("start_adapter", "resume", "budget_seconds") if key in changes}
+        own = {key: changes.pop(key) for key in SPEC_KEYS if key in changes}
         for section, update in changes.items():
             values[section] = {**(values[section] or {}), **update} if isinstance(update, dict) else update
         recipe = Recipe.model_validate(values)

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.records import Records
-from ec1.training.log_book import compare, find_run, replay_of, runs
+from ec1.training.log_book import commit_of, compare, find_run, replay_of, runs
 from ec1.training.provenance import LOCK, git_state
 from ec1.training.spec import METRICS, RUN, SUMMARY, TrainingSpec
 from ec1.training.tracking import TENSORBOARD
@@ -51,6 +51,8 @@ def test_a_run_stores_all_that_it_was_made_of(trained: Home) -> None:
     lock = (found.folder / LOCK).read_text().splitlines()
     assert any(line.startswith("torch==2.") for line in lock) and any(line.startswith("trl==") for line in lock)
     assert lock == sorted(lock)
+    git = found.provenance["git"]
+    assert commit_of(found.folder) == (git and git["commit"] + "-dirty" * git["dirty"])
 
 
 def test_tensorboard_has_the_curves_of_every_run(trained: Home) -> None:

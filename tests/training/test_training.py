@@ -21,7 +21,7 @@ from transformers import LlamaForCausalLM, TrainerCallback
 
 from ec1.errors import InputError, PermanentError
 from ec1.training.reporting import JsonLinesReporter
-from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingSpec, check_result, read_result
+from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingSpec, check_result, finished, read_result
 from ec1.training.trainer import build_trainer, load_tokenizer, train
 
 pytestmark = pytest.mark.slow
@@ -368,6 +368,8 @@ def test_a_broken_contract_is_seen(sft: TrainingSpec, tmp_path: Path) -> None:
     (copy / "adapter" / "adapter_model.safetensors").unlink()
     with pytest.raises(PermanentError, match=r"reported finished but left no .*adapter_model\.safetensors"):
         check_result(sft.model_copy(update={"output": copy}))
+    shutil.rmtree(copy / "adapter")
+    assert finished(sft.model_copy(update={"output": copy})) is None, "cleaned away: to be trained again if asked for"
     (copy / SUMMARY).write_text("{}")
     with pytest.raises(PermanentError, match="delete the folder to train again"):
         read_result(copy)

@@ -1,0 +1,67 @@
+"""A new prompt, schema or model is a new extractor: which documents that an earlier one read are read again tonight.
+
+Belongs here: the policies. Does not: finding what changed (`scan.py`), or building a graph beside the live one
+(`ec1/graph/rebuild.py`).
+
+Whatever the policy, a document that the new extractor has read at some time is taken from the outbox, at no cost.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.scan import Listing
+
+FingerprintPolicy = Literal["lazy", "budgeted", "full"]
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """`stale` documents count as an earlier extractor read them, `due` ones are read again tonight (`free` of them are
+    in the outbox already). `ledger` is what the scan is to compare with: the others look as if nothing had changed."""
+
+    stale: frozenset[DocumentKey]
+    due: frozenset[DocumentKey]
+    free: int
+    ledger: Mapping[DocumentKey, LedgerEntry]
+
+    def mark(self, listing: Listing) -> Listing:
+        """The listing that a scan made of `ledger`, with what is only read again marked as such."""
+        again = [
+            version.key
+            for version in listing.changed
+            if version.key in self.due and self.ledger[version.key].content_sha256 == version.content_sha256
+        ]
+        return replace(listing, refresh=tuple(again))
+
+
+def plan_refresh(
+    ledger: Mapping[DocumentKey, LedgerEntry],
+    fingerprints: Mapping[str, str],
+    policy: FingerprintPolicy,
+    *,
+    per_night: int,
+    has_result: Callable[[LedgerEntry], bool],
+) -> Refresh:
+    """Choose by policy. `lazy`: none, they wait until their content changes. `budgeted`: the `per_night` that have
+    counted longest. `full`: all. `fingerprints` are the ledger's, by stream; `has_result` says whether the outbox holds
+    what the new extractor makes of a row's content.
+    """
+    stale = {
+        key: entry
+        for key, entry in ledger.items()
+        if entry.status not in (Status.DELETED, Status.DEFERRED)
+        and key.stream in fingerprints
+        and entry.fingerprint != fingerprints[key.stream]
+    }
+    free = {key for key, entry in stale.items() if has_result(entry)}
+    if policy == "full":
+        due = set(stale)
+    else:
+        oldest = sorted(stale.keys() - free, key=lambda key: (stale[key].night, key))
+        due = free | set(oldest[: per_night if policy == "budgeted" else 0])
+    view = dict(ledger)
+    for key in stale.keys() - due:
+        view[key] = replace(stale[key], fingerprint=fingerprints[key.stream])
+    return Refresh(frozenset(stale), frozenset(due), len(free), view if stale else ledger)

@@ -1,0 +1,156 @@
+"""SIGKILL at random moments of extraction, applying and publishing: the nights end as if none had come.
+
+A kill costs at most the questions that were in flight.
+"""
+
+import json
+import multiprocessing
+import random
+import signal
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from fake_openai import FakeServer, fake_server
+from phase_one import MAX_IN_FLIGHT, PhaseOne
+
+from ec1.home import Home
+
+NIGHTS = 5
+DOCUMENTS = 24
+KILLS = {"extracting": 6, "applying": 3, "publishing": 1}
+"""In each night: fifty in all."""
+
+
+def work(folder: Path, url: str, model: Path, date: str, told: Connection) -> None:
+    """One night in a process of its own."""
+    PhaseOne(Home(folder), url, model).night(date, told.send)
+
+
+class Nights:
+    """Nights on one home, each in processes that were forked from a clean one."""
+
+    def __init__(self, folder: Path, url: str, model: Path) -> None:
+        self.phase = PhaseOne(Home(folder), url, model)
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["phase_one", "ladybug", "tokenizers", "pyarrow.parquet"])
+
+    def start(self, date: str) -> tuple[BaseProcess, Connection]:
+        ours, theirs = self.context.Pipe(duplex=False)
+        arguments = (self.phase.home.root, self.phase.url, self.phase.model, date, theirs)
+        process = self.context.Process(target=work, args=arguments)
+        process.start()
+        theirs.close()
+        return process, ours
+
+    def run(self, date: str) -> dict[str, float]:
+        """A whole night; how long each of its phases took, in seconds."""
+        process, told = self.start(date)
+        began = dict(said(told))
+        process.join()
+        assert process.exitcode == 0 and list(began) == ["listing", "extracting", "applying", "publishing", "done"]
+        moments = list(began.values())
+        return {phase: moments[at + 1] - moments[at] for at, phase in enumerate(list(began)[:-1])}
+
+    def kill(self, date: str, phase: str, after: float) -> bool:
+        """Kill a night `after` seconds from the beginning of a phase; False if it was done by then."""
+        process, told = self.start(date)
+        for heard, _ in said(told):
+            if heard == phase:
+                break
+        time.sleep(after)
+        process.kill()
+        process.join()
+        rest = [heard for heard, _ in said(told)]
+        return process.exitcode == -signal.SIGKILL and "done" not in rest
+
+    def stored(self) -> int:
+        """Answers that are safe: those in results, and those about documents that are not done."""
+        count = 0
+        for path in self.phase.home.outbox.rglob("*.json"):
+            count += len(json.loads(path.read_text())["answers"])
+        for path in self.phase.home.outbox.rglob("*.answers.jsonl"):
+            if not path.with_name(path.name.replace(".answers.jsonl", ".json")).exists():
+                count += path.read_bytes().count(b'"answer"')
+        return count
+
+
+def said(told: Connection) -> Iterator[tuple[str, float]]:
+    try:
+        while True:
+            yield told.recv(), time.monotonic()
+    except EOFError:
+        return
+
+
+def write_documents(phase: PhaseOne, night: int) -> None:
+    """The documents as they are in a night: some are new, some edited, some gone."""
+    for number in range(DOCUMENTS):
+        rng = random.Random(number)
+        birth, edit, death = rng.randrange(NIGHTS), rng.randrange(1, NIGHTS), rng.randrange(2, 3 * NIGHTS)
+        path = f"{number % 3}/{number}.md"
+        if night == birth or (night == edit and birth < night < death):
+            inner = random.Random(f"{number} {night}")
+            parts = [
+                f"{inner.choice(NAMES)} {inner.choice(NAMES)} came to the meeting and said that the work on hall "
+                f"{part} of {number} goes on as it was agreed upon in the night {night}, and that nobody has to wait."
+                for part in range(inner.randrange(2, 6))
+            ]
+            phase.write(path, "\n\n".join(parts), f"2026-06-0{night + 1}")
+        elif night == death:
+            (phase.home.documents / "service-minutebook/assets" / path).unlink(missing_ok=True)
+
+
+NAMES = ("Alma", "Boris", "Chidi", "Dora", "Egon", "Freya", "Reyes", "Tanaka", "Winter", "Falk", "Lund", "Obi")
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with fake_server() as state:
+        state.delay = 0.02
+        yield state
+
+
+@pytest.mark.slow
+def test_fifty_kills_change_nothing_and_cost_only_what_was_in_flight(
+    server: FakeServer, words: Path, tmp_path: Path
+) -> None:
+    rng = random.Random(20260601)
+    calm, stormy = Nights(tmp_path / "calm", server.url, words), Nights(tmp_path / "stormy", server.url, words)
+    kills, lost_by_kill, asked_by_storm, chunks = 0, [], 0, 0
+    for night in range(NIGHTS):
+        date = f"2026-06-0{night + 1}"
+        write_documents(calm.phase, night)
+        write_documents(stormy.phase, night)
+        calls = server.calls
+        span = calm.run(date)
+        chunks += server.calls - calls
+        for phase, count in KILLS.items():
+            for kill in range(count):
+                calls, stored = server.calls, stormy.stored()
+                # Each kill leaves less to do. The first moments of a phase are always there.
+                while not stormy.kill(date, phase, rng.uniform(0, span[phase] / (kill + 1))):
+                    span[phase] /= 2
+                kills += 1
+                lost = (server.calls - calls) - (stormy.stored() - stored)
+                assert 0 <= lost <= MAX_IN_FLIGHT, (date, phase, kill)
+                lost_by_kill.append(lost)
+                asked_by_storm += server.calls - calls
+        calls = server.calls
+        stormy.run(date)
+        asked_by_storm += server.calls - calls
+        exports = [each.phase.home.root / "export" for each in (calm, stormy)]
+        for name in ("documents", "entities", "mentions"):
+            assert (exports[0] / f"{name}.parquet").read_bytes() == (exports[1] / f"{name}.parquet").read_bytes()
+    assert kills == 50
+    assert asked_by_storm <= chunks + sum(lost_by_kill)
+    assert sum(lost > 0 for lost in lost_by_kill) >= 5, "the kills came when nothing was in flight"
+    print(f"{kills} kills, {chunks} chunks, {asked_by_storm} calls, {sum(lost_by_kill)} of them in flight at a kill")
+    files = [
+        {path.relative_to(each.phase.home.outbox): path.read_bytes() for path in each.phase.home.outbox.rglob("*.*")}
+        for each in (calm, stormy)
+    ]
+    assert files[0] == files[1] and len(files[0]) >= DOCUMENTS

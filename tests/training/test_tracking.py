@@ -1,0 +1,43 @@
+"""Experiment trackers: one line if one is missing, and files on this machine if it is there. (TensorBoard's files are
+looked at with the log book's.)"""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ec1.errors import InputError
+from ec1.training import tracking
+from ec1.training.launcher import process_environment
+from ec1.training.spec import TrainingSpec
+
+
+def test_a_missing_tracker_is_one_line_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"tracking: wandb is not installed: `pip install wandb`, or take it out"):
+        tracking.check_trackers(["wandb"])
+    tracking.check_trackers([])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tracker", ["mlflow", "wandb"])
+def test_a_tracker_keeps_a_run_on_this_machine(make: Callable[..., TrainingSpec], tmp_path: Path, tracker: str) -> None:
+    pytest.importorskip(tracker)
+    spec = make("engineering", tmp_path / "2026-06-01" / "training", tracking=(tracker,))
+    spec.output.mkdir(parents=True)
+    (spec.output / "spec.json").write_text(spec.model_dump_json())
+    folder = tmp_path / "tracking"
+    folder.mkdir()
+    env = {**tracking.local_environment(folder), **process_environment("cpu", os.environ)}
+    subprocess.run([sys.executable, "-m", "ec1.training", str(spec.output / "spec.json")], env=env, check=True)
+    if tracker == "mlflow":
+        with sqlite3.connect(folder / "mlflow.db") as db:
+            steps = [step for (step,) in db.execute("SELECT step FROM metrics WHERE key = 'loss' ORDER BY step")]
+            names = [name for (name,) in db.execute("SELECT name FROM runs")]
+        assert steps == [1, 2, 3, 4, 5, 6] and names == ["fernhollow/engineering 2026-06-01"]
+    else:
+        assert list((folder / "wandb").glob("offline-run-*/run-*.wandb"))
