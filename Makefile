@@ -36,7 +36,7 @@ ui: install ## open the Dagster UI on a persistent instance, http://127.0.0.1:30
 	@$(BIN)/ec1 ui
 
 test: install ## run every test (TESTS="-m 'not slow'" for the quick ones)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(TESTS)
 
 lint: install ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -1,9 +1,11 @@
 """Fixtures that several test folders share. Everything is written under pytest's temporary folders."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_model import make_tiny_model
+from xdist.scheduler import LoadScopeScheduling
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
@@ -67,11 +69,19 @@ def shared_data() -> Path:
     return data
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What two workers may not share: a file's tests, and all tests that look at the one real night."""
-    for item in items:
-        night = "real_night" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("night" if night else item.path.name))
+ONE_NIGHT = ("tests/e2e/test_night.py", "tests/e2e/test_readme.py", "tests/e2e/test_ui.py")
+
+
+class ByFile(LoadScopeScheduling):
+    """What two workers may not share: a file's tests, and the files that look at the one real night."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return "the real night" if file in ONE_NIGHT else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
