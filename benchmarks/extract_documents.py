@@ -137,6 +137,13 @@ def _offline(specification: Path) -> None:
     sys.stdout.write(f"\n{time.perf_counter() - started}\n")
 
 
+def _told(what: str, seconds: float) -> float:
+    """Say how long a part took as soon as it is known: on a busy machine the whole takes long."""
+    load = os.getloadavg()[0]
+    print(f"{what}: {seconds:.1f} s (load of the machine {load:.1f})", file=sys.stderr, flush=True)
+    return seconds
+
+
 def main(documents: int = 12) -> dict[str, float]:
     """Print and return seconds, rates and ratios."""
     deployment, settings = embedded()
@@ -159,14 +166,14 @@ def main(documents: int = 12) -> dict[str, float]:
         prompts = [messages(text, stream) for document in chunks for stream, text in document]
         with serving(deployment, settings, model) as endpoint:
             _warm(deployment, endpoint)
-            whole = _phase_one(deployment, home, extractor, endpoint)
+            whole = _told("phase 1", _phase_one(deployment, home, extractor, endpoint))
             _warm(deployment, endpoint)
-            loop = _one_by_one(deployment, chunks, endpoint)
+            loop = _told("one by one", _one_by_one(deployment, chunks, endpoint))
             # Once more, so that a disturbance of the machine shows.
             shutil.rmtree(home.outbox)
             shutil.rmtree(home.graph.parent)
             _warm(deployment, endpoint)
-            again = _phase_one(deployment, home, extractor, endpoint)
+            again = _told("phase 1 again", _phase_one(deployment, home, extractor, endpoint))
         specification = scratch / "offline.json"
         specification.write_text(
             json.dumps(
@@ -185,7 +192,7 @@ def main(documents: int = 12) -> dict[str, float]:
             [sys.executable, "-m", "benchmarks.extract_documents", "--offline", str(specification)],
             env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
-        offline = float(finished.stdout.splitlines()[-1])
+        offline = _told("offline", float(finished.stdout.splitlines()[-1]))
     best = min(whole, again)
     figures = {
         "documents": float(count),
