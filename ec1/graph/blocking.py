@@ -14,8 +14,8 @@ from ec1.graph.scoring import KINDS, PERSON, Profile
 if TYPE_CHECKING:
     import numpy as np
 
-_ALL_PAIRS = 40
-_WINDOW = 8
+_ALL_PAIRS = 20
+_WINDOW = 6
 _SHARED_DOCUMENTS = 20
 _RARE = 1e-3
 

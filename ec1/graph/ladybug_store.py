@@ -20,12 +20,13 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.errors import BusyError, PermanentError
-from ec1.extraction.results import ExtractionResult
+from ec1.extraction.results import ExtractionResult, Mention
 from ec1.files import digest_of, fsync_dir, write_atomic
 from ec1.graph import resolved_tables, tables
 from ec1.graph.model import GraphStats, clean_name, entity_key, preferred_name
@@ -762,29 +763,34 @@ def _says_nothing_new(change: _Change, old: dict[str, Any], same: bool, night: s
 def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
     """The result's mentions, one an entity and place: overlapping chunks may both have found it."""
     models = {answer.chunk: answer.model for answer in result.answers}
-    best: dict[tuple[str, int, int], dict[str, Any]] = {}
-    for mention in sorted(result.mentions, key=lambda m: (-m.confidence, m.chunk, m.name)):
+    best: dict[tuple[str, int, int], Mention] = {}
+    for mention in result.mentions:
         if not math.isfinite(mention.confidence):
             raise PermanentError(f"the result for {result.content_sha256[:12]} has a confidence that is no number")
-        name = clean_name(mention.name)
-        if not name:
+        if not clean_name(mention.name):
             continue
-        key = entity_key(name, mention.entity_class)
-        best.setdefault(
-            (key, mention.start, mention.end),
-            {
-                "entity": key,
-                "entity_class": mention.entity_class,
-                "name": name,
-                "chunk": mention.chunk,
-                "start_char": mention.start,
-                "end_char": mention.end,
-                "confidence": mention.confidence,
-                "fingerprint": result.fingerprint,
-                "model": models.get(mention.chunk, ""),
-            },
-        )
-    return tuple(best[place] for place in sorted(best))
+        place = (entity_key(mention.name, mention.entity_class), mention.start, mention.end)
+        other = best.get(place)
+        if other is None or _rank(mention) < _rank(other):
+            best[place] = mention
+    return tuple(
+        {
+            "entity": place[0],
+            "entity_class": mention.entity_class,
+            "name": clean_name(mention.name),
+            "chunk": mention.chunk,
+            "start_char": mention.start,
+            "end_char": mention.end,
+            "confidence": mention.confidence,
+            "fingerprint": result.fingerprint,
+            "model": models.get(mention.chunk, ""),
+        }
+        for place, mention in sorted(best.items(), key=itemgetter(0))
+    )
+
+
+def _rank(mention: Mention) -> tuple[float, int, str]:
+    return -mention.confidence, mention.chunk, mention.name
 
 
 def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:

@@ -56,6 +56,14 @@ def test_it_can_be_dropped_and_made_again_and_the_graph_stays(store: LadybugStor
     assert again == made and store.digest() == before
 
 
+def test_dropping_what_is_not_there_writes_nothing(store: LadybugStore, tmp_path: Path) -> None:
+    store.apply(key("a.md"), "mk-a", people("a", "Jane Smith"), NIGHT)
+    published = store.publish(tmp_path / "published")
+    stamp = published.stat().st_mtime_ns
+    store.drop_resolution()
+    assert store.publish(published).stat().st_mtime_ns == stamp
+
+
 def test_the_order_of_documents_does_not_matter(store: LadybugStore, tmp_path: Path) -> None:
     documents = [(key(f"{n}.md"), "mk", people(f"{n}", *names)) for n, names in enumerate(NAMES)]
     store.apply_many(documents, NIGHT)
