@@ -517,7 +517,7 @@ class _Run:
 
     async def _keep(self, unit: _Unit, status: Any, reason: str | None = None) -> None:
         mentions, doubtful = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
-        stated, unfit = relations.settle(unit.located, mentions, unit.text)
+        stated, unfit = relations.settle(unit.located, mentions, unit.text, self.extractor.settings.min_confidence)
         # In an order of their own: answers come back in any.
         dropped = sorted([*unit.dropped, *doubtful, *unfit], key=lambda each: (each.chunk, each.name, each.reason))
         result = ExtractionResult(

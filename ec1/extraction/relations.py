@@ -68,9 +68,12 @@ def locate(
 
 
 def settle(
-    located: Iterable[Located], mentions: Sequence[Mention], text: str
+    located: Iterable[Located], mentions: Sequence[Mention], text: str, min_confidence: float
 ) -> tuple[tuple[Relation, ...], list[Dropped]]:
-    """Keep the relations whose ends are still mentions of the document, with classes that fit; each evidence once."""
+    """Keep the relations whose ends are still mentions of the document, with classes that fit; each evidence once.
+
+    Those below `min_confidence` are dropped too.
+    """
     settled = {(mention.start, mention.end): mention for mention in mentions}
     found: dict[tuple[str, str, str, int, int], Relation] = {}
     dropped: list[Dropped] = []
@@ -87,13 +90,17 @@ def settle(
         start, end = min(subject.start, target.start), max(subject.end, target.end)
         left, right = sentence_at(text, subject.start, subject.end)
         share = _SAME_SENTENCE if left <= start and end <= right else _SAME_CHUNK
+        confidence = round(share * min(subject.confidence, target.confidence), 3)
+        if confidence < min_confidence:
+            dropped.append(_dropped(each.stated, each.chunk, "relation: low confidence"))
+            continue
         relation = Relation(
             relation=each.relation,
             subject=subject.name,
             subject_class=subject.entity_class,
             object=target.name,
             object_class=target.entity_class,
-            confidence=round(share * min(subject.confidence, target.confidence), 3),
+            confidence=confidence,
             chunk=each.chunk,
             start=start,
             end=end,

@@ -23,13 +23,15 @@ ENTITIES = [
 ]
 
 
-def found(*stated: tuple[str, str, str], entities: list[Named] = ENTITIES) -> tuple[list[Relation], list[Dropped]]:
+def found(
+    *stated: tuple[str, str, str], entities: list[Named] = ENTITIES, min_confidence: float = 0.0
+) -> tuple[list[Relation], list[Dropped]]:
     """What is kept and dropped of an answer about `TEXT` that states this."""
     chunk = Chunk(0, 0, len(TEXT), TEXT)
     mentions, _ = grounding.ground(entities, chunk, TEXT)
     located, dropped = relations.locate([Stated(*each) for each in stated], entities, mentions, chunk)
     settled, _ = grounding.settle(mentions, 0.0)
-    kept, unfit = relations.settle(located, settled, TEXT)
+    kept, unfit = relations.settle(located, settled, TEXT, min_confidence)
     return list(kept), dropped + unfit
 
 
@@ -70,6 +72,11 @@ def test_an_end_that_is_only_in_the_prompt_is_not_in_the_text() -> None:
     assert "Umoja Textiles" in PROMPT_NAMES
     kept, (dropped,) = found(("Anna Berg", "works_at", "Umoja Textiles"), entities=entities)
     assert kept == [] and dropped.reason == "relation: an end is not in the text"
+
+
+def test_a_doubtful_relation_is_dropped() -> None:
+    kept, (dropped,) = found(("Ben Cole", "works_at", "Cobalt Labs"), min_confidence=0.5)
+    assert kept == [] and dropped.reason == "relation: low confidence"
 
 
 def test_saying_it_twice_is_one_relation() -> None:
