@@ -114,6 +114,8 @@ def _bare(options: argparse.Namespace, rows: list[dict[str, Any]], tokenizer: An
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
     from trl import SFTConfig, SFTTrainer
 
+    from ec1.training.plan import schedule_of
+
     recipe = _recipe(options, grouped=False)
     assert recipe.lora is not None
     quantization = BitsAndBytesConfig(
@@ -128,7 +130,7 @@ def _bare(options: argparse.Namespace, rows: list[dict[str, Any]], tokenizer: An
             output_dir=str(folder / "output"),
             num_train_epochs=options.epochs,
             learning_rate=recipe.optimisation.learning_rate,
-            warmup_steps=recipe.optimisation.warmup_share or 0,
+            warmup_steps=schedule_of(recipe, len(rows), 0).warmup_steps,
             per_device_train_batch_size=options.batch,
             gradient_checkpointing=False,
             max_length=options.max_length,
