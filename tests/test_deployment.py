@@ -23,6 +23,11 @@ def test_shipped_deployments_load(project: Path) -> None:
         assert load_deployment(path.stem, project).name == path.stem
 
 
+def test_the_deployment_of_the_readme_loads(project: Path, tmp_path: Path) -> None:
+    text = (project / "README.md").read_text().split("```yaml\n")[1].split("```")[0]
+    assert load_deployment("here", project_with(tmp_path, text)).tenant == "acme"
+
+
 def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:
     project = project_with(tmp_path, GOOD + "documents: {root: docs}\nstore: {kind: directory, root: bucket}\n")
     deployment = load_deployment("here", project)
