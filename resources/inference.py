@@ -51,6 +51,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
     @contextmanager
     def serve(self, context: dg.AssetExecutionContext) -> "Iterator[ChatClient]":
         """Yield a client of the deployment's model; an engine of our own holds the GPU while it serves."""
+        from ec1.extraction.client import Circuit
         from ec1.extraction.openai import OpenAIClient
 
         deployment, home = self.project.deployment(), self.project.home
@@ -78,4 +79,6 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 environment=child_environment(),
             ) as endpoint,
         ):
-            yield OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
+            # Nobody starts our engine again if it dies, so it is given up after seconds; the documents wait.
+            circuit = Circuit(cool_down_seconds=1.0, rounds=3)
+            yield OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction, circuit=circuit)

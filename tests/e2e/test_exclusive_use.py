@@ -142,6 +142,8 @@ def test_after_kill_9_the_next_night_runs_without_help(
     ec1 = light_project(tmp_path, project, tiny_model)
     with Watcher(ec1.home.gpu_lock.resolve()) as watcher:
         assert kill_at_random(ec1, who, random.Random(who))
+        if extracted := Records(ec1.home.night(NIGHT)).find("extraction"):
+            assert extracted["seconds"] < 60, "an engine that is gone is not waited for"
         again = ec1.run("night", "--date", NIGHT)
     assert again.returncode == 0, again.stdout
     assert watcher.overlaps == []
