@@ -294,7 +294,11 @@ class Extractor:
         for item in work:
             unit = (item.stream, item.content_sha256)
             known = outbox.get(self.fingerprint(item.stream), item.content_sha256)
-            if unit in seen or (known is not None and known.status != "deferred"):
+            final = known is not None and known.status != "deferred"
+            if final:
+                # A kill between a result and the end of its log leaves the log.
+                outbox.answers(self.fingerprint(item.stream), item.content_sha256).remove()
+            if final or unit in seen:
                 report.streams[item.stream].reused += 1
             else:
                 waiting.append(item)

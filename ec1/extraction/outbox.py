@@ -56,7 +56,11 @@ class Outbox:
         """Keep a result, in one step. A complete or rejected one that is there already stays as it is."""
         known = self.get(result.fingerprint, result.content_sha256)
         if known is None or known.status == "deferred":
-            write_atomic(self.path(result.fingerprint, result.content_sha256), result.model_dump_json() + "\n")
+            path = self.path(result.fingerprint, result.content_sha256)
+            for leftover in path.parent.glob(f".{path.name}.*"):
+                # A writer was killed before it could give this its name.
+                leftover.unlink(missing_ok=True)
+            write_atomic(path, result.model_dump_json() + "\n")
             if result.status != "deferred":
                 self.answers(result.fingerprint, result.content_sha256).remove()
 

@@ -337,6 +337,17 @@ def test_a_deferred_document_is_asked_only_for_what_is_missing(server: FakeServe
     assert not list(bench.outbox.root.rglob("*.answers.jsonl"))
 
 
+def test_a_log_that_outlived_its_result_goes(server: FakeServer, bench: Bench) -> None:
+    work = item(long_text())
+    bench.run(work)
+    result = bench.result(work)
+    assert result is not None and result.status == "complete"
+    log = bench.outbox.path(result.fingerprint, result.content_sha256).with_suffix(".answers.jsonl")
+    log.write_text("left by a kill")
+    assert bench.run(work).streams["meeting"].reused == 1
+    assert not log.exists()
+
+
 def test_a_torn_answer_log_costs_one_question(server: FakeServer, bench: Bench) -> None:
     server.times["500"] = 3
     work = item(long_text("500"))

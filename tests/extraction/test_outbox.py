@@ -24,6 +24,15 @@ def test_a_result_comes_back_as_it_was(tmp_path: Path) -> None:
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")] == [f"{F}/ab/{C}.json"]
 
 
+def test_what_a_killed_writer_left_goes_with_the_next_result(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    path = outbox.path(F, C)
+    path.parent.mkdir(parents=True)
+    (path.parent / f".{path.name}.k1ll3d").write_text("half")
+    outbox.put(result("complete"))
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_what_is_not_there_is_none(tmp_path: Path) -> None:
     assert Outbox(tmp_path / "none").get(F, C) is None
 
