@@ -146,10 +146,9 @@ def _model(model_id: str, deployment: Deployment, home: Home) -> Finding:
 
 
 def _store(deployment: Deployment, home: Home) -> Finding:
-    from ec1.adapters.registry import AdapterRegistry
-    from ec1.storage.store import open_store
+    from ec1.adapters.registry import open_registry
 
-    roles = list(AdapterRegistry(open_store(deployment.store, home), home.adapters).roles())
+    roles = list(open_registry(deployment, home).roles())
     return Finding("object store", "ok", f"{deployment.store.kind}, adapters for {len(roles)} roles")
 
 

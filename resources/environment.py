@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ec1.gpu.process import OFFLINE, inherited
 from ec1.project import CHECKOUT
 
 
@@ -26,6 +27,4 @@ def choice_from_environment() -> Choice:
 
 def child_environment() -> dict[str, str]:
     """What an engine or trainer inherits: this process's environment, minus what could reach out or leak in."""
-    keep = {key: value for key, value in os.environ.items() if not key.startswith(("DAGSTER_", "EC1_"))}
-    # Weights are on disk before a child starts; nothing in it may ask a hub or report usage.
-    return {**keep, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return {**inherited(os.environ), **OFFLINE}

@@ -16,8 +16,6 @@ class RegistryResource(dg.ConfigurableResource["RegistryResource"]):
     project: dg.ResourceDependency[ProjectResource]
 
     def open(self) -> "AdapterRegistry":
-        from ec1.adapters.registry import AdapterRegistry
-        from ec1.storage.store import open_store
+        from ec1.adapters.registry import open_registry
 
-        home = self.project.home
-        return AdapterRegistry(open_store(self.project.deployment().store, home), home.adapters)
+        return open_registry(self.project.deployment(), self.project.home)

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ec1.adapters.registry import AdapterRegistry
+from ec1.adapters.registry import AdapterRegistry, open_registry
 from ec1.commands.shell import DONE, FAILED, Options, out, print_json
 from ec1.errors import InputError
-from ec1.storage.store import open_store
 
 adapters_app = typer.Typer(
     help="Adapters: what was trained, from what, which is in use, and whether it is intact.", no_args_is_help=True
@@ -22,7 +21,7 @@ Reason = Annotated[str, typer.Option(help="why, for whoever asks later")]
 
 def _registry(context: typer.Context) -> AdapterRegistry:
     options: Options = context.obj
-    return AdapterRegistry(open_store(options.deployment().store, options.home), options.home.adapters)
+    return open_registry(options.deployment(), options.home)
 
 
 def _adapter_name(name: str) -> tuple[str, str, int]:

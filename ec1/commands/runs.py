@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, print_json
-from ec1.commands.train import trainer_environment
+from ec1.gpu.process import inherited
 
 run_app = typer.Typer(help="Trainings: what ran, from what, how it ended; repeat one.", no_args_is_help=True)
 
@@ -73,7 +73,7 @@ def run_replay(context: typer.Context, name: Name, as_json: AsJson = False) -> N
     run = find_run(options.home, name)
     spec = replay_of(run, dt.datetime.now(dt.UTC))
     log = options.home.logs / f"replay-{run.name.replace('/', '-')}.log"
-    run_by_hand(spec, options.deployment(), options.home, trainer_environment(options), log, "ec1 run replay")
+    run_by_hand(spec, options.deployment(), options.home, inherited(options.environment), log, "ec1 run replay")
     again = find_run(options.home, spec.output.relative_to(options.home.runs).as_posix())
     found = compare(run, again)
     if as_json:

@@ -8,14 +8,10 @@ import typer
 
 from ec1.commands.shell import Options, out, print_json
 from ec1.errors import InputError
+from ec1.gpu.process import inherited
 from ec1.project import recipe_folders
 from ec1.training.plan import Plan
 from ec1.training.recipes import find_recipe
-
-
-def trainer_environment(options: Options) -> dict[str, str]:
-    """What a trainer inherits from this shell: all but what belongs to Dagster or chooses a deployment."""
-    return {key: value for key, value in options.environment.items() if not key.startswith(("DAGSTER_", "EC1_"))}
 
 
 def train(
@@ -39,7 +35,7 @@ def train(
     _confirm(resolved.recipe.name, prepared.plan, confirm_cost)
     name = f"{resolved.recipe.tenant}-{resolved.recipe.role}"
     log = options.home.logs / f"training-{name}-by-hand.log"
-    result = run_by_hand(prepared.spec, deployment, options.home, trainer_environment(options), log, "ec1 train")
+    result = run_by_hand(prepared.spec, deployment, options.home, inherited(options.environment), log, "ec1 train")
     if as_json:
         print_json(result.model_dump(mode="json"))
         return

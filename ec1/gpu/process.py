@@ -8,6 +8,14 @@ from types import TracebackType
 
 from ec1.gpu import warden
 
+# Weights are on disk before a child starts; nothing in it may ask a hub or report usage.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a child may inherit of an environment: all but what belongs to Dagster or chooses a deployment."""
+    return {key: value for key, value in environment.items() if not key.startswith(("DAGSTER_", "EC1_"))}
+
 
 class SupervisedProcess:
     """A command under a warden, with its output in a log file.

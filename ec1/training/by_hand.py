@@ -37,8 +37,7 @@ def prepare(
 
     Raises PermanentError for what cannot fit the machine or the budget.
     """
-    from ec1.adapters.registry import AdapterRegistry
-    from ec1.storage.store import open_store
+    from ec1.adapters.registry import open_registry
 
     recipe = resolved.recipe
     deployment = deployment.model_copy(
@@ -50,9 +49,8 @@ def prepare(
     tokenizer = nightly.tokenizer_of(model)
     dataset = build_dataset(snapshot, recipe.data, tokenizer, home=home, objective=recipe.rows)
     plan = nightly.plan_of(recipe, dataset, deployment, model)
-    registry = AdapterRegistry(open_store(deployment.store, home), home.adapters)
     night = deployment.current_night(now).date
-    spec = nightly.spec_of(resolved, dataset, deployment, home, night, registry)
+    spec = nightly.spec_of(resolved, dataset, deployment, home, night, open_registry(deployment, home))
     output = home.run(recipe.tenant, recipe.role, night) / BY_HAND
     return Prepared(plan, spec.model_copy(update={"output": output}))
 

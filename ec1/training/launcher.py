@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ec1.errors import PermanentError, ServiceError
 from ec1.gpu.lease import Grant
+from ec1.gpu.process import OFFLINE
 from ec1.training.spec import TrainingResult, TrainingSpec, check_result
 from ec1.training.tracking import local_environment
 
@@ -61,7 +62,7 @@ class LocalLauncher:
 
 def process_environment(device: str, env: Mapping[str, str]) -> dict[str, str]:
     """The environment of a process that trains or scores: no hub is asked, and on a CPU memory is kept for reuse."""
-    own = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
+    own = dict(OFFLINE)
     if device == "cpu":
         own["GLIBC_TUNABLES"] = _KEEP_MEMORY
     else:
