@@ -13,8 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from loopback_server import send, serving
 
 from ec1.extraction.schema import Named, Stated, encode
 
@@ -183,12 +185,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._send(200, json.dumps(self.reply(content, finish, text)).encode())
 
     def _send(self, status: int, data: bytes) -> None:
-        self.send_response(status)
-        if status in (429, 503) and self.state.retry_after is not None:
-            self.send_header("Retry-After", self.state.retry_after)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        send(self, status, data, self.state.retry_after)
 
 
 @contextmanager
@@ -196,15 +193,8 @@ def fake_server(kind: type[Handler] = Handler) -> Iterator[FakeServer]:
     """Run the server on a free port of loopback until the block ends."""
     state = FakeServer()
     handler = type("OneServersHandler", (kind,), {"state": state})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield state
-    finally:
-        state.gone.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(handler) as state.url:
+        try:
+            yield state
+        finally:
+            state.gone.set()

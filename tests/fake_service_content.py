@@ -10,9 +10,11 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from loopback_server import send, serving
 
 SUFFIX = re.compile(r" (incorporated|inc|corporation|corp|company|limited|ltd|llc|gmbh|plc)$")
 
@@ -97,13 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, {"upserted": len(entities)})
 
     def _send(self, status: int, value: Any) -> None:
-        data = json.dumps(value).encode()
-        self.send_response(status)
-        if status in (429, 503) and self.state.retry_after is not None:
-            self.send_header("Retry-After", self.state.retry_after)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        send(self, status, json.dumps(value).encode(), self.state.retry_after)
 
 
 @contextmanager
@@ -111,14 +107,5 @@ def fake_service_content() -> Iterator[FakeServiceContent]:
     """Run the service on a free port of loopback until the block ends."""
     state = FakeServiceContent()
     handler = type("Handler", (_Handler,), {"state": state})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(handler) as state.url:
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
