@@ -5,6 +5,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,20 +18,18 @@ NIGHT = "2026-06-05"
 
 
 @pytest.fixture
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_url() -> Iterator[str]:
     """A cluster of its own on loopback, gone afterwards."""
     # Debian keeps the server's programs out of the path, by version.
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[-3]))
     found = shutil.which("pg_ctl") or (str(programs[-1]) if programs else "")
     if not found:
         pytest.skip("no PostgreSQL on this machine (Debian: apt-get install postgresql)")
-    folder = tmp_path_factory.mktemp("postgres")
-    # PostgreSQL refuses to run as root; Debian's package brings a user for it.
+    # PostgreSQL refuses to run as root; Debian's package brings a user for it, who may not enter pytest's folders.
     user = "postgres" if os.geteuid() == 0 else None
+    folder = Path(tempfile.mkdtemp(prefix="ec1-postgres-"))
     if user:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
-        for parent in list(folder.parents)[:2]:
-            parent.chmod(parent.stat().st_mode | 0o011)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -46,6 +45,7 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"postgresql://ec1@127.0.0.1:{port}/postgres"
     finally:
         pg_ctl("stop", "--mode", "immediate")
+        shutil.rmtree(folder)
 
 
 def test_a_night_runs_on_postgresql(
