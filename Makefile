@@ -46,7 +46,7 @@ bench: install ## measure the ratios in benchmarks/
 
 lock: install ## renew constraints.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev pyproject.toml --output-file - \
-	  | sed -E 's/\+cpu$$//' | grep -vE '^(triton|nvidia-.*)==' > constraints.new && mv constraints.new constraints.txt
+	  | sed -E 's/\+cpu$$//' | grep -vE '^(triton|cuda-.*|nvidia-(cu|nc|nv).*)==' > constraints.new && mv constraints.new constraints.txt
 
 clean: ## remove the sample's home and caches (keeps .venv)
 	@rm -rf $(EC1_HOME) .pytest_cache .mypy_cache .ruff_cache
