@@ -18,7 +18,6 @@ import json
 import re
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +29,8 @@ from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.folding import normalised
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
-from ec1.extraction.results import ENTITY_CLASSES
 from ec1.extraction.scoring import entities_of, score
-from ec1.extraction.trust import trust_of
+from ec1.extraction.trust import trust_by_class, trust_of
 from ec1.project import CHECKOUT
 
 DATA = CHECKOUT.parent / "shared" / "data"
@@ -199,13 +197,17 @@ def main(characters: int = 6000, only: int = 0) -> dict[str, object]:
                     if result is not None
                     for mention in result.mentions
                 )
-                by_class = Counter(entity_class for each in found.values() for _, entity_class in each)
                 print(
-                    f"\n{title}: of {trust.named} names that the model gave, {trust.grounding_rate:.1%} stand in the "
-                    f"text ({trust.invented} invented, all dropped); {wrong} mentions are not where they say; found "
-                    f"{', '.join(f'{by_class[each]} {each}' for each in ENTITY_CLASSES)}; {report.chunks} chunks in "
-                    f"{time.perf_counter() - started:.0f} s, {report.streams[stream].deferred} documents deferred"
+                    f"\n{title}: {report.chunks} chunks in {time.perf_counter() - started:.0f} s, "
+                    f"{report.streams[stream].deferred} documents deferred, {wrong} mentions are not where they say"
                 )
+                by_class = trust_by_class(result for result in results.values() if result is not None)
+                print(
+                    f"{'':<12}{'named':>7}{'in the text':>13}{'kept':>6}   "
+                    "of the names that the model gave; all but the kept were dropped"
+                )
+                for label, each in [*by_class.items(), ("all", trust)]:
+                    print(f"{label:<12}{each.named:>7}{each.grounding_rate:>13.1%}{each.kept:>6}")
     return figures
 
 

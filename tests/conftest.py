@@ -86,3 +86,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--screenshots", type=Path, help="folder for pictures of the UI, such as docs/images")
+    parser.addoption(
+        "--real-model", action="store_true", help="train each method and objective on the small model (minutes)"
+    )

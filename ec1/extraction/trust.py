@@ -4,6 +4,7 @@ Belongs here: the figures of finished results. Does not: dropping what does not 
 with a gold file (`scoring`).
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,14 +37,26 @@ class Trust:
 
 def trust_of(results: Iterable[ExtractionResult]) -> Trust:
     """The figures of complete results; others say nothing."""
-    named = kept = invented = 0
+    by_class = trust_by_class(results).values()
+    return Trust(
+        sum(each.named for each in by_class),
+        sum(each.kept for each in by_class),
+        sum(each.invented for each in by_class),
+    )
+
+
+def trust_by_class(results: Iterable[ExtractionResult]) -> dict[str, Trust]:
+    """The same by class: of what became a mention, the mention's; of what was refused, the one that the model gave."""
+    kept: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    invented: Counter[str] = Counter()
     for result in results:
         if result.status != "complete":
             continue
-        names = {normalised(mention.name) for mention in result.mentions}
+        found = {normalised(mention.name): mention.entity_class for mention in result.mentions}
+        kept.update(found.values())
         # What one chunk was refused for, another may have shown to be there.
-        refused = {normalised(each.name): each.reason for each in result.dropped if normalised(each.name) not in names}
-        kept += len(names)
-        named += len(names) + len(refused)
-        invented += sum(reason in INVENTED for reason in refused.values())
-    return Trust(named, kept, invented)
+        others = {normalised(each.name): each for each in result.dropped if normalised(each.name) not in found}
+        refused.update(each.entity_class for each in others.values())
+        invented.update(each.entity_class for each in others.values() if each.reason in INVENTED)
+    return {name: Trust(kept[name] + refused[name], kept[name], invented[name]) for name in sorted(kept | refused)}

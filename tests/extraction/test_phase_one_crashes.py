@@ -17,6 +17,8 @@ import pytest
 from fake_openai import FakeServer, fake_server
 from phase_one import MAX_IN_FLIGHT, PhaseOne
 
+from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.reader import published_ledger
 from ec1.home import Home
 
 NIGHTS = 5
@@ -25,9 +27,9 @@ KILLS = {"extracting": 6, "applying": 3, "publishing": 1}
 """In each night: fifty in all."""
 
 
-def work(folder: Path, url: str, model: Path, date: str, told: Connection) -> None:
+def work(phase: PhaseOne, date: str, told: Connection) -> None:
     """One night in a process of its own."""
-    PhaseOne(Home(folder), url, model).night(date, told.send)
+    phase.night(date, told.send)
 
 
 class Nights:
@@ -40,8 +42,7 @@ class Nights:
 
     def start(self, date: str) -> tuple[BaseProcess, Connection]:
         ours, theirs = self.context.Pipe(duplex=False)
-        arguments = (self.phase.home.root, self.phase.url, self.phase.model, date, theirs)
-        process = self.context.Process(target=work, args=arguments)
+        process = self.context.Process(target=work, args=(self.phase, date, theirs))
         process.start()
         theirs.close()
         return process, ours
@@ -156,3 +157,41 @@ def test_fifty_kills_change_nothing_and_cost_only_what_was_in_flight(
     odd = sorted(str(path) for path in files[0].keys() | files[1].keys() if files[0].get(path) != files[1].get(path))
     assert odd == []
     assert len(files[0]) >= DOCUMENTS
+
+
+@pytest.mark.slow
+def test_kills_while_a_changed_extractors_graph_takes_the_old_ones_place(
+    server: FakeServer, words: Path, tmp_path: Path
+) -> None:
+    rng = random.Random(4)
+    calm, stormy = Nights(tmp_path / "calm", server.url, words), Nights(tmp_path / "stormy", server.url, words)
+    first, second = f"2026-06-0{NIGHTS}", f"2026-06-0{NIGHTS + 1}"
+    for nights in (calm, stormy):
+        for night in range(NIGHTS):
+            write_documents(nights.phase, night)
+        nights.run(first)
+        nights.phase.settings = {"fingerprint_policy": "full", "min_confidence": 0.01}
+    seen = []
+    span = calm.run(second)["applying"]
+    for kill in range(20):
+        # Evenly over what takes the time, so that some come before the swap and some after it.
+        after = span * (kill + rng.random()) / 20
+        while not stormy.kill(second, "applying", after):
+            after /= 2
+        # One extractor's graph or the other's, and never a mixture.
+        with LadybugStore.open(
+            stormy.phase.home.graph, buffer_pool_mib=64, wait_seconds=20, published=stormy.phase.home.published_graph
+        ) as store:
+            fingerprints = {entry.fingerprint for entry in store.ledger().values()}
+        assert len(fingerprints) == 1
+        seen.append(fingerprints.pop())
+    changed = stormy.phase.extractor().fingerprint("meeting")
+    swap = seen.index(changed) if changed in seen else len(seen)
+    print(f"{swap} kills before the swap, {len(seen) - swap} after it")
+    assert swap >= 3 and set(seen[swap:]) <= {changed}, "the swap is not undone by a kill"
+    stormy.run(second)
+    for name in ("documents", "entities", "mentions"):
+        exports = [each.phase.home.root / "export" / f"{name}.parquet" for each in (calm, stormy)]
+        assert exports[0].read_bytes() == exports[1].read_bytes()
+    assert {entry.fingerprint for entry in published_ledger(stormy.phase.home.published_graph).values()} == {changed}
+    assert not (stormy.phase.home.published_graph.with_name("beside")).exists()

@@ -1,7 +1,7 @@
 """Grounding and hallucination rate, from finished results."""
 
 from ec1.extraction.results import Dropped, ExtractionResult, Mention
-from ec1.extraction.trust import trust_of
+from ec1.extraction.trust import trust_by_class, trust_of
 
 
 def result(kept: str, dropped: dict[str, str], status: str = "complete") -> ExtractionResult:
@@ -33,6 +33,16 @@ def test_the_rates_count_each_name_once_a_document() -> None:
     )
     assert (trust.named, trust.kept, trust.invented) == (5, 2, 2)
     assert (trust.hallucination_rate, trust.grounding_rate) == (0.4, 0.6)
+
+
+def test_by_class_a_name_counts_as_what_it_became_or_was_said_to_be() -> None:
+    company = Dropped(name="Acme", entity_class="Company", chunk=0, reason="not in the text")
+    found = result("Alma", {}).model_copy(update={"dropped": (company,)})
+    by_class = trust_by_class([found])
+    assert {name: (each.named, each.kept, each.invented) for name, each in by_class.items()} == {
+        "Company": (1, 0, 1),
+        "Person": (1, 1, 0),
+    }
 
 
 def test_a_night_without_answers_invents_nothing() -> None:

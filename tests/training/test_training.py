@@ -326,19 +326,30 @@ SECTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("objective", SECTIONS)
 @pytest.mark.parametrize("method", ["full", "lora", "qlora"])
 def test_every_method_learns_every_objective(
-    make: Callable[..., TrainingSpec], tmp_path: Path, method: str, objective: str
+    make: Callable[..., TrainingSpec],
+    tmp_path: Path,
+    method: str,
+    objective: str,
+    request: pytest.FixtureRequest,
 ) -> None:
     """What was held out became likelier, or is preferred more clearly, than before."""
+    real = request.config.getoption("--real-model")
+    learning_rate = (2e-5 if real else 1e-3) if method == "full" else (1e-3 if real else 1e-2)
     spec = make(
         "engineering" if objective == "sft" else "apprenticeship",
         tmp_path,
+        model=request.getfixturevalue("small_model" if real else "tiny_model"),
         method=method,
         objective=objective,
         quantization={"type": "nf4"} if method == "qlora" else None,
-        optimisation={"evaluation_steps": 6, "learning_rate": 1e-3 if method == "full" else 1e-2},
+        optimisation={"evaluation_steps": 6, "learning_rate": learning_rate},
         **SECTIONS[objective],
     )
     result = run(spec)
+    print(
+        f"{method} {objective}: held-out loss {result.heldout_loss_first:.3f} -> {result.heldout_loss_last:.3f}, "
+        f"margin {result.heldout_margin_first} -> {result.heldout_margin_last}"
+    )
     assert check_result(spec).status == "finished"
     assert result.weights == ("model" if method == "full" else "adapter")
     assert result.heldout_loss_first is not None and result.heldout_loss_last is not None
