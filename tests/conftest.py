@@ -1,5 +1,6 @@
 """Fixtures that several test folders share. Everything is written under pytest's temporary folders."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ from ec1.home import Home
 from ec1.models import prepare_model
 
 PROJECT = Path(__file__).resolve().parent.parent
+
+# Workers that share the cores must not each take all of them: threads that wait for one another made a night three
+# times as long. Before torch is imported, and for the processes that tests start.
+if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // int(workers))))
 
 
 @pytest.fixture(scope="session")

@@ -303,7 +303,10 @@ class LadybugStore:
         return destination
 
     def adopt(self, graph: Path) -> None:
-        """Let the closed database file `graph` take the live one's place, in one step. The store stays open."""
+        """Move the closed database file `graph`, of the same file system, to the live one's place, in one step.
+
+        The store stays open.
+        """
         with self._reading():
             self._connection.execute("CHECKPOINT").close()
         self._close()
@@ -311,7 +314,7 @@ class LadybugStore:
             # An old log beside the new file would be replayed into it. After a checkpoint it holds nothing.
             for path in self._companions():
                 path.unlink(missing_ok=True)
-            _copy(graph, self._path)
+            _move(graph, self._path)
         finally:
             self._connect()
 
@@ -861,7 +864,12 @@ def _copy(source: Path, destination: Path) -> None:
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary = destination.with_name(f".{destination.name}.tmp")
     shutil.copyfile(source, temporary)
-    with temporary.open("rb") as stream:
+    _move(temporary, destination)
+
+
+def _move(source: Path, destination: Path) -> None:
+    """Let a written file take another's place, so that a crash leaves one or the other, whole."""
+    with source.open("rb") as stream:
         os.fsync(stream.fileno())
-    temporary.replace(destination)
+    source.replace(destination)
     fsync_dir(destination.parent)

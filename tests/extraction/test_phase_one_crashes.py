@@ -194,4 +194,5 @@ def test_kills_while_a_changed_extractors_graph_takes_the_old_ones_place(
         exports = [each.phase.home.root / "export" / f"{name}.parquet" for each in (calm, stormy)]
         assert exports[0].read_bytes() == exports[1].read_bytes()
     assert {entry.fingerprint for entry in published_ledger(stormy.phase.home.published_graph).values()} == {changed}
-    assert not (stormy.phase.home.published_graph.with_name("beside")).exists()
+    beside = stormy.phase.home.published_graph.with_name("beside")
+    assert [path for path in beside.rglob("*") if path.suffix != ".lock"] == [], "a kill may not leave a second graph"
