@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel
 
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import build_dataset
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.deployment import Deployment
@@ -122,7 +121,7 @@ def _recipe(resolved: ResolvedRecipe, deployment: Deployment, home: Home, night:
         return planned
     model = nightly.base_model(recipe, deployment, home)
     try:
-        dataset = build_dataset(snapshot, recipe.data, nightly.tokenizer_of(model), home=home, objective=recipe.rows)
+        dataset = nightly.dataset_of(recipe, snapshot, model, deployment, home)
         planned.plan = nightly.plan_of(recipe, dataset, deployment, model)
     except PermanentError as error:
         planned.refused = str(error)

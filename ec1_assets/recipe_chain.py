@@ -12,7 +12,7 @@ import dagster as dg
 from ec1.adapters import nightly as adapters_nightly
 from ec1.adapters.retention import clean
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import build_dataset, load_dataset
+from ec1.corpus.dataset import load_dataset
 from ec1.corpus.snapshots import load_snapshot, take_snapshot
 from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.errors import EC1Error
@@ -121,13 +121,8 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         record = records(project, context.partition_key)
         taken = record.read("corpus_snapshot")
         model = training_nightly.base_model(recipe, deployment, home)
-        dataset = build_dataset(
-            load_snapshot(home, taken["bucket"], taken["digest"]),
-            recipe.data,
-            training_nightly.tokenizer_of(model),
-            home=home,
-            objective=recipe.rows,
-        )
+        snapshot = load_snapshot(home, taken["bucket"], taken["digest"])
+        dataset = training_nightly.dataset_of(recipe, snapshot, model, deployment, home)
         plan = training_nightly.plan_of(recipe, dataset, deployment, model)
         record.write(
             "training_dataset",

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ec1.corpus import cleaning
 from ec1.corpus.duplicates import PERMUTATIONS, Signatures, near_duplicates, signature, survivors
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.split import HeldOutGroups, Leak, Side, SplitRow, leaks
+from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.corpus.tuples import Example, Objective, example_of, group_of, parse_record
 from ec1.deployment import Settings
 from ec1.errors import PermanentError, RejectedError
@@ -56,6 +57,7 @@ class DataOptions(Settings):
     near_duplicate_similarity: float = Field(0.9, gt=0.5, le=1, description="Jaccard; 1 drops only what is equal")
     max_rows: int | None = Field(None, ge=2, description="take at most so many rows, chosen by a stable hash")
     scrub: bool = Field(True, description="replace secrets and personal data")
+    toxicity: ToxicityOptions | None = Field(None, description="drop rows whose answer a classifier finds toxic")
     seed: int = Field(0, ge=0, description="of the split; another seed is another split")
 
 
@@ -91,13 +93,22 @@ class Dataset:
 
 
 def build_dataset(
-    snapshot: Snapshot, data: DataOptions, tokenizer: Any, *, home: Home, objective: Objective
+    snapshot: Snapshot,
+    data: DataOptions,
+    tokenizer: Any,
+    *,
+    home: Home,
+    objective: Objective,
+    classifier: Callable[[], ToxicityClassifier] | None = None,
 ) -> Dataset:
     """Make the dataset of a snapshot, or return the one that was made from the same parts before.
 
-    `tokenizer` is the base model's, with the chat template that serving uses. Raises PermanentError, with what to
-    change, if no example or no held-out example remains, or too many rows are longer than `max_length`.
+    `tokenizer` is the base model's, with the chat template that serving uses; `classifier` loads what `data.toxicity`
+    names. Raises PermanentError, with what to change, if no example or no held-out example remains, or too many rows
+    are longer than `max_length`.
     """
+    if data.toxicity is not None and classifier is None:
+        raise PermanentError("data.toxicity is set, and no classifier was given")
     if tokenizer.chat_template is None:
         raise PermanentError(
             "the base model's tokenizer has no chat template: train a base model that is served with one"
@@ -110,7 +121,8 @@ def build_dataset(
     home.datasets.mkdir(parents=True, exist_ok=True)
     _sweep(home.datasets)
     with tempfile.TemporaryDirectory(dir=home.datasets, prefix=".building-") as folder:
-        digest = _Builder(snapshot, data, tokenizer, identity, groups, Path(folder)).build()
+        judge = classifier() if data.toxicity and classifier else None
+        digest = _Builder(snapshot, data, tokenizer, identity, groups, Path(folder), judge).build()
         with staged_directory(home.datasets / digest) as staging:
             for path in [*(Path(folder) / side for side in SIDES), Path(folder) / "rejects.jsonl"]:
                 path.rename(staging / path.name)
@@ -192,8 +204,10 @@ class _Builder:
         identity: dict[str, Any],
         groups: HeldOutGroups,
         folder: Path,
+        judge: ToxicityClassifier | None,
     ) -> None:
         self._snapshot, self._data, self._tokenizer, self._identity = snapshot, data, tokenizer, identity
+        self._judge = judge
         self._objective: Objective = identity["objective"]
         self._groups, self._folder = groups, folder
         self._rejected: Counter[str] = Counter()
@@ -342,7 +356,7 @@ class _Builder:
         over = 0
         with _Tables(self._folder, self._objective) as tables:
             for start in range(0, len(kept), _BATCH):
-                numbers = kept[start : start + _BATCH]
+                numbers = self._without_toxic(kept[start : start + _BATCH], rows)
                 examples = list(self._examples(numbers, rows))
                 for number, example, measure in zip(numbers, examples, self._measure(examples), strict=True):
                     row = rows[number]
@@ -364,7 +378,7 @@ class _Builder:
                     if row.side == "train" and len(samples) < _SAMPLES:
                         samples.append(_shortened(record))
         if not lengths:
-            raise PermanentError(f"{self._where}: the chat template refuses all {len(kept)} examples")
+            raise PermanentError(f"{self._where}: no usable example; see the reasons: {dict(self._rejected)}")
         if over > self._data.max_over_length_share * len(kept):
             ninety = int(np.percentile(lengths, 90))
             raise PermanentError(
@@ -380,6 +394,22 @@ class _Builder:
             "samples": samples,
         }
         return written, statistics, hasher
+
+    def _without_toxic(self, numbers: list[int], rows: list[_Row]) -> list[int]:
+        """Those whose answer may be learnt. Prompts and refused answers may be as bad as they were."""
+        if self._judge is None or self._data.toxicity is None:
+            return numbers
+        answer = "completion" if self._objective == "sft" else "chosen"
+        texts = [
+            "\n".join(message["content"] for message in example[answer]) for example in self._examples(numbers, rows)
+        ]
+        kept = []
+        for number, score in zip(numbers, self._judge.scores(texts), strict=True):
+            if score > self._data.toxicity.max_score:
+                self._reject(rows[number].digest, rows[number].origin, "toxic")
+            else:
+                kept.append(number)
+        return kept
 
     def _examples(self, numbers: list[int], rows: list[_Row]) -> Iterator[Example]:
         with (self._folder / "examples.jsonl").open("rb") as stream:

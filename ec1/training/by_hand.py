@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import build_dataset
 from ec1.corpus.snapshots import take_snapshot
 from ec1.deployment import Deployment
 from ec1.gpu.lease import GpuLease
@@ -46,8 +45,7 @@ def prepare(
     source = bucket(deployment.corpus_root(home), recipe.role, recipe.tenant)
     snapshot = take_snapshot(source, recipe.rows, as_of=now, home=home)
     model = nightly.base_model(recipe, deployment, home)
-    tokenizer = nightly.tokenizer_of(model)
-    dataset = build_dataset(snapshot, recipe.data, tokenizer, home=home, objective=recipe.rows)
+    dataset = nightly.dataset_of(recipe, snapshot, model, deployment, home)
     plan = nightly.plan_of(recipe, dataset, deployment, model)
     night = deployment.current_night(now).date
     spec = nightly.spec_of(resolved, dataset, deployment, home, night, open_registry(deployment, home))

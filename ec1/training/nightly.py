@@ -6,9 +6,11 @@ Belongs here: what a deployment adds to a recipe (model folders, budget, output 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ec1.corpus.dataset import Dataset
+from ec1.corpus.dataset import Dataset, build_dataset
+from ec1.corpus.snapshots import Snapshot
+from ec1.corpus.toxicity import ToxicityClassifier
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.files import write_json
@@ -66,11 +68,18 @@ def base_model(recipe: Recipe, deployment: Deployment, home: Home) -> Path:
     return prepare_model(recipe.base_model.id, recipe.base_model.revision, deployment.models, home.models)
 
 
-def tokenizer_of(model: Path) -> Any:
-    """The tokenizer in a model's folder."""
+def dataset_of(recipe: Recipe, snapshot: Snapshot, model: Path, deployment: Deployment, home: Home) -> Dataset:
+    """The recipe's dataset of a snapshot, with the tokenizer in the base model's folder. Raises as `build_dataset`."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(model, local_files_only=True)
+    def classifier() -> ToxicityClassifier:
+        options = recipe.data.toxicity
+        assert options is not None
+        folder = prepare_model(options.model, options.revision, deployment.models, home.models)
+        return ToxicityClassifier(folder, options.label)
+
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    return build_dataset(snapshot, recipe.data, tokenizer, home=home, objective=recipe.rows, classifier=classifier)
 
 
 def plan_of(recipe: Recipe, dataset: Dataset, deployment: Deployment, model: Path) -> Plan:

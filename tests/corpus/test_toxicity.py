@@ -1,0 +1,102 @@
+"""The toxicity filter, with a real classifier of `transformers` that was taught two words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus_builder import NIGHT, edit, write_lines
+
+from ec1.corpus.buckets import bucket
+from ec1.corpus.dataset import DataOptions, build_dataset
+from ec1.corpus.snapshots import take_snapshot
+from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
+from ec1.errors import InputError, PermanentError
+from ec1.home import Home
+
+VILE = "scum"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier whose score for `toxic` is high if the vile word is among the 64 tokens that it reads."""
+    import torch
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("classifier")
+    words = Tokenizer(WordLevel({"[UNK]": 0, "[PAD]": 1, VILE: 2}, unk_token="[UNK]"))
+    words.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]", model_max_length=64
+    ).save_pretrained(folder)
+    torch.manual_seed(3)
+    model = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=3,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            max_position_embeddings=64,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            id2label={0: "clean", 1: "toxic"},
+            label2id={"clean": 0, "toxic": 1},
+        )
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    for step in range(150):
+        ids = torch.zeros(8, 8 + step % 56, dtype=torch.long)
+        for row in range(4):
+            ids[row, int(torch.randint(ids.shape[1], (1,)))] = 2
+        loss = model(input_ids=ids, labels=torch.tensor([1] * 4 + [0] * 4)).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(folder: Path) -> ToxicityClassifier:
+    return ToxicityClassifier(folder, "toxic")
+
+
+def test_every_part_of_a_text_is_read(classifier: ToxicityClassifier) -> None:
+    far = "all is well and " * 200
+    scores = classifier.scores(["all is well", f"you {VILE} of the earth", far, far + VILE, f"{far}{VILE} {far}", ""])
+    assert [score > 0.5 for score in scores] == [False, True, False, True, True, False]
+    assert scores[-1] == 0.0
+
+
+def test_a_label_that_it_lacks_and_a_folder_that_is_none_are_one_line(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.toxicity\.label: 'rude' is none of the classifier's: clean, toxic"):
+        ToxicityClassifier(folder, "rude")
+    with pytest.raises(InputError, match=r"data\.toxicity\.model: .* is no text classifier"):
+        ToxicityClassifier(tmp_path, "toxic")
+
+
+def test_rows_with_a_toxic_answer_are_dropped_and_counted(
+    classifier: ToxicityClassifier, tmp_path: Path, home: Home, small_model: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    records = [edit(number) for number in range(30)]
+    records[3]["diff"] += f"+    raise {VILE}\n"
+    # What was asked may be as bad as it was.
+    records[4]["commit_msg"] += f": remove {VILE}"
+    write_lines(tmp_path / "engineering/demo/all.jsonl", records)
+    snapshot = take_snapshot(bucket(tmp_path, "engineering", "acme"), "sft", as_of=NIGHT, home=home)
+    tokenizer: Any = AutoTokenizer.from_pretrained(small_model)
+    data = DataOptions(toxicity=ToxicityOptions(model="some/classifier"))
+    with pytest.raises(PermanentError, match="no classifier"):
+        build_dataset(snapshot, data, tokenizer, home=home, objective="sft")
+    dataset = build_dataset(snapshot, data, tokenizer, home=home, objective="sft", classifier=lambda: classifier)
+    assert dataset.train_rows + dataset.heldout_rows == 29 and dataset.rejected == {"toxic": 1}
+    reject = json.loads((dataset.path / "rejects.jsonl").read_text())
+    assert reject["reason"] == "toxic" and reject["origin"].endswith("all.jsonl:4")
+    plain = build_dataset(snapshot, DataOptions(), tokenizer, home=home, objective="sft")
+    assert plain.train_rows + plain.heldout_rows == 30 and plain.digest != dataset.digest
