@@ -180,17 +180,17 @@ def render(tokenizer: Any, messages: Sequence[dict[str, str]]) -> str:
     return str(tokenizer.apply_chat_template(list(messages), tokenize=False))
 
 
-@dataclass
-class _Row:
+@dataclass(slots=True)
+class _Row(SplitRow):
     """What is kept in memory of a row; `offset` is where its example starts in the file of examples."""
 
-    digest: str
     origin: str
-    group: str
-    sources: tuple[str, ...]
-    text: str
     offset: int
     side: Side = "train"
+
+    @property
+    def group(self) -> str:
+        return self.sources[0]
 
 
 class _Builder:
@@ -226,13 +226,8 @@ class _Builder:
             written, statistics, hasher = self._write(kept, rows)
         sides = {side: [number for number in written if rows[number].side == side] for side in SIDES}
         self._require_both_sides(sides, rows)
-        parts = {
-            side: [
-                SplitRow(rows[number].digest, frozenset(rows[number].sources), rows[number].text, signatures[number])
-                for number in numbers
-            ]
-            for side, numbers in sides.items()
-        }
+        parts = {side: [rows[number] for number in numbers] for side, numbers in sides.items()}
+        found = leaks(parts["train"], parts["heldout"], signatures[sides["heldout"] + sides["train"]], self._similarity)
         manifest = {
             **{key: self._identity[key] for key in ("objective", "snapshot", "options")},
             "train_rows": len(sides["train"]),
@@ -241,7 +236,7 @@ class _Builder:
             "heldout_groups": len({rows[number].group for number in sides["heldout"]}),
             "rejected": dict(sorted(self._rejected.items())),
             "scrubbed": dict(sorted(self._scrubbed.items())),
-            "leaks": [asdict(leak) for leak in leaks(parts["train"], parts["heldout"], self._similarity)],
+            "leaks": [asdict(leak) for leak in found],
             **statistics,
         }
         digest = hasher.hexdigest()
@@ -290,9 +285,8 @@ class _Builder:
                 offset = examples.tell()
                 examples.write(canonical_json(self._with_system_prompt(example)) + b"\n")
                 output.write(signature(text).tobytes())
-                group = group_of(item)
-                sources = item.sources or (group,)
-                rows.append(_Row(source.digest, source.origin, group, sources, digest_of(text), offset))
+                sources = item.sources or (group_of(item),)
+                rows.append(_Row(source.digest, sources, bytes.fromhex(digest_of(text)), source.origin, offset))
         signatures = np.fromfile(self._folder / "signatures", dtype=np.uint32).reshape(-1, PERMUTATIONS)
         (self._folder / "signatures").unlink()
         return rows, signatures
@@ -310,7 +304,7 @@ class _Builder:
         """
         order = sorted(range(len(rows)), key=lambda number: (rows[number].side != "heldout", rows[number].digest))
         held = {source for row in rows if row.side == "heldout" for source in row.sources}
-        texts: dict[str, int] = {}
+        texts: set[bytes] = set()
         candidates: list[int] = []
         for number in order:
             row = rows[number]
@@ -319,7 +313,7 @@ class _Builder:
             elif row.text in texts:
                 self._reject(row.digest, row.origin, "duplicate")
             else:
-                texts[row.text] = number
+                texts.add(row.text)
                 candidates.append(number)
         # Until none is left: of many rows that are alike one round finds some pairs, not all.
         while dropped := survivors(range(len(candidates)), near_duplicates(signatures[candidates], self._similarity)):

@@ -7,16 +7,14 @@ chance puts every group on one side, the group with the smallest hash is held ou
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from ec1.corpus.duplicates import PERMUTATIONS, Signatures, near_duplicates, signature
+from ec1.corpus.duplicates import Signatures, near_duplicates
 from ec1.errors import PermanentError
-from ec1.files import digest_of, read_json, write_json
+from ec1.files import read_json, write_json
 
 Side = Literal["train", "heldout"]
 
@@ -26,18 +24,13 @@ def assign(group: str, heldout_share: float, seed: int) -> Side:
     return "heldout" if _position(group, seed) < heldout_share else "train"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SplitRow:
-    """What the leak check sees of a row. `sources` name what it was cut from; `text` is a digest of all its text."""
+    """What the leak check sees of a row: its digest, what it was cut from, and a digest of all its text."""
 
-    row: str
-    sources: frozenset[str]
-    text: str
-    signature: Signatures
-
-    @classmethod
-    def of(cls, row: str, sources: Iterable[str], text: str) -> "SplitRow":
-        return cls(row, frozenset(sources), digest_of(text), signature(text))
+    digest: str
+    sources: tuple[str, ...]
+    text: bytes
 
 
 @dataclass(frozen=True)
@@ -49,20 +42,23 @@ class Leak:
     heldout: str
 
 
-def leaks(train: Sequence[SplitRow], heldout: Sequence[SplitRow], similarity: float = 0.9) -> list[Leak]:
-    """Rows of `train` that share a source, their text, or nearly their text with a row of `heldout`."""
-    sources = {source: row.row for row in heldout for source in row.sources}
-    texts = {row.text: row.row for row in heldout}
+def leaks(
+    train: Sequence[SplitRow], heldout: Sequence[SplitRow], signatures: Signatures, similarity: float = 0.9
+) -> list[Leak]:
+    """Rows of `train` that share a source, their text, or nearly their text with a row of `heldout`.
+
+    `signatures`: those of the held-out rows and then of the training rows.
+    """
+    sources = {source: row.digest for row in heldout for source in row.sources}
+    texts = {row.text: row.digest for row in heldout}
     found: list[Leak] = []
     for row in train:
-        found += [Leak("group", row.row, sources[source]) for source in sorted(row.sources & sources.keys())]
+        found += [Leak("group", row.digest, sources[source]) for source in sorted(sources.keys() & row.sources)]
         if row.text in texts:
-            found.append(Leak("exact", row.row, texts[row.text]))
-    rows = [*heldout, *train]
-    signatures = np.stack([row.signature for row in rows]) if rows else np.zeros((0, PERMUTATIONS), dtype=np.uint32)
+            found.append(Leak("exact", row.digest, texts[row.text]))
     for left, right in near_duplicates(signatures, similarity):
-        if left < len(heldout) <= right and rows[left].text != rows[right].text:
-            found.append(Leak("near", rows[right].row, rows[left].row))
+        if left < len(heldout) <= right and heldout[left].text != train[right - len(heldout)].text:
+            found.append(Leak("near", train[right - len(heldout)].digest, heldout[left].digest))
     return found
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ec1.corpus.duplicates import near_duplicates, signature, survivors
-from ec1.corpus.split import HeldOutGroups, SplitRow, assign, leaks
+from ec1.corpus.split import HeldOutGroups, Leak, SplitRow, assign, leaks
 from ec1.errors import PermanentError
 
 WORDS = [f"word{number}" for number in range(500)]
@@ -80,16 +80,24 @@ def test_many_equal_rows_leave_one() -> None:
 def test_each_kind_of_leak_is_found() -> None:
     rng = random.Random(2)
     texts = [sentence(rng) for _ in range(8)]
-    heldout = [SplitRow.of(f"h{number}", [f"session:{number}"], texts[number]) for number in range(3)]
+    heldout = [(SplitRow(f"h{at}", (f"session:{at}",), texts[at].encode()), texts[at]) for at in range(3)]
     train = [
-        SplitRow.of("clean", ["session:7"], texts[3]),
-        SplitRow.of("overlap", ["session:8", "session:1"], texts[4]),
-        SplitRow.of("copy", ["session:9"], texts[0]),
-        SplitRow.of("twin", ["session:10"], changed(texts[2], rng, 1)),
+        (SplitRow(name, sources, text.encode()), text)
+        for name, sources, text in (
+            ("clean", ("session:7",), texts[3]),
+            ("overlap", ("session:8", "session:1"), texts[4]),
+            ("copy", ("session:9",), texts[0]),
+            ("twin", ("session:10",), changed(texts[2], rng, 1)),
+        )
     ]
-    assert {(leak.kind, leak.train, leak.heldout) for leak in leaks(train, heldout)} == {
+
+    def found(train: list[tuple[SplitRow, str]], heldout: list[tuple[SplitRow, str]]) -> list[Leak]:
+        signatures = np.stack([signature(text) for _, text in heldout + train])
+        return leaks([row for row, _ in train], [row for row, _ in heldout], signatures)
+
+    assert {(leak.kind, leak.train, leak.heldout) for leak in found(train, heldout)} == {
         ("group", "overlap", "h1"),
         ("exact", "copy", "h0"),
         ("near", "twin", "h2"),
     }
-    assert leaks(train[:1], heldout) == leaks([], heldout) == leaks(train, []) == []
+    assert found(train[:1], heldout) == found([], heldout) == found(train, []) == []
