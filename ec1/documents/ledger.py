@@ -30,7 +30,7 @@ class Status(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class DocumentKey:
     """A document's identity: its stream and its path relative to the document root, with forward slashes."""
 
@@ -38,7 +38,7 @@ class DocumentKey:
     path: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """One row. `attempts` counts the nights on which this version was deferred; `night` is the last that touched it."""
 

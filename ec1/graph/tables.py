@@ -7,6 +7,7 @@ cannot disagree (DESIGN §5).
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,14 +66,14 @@ def document_key(key: DocumentKey) -> str:
 
 
 def ledger_entry(row: dict[str, Any]) -> LedgerEntry:
-    """One document's node as a ledger row."""
+    """One document's node as a ledger row. What thousands of rows share is one string."""
     return LedgerEntry(
-        key=DocumentKey(row["stream"], original_path(row["path"])),
+        key=DocumentKey(sys.intern(row["stream"]), original_path(row["path"])),
         document_id=row["document_id"],
         content_sha256=row["content_sha256"],
-        fingerprint=row["fingerprint"],
+        fingerprint=sys.intern(row["fingerprint"]),
         status=Status(row["status"]),
-        night=row["night"],
+        night=sys.intern(row["night"]),
         reason=row["reason"],
         attempts=row["attempts"],
         mentions=row["mentions"],
