@@ -34,16 +34,15 @@ class Entity:
     """The highest confidence among its mentions, 0 to 1."""
 
 
-@dataclass(frozen=True)
-class StoredMention:
-    """One place where a document names an entity, with all that an auditor needs to find the sentence again."""
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A place in a document, with all that an auditor needs to find the sentence again."""
 
     stream: str
     path: str
     document_id: str
     content_sha256: str
     """The version of the document that the offsets refer to."""
-    name: str
     chunk: int
     start: int
     """Character offsets in the parsed text, `[start, end)`."""
@@ -55,24 +54,20 @@ class StoredMention:
     """The night in which this version was applied."""
 
 
-@dataclass(frozen=True)
-class StoredRelation:
+@dataclass(frozen=True, kw_only=True)
+class StoredMention(Evidence):
+    """One place where a document names an entity."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRelation(Evidence):
     """One place where a document states a relation of an entity; the offsets hold both names."""
 
     relation: str
     subject: str
     object: str
-    stream: str
-    path: str
-    document_id: str
-    content_sha256: str
-    chunk: int
-    start: int
-    end: int
-    confidence: float
-    fingerprint: str
-    model: str
-    night: str
 
 
 @dataclass(frozen=True)

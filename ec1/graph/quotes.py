@@ -9,7 +9,7 @@ from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import read_document
 from ec1.documents.scan import DocumentVersion
 from ec1.errors import DeferredError, RejectedError
-from ec1.graph.model import StoredMention, StoredRelation
+from ec1.graph.model import Evidence
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Quotes:
         self._max_bytes = max_bytes
         self._text = lru_cache(maxsize=8)(self._read)
 
-    def of(self, mention: StoredMention | StoredRelation) -> Quote:
+    def of(self, evidence: Evidence) -> Quote:
         """The sentence of one mention, or of what states a relation.
 
         A document that was changed or removed since is a `problem`, not an error.
         """
-        key = DocumentKey(mention.stream, mention.path)
+        key = DocumentKey(evidence.stream, evidence.path)
         try:
-            text = self._text(key, mention.content_sha256)
+            text = self._text(key, evidence.content_sha256)
         except (DeferredError, RejectedError) as error:
             return Quote(problem=str(error))
-        start, end = sentence_at(text, mention.start, mention.end)
-        return Quote(text[start : mention.start], text[mention.start : mention.end], text[mention.end : end])
+        start, end = sentence_at(text, evidence.start, evidence.end)
+        return Quote(text[start : evidence.start], text[evidence.start : evidence.end], text[evidence.end : end])
 
     def _read(self, key: DocumentKey, content_sha256: str) -> str:
         version = DocumentVersion(key, content_sha256, document_id="", size=0, modified_ns=0)
