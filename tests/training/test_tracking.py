@@ -24,7 +24,7 @@ def test_a_missing_tracker_is_one_line_with_what_to_do(monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tracker", ["mlflow", "wandb"])
+@pytest.mark.parametrize("tracker", ["mlflow", "wandb", "trackio"])
 def test_a_tracker_keeps_a_run_on_this_machine(make: Callable[..., TrainingSpec], tmp_path: Path, tracker: str) -> None:
     spec = make("engineering", tmp_path / "2026-06-01" / "training", tracking=(tracker,))
     spec.output.mkdir(parents=True)
@@ -38,5 +38,10 @@ def test_a_tracker_keeps_a_run_on_this_machine(make: Callable[..., TrainingSpec]
             steps = [step for (step,) in db.execute("SELECT step FROM metrics WHERE key = 'loss' ORDER BY step")]
             names = [name for (name,) in db.execute("SELECT name FROM runs")]
         assert steps == [1, 2, 3, 4, 5, 6] and names == ["fernhollow/engineering 2026-06-01"]
+    elif tracker == "trackio":
+        with sqlite3.connect(folder / "trackio" / "ec1.db") as db:
+            rows = db.execute("SELECT run_name, json_extract(metrics, '$.train/loss') FROM metrics ORDER BY step")
+            logged = [row for row in rows if row[1] is not None]
+        assert len(logged) == 6 and {name for name, _ in logged} == {"fernhollow/engineering 2026-06-01"}
     else:
         assert list((folder / "wandb").glob("offline-run-*/run-*.wandb"))
