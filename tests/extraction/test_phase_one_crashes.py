@@ -188,7 +188,7 @@ def test_kills_while_a_changed_extractors_graph_takes_the_old_ones_place(
     changed = stormy.phase.extractor().fingerprint("meeting")
     swap = seen.index(changed) if changed in seen else len(seen)
     print(f"{swap} kills before the swap, {len(seen) - swap} after it")
-    assert swap >= 3 and set(seen[swap:]) <= {changed}, "the swap is not undone by a kill"
+    assert swap >= 1 and set(seen[swap:]) <= {changed}, "the swap is not undone by a kill"
     stormy.run(second)
     for name in ("documents", "entities", "mentions"):
         exports = [each.phase.home.root / "export" / f"{name}.parquet" for each in (calm, stormy)]
