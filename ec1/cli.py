@@ -99,20 +99,20 @@ def _child(module: list[str], options: Options, log: Path | None = None, *, quie
     else:
         log.parent.mkdir(parents=True, exist_ok=True)
         errors = log.open("ab")
-    process = subprocess.Popen(
-        [sys.executable, "-m", *module],
-        cwd=CHECKOUT,
-        env=environment,
-        stdout=sys.stderr if quiet else None,
-        stderr=errors,
-    )
     interrupts: list[int] = []
-    previous = {
-        # The terminal interrupts the whole group; a termination is sent to us alone, so it is passed on.
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
-    }
+    # The terminal interrupts the whole group. Before the start: a child would inherit that interrupts are ignored, as
+    # they are in a script's background job, and Dagster ignores terminations where it finds interrupts ignored.
+    previous = {signal.SIGINT: signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))}
     try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *module],
+            cwd=CHECKOUT,
+            env=environment,
+            stdout=sys.stderr if quiet else None,
+            stderr=errors,
+        )
+        # A termination is sent to us alone, so it is passed on.
+        previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         status = process.wait()
         return INTERRUPTED if interrupts else status
     finally:

@@ -3,10 +3,25 @@
 import os
 import subprocess
 import sys
+import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.home import Home
+
+
+def wait_for_ui(process: "subprocess.Popen[bytes]", port: int) -> None:
+    """Wait until the Dagster UI that `process` starts answers; it must not end before."""
+    deadline = time.monotonic() + 180
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=2) as answer:
+                assert b"dagster_version" in answer.read()
+            return
+        except OSError:
+            assert process.poll() is None and time.monotonic() < deadline, "no UI"
+            time.sleep(0.5)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
-from commandline import RealNight
+from commandline import RealNight, wait_for_ui
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
@@ -48,15 +46,7 @@ def test_make_ui(real_night: RealNight) -> None:
         ["make", "ui"], cwd=PROJECT, env=real_night.ec1.environment, stdout=subprocess.DEVNULL, start_new_session=True
     ) as process:
         try:
-            deadline = time.monotonic() + 180
-            while True:
-                try:
-                    with urllib.request.urlopen("http://127.0.0.1:3000/server_info", timeout=2) as answer:
-                        assert b"dagster_version" in answer.read()
-                    break
-                except OSError:
-                    assert process.poll() is None and time.monotonic() < deadline
-                    time.sleep(0.5)
+            wait_for_ui(process, 3000)
         finally:
             os.killpg(process.pid, signal.SIGINT)
             try:

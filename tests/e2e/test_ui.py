@@ -4,13 +4,11 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commandline import RealNight
+from commandline import RealNight, wait_for_ui
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 # A closed network makes the browser retry its own services for ever; switch them off.
@@ -51,16 +49,8 @@ def address(real_night: RealNight, project: Path) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
     try:
-        url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                urllib.request.urlopen(f"{url}/server_info", timeout=2).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-                time.sleep(0.5)
-        yield url
+        wait_for_ui(process, port)
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(30)
