@@ -151,8 +151,7 @@ class LadybugStore:
     def ledger(self) -> dict[DocumentKey, LedgerEntry]:
         """Every document that the graph has heard of, deleted ones included."""
         with self._reading():
-            entries = map(tables.ledger_entry, tables.all_documents(self._connection))
-            return {entry.key: entry for entry in entries}
+            return tables.ledger(self._connection)
 
     def apply(
         self,

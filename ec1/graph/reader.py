@@ -206,5 +206,4 @@ def published_ledger(published: Path) -> dict[DocumentKey, LedgerEntry]:
     if not published.is_file():
         return {}
     with GraphReader(published) as reader:
-        entries = map(tables.ledger_entry, tables.all_documents(reader._open()))
-        return {entry.key: entry for entry in entries}
+        return tables.ledger(reader._open())

@@ -80,6 +80,11 @@ def ledger_entry(row: dict[str, Any]) -> LedgerEntry:
     )
 
 
+def ledger(connection: Any) -> dict[DocumentKey, LedgerEntry]:
+    """Every document that the graph has heard of, deleted ones included."""
+    return {entry.key: entry for entry in map(ledger_entry, all_documents(connection))}
+
+
 def rows(connection: Any, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """Run a query and return its rows by column name; the result's memory is given back at once."""
     with connection.execute(query, parameters or {}) as result:
