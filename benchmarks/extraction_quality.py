@@ -189,7 +189,7 @@ def main(characters: int = 6000, only: int = 0) -> dict[str, object]:
                 results = {each: outbox.get(extractor.fingerprint(stream), sha) for each, sha in digests.items()}
                 found = {each: entities_of(result.mentions if result else ()) for each, result in results.items()}
                 figures[title] = _report(title, texts, found)
-                trust = trust_of(result for result in results.values() if result is not None)
+                answered = [result for result in results.values() if result is not None]
                 texts_of = {text.name: text.text for text in texts}
                 wrong = sum(
                     normalised(texts_of[each][mention.start : mention.end]) != normalised(mention.name)
@@ -201,12 +201,11 @@ def main(characters: int = 6000, only: int = 0) -> dict[str, object]:
                     f"\n{title}: {report.chunks} chunks in {time.perf_counter() - started:.0f} s, "
                     f"{report.streams[stream].deferred} documents deferred, {wrong} mentions are not where they say"
                 )
-                by_class = trust_by_class(result for result in results.values() if result is not None)
                 print(
                     f"{'':<12}{'named':>7}{'in the text':>13}{'kept':>6}   "
                     "of the names that the model gave; all but the kept were dropped"
                 )
-                for label, each in [*by_class.items(), ("all", trust)]:
+                for label, each in [*trust_by_class(answered).items(), ("all", trust_of(answered))]:
                     print(f"{label:<12}{each.named:>7}{each.grounding_rate:>13.1%}{each.kept:>6}")
     return figures
 

@@ -99,12 +99,12 @@ def build_dataset(
     *,
     home: Home,
     objective: Objective,
-    classifier: Callable[[], ToxicityClassifier] | None = None,
+    classifier: Callable[[ToxicityOptions], ToxicityClassifier] | None = None,
 ) -> Dataset:
     """Make the dataset of a snapshot, or return the one that was made from the same parts before.
 
     `tokenizer` is the base model's, with the chat template that serving uses; `classifier` loads what `data.toxicity`
-    names. Raises PermanentError, with what to change, if no example or no held-out example remains, or too many rows
+    asks for. Raises PermanentError, with what to change, if no example or no held-out example remains, or too many rows
     are longer than `max_length`.
     """
     if data.toxicity is not None and classifier is None:
@@ -121,7 +121,7 @@ def build_dataset(
     home.datasets.mkdir(parents=True, exist_ok=True)
     _sweep(home.datasets)
     with tempfile.TemporaryDirectory(dir=home.datasets, prefix=".building-") as folder:
-        judge = classifier() if data.toxicity and classifier else None
+        judge = classifier(data.toxicity) if data.toxicity and classifier else None
         digest = _Builder(snapshot, data, tokenizer, identity, groups, Path(folder), judge).build()
         with staged_directory(home.datasets / digest) as staging:
             for path in [*(Path(folder) / side for side in SIDES), Path(folder) / "rejects.jsonl"]:
@@ -350,10 +350,15 @@ class _Builder:
         over = 0
         with _Tables(self._folder, self._objective) as tables:
             for start in range(0, len(kept), _BATCH):
-                numbers = self._without_toxic(kept[start : start + _BATCH], rows)
+                numbers = kept[start : start + _BATCH]
                 examples = list(self._examples(numbers, rows))
-                for number, example, measure in zip(numbers, examples, self._measure(examples), strict=True):
+                for number, example, toxic, measure in zip(
+                    numbers, examples, self._toxic(examples), self._measure(examples), strict=True
+                ):
                     row = rows[number]
+                    if toxic:
+                        self._reject(row.digest, row.origin, "toxic")
+                        continue
                     if measure is None:
                         self._reject(row.digest, row.origin, "the chat template refuses its sequence of roles")
                         continue
@@ -389,21 +394,12 @@ class _Builder:
         }
         return written, statistics, hasher
 
-    def _without_toxic(self, numbers: list[int], rows: list[_Row]) -> list[int]:
-        """Those whose answer may be learnt. Prompts and refused answers may be as bad as they were."""
-        if self._judge is None or self._data.toxicity is None:
-            return numbers
+    def _toxic(self, examples: list[Example]) -> list[bool]:
+        """Which answers may not be learnt. Prompts and refused answers may be as bad as they were."""
+        if self._judge is None:
+            return [False] * len(examples)
         answer = "completion" if self._objective == "sft" else "chosen"
-        texts = [
-            "\n".join(message["content"] for message in example[answer]) for example in self._examples(numbers, rows)
-        ]
-        kept = []
-        for number, score in zip(numbers, self._judge.scores(texts), strict=True):
-            if score > self._data.toxicity.max_score:
-                self._reject(rows[number].digest, rows[number].origin, "toxic")
-            else:
-                kept.append(number)
-        return kept
+        return self._judge.toxic(["\n".join(message["content"] for message in each[answer]) for each in examples])
 
     def _examples(self, numbers: list[int], rows: list[_Row]) -> Iterator[Example]:
         with (self._folder / "examples.jsonl").open("rb") as stream:

@@ -27,9 +27,9 @@ class ToxicityOptions(Settings):
 
 
 class ToxicityClassifier:
-    """A classifier in memory. Raises InputError if `folder` holds none, or none with that label."""
+    """The classifier of `options` in memory. Raises InputError if `folder` holds none, or none with that label."""
 
-    def __init__(self, folder: Path, label: str) -> None:
+    def __init__(self, folder: Path, options: ToxicityOptions) -> None:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
         try:
@@ -40,14 +40,18 @@ class ToxicityClassifier:
         except (OSError, ValueError) as error:
             raise InputError(f"data.toxicity.model: {folder} is no text classifier: {error}") from None
         labels = list(model.config.label2id)
-        if label not in labels:
-            raise InputError(f"data.toxicity.label: {label!r} is none of the classifier's: {', '.join(labels)}")
+        if options.label not in labels:
+            raise InputError(f"data.toxicity.label: {options.label!r} is none of the classifier's: {', '.join(labels)}")
         if not self._tokenizer.is_fast:
             raise InputError(f"data.toxicity.model: {folder} has no fast tokenizer (tokenizer.json)")
         positions = getattr(model.config, "max_position_embeddings", _LONGEST)
         self._length = min(self._tokenizer.model_max_length, positions, _LONGEST)
-        self._label = label
+        self._options = options
         self._classify: Any = pipeline("text-classification", model=model, tokenizer=self._tokenizer, device="cpu")
+
+    def toxic(self, texts: Sequence[str]) -> list[bool]:
+        """For each text whether it scores above `max_score`."""
+        return [score > self._options.max_score for score in self.scores(texts)]
 
     def scores(self, texts: Sequence[str]) -> list[float]:
         """For each text the highest score of any part of it, from 0 to 1; every part is read."""
@@ -58,7 +62,7 @@ class ToxicityClassifier:
         )
         scores = [0.0] * len(texts)
         for (number, _), answer in zip(parts, answers, strict=True):
-            score = next(each["score"] for each in answer if each["label"] == self._label)
+            score = next(each["score"] for each in answer if each["label"] == self._options.label)
             scores[number] = max(scores[number], float(score))
         return scores
 

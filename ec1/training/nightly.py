@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ec1.corpus.dataset import Dataset, build_dataset
 from ec1.corpus.snapshots import Snapshot
-from ec1.corpus.toxicity import ToxicityClassifier
+from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.files import write_json
@@ -72,11 +72,9 @@ def dataset_of(recipe: Recipe, snapshot: Snapshot, model: Path, deployment: Depl
     """The recipe's dataset of a snapshot, with the tokenizer in the base model's folder. Raises as `build_dataset`."""
     from transformers import AutoTokenizer
 
-    def classifier() -> ToxicityClassifier:
-        options = recipe.data.toxicity
-        assert options is not None
+    def classifier(options: ToxicityOptions) -> ToxicityClassifier:
         folder = prepare_model(options.model, options.revision, deployment.models, home.models)
-        return ToxicityClassifier(folder, options.label)
+        return ToxicityClassifier(folder, options)
 
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
     return build_dataset(snapshot, recipe.data, tokenizer, home=home, objective=recipe.rows, classifier=classifier)

@@ -1,4 +1,4 @@
-"""The toxicity filter, with a real classifier of `transformers` that was taught two words."""
+"""The toxicity filter, with a real classifier of `transformers` that was taught one word."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,7 @@ from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 
 VILE = "scum"
+OPTIONS = ToxicityOptions(model="some/classifier")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def classifier(folder: Path) -> ToxicityClassifier:
-    return ToxicityClassifier(folder, "toxic")
+    return ToxicityClassifier(folder, OPTIONS)
 
 
 def test_every_part_of_a_text_is_read(classifier: ToxicityClassifier) -> None:
@@ -74,9 +75,9 @@ def test_every_part_of_a_text_is_read(classifier: ToxicityClassifier) -> None:
 
 def test_a_label_that_it_lacks_and_a_folder_that_is_none_are_one_line(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data\.toxicity\.label: 'rude' is none of the classifier's: clean, toxic"):
-        ToxicityClassifier(folder, "rude")
+        ToxicityClassifier(folder, ToxicityOptions(model="some/classifier", label="rude"))
     with pytest.raises(InputError, match=r"data\.toxicity\.model: .* is no text classifier"):
-        ToxicityClassifier(tmp_path, "toxic")
+        ToxicityClassifier(tmp_path, OPTIONS)
 
 
 def test_rows_with_a_toxic_answer_are_dropped_and_counted(
@@ -91,10 +92,10 @@ def test_rows_with_a_toxic_answer_are_dropped_and_counted(
     write_lines(tmp_path / "engineering/demo/all.jsonl", records)
     snapshot = take_snapshot(bucket(tmp_path, "engineering", "acme"), "sft", as_of=NIGHT, home=home)
     tokenizer: Any = AutoTokenizer.from_pretrained(small_model)
-    data = DataOptions(toxicity=ToxicityOptions(model="some/classifier"))
+    data = DataOptions(toxicity=OPTIONS)
     with pytest.raises(PermanentError, match="no classifier"):
         build_dataset(snapshot, data, tokenizer, home=home, objective="sft")
-    dataset = build_dataset(snapshot, data, tokenizer, home=home, objective="sft", classifier=lambda: classifier)
+    dataset = build_dataset(snapshot, data, tokenizer, home=home, objective="sft", classifier=lambda _: classifier)
     assert dataset.train_rows + dataset.heldout_rows == 29 and dataset.rejected == {"toxic": 1}
     reject = json.loads((dataset.path / "rejects.jsonl").read_text())
     assert reject["reason"] == "toxic" and reject["origin"].endswith("all.jsonl:4")
