@@ -1,9 +1,18 @@
-"""What the fakes share: a real HTTP server on a free port of loopback, and how an answer is sent."""
+"""What tests share on loopback: a free port, a real HTTP server for the fakes, and how an answer is sent."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @contextmanager

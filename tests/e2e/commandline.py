@@ -8,10 +8,12 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from ec1.home import Home
 
 
-def wait_for_ui(process: "subprocess.Popen[bytes]", port: int) -> None:
+def wait_for_ui(process: "subprocess.Popen[bytes]", port: int, log: Path | None = None) -> None:
     """Wait until the Dagster UI that `process` starts answers; it must not end before."""
     deadline = time.monotonic() + 180
     while True:
@@ -20,7 +22,7 @@ def wait_for_ui(process: "subprocess.Popen[bytes]", port: int) -> None:
                 assert b"dagster_version" in answer.read()
             return
         except OSError:
-            assert process.poll() is None and time.monotonic() < deadline, "no UI"
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text() if log else "no UI"
             time.sleep(0.5)
 
 
@@ -35,6 +37,17 @@ class CommandLine:
     @property
     def environment(self) -> dict[str, str]:
         return {**os.environ, "EC1_HOME": str(self.home.root), "EC1_DEPLOYMENT": self.deployment}
+
+    def processes(self) -> list[psutil.Process]:
+        """All that was started on this home, by anybody, and still runs."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("EC1_HOME") == str(self.home.root):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
 
     def start(self, *arguments: str, own_group: bool = False) -> "subprocess.Popen[str]":
         """Start a command; with `own_group` a signal can be sent to all of it, as a terminal's Ctrl-C is."""

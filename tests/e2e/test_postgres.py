@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from light import light_project
+from loopback_server import free_port
 
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"
@@ -30,9 +30,7 @@ def postgres_url() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="ec1-postgres-"))
     if user:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
 
     def pg_ctl(*arguments: str) -> None:
         command = [found, "--silent", "--pgdata", str(folder / "data"), *arguments]

@@ -1,7 +1,6 @@
 """The Dagster UI as a person sees it, in a real browser, on the instance of a real night."""
 
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commandline import RealNight, wait_for_ui
+from loopback_server import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 # A closed network makes the browser retry its own services for ever; switch them off.
@@ -36,9 +36,7 @@ def chromium() -> str:
 @pytest.fixture(scope="module")
 def address(real_night: RealNight, project: Path) -> Iterator[str]:
     """The webserver, started as `make ui` starts it but without the daemon."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     log = real_night.home.logs / "webserver.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -49,7 +47,7 @@ def address(real_night: RealNight, project: Path) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
     try:
-        wait_for_ui(process, port)
+        wait_for_ui(process, port, log)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

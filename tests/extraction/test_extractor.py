@@ -280,16 +280,19 @@ def test_the_deadline_holds_within_a_twentieth_whatever_the_server_does(server: 
     server.retry_after = "1"
     work = [item(long_text(marks[i % len(marks)], paragraphs=3 + i % 3) + f" {i}") for i in range(200)]
     budget = 4.0
-    # A busy machine may take a second to wake a thread; the work without its deadline takes a minute.
-    latest = 1.05 * budget + 1
-    begin = time.monotonic()
-    report = bench.run(*work, deadline=begin + budget)
-    took = time.monotonic() - begin
-    print(f"ended after {took:.2f} s of {budget:.0f} s")
-    assert took <= latest
+    # A machine that is busy elsewhere may wake a thread late, once or twice; ours would be late each time.
+    for _ in range(3):
+        begin = time.monotonic()
+        report = bench.run(*work, deadline=begin + budget)
+        took = time.monotonic() - begin
+        print(f"ended after {took:.2f} s of {budget:.0f} s")
+        # No further question is asked once it has passed.
+        in_time = took <= 1.05 * budget and max(server.moments) < begin + budget
+        if in_time:
+            break
+    assert in_time
     assert report.stopped == "the deadline"
-    # No further question is asked once it has passed, and what is done is whole.
-    assert max(server.moments) <= begin + latest
+    # What is done is whole.
     for each in work:
         result = bench.result(each)
         assert result is None or result.status == "deferred" or all(a.problem is None for a in result.answers)

@@ -115,12 +115,24 @@ def server() -> Iterator[FakeServer]:
         yield state
 
 
+@pytest.fixture
+def homes(server: FakeServer, words: Path, tmp_path: Path) -> tuple[Nights, Nights]:
+    """One for nights that nothing disturbs, and one for the same nights with kills."""
+    return Nights(tmp_path / "calm", server.url, words), Nights(tmp_path / "stormy", server.url, words)
+
+
+def assert_equal_exports(calm: Nights, stormy: Nights) -> None:
+    exports = [each.phase.home.root / "export" for each in (calm, stormy)]
+    for name in ("documents", "entities", "mentions"):
+        assert (exports[0] / f"{name}.parquet").read_bytes() == (exports[1] / f"{name}.parquet").read_bytes()
+
+
 @pytest.mark.slow
 def test_fifty_kills_change_nothing_and_cost_only_what_was_in_flight(
-    server: FakeServer, words: Path, tmp_path: Path
+    server: FakeServer, homes: tuple[Nights, Nights]
 ) -> None:
     rng = random.Random(20260601)
-    calm, stormy = Nights(tmp_path / "calm", server.url, words), Nights(tmp_path / "stormy", server.url, words)
+    calm, stormy = homes
     kills, lost_by_kill, asked_by_storm, chunks = 0, [], 0, 0
     for night in range(NIGHTS):
         date = f"2026-06-0{night + 1}"
@@ -143,9 +155,7 @@ def test_fifty_kills_change_nothing_and_cost_only_what_was_in_flight(
         calls = server.calls
         stormy.run(date)
         asked_by_storm += server.calls - calls
-        exports = [each.phase.home.root / "export" for each in (calm, stormy)]
-        for name in ("documents", "entities", "mentions"):
-            assert (exports[0] / f"{name}.parquet").read_bytes() == (exports[1] / f"{name}.parquet").read_bytes()
+        assert_equal_exports(calm, stormy)
     assert kills == 50
     assert asked_by_storm <= chunks + sum(lost_by_kill)
     assert sum(lost > 0 for lost in lost_by_kill) >= 1, "the kills came when nothing was in flight"
@@ -160,11 +170,9 @@ def test_fifty_kills_change_nothing_and_cost_only_what_was_in_flight(
 
 
 @pytest.mark.slow
-def test_kills_while_a_changed_extractors_graph_takes_the_old_ones_place(
-    server: FakeServer, words: Path, tmp_path: Path
-) -> None:
+def test_kills_while_a_changed_extractors_graph_takes_the_old_ones_place(homes: tuple[Nights, Nights]) -> None:
     rng = random.Random(4)
-    calm, stormy = Nights(tmp_path / "calm", server.url, words), Nights(tmp_path / "stormy", server.url, words)
+    calm, stormy = homes
     first, second = f"2026-06-0{NIGHTS}", f"2026-06-0{NIGHTS + 1}"
     for nights in (calm, stormy):
         for night in range(NIGHTS):
@@ -190,9 +198,7 @@ def test_kills_while_a_changed_extractors_graph_takes_the_old_ones_place(
     print(f"{swap} kills before the swap, {len(seen) - swap} after it")
     assert swap >= 1 and set(seen[swap:]) <= {changed}, "the swap is not undone by a kill"
     stormy.run(second)
-    for name in ("documents", "entities", "mentions"):
-        exports = [each.phase.home.root / "export" / f"{name}.parquet" for each in (calm, stormy)]
-        assert exports[0].read_bytes() == exports[1].read_bytes()
+    assert_equal_exports(calm, stormy)
     assert {entry.fingerprint for entry in published_ledger(stormy.phase.home.published_graph).values()} == {changed}
     beside = stormy.phase.home.published_graph.with_name("beside")
     assert [path for path in beside.rglob("*") if path.suffix != ".lock"] == [], "a kill may not leave a second graph"
