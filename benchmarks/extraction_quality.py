@@ -1,8 +1,6 @@
 """Precision, recall and grounding by class on public texts, with the real small model: figures, and nothing to tune to.
 
-- GUM: named persons, organisations (Company) and places (Location) are gold. A mention counts as named if its head is a
-  proper noun; its name is the run of proper nouns, numbers and links between them around the head. A person's name
-  does not go on after a comma or an `and`.
+- GUM: named persons, organisations (Company) and places (Location) are gold (`gum`).
 - QMSum: the speakers' names are gold for Person, and partial: only recall means something there. Speakers that are
   roles (`Project Manager`) or letters (`Grad E`) are left out, and so are meetings that have no others.
 
@@ -23,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks._engine import embedded, model_of, serving
+from benchmarks.gum import DATA, read
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.extraction.extractor import Extractor, WorkItem
@@ -31,11 +30,7 @@ from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.scoring import entities_of, score
 from ec1.extraction.trust import trust_by_class, trust_of
-from ec1.project import CHECKOUT
 
-DATA = CHECKOUT.parent / "shared" / "data"
-CLASSES = {"person": "Person", "organization": "Company", "place": "Location"}
-_ENTITY = re.compile(r"\((\d+)-([a-z]+)-[^-()]*-[^-()]*-[^-()]*-([\d,]+)|(\d+)\)")
 _ROLE = re.compile(
     r"manager|designer|expert|interface|marketing|unidentified|speaker|member|grad|phd|prof", re.IGNORECASE
 )
@@ -47,69 +42,6 @@ class Text:
     name: str
     text: str
     gold: Entities
-
-
-def gum(folder: Path) -> Iterator[Text]:
-    """The documents of GUM as running text, a sentence a line, with what is named in them."""
-    for path in sorted(folder.glob("*.conllu")):
-        sentences, tokens, gold = [], [], set()
-        for line in [*path.read_text(encoding="utf-8").splitlines(), ""]:
-            if line.startswith("# text = "):
-                sentences.append(line.removeprefix("# text = "))
-            elif line and line[0].isdigit():
-                fields = line.split("\t")
-                if fields[0].isdigit():
-                    misc = dict(each.partition("=")[::2] for each in fields[9].split("|"))
-                    tokens.append((fields[1], fields[3], misc.get("Entity", ""), misc.get("SpaceAfter") != "No"))
-            elif not line and tokens:
-                gold |= set(_named(tokens))
-                tokens = []
-        yield Text(path.stem, "\n".join(sentences), frozenset(gold))
-
-
-def _named(tokens: list[tuple[str, str, str, bool]]) -> Iterator[tuple[str, str]]:
-    """The named mentions of one sentence, as (normalised name, class)."""
-    opened: list[tuple[str, str, int, int]] = []
-    for at, (_, _, entity, _) in enumerate(tokens):
-        for found in _ENTITY.finditer(entity):
-            if found[1] is not None:
-                opened.append((found[1], found[2], at, int(found[3].split(",")[0])))
-                # One that is of a single token closes at once: `(5-time-…)`.
-                closes = re.match(r"[^()]*\)", entity[found.end() :]) is not None
-                if not closes:
-                    continue
-                closing = found[1]
-            else:
-                closing = found[4]
-            for place in range(len(opened) - 1, -1, -1):
-                if opened[place][0] == closing:
-                    _, kind, first, head = opened.pop(place)
-                    name = _name(tokens[first : at + 1], head - 1, kind)
-                    if kind in CLASSES and name:
-                        yield normalised(name), CLASSES[kind]
-                    break
-
-
-def _name(span: list[tuple[str, str, str, bool]], head: int, kind: str) -> str:
-    """The run of proper nouns around the head of a mention; empty if the head is none."""
-    if head >= len(span) or span[head][1] != "PROPN":
-        return ""
-    inside = ["PROPN", "NUM", "ADP", *(("CCONJ", "PUNCT") if kind != "person" else ())]
-
-    def goes_on(at: int) -> bool:
-        # A point or a hyphen is part of an initial or a double name.
-        return 0 <= at < len(span) and (span[at][1] in inside or span[at][0] in (".", "-"))
-
-    first = last = head
-    while goes_on(first - 1):
-        first -= 1
-    while goes_on(last + 1):
-        last += 1
-    while span[first][1] not in ("PROPN", "NUM"):
-        first += 1
-    while span[last][1] not in ("PROPN", "NUM"):
-        last -= 1
-    return "".join(form + " " * blank for form, _, _, blank in span[first : last + 1]).strip()
 
 
 def qmsum(folder: Path, characters: int) -> Iterator[Text]:
@@ -166,7 +98,10 @@ def main(characters: int = 6000, only: int = 0) -> dict[str, object]:
     if not DATA.is_dir():
         print(f"the public texts are not at {DATA}: nothing to measure")
         return {}
-    sets = {"GUM": list(gum(DATA / "gum")), "QMSum": list(qmsum(DATA / "qmsum", characters))}
+    sets = {
+        "GUM": [Text(each.name, each.text, each.gold) for each in read(DATA / "gum")],
+        "QMSum": list(qmsum(DATA / "qmsum", characters)),
+    }
     if only:
         sets = {name: texts[:only] for name, texts in sets.items()}
     deployment, settings = embedded()
