@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
-from ec1.graph import ladybug_store, tables
+from ec1.graph import changes, database, tables
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.model import entity_key
 
@@ -57,10 +57,12 @@ def documents(prefix: str, names: list[str], per_document: int) -> list[Change]:
 def seed(store: LadybugStore, size: int) -> None:
     """Fill an empty graph by COPY, which takes seconds: `size` entities, a mention each, 100 to a document."""
     owners = [f"meetings/seed-{number // 100}.md" for number in range(size)]
-    nodes = [store._empty_node(DocumentKey("meetings", f"seed-{number}.md")) for number in range(len(set(owners)))]
+    nodes = [
+        changes.Changes._empty_node(DocumentKey("meetings", f"seed-{number}.md")) for number in range(len(set(owners)))
+    ]
     for node in nodes:
         node.update(status="applied", attempts=0, mentions=100)
-    schema = pa.schema([(name, ladybug_store._arrow_type(name, pa)) for name in tables.DOCUMENT_COLUMNS])
+    schema = pa.schema([(name, database.arrow_type(name, pa)) for name in tables.DOCUMENT_COLUMNS])
     names = [f"Person {number}" for number in range(size)]
     keys = [entity_key(name, "Person") for name in names]
     mentions: dict[str, list[object]] = {
@@ -74,10 +76,12 @@ def seed(store: LadybugStore, size: int) -> None:
         "fingerprint": ["f" * 64] * size,
         "model": ["benchmark"] * size,
     }
-    store._execute("COPY Document FROM $batch", {"batch": pa.Table.from_pylist(nodes, schema=schema)})
-    store._execute("COPY Entity FROM $batch", {"batch": pa.table({"key": keys, "name": names, "c": ["Person"] * size})})
-    store._execute("COPY MENTIONS FROM $batch", {"batch": pa.table(mentions)})
-    store._execute("CHECKPOINT")
+    store._db.execute("COPY Document FROM $batch", {"batch": pa.Table.from_pylist(nodes, schema=schema)})
+    store._db.execute(
+        "COPY Entity FROM $batch", {"batch": pa.table({"key": keys, "name": names, "c": ["Person"] * size})}
+    )
+    store._db.execute("COPY MENTIONS FROM $batch", {"batch": pa.table(mentions)})
+    store._db.execute("CHECKPOINT")
 
 
 def names_of(round_: int, size: int, what: str) -> list[str]:
@@ -97,27 +101,27 @@ def timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
 def bare_merge(store: LadybugStore, names: list[str]) -> None:
     keys = [f"Person:{name.lower()}" for name in names]
     table = pa.table({"row_key": keys, "row_name": names, "row_class": ["Person"] * len(keys)})
-    store._execute("BEGIN TRANSACTION")
-    store._execute(
+    store._db.execute("BEGIN TRANSACTION")
+    store._db.execute(
         "LOAD FROM $batch MERGE (e:Entity {key: row_key}) ON CREATE SET e.name = row_name, e.entity_class = row_class",
         {"batch": table},
     )
-    store._execute("COMMIT")
+    store._db.execute("COMMIT")
 
 
-def upsert(store: LadybugStore, changes: list[Change]) -> None:
+def upsert(store: LadybugStore, todo: list[Change]) -> None:
     """The store's own entity step, without ledger and mentions."""
     plans = [
-        ladybug_store._Plan(
-            ladybug_store._Change(key, identity, "", "", "complete"),
+        changes._Plan(
+            changes.Change(key, identity, "", "", "complete"),
             {},
             True,
-            mentions=ladybug_store._mention_rows(result),
+            mentions=changes._mention_rows(result),
         )
-        for key, identity, result in changes
+        for key, identity, result in todo
     ]
-    with store._transaction():
-        store._write_entities(plans, ladybug_store._Touched())
+    with store._db.transaction():
+        changes.Changes(store._db)._write_entities(plans, changes._Touched())
 
 
 def measure(
@@ -128,7 +132,7 @@ def measure(
     with LadybugStore.open(folder / str(size), buffer_pool_mib=buffer_pool_mib, wait_seconds=0) as store:
         seed(store, size)
         for round_ in range(rounds + 1):
-            store._execute("CHECKPOINT")
+            store._db.execute("CHECKPOINT")
             names = names_of(round_, size, "Bare")
             alone_changes = documents("x", names_of(round_, size, "Alone"), 20)
             whole_changes = documents(f"d{round_}", names_of(round_, size, "Whole"), 20)

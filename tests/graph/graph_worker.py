@@ -46,7 +46,7 @@ def run(home: Path, night: int) -> None:
         ledger, documents = store.ledger(), listing(night)
         there = {document for document, _, _ in documents}
         for document in sorted(set(ledger) - there):
-            store.retract(document, date)
+            store.retract_many([document], date)
         todo = [
             change
             for change in documents

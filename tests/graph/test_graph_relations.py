@@ -60,7 +60,7 @@ def test_it_goes_with_its_document_and_others_stay(store: LadybugStore, tmp_path
     assert stated(store, tmp_path) == ["a.md", "b.md"]
     store.apply(key("a.md"), "mk-a2", result("a2", ("Anna Berg", "Person")), NIGHT)
     assert stated(store, tmp_path) == ["b.md"]
-    store.retract(key("b.md"), NIGHT)
+    store.retract_many([key("b.md")], NIGHT)
     assert stated(store, tmp_path) == []
 
 

@@ -18,6 +18,7 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.errors import BusyError, PermanentError
 from ec1.extraction.results import Mention
 from ec1.files import sha256_file
+from ec1.graph.changes import Changes
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.reader import GraphReader
 
@@ -84,12 +85,12 @@ def test_a_vanished_document_takes_its_entities_along(live: Path) -> None:
     with opened(live) as store:
         store.apply(A, "mk-a", result("a", ACME, ANNA), NIGHT)
         store.apply(B, "mk-b", result("b", ANNA), NIGHT)
-        gone = store.retract(A, "2026-06-02")
+        (gone,) = store.retract_many([A], "2026-06-02")
         assert (gone.status, gone.retracted) == (Status.DELETED, 2)
         assert store.stats().entities == {"Person": 1}
         assert store.ledger()[A].status is Status.DELETED
-        assert not store.retract(A, "2026-06-03").changed
-        assert not store.retract(key("never-seen.md"), NIGHT).changed
+        assert not store.retract_many([A], "2026-06-03")[0].changed
+        assert not store.retract_many([key("never-seen.md")], NIGHT)[0].changed
         assert store.stats().documents == 1
         assert store.apply(A, "mk-a", result("a", ACME, ANNA), "2026-06-03").changed
         assert store.stats().mentions == 3
@@ -139,12 +140,12 @@ def test_rejecting_new_content_retracts_rejecting_the_same_content_does_not(live
     content = result("a").content_sha256
     with opened(live) as store:
         store.apply(A, "mk-a", result("a", ACME), NIGHT)
-        store.reject(A, "mk-a", content, "other", "too large now", NIGHT)
+        store.reject_many([(A, "mk-a", content, "other", "too large now")], NIGHT)
         assert store.stats().mentions == 1
-        binary = store.reject(A, "mk-x", "0" * 64, "other", "binary", NIGHT)
+        binary = store.reject_many([(A, "mk-x", "0" * 64, "other", "binary")], NIGHT)[0]
         assert (binary.status, binary.retracted) == (Status.REJECTED, 1)
         assert store.stats().entities == {} and store.ledger()[A].reason == "binary"
-        assert not store.reject(A, "mk-x", "0" * 64, "other", "binary", "2026-06-02").changed
+        assert not store.reject_many([(A, "mk-x", "0" * 64, "other", "binary")], "2026-06-02")[0].changed
 
 
 def test_a_person_and_a_place_of_one_name_are_two_entities(live: Path, tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_the_preferred_spelling_follows_the_mentions_that_are_there(live: Path, 
             store.apply(key(path), path, result(path, (name, "Company")), NIGHT)
             seen.append(names(store, tmp_path / "p")["Company:acme"])
         for path in ("4", "3", "2"):
-            store.retract(key(path), NIGHT)
+            store.retract_many([key(path)], NIGHT)
             seen.append(names(store, tmp_path / "p")["Company:acme"])
     spellings = [name for name, _ in seen]
     assert spellings == ["ACME", "Acme", "Acme Inc", "Acme Inc", "Acme Inc", "Acme", "ACME"]
@@ -339,7 +340,7 @@ def test_a_program_without_the_writer_lock_is_reported(live: Path) -> None:
 
 def test_the_buffer_pool_is_bounded(live: Path) -> None:
     with opened(live) as store:
-        assert store._database.buffer_pool_size == 64 * 2**20
+        assert store._db._database.buffer_pool_size == 64 * 2**20
 
 
 def test_a_store_does_not_survive_a_fork(live: Path) -> None:
@@ -379,7 +380,7 @@ def test_nothing_to_write(live: Path) -> None:
         assert store.apply(A, "mk-a", result("a"), NIGHT).changed
         assert store.ledger()[A].mentions == 0
         assert store.stats().entities == {}
-        assert store.retract(A, NIGHT).changed
+        assert store.retract_many([A], NIGHT)[0].changed
 
 
 def test_odd_names_and_paths_are_stored_and_come_back(live: Path, tmp_path: Path) -> None:
@@ -406,7 +407,7 @@ def test_mentions_that_were_not_written_undo_the_whole_transaction(live: Path, m
         store.apply(A, "mk-a", result("a", ACME), NIGHT)
         before = store.digest()
         # Without its entity, the MATCH before CREATE finds nothing and says nothing.
-        monkeypatch.setattr(LadybugStore, "_write_entities", lambda *_: None)
+        monkeypatch.setattr(Changes, "_write_entities", lambda *_: None)
         with pytest.raises(PermanentError, match="0 mentions were written where 2"):
             store.apply_many([(A, "2", result("two", ANNA)), (B, "3", result("b", ANNA))], NIGHT)
         assert store.digest() == before and set(store.ledger()) == {A}

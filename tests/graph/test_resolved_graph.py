@@ -113,7 +113,7 @@ def test_an_entity_that_goes_leaves_its_cluster(store: LadybugStore) -> None:
     store.apply(key("a.md"), "mk-a", people("a", "Jane Smith"), NIGHT)
     store.apply(key("b.md"), "mk-b", people("b", "Smith, Jane"), NIGHT)
     store.resolve(NO_OVERRIDES)
-    store.retract(key("b.md"), NIGHT)
+    store.retract_many([key("b.md")], NIGHT)
     assert store.resolve(NO_OVERRIDES).clusters == ()
 
 

@@ -1,0 +1,404 @@
+"""Letting documents count: what one transaction takes back, writes and settles.
+
+Belongs here: the rules by which a document's news become rows. Does not: the database file (`database.py`), publishing
+and resolution (`ladybug_store.py`), which documents are read (`ec1/documents/`).
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from ec1.documents.ledger import DocumentKey, Status
+from ec1.errors import PermanentError
+from ec1.extraction.results import ExtractionResult, Mention
+from ec1.graph import tables
+from ec1.graph.database import GraphDatabase
+from ec1.graph.model import clean_name, entity_key, preferred_name
+
+# A transaction holds whole documents, up to about this many mentions or documents.
+BATCH_MENTIONS = 10_000
+_BATCH_DOCUMENTS = 1_000
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of one document: the ledger's status, whether anything was written, and how many mentions were
+    written and taken back."""
+
+    key: DocumentKey
+    status: Status
+    changed: bool
+    mentions: int = 0
+    retracted: int = 0
+
+
+@dataclass(frozen=True)
+class Change:
+    """One document's news, whatever its kind."""
+
+    key: DocumentKey
+    document_id: str
+    content_sha256: str
+    fingerprint: str
+    outcome: str
+    reason: str | None = None
+    mentions: tuple[dict[str, Any], ...] = ()
+    traits: tuple[dict[str, Any], ...] = ()
+    relations: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, key: DocumentKey, document_id: str, result: ExtractionResult) -> "Change":
+        """What an extraction says of a document. Raises PermanentError for a result that cannot be meant."""
+        complete = result.status == "complete"
+        return cls(
+            key=key,
+            document_id=document_id,
+            content_sha256=result.content_sha256,
+            fingerprint=result.fingerprint,
+            outcome=result.status,
+            reason=result.reason,
+            mentions=_mention_rows(result) if complete else (),
+            traits=_trait_rows(result) if complete else (),
+            relations=_relation_rows(result) if complete else (),
+        )
+
+
+@dataclass
+class _Plan:
+    """What one change does to one document's node."""
+
+    change: Change
+    node: dict[str, Any]
+    is_new: bool
+    retract: int = 0
+    mentions: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass
+class _Touched:
+    """Names that entities gained and lost in one transaction, by entity key."""
+
+    gained: dict[str, set[str]] = field(default_factory=dict)
+    lost: dict[str, set[str]] = field(default_factory=dict)
+
+
+class Changes:
+    """Applies changes to an open database."""
+
+    def __init__(self, database: GraphDatabase) -> None:
+        self._db = database
+        self._relates = False
+        """Whether any document states a relation: where none does, there is nothing to take back."""
+
+    def apply(self, changes: Iterable[Change], night: str, quarantine_after: int) -> list[Applied]:
+        self._db.check_usable()
+        states = "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"
+        self._relates = bool(self._db.execute(states))
+        done: list[Applied] = []
+        for batch in _batches(changes):
+            self._db.make_room()
+            done.extend(self._apply_batch(batch, night, quarantine_after))
+        return done
+
+    def _apply_batch(self, batch: list[Change], night: str, quarantine_after: int) -> list[Applied]:
+        nodes = self._document_nodes([tables.document_key(change.key) for change in batch])
+        plans = [
+            self._plan(change, nodes.get(tables.document_key(change.key)), night, quarantine_after) for change in batch
+        ]
+        todo = [plan for plan in plans if isinstance(plan, _Plan)]
+        if todo:
+            with self._db.transaction():
+                touched = _Touched()
+                self._take_back([plan for plan in todo if plan.retract], touched)
+                self._db.write_nodes("Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if plan.is_new])
+                self._db.set_nodes("Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if not plan.is_new])
+                self._write_entities(todo, touched)
+                self._write_mentions(todo)
+                self._write_traits(todo)
+                self._write_relations(todo)
+                self._settle(touched)
+                self._db.written += sum(len(plan.mentions) + plan.retract for plan in todo)
+        return [
+            plan
+            if isinstance(plan, Applied)
+            else Applied(plan.change.key, Status(plan.node["status"]), True, len(plan.mentions), plan.retract)
+            for plan in plans
+        ]
+
+    def _plan(self, change: Change, old: dict[str, Any] | None, night: str, quarantine_after: int) -> _Plan | Applied:
+        """The new node of a document, or what already counts if the change says nothing new."""
+        if old is None and change.outcome == "deleted":
+            return Applied(change.key, Status.DELETED, False)
+        same = old is not None and (old["content_sha256"], old["fingerprint"]) == (
+            change.content_sha256,
+            change.fingerprint,
+        )
+        if old is not None and _says_nothing_new(change, old, same, night):
+            return Applied(change.key, Status(old["status"]), False)
+        node = dict(old) if old is not None else self._empty_node(change.key)
+        held = node["mentions"]
+        node.update(status=change.outcome, night=night, reason=change.reason, attempts=0)
+        if change.outcome == "deleted":
+            node.update(mentions=0, applied_id=None, applied_content=None, applied_night=None)
+            return _Plan(change, node, old is None, retract=held)
+        node.update(
+            document_id=change.document_id, content_sha256=change.content_sha256, fingerprint=change.fingerprint
+        )
+        if change.outcome == "complete":
+            node.update(
+                status=Status.APPLIED,
+                mentions=len(change.mentions),
+                applied_id=change.document_id,
+                applied_content=change.content_sha256,
+                applied_night=night,
+            )
+            return _Plan(change, node, old is None, retract=held, mentions=change.mentions)
+        if change.outcome == "deferred":
+            node["attempts"] = 1 + (old["attempts"] if old is not None and same and old["status"] == "deferred" else 0)
+            if node["attempts"] >= quarantine_after:
+                node["status"] = Status.QUARANTINED
+            return _Plan(change, node, old is None)
+        if node["applied_content"] == change.content_sha256:
+            return _Plan(change, node, old is None)
+        node.update(mentions=0, applied_id=None, applied_content=None, applied_night=None)
+        return _Plan(change, node, old is None, retract=held)
+
+    @staticmethod
+    def _empty_node(key: DocumentKey) -> dict[str, Any]:
+        node: dict[str, Any] = dict.fromkeys(tables.DOCUMENT_COLUMNS)
+        path = tables.stored_path(key.path)
+        return node | {"key": tables.document_key(key), "stream": key.stream, "path": path, "mentions": 0}
+
+    def _document_nodes(self, keys: list[str]) -> dict[str, dict[str, Any]]:
+        returned = ", ".join(f"d.{name} AS {name}" for name in tables.DOCUMENT_COLUMNS)
+        found = self._db.load(
+            f"LOAD FROM $batch MATCH (d:Document {{key: row_key}}) RETURN {returned}",
+            [{"key": key} for key in keys],
+        )
+        return {row["key"]: row for row in found}
+
+    def _take_back(self, plans: Sequence[_Plan], touched: _Touched) -> None:
+        for plan in plans:
+            match = {"key": plan.node["key"]}
+            if self._relates:
+                # An entity that is mentioned twice is reached twice, and a relation goes once.
+                self._db.execute(
+                    "MATCH (d:Document {key: $key})-[:MENTIONS]->(e:Entity) WITH DISTINCT e "
+                    "MATCH (e)-[r:RELATES]->(:Entity) WHERE r.document = $key DELETE r",
+                    match,
+                )
+            gone = self._db.execute(
+                "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) DELETE m "
+                "RETURN e.key AS entity, m.name AS name",
+                match,
+            )
+            self._check_count(plan.retract, len(gone), f"of {plan.node['key']} were taken back")
+            for row in gone:
+                touched.lost.setdefault(row["entity"], set()).add(row["name"])
+            self._db.execute("MATCH (d:Document {key: $key})-[t:TRAIT]->(:Entity) DELETE t", match)
+
+    def _check_count(self, wanted: int, written: int, what: str) -> None:
+        """A MATCH that finds nothing writes nothing and says nothing, so what was written is counted."""
+        if written != wanted:
+            raise PermanentError(
+                f"{self._db.path}: {written} mentions {what} where {wanted} should be; nothing was kept"
+            )
+
+    def _write_entities(self, plans: Sequence[_Plan], touched: _Touched) -> None:
+        """Create the entities that are missing; the preferred spelling of the others is settled by what they gained."""
+        classes: dict[str, str] = {}
+        for plan in plans:
+            for mention in plan.mentions:
+                classes[mention["entity"]] = mention["entity_class"]
+                touched.gained.setdefault(mention["entity"], set()).add(mention["name"])
+        known = {row["key"]: row["name"] for row in self._entity_names(sorted(classes))}
+        fresh = [
+            {"key": key, "name": preferred_name(touched.gained[key]), "entity_class": classes[key]}
+            for key in sorted(classes)
+            if key not in known
+        ]
+        self._db.write_nodes("Entity", tables.ENTITY_COLUMNS, fresh)
+        better = []
+        for key, name in known.items():
+            if touched.gained[key] != {name} and name not in touched.lost.get(key, ()):
+                best = preferred_name({name, *touched.gained[key]})
+                if best != name:
+                    better.append({"key": key, "name": best})
+        self._db.set_nodes("Entity", ("key", "name"), better)
+
+    def _write_mentions(self, plans: Sequence[_Plan]) -> None:
+        mentions = [mention for plan in plans for mention in plan.mentions]
+        if not mentions:
+            return
+        values = ", ".join(f"{name}: row_{name}" for name in tables.MENTION_COLUMNS)
+        columns = {name: [mention[name] for mention in mentions] for name in ("entity", *tables.MENTION_COLUMNS)}
+        columns["document"] = [plan.node["key"] for plan in plans for _ in plan.mentions]
+        (written,) = self._db.load_columns(
+            "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
+            f"CREATE (d)-[:MENTIONS {{{values}}}]->(e) RETURN count(*) AS n",
+            columns,
+        )
+        self._check_count(len(mentions), written["n"], "were written")
+
+    def _write_traits(self, plans: Sequence[_Plan]) -> None:
+        self._db.load(
+            "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
+            "CREATE (d)-[:TRAIT {kind: row_kind, value: row_value}]->(e)",
+            [
+                {"document": plan.node["key"], **trait}
+                for plan in plans
+                if plan.mentions
+                for trait in plan.change.traits
+            ],
+        )
+
+    def _write_relations(self, plans: Sequence[_Plan]) -> None:
+        relations = [
+            {"document": plan.node["key"], **relation}
+            for plan in plans
+            if plan.mentions
+            for relation in plan.change.relations
+        ]
+        values = ", ".join(f"{name}: row_{name}" for name in tables.RELATION_COLUMNS)
+        self._db.load(
+            "LOAD FROM $batch MATCH (a:Entity {key: row_subject}) MATCH (b:Entity {key: row_object}) "
+            f"CREATE (a)-[:RELATES {{{values}}}]->(b)",
+            relations,
+        )
+        self._relates = self._relates or bool(relations)
+
+    def _settle(self, touched: _Touched) -> None:
+        """Remove entities that nothing mentions any more, and find the preferred spelling of those that lost theirs."""
+        names = {row["key"]: row["name"] for row in self._entity_names(sorted(touched.lost))}
+        gone, renamed = [], []
+        for key in sorted(touched.lost):
+            held = {names[key], *touched.gained.get(key, ())}
+            if names[key] in touched.lost[key] - touched.gained.get(key, set()) and not self._spelt(key, names[key]):
+                left = self._db.execute(
+                    "MATCH (e:Entity {key: $key})<-[m:MENTIONS]-(:Document) RETURN DISTINCT m.name AS name",
+                    {"key": key},
+                )
+                held = {row["name"] for row in left}
+            if not held:
+                gone.append(key)
+            elif (best := preferred_name(held)) != names[key]:
+                renamed.append({"key": key, "name": best})
+        for key in gone:
+            self._db.execute("MATCH (e:Entity {key: $key}) DETACH DELETE e", {"key": key})
+        self._db.set_nodes("Entity", ("key", "name"), renamed)
+
+    def _spelt(self, key: str, name: str) -> bool:
+        """Whether some document still spells the entity so; stops at the first."""
+        query = "MATCH (e:Entity {key: $key})<-[m:MENTIONS]-(:Document) WHERE m.name = $name RETURN m.chunk LIMIT 1"
+        return bool(self._db.execute(query, {"key": key, "name": name}))
+
+    def _entity_names(self, keys: list[str]) -> list[dict[str, Any]]:
+        return self._db.load(
+            "LOAD FROM $batch MATCH (e:Entity {key: row_key}) RETURN e.key AS key, e.name AS name",
+            [{"key": key} for key in keys],
+        )
+
+
+def _says_nothing_new(change: Change, old: dict[str, Any], same: bool, night: str) -> bool:
+    status = old["status"]
+    if change.outcome == "deleted":
+        return bool(status == Status.DELETED)
+    if not same or status == Status.DELETED:
+        return False
+    if change.outcome == "complete":
+        return bool(status == Status.APPLIED)
+    if change.outcome == "rejected":
+        return bool(status == Status.REJECTED and old["reason"] == change.reason)
+    # A night counts once, and what counts or was given up is not deferred again.
+    return status in (Status.APPLIED, Status.QUARANTINED) or (status == Status.DEFERRED and old["night"] == night)
+
+
+def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+    """The result's mentions, one an entity and place: overlapping chunks may both have found it."""
+    models = {answer.chunk: answer.model for answer in result.answers}
+    best: dict[tuple[str, int, int], Mention] = {}
+    for mention in result.mentions:
+        if not math.isfinite(mention.confidence):
+            raise PermanentError(f"the result for {result.content_sha256[:12]} has a confidence that is no number")
+        if not clean_name(mention.name):
+            continue
+        place = (entity_key(mention.name, mention.entity_class), mention.start, mention.end)
+        other = best.get(place)
+        if other is None or _rank(mention) < _rank(other):
+            best[place] = mention
+    return tuple(
+        {
+            "entity": place[0],
+            "entity_class": mention.entity_class,
+            "name": clean_name(mention.name),
+            "chunk": mention.chunk,
+            "start_char": mention.start,
+            "end_char": mention.end,
+            "confidence": mention.confidence,
+            "fingerprint": result.fingerprint,
+            "model": models.get(mention.chunk, ""),
+        }
+        for place, mention in sorted(best.items(), key=itemgetter(0))
+    )
+
+
+def _rank(mention: Mention) -> tuple[float, int, str]:
+    return -mention.confidence, mention.chunk, mention.name
+
+
+def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+    """The result's traits of entities that it also mentions."""
+    if not result.traits:
+        return ()
+    mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
+    found = {
+        (key, trait.kind, clean_name(trait.value))
+        for trait in result.traits
+        if (key := entity_key(trait.name, trait.entity_class)) in mentioned
+    }
+    return tuple({"entity": entity, "kind": kind, "value": value} for entity, kind, value in sorted(found))
+
+
+def _relation_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+    """The result's relations between entities that it also mentions."""
+    if not result.relations:
+        return ()
+    models = {answer.chunk: answer.model for answer in result.answers}
+    mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
+    found = []
+    for each in result.relations:
+        subject, target = entity_key(each.subject, each.subject_class), entity_key(each.object, each.object_class)
+        if {subject, target} <= mentioned:
+            found.append(
+                {
+                    "subject": subject,
+                    "object": target,
+                    "relation": each.relation,
+                    "chunk": each.chunk,
+                    "start_char": each.start,
+                    "end_char": each.end,
+                    "confidence": each.confidence,
+                    "fingerprint": result.fingerprint,
+                    "model": models.get(each.chunk, ""),
+                }
+            )
+    return tuple(found)
+
+
+def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Whole documents, no document twice in a batch."""
+    batch: list[Change] = []
+    keys: set[DocumentKey] = set()
+    mentions = 0
+    for change in changes:
+        full = len(batch) >= _BATCH_DOCUMENTS or mentions + len(change.mentions) > BATCH_MENTIONS
+        if batch and (full or change.key in keys):
+            yield batch
+            batch, keys, mentions = [], set(), 0
+        batch.append(change)
+        keys.add(change.key)
+        mentions += len(change.mentions)
+    if batch:
+        yield batch

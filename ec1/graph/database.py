@@ -1,0 +1,293 @@
+"""The database file under the live graph: opening, recovery, memory, one statement, one transaction.
+
+Belongs here: whatever any user of LadybugDB needs. Does not: what is written (`changes.py`, `ladybug_store.py`).
+
+How LadybugDB 0.22 wants to be used (each point was measured, see `benchmarks/apply_entities.py`):
+- `LOAD FROM $batch MATCH (n {key: …})` goes through the key's index, so its time does not grow with the graph; `MERGE`
+  and `UNWIND … MERGE` scan the whole table. So: look up, then CREATE what is missing and SET what changed.
+- From a document or an entity to its mentions, `LOAD FROM` scans all of them (and filled a 256 MiB pool at 600,000);
+  one prepared single-row query per node does not.
+- The live file must not be opened, hashed or copied while the database is open: see `writer_lock.py`.
+- https://docs.ladybugdb.com/concurrency
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ec1.errors import BusyError, PermanentError
+from ec1.files import fsync_dir, write_atomic
+from ec1.graph import tables
+
+log = logging.getLogger(__name__)
+
+# A connection keeps the plan of a query for every Arrow table that it was ever given, 256 KiB of the pool a time, and
+# the database keeps what was written since it was opened, about 100 KiB a small document even after a checkpoint: 250
+# documents one by one filled 64 MiB. Renewing a connection takes 0.1 ms, opening the database again 50 ms.
+_LOADS_PER_CONNECTION = 40
+_TRANSACTIONS_PER_OPENING = 200
+_MENTIONS_PER_OPENING = 50_000
+_DAMAGE = (".wal", "wal file", "not a valid lbug database", "cannot read checkpoint", "corrupt")
+
+
+class GraphDatabase:
+    """One open live database. Used by the one writer, which holds its lock (`writer_lock.py`)."""
+
+    def __init__(self, path: Path, *, buffer_pool_mib: int, published: Path | None) -> None:
+        self.path = path
+        self.connection: Any = None
+        self.recovered: str | None = None
+        """None, or what was wrong with the live graph and what took its place when it was opened."""
+        self.written = 0
+        """Mentions written and taken back since the database was opened; `make_room` looks at it."""
+        self._buffer_pool = buffer_pool_mib * 2**20
+        self._published = published
+        self._pid = os.getpid()
+        self._database: Any = None
+        self._loads = self._transactions = 0
+
+    def open_or_recover(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        problem = "a recovery was interrupted" if self._marker.exists() else None
+        if problem is None and not self.path.exists() and (self.companions() or self._has_published()):
+            problem = f"{self.path} is missing"
+        if problem is None:
+            try:
+                self.connect()
+            except _DamagedError as error:
+                problem = str(error)
+        if problem is not None:
+            self._recover(problem)
+            self.connect()
+
+    def connect(self) -> None:
+        import ladybug
+
+        self._loads = self._transactions = self.written = 0
+        with _translated(self.path, opening=True):
+            # One thread: the queries are small, and waking a second one for each took twice the time on a busy machine.
+            self._database = ladybug.Database(self.path, buffer_pool_size=self._buffer_pool, max_num_threads=1)
+            self.connection = ladybug.Connection(self._database)
+            # Otherwise closing rewrites the file even where nothing was written.
+            self.connection.execute("CALL force_checkpoint_on_close=false").close()
+            record = tables.meta(self.connection)
+            if not record:
+                self._create_tables()
+            elif record.get("schema") in tables.EARLIER_SCHEMAS:
+                self._add_tables()
+            elif record.get("schema") != tables.SCHEMA_VERSION:
+                raise PermanentError(
+                    f"{self.path} has schema {record.get('schema')}, this program needs {tables.SCHEMA_VERSION}: move "
+                    "the file and its published copy away, and the next night builds the graph again from the outbox"
+                )
+
+    def make_room(self) -> None:
+        import ladybug
+
+        if self._transactions >= _TRANSACTIONS_PER_OPENING or self.written >= _MENTIONS_PER_OPENING:
+            self.checkpoint_if_written()
+            self.close()
+            self.connect()
+        elif self._loads >= _LOADS_PER_CONNECTION:
+            self.connection.close()
+            self.connection = ladybug.Connection(self._database)
+            self._loads = 0
+
+    def _add_tables(self) -> None:
+        for statement in (*tables.SCHEMA, *tables.RESOLUTION_SCHEMA):
+            self.execute(statement)
+        with self.transaction():
+            self.execute("MATCH (m:Meta {name: 'schema'}) SET m.value = $schema", {"schema": tables.SCHEMA_VERSION})
+
+    def _create_tables(self) -> None:
+        for statement in (*tables.SCHEMA, *tables.RESOLUTION_SCHEMA):
+            self.execute(statement)
+        # One statement, so both records appear together and last: an interrupted start is simply done again.
+        self.execute(
+            "CREATE (:Meta {name: 'schema', value: $schema}), (:Meta {name: 'state', value: $state})",
+            {"schema": tables.SCHEMA_VERSION, "state": uuid.uuid4().hex},
+        )
+
+    def checkpoint_if_written(self) -> None:
+        if self._transactions and self.connection is not None:
+            self.execute("CHECKPOINT")
+            self._transactions = 0
+
+    def close(self) -> None:
+        connection, database = self.connection, self._database
+        self.connection = self._database = None
+        if connection is not None:
+            connection.close()
+        if database is not None:
+            database.close()
+
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        """Close the database for as long as the block runs: only then may its file be read or replaced."""
+        with self.reading():
+            self.connection.execute("CHECKPOINT").close()
+        self.close()
+        try:
+            yield
+        finally:
+            self.connect()
+
+    @property
+    def _marker(self) -> Path:
+        return self.path.with_name(self.path.name + ".recovering")
+
+    def companions(self) -> list[Path]:
+        """The database's own files beside the live one: its log and what a checkpoint leaves."""
+        ours = {self.path.name + suffix for suffix in (".lock", ".recovering", ".damaged")}
+        return [path for path in sorted(self.path.parent.glob(f"{self.path.name}.*")) if path.name not in ours]
+
+    def _has_published(self) -> bool:
+        return self._published is not None and self._published.is_file()
+
+    def _recover(self, problem: str) -> None:
+        self.close()
+        aside = self.path.with_name(self.path.name + ".damaged")
+        if not self._marker.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        # While the marker stands, whatever lies at the live path is not trusted.
+        write_atomic(self._marker, problem)
+        aside.mkdir(exist_ok=True)
+        # The log goes first: an old log beside a restored file would be replayed into it.
+        for path in [*self.companions(), self.path]:
+            if path.exists():
+                path.replace(aside / path.name)
+        if self._published is not None and self._has_published():
+            copy_into_place(self._published, self.path)
+            self.recovered = f"{problem}; restored {self._published}, damaged files are in {aside}"
+        else:
+            self.recovered = f"{problem}; started empty, damaged files are in {aside}"
+        self._marker.unlink()
+        fsync_dir(self.path.parent)
+        log.warning("graph recovered: %s", self.recovered)
+
+    def state_of(self, destination: Path) -> str | None:
+        """The state that a published copy holds; None if it cannot be read and must be written again."""
+        import ladybug
+
+        try:
+            with (
+                ladybug.Database(destination, read_only=True, buffer_pool_size=2**26) as database,
+                ladybug.Connection(database) as connection,
+            ):
+                return tables.meta(connection).get("state")
+        except RuntimeError:
+            return None
+
+    def write_nodes(self, label: str, columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> None:
+        values = ", ".join(f"{name}: row_{name}" for name in columns)
+        self.load(
+            f"LOAD FROM $batch CREATE (:{label} {{{values}}})",
+            [{name: node[name] for name in columns} for node in nodes],
+        )
+
+    def set_nodes(self, label: str, columns: tuple[str, ...], nodes: list[dict[str, Any]]) -> None:
+        values = ", ".join(f"n.{name} = row_{name}" for name in columns if name != "key")
+        self.load(
+            f"LOAD FROM $batch MATCH (n:{label} {{key: row_key}}) SET {values}",
+            [{name: node[name] for name in columns} for node in nodes],
+        )
+
+    def load(self, query: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Run a query that reads `$batch`; with no records there is nothing to do (an empty list is an error there)."""
+        if not records:
+            return []
+        return self.load_columns(query, {name: [record[name] for record in records] for name in records[0]})
+
+    def load_columns(self, query: str, columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+        """Run a query that reads `$batch`, whose columns are named `row_…` so that no query takes them for a node's."""
+        import pyarrow as pa
+
+        self._loads += 1
+        arrays = [pa.array(values, type=arrow_type(name, pa)) for name, values in columns.items()]
+        batch = pa.Table.from_arrays(arrays, names=[f"row_{name}" for name in columns])
+        return self.execute(query, {"batch": batch})
+
+    def execute(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        with _translated(self.path):
+            return tables.rows(self.connection, query, parameters)
+
+    def check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise RuntimeError("this graph store was opened before a fork: open it in the process that uses it")
+        if self.connection is None:
+            raise RuntimeError(f"the graph store {self.path} is closed")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        self.check_usable()
+        with _translated(self.path):
+            yield
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._transactions += 1
+        self.execute("BEGIN TRANSACTION")
+        try:
+            yield
+            state = {"state": uuid.uuid4().hex}
+            self.execute("MATCH (m:Meta {name: 'state'}) SET m.value = $state", state)
+            self.execute("COMMIT")
+        except BaseException:
+            # An error inside the database has already rolled back, and says that there is nothing to roll back.
+            with contextlib.suppress(RuntimeError):
+                self.connection.execute("ROLLBACK").close()
+            raise
+
+
+class _DamagedError(Exception):
+    """The live graph's files cannot be opened as they are."""
+
+
+@contextlib.contextmanager
+def _translated(path: Path, *, opening: bool = False) -> Iterator[None]:
+    """LadybugDB raises RuntimeError for everything: tell its messages apart."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error).splitlines()[0] if str(error) else "no message"
+        low = message.replace(str(path), "").lower()
+        if "could not set lock" in low:
+            raise BusyError(f"{path} is open in a program that did not take its writer lock: close it") from None
+        if "different version" in low:
+            raise PermanentError(
+                f"{path} was written by another version of ladybug ({message}): install that version, or move the file "
+                "and its published copy away, and the next night builds the graph again from the outbox"
+            ) from None
+        if "buffer pool is full" in low:
+            raise PermanentError(f"{path}: the buffer pool is too small: raise graph.buffer_pool_mib") from error
+        if opening and any(word in low for word in _DAMAGE):
+            raise _DamagedError(message) from None
+        raise PermanentError(f"{path}: {message}") from error
+
+
+def arrow_type(name: str, pa: Any) -> Any:
+    # Stated, not guessed from the first row, which may hold a None.
+    if name in ("chunk", "start_char", "end_char", "attempts", "mentions", "members"):
+        return pa.int64()
+    return pa.float64() if name in ("confidence", "score") else pa.string()
+
+
+def copy_into_place(source: Path, destination: Path) -> None:
+    """Copy a file into place in one step. The temporary name is fixed: what a crash left is overwritten."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    temporary = destination.with_name(f".{destination.name}.tmp")
+    shutil.copyfile(source, temporary)
+    move_into_place(temporary, destination)
+
+
+def move_into_place(source: Path, destination: Path) -> None:
+    """Let a written file take another's place, so that a crash leaves one or the other, whole."""
+    with source.open("rb") as stream:
+        os.fsync(stream.fileno())
+    source.replace(destination)
+    fsync_dir(destination.parent)
