@@ -12,9 +12,8 @@ import httpx
 from ec1.deployment import Deployment, VllmSettings, load_deployment
 from ec1.gpu.engine import Endpoint, VllmEngine
 from ec1.gpu.lease import GpuLease
-from ec1.home import Home
+from ec1.home import CHECKOUT, Home
 from ec1.models import prepare_model
-from ec1.project import CHECKOUT
 
 
 def embedded() -> tuple[Deployment, VllmSettings]:

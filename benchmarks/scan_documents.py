@@ -21,7 +21,7 @@ from pathlib import Path
 from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.documents.scan import Listing, scan_documents
-from ec1.documents.streams import STREAMS
+from ec1.streams import STREAMS
 
 AS_OF = dt.datetime(2026, 6, 2, tzinfo=dt.UTC)
 FINGERPRINTS = dict.fromkeys(STREAMS, "fingerprint")

@@ -37,7 +37,8 @@ def _rows(count: int, max_length: int, seed: int) -> list[dict[str, Any]]:
 
 
 def _recipe(options: argparse.Namespace, *, grouped: bool) -> Any:
-    from ec1.training.recipes import Recipe, load_recipe
+    from ec1.recipes.resolution import load_recipe
+    from ec1.recipes.schema import Recipe
 
     shipped = PROJECT / "configs" / "recipes"
     values = load_recipe(PROJECT / "examples" / "recipes" / "engineering.yaml", [shipped]).recipe.model_dump(
@@ -79,7 +80,7 @@ def _train(options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if options.variant.startswith("ours"):
-            from ec1.training.reporting import JsonLinesReporter
+            from ec1.launch.reporting import JsonLinesReporter
             from ec1.training.spec import TrainingSpec
             from ec1.training.trainer import train
 
@@ -162,7 +163,7 @@ def main(
     rows: int = 48, batch: int = 4, max_length: int = 256, epochs: int = 1, model: Path = MODEL, rounds: int = 1
 ) -> dict[str, Any]:
     """Print and return tokens a CPU second of each variant, the best of `rounds` that take turns, and the ratios."""
-    from ec1.training.launcher import process_environment
+    from ec1.launch.environment import process_environment
 
     found: dict[str, dict[str, float]] = {}
     for _ in range(rounds):

@@ -1,7 +1,7 @@
 """A deployment: which real parts are wired in. One YAML file in `configs/deployments/`, typed and checked here.
 
 Belongs here: the settings and their checks. Does not: what the settings build (that is `resources/`) and what a
-recipe says about training (that is `ec1/training/recipes.py`).
+recipe says about training (that is `ec1/recipes/schema.py`).
 """
 
 import datetime as dt
@@ -9,31 +9,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from ec1.documents.streams import STREAMS
 from ec1.errors import InputError
-from ec1.files import checked_name
 from ec1.home import Home
 from ec1.nights import Night
+from ec1.settings import Name, Settings
+from ec1.streams import STREAMS
 from ec1.strict_yaml import load_mapping, validate
 
-
-def _name(value: str) -> str:
-    try:
-        return checked_name(value, "name")
-    except InputError as error:
-        raise ValueError(str(error)) from None
-
-
-Name = Annotated[str, AfterValidator(_name)]
 Tracker = Literal["mlflow", "wandb", "trackio"]
-
-
-class Settings(BaseModel):
-    """Base of all typed settings: unknown keys are refused, values do not change afterwards."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class DocumentSettings(Settings):
@@ -264,7 +249,7 @@ class Deployment(Settings):
     documents: DocumentSettings = DocumentSettings()
     corpus: CorpusSettings = CorpusSettings()
     recipes: tuple[Path, ...] = Field(description="folders whose recipes run at night")
-    models: dict[str, ModelSource] = {}
+    models: dict[str, ModelSource] = Field({}, description="where the weights of each model id come from")
     inference: Annotated[VllmSettings | ServerSettings | DoormanSettings, Field(discriminator="kind")]
     extraction: ExtractionSettings = ExtractionSettings()
     graph: LadybugSettings = LadybugSettings()

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from ec1.files import checked_name
 
+CHECKOUT = Path(__file__).resolve().parent.parent
+"""This checkout, which ships recipes and deployments."""
+
 
 @dataclass(frozen=True)
 class Home:

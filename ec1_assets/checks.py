@@ -13,11 +13,11 @@ from ec1.corpus.dataset import Dataset
 from ec1.corpus.threshold import Decision
 from ec1.deployment import Deployment
 from ec1.extraction.trust import Trust
-from ec1.graph.nightly import AppliedNight
+from ec1.night.graph import AppliedNight
 
 if TYPE_CHECKING:
-    from ec1.adapters.nightly import Judged
-    from ec1.training.nightly import Candidate
+    from ec1.night.settlement import Judged
+    from ec1.night.training import Candidate
 
 GRAPH = dg.AssetKey("graph_mutations")
 

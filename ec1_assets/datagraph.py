@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
-from ec1.documents.nightly import list_documents
 from ec1.documents.scan import Listing
-from ec1.documents.streams import STREAMS
-from ec1.extraction.nightly import extract_night, work_of
 from ec1.extraction.scoring import read_gold, score_ledger
-from ec1.gpu.handover import hand_over
 from ec1.graph.exports import export_night
 from ec1.graph.growth import growth
-from ec1.graph.nightly import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
 from ec1.graph.overrides import load_overrides
+from ec1.night.extraction import extract_night, work_of
+from ec1.night.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
+from ec1.night.handover import hand_over
+from ec1.night.listing import list_documents
+from ec1.night.records import Records
 from ec1.nights import Night
-from ec1.records import Records
+from ec1.streams import STREAMS
 from ec1_assets import checks, metadata
 from ec1_assets.partitions import PREVIOUS_NIGHT
 from resources.gpu import GpuResource

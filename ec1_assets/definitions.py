@@ -3,7 +3,7 @@
 import dagster as dg
 
 from ec1.corpus.buckets import bucket
-from ec1.project import nightly_recipes
+from ec1.night.recipes import nightly_recipes
 from ec1_assets.datagraph import datagraph_assets
 from ec1_assets.partitions import nights_of
 from ec1_assets.recipe_chain import recipe_chain

@@ -15,19 +15,19 @@ from ec1.corpus.threshold import Decision
 from ec1.documents.ledger import LedgerEntry
 from ec1.documents.scan import Listing
 from ec1.extraction.trust import Trust
-from ec1.gpu.handover import Handover
 from ec1.graph.growth import Growth
-from ec1.graph.nightly import AppliedNight
 from ec1.home import Home
+from ec1.night.graph import AppliedNight
+from ec1.night.handover import Handover
 from ec1_assets.plots import bar_plot, line_plot
 
 if TYPE_CHECKING:
-    from ec1.adapters.nightly import Judged, Outcome
     from ec1.extraction.extractor import ExtractionReport, Progress
     from ec1.extraction.scoring import ScoreTable
     from ec1.graph.resolution import Resolution
     from ec1.graph.service_content_store import Delivery
-    from ec1.training.nightly import Candidate
+    from ec1.night.settlement import Judged, Outcome
+    from ec1.night.training import Candidate
     from ec1.training.plan import Plan
 
 Metadata = dict[str, Any]

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from ec1.adapters import nightly as adapters_nightly
-from ec1.adapters.retention import clean
 from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import load_dataset
 from ec1.corpus.snapshots import load_snapshot, take_snapshot
 from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.errors import EC1Error
-from ec1.gpu.handover import require_handover
-from ec1.records import Records
-from ec1.training import nightly as training_nightly
-from ec1.training.recipes import ResolvedRecipe
+from ec1.night import settlement as adapters_nightly
+from ec1.night import training as training_nightly
+from ec1.night.handover import require_handover
+from ec1.night.records import Records
+from ec1.night.retention import clean
+from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.spec import finished
 from ec1_assets import checks, metadata
 from ec1_assets.datagraph import GPU_POOL

@@ -3,7 +3,7 @@
 Belongs here: their names. One night trains several recipes, so each tag's name carries the role that it speaks of.
 """
 
-from ec1.training.recipes import ResolvedRecipe
+from ec1.recipes.resolution import ResolvedRecipe
 
 
 def run_tags(resolved: ResolvedRecipe, verdict: str | None = None) -> dict[str, str]:

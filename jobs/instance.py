@@ -7,8 +7,7 @@ import dagster as dg
 import psutil
 
 from ec1.files import write_atomic
-from ec1.home import Home
-from ec1.project import CHECKOUT
+from ec1.home import CHECKOUT, Home
 
 GPU_POOL = "gpu"
 PROCESS_TAG = "ec1/process"

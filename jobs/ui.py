@@ -4,8 +4,7 @@ import argparse
 import os
 import sys
 
-from ec1.home import Home
-from ec1.project import CHECKOUT
+from ec1.home import CHECKOUT, Home
 from jobs.instance import prepare_instance, reconcile
 from resources.environment import choice_from_environment
 

@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.gpu.process import OFFLINE, inherited
-from ec1.project import CHECKOUT
+from ec1.home import CHECKOUT
+from ec1.launch.process import OFFLINE, inherited
 
 
 @dataclass(frozen=True)

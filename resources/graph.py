@@ -12,9 +12,9 @@ from resources.project import ProjectResource
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
     from ec1.graph.ladybug_store import LadybugStore
-    from ec1.graph.nightly import Results
     from ec1.graph.rebuild import Rebuild
     from ec1.graph.service_content_store import Delivery
+    from ec1.night.graph import Results
 
 
 class GraphResource(dg.ConfigurableResource["GraphResource"]):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ec1.deployment import DoormanSettings, ServerSettings
-from ec1.documents.streams import STREAMS
 from ec1.models import model_folder, prepare_model
+from ec1.streams import STREAMS
 from resources.environment import child_environment
 from resources.gpu import GpuResource
 from resources.project import ProjectResource

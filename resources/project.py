@@ -6,7 +6,7 @@ import dagster as dg
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
-from ec1.sample import install_sample
+from ec1.night.sample import install_sample
 from resources.environment import Choice
 
 

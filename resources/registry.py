@@ -16,6 +16,6 @@ class RegistryResource(dg.ConfigurableResource["RegistryResource"]):
     project: dg.ResourceDependency[ProjectResource]
 
     def open(self) -> "AdapterRegistry":
-        from ec1.adapters.registry import open_registry
+        from ec1.night.stores import open_registry
 
         return open_registry(self.project.deployment(), self.project.home)

@@ -11,7 +11,7 @@ ORDER = ["ec1", "resources", "ec1_assets", "jobs", "schedules"]
 ABOVE_THE_RULE = {"ec1_assets/definitions.py"}
 LOADS_THE_ROOT = {"jobs/run_night.py": "ec1_assets.definitions"}
 # The protocol library that a launched process reports with: no Dagster in it, and no dependency.
-PIPES_ONLY = "ec1/training/reporting.py"
+PIPES_ONLY = "ec1/launch/reporting.py"
 
 
 def modules(project: Path) -> list[Path]:

@@ -22,13 +22,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ec1.adapters.options import EvaluationOptions
 from ec1.adapters.scores import BASE, ExampleScores, Sample, ScoredObjective, Scores, write_scores
-from ec1.deployment import Settings
 from ec1.errors import EC1Error, InputError, PermanentError
 from ec1.files import canonical_json, read_json
+from ec1.launch.reporting import open_reporter
+from ec1.recipes.evaluation import EvaluationOptions
+from ec1.settings import Settings
 from ec1.strict_yaml import validate
-from ec1.training.reporting import open_reporter
 
 log = logging.getLogger(__name__)
 

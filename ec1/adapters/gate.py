@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from ec1.adapters.options import EvaluationOptions
 from ec1.adapters.scores import BASE, Scores
-from ec1.deployment import Settings
 from ec1.errors import InputError
+from ec1.recipes.evaluation import EvaluationOptions
+from ec1.settings import Settings
 
 # Less than this, on average over the examples, is no difference at all: bf16 rounding alone makes more.
 _NO_DIFFERENCE = 1e-5

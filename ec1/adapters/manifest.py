@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from ec1.adapters.gate import Difference
-from ec1.deployment import Name, Settings
 from ec1.errors import InputError
 from ec1.files import digest_of
 from ec1.nights import Night
+from ec1.settings import Name, Settings
 
 MANIFEST = "manifest.json"
 WEIGHTS = "adapter_model.safetensors"

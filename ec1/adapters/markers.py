@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
-from ec1.deployment import Name
 from ec1.files import canonical_json
 from ec1.nights import Night
+from ec1.settings import Name
 from ec1.storage.store import AlreadyExists, NotFound, ObjectStore
 
 log = logging.getLogger(__name__)

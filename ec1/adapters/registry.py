@@ -23,11 +23,10 @@ from pydantic import Field, ValidationError
 from ec1.adapters.checks import adapter_problems
 from ec1.adapters.manifest import ADAPTER_FILES, ATTACHMENTS, MANIFEST, WEIGHTS, AdapterManifest, FileEntry
 from ec1.adapters.scores import BASE
-from ec1.deployment import Deployment, Settings
 from ec1.errors import InputError, PermanentError
 from ec1.files import canonical_json, checked_name, sha256_file, staged_directory, write_atomic
-from ec1.home import Home
-from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectStore, open_store
+from ec1.settings import Settings
+from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectStore
 
 log = logging.getLogger(__name__)
 
@@ -389,8 +388,3 @@ def _encoded(record: Settings) -> bytes:
 def _checked(manifest: AdapterManifest) -> AdapterManifest:
     """The manifest after all its checks: a copy with changed fields was not validated."""
     return AdapterManifest.model_validate(manifest.model_dump())
-
-
-def open_registry(deployment: Deployment, home: Home) -> AdapterRegistry:
-    """The registry in the deployment's store. Raises InputError for an endpoint that is not on this machine."""
-    return AdapterRegistry(open_store(deployment.store, home), home.adapters)

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from ec1.deployment import Settings
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json, write_atomic, write_json
+from ec1.settings import Settings
 
 BASE = "base"
 EVALUATION = "evaluation.json"

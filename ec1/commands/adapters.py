@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ec1.adapters.registry import AdapterRegistry, open_registry
+from ec1.adapters.registry import AdapterRegistry
 from ec1.commands.shell import DONE, FAILED, Options, out, print_json
 from ec1.errors import InputError
+from ec1.night.stores import open_registry
 
 adapters_app = typer.Typer(
     help="Adapters: what was trained, from what, which is in use, and whether it is intact.", no_args_is_help=True
@@ -149,7 +150,7 @@ def adapters_clean(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Remove old versions, runs' weights and quarantined candidates as the deployment's `retention` says."""
-    from ec1.adapters.retention import clean
+    from ec1.night.retention import clean
 
     options: Options = context.obj
     removed = clean(_registry(context), options.home, options.deployment().retention, dry_run=dry_run)

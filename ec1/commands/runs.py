@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, print_json
-from ec1.gpu.process import inherited
+from ec1.launch.process import inherited
 
 run_app = typer.Typer(help="Trainings: what ran, from what, how it ended; repeat one.", no_args_is_help=True)
 
@@ -25,7 +25,7 @@ def run_list(
     as_json: AsJson = False,
 ) -> None:
     """All trainings, one a line."""
-    from ec1.training.log_book import runs
+    from ec1.night.log_book import runs
 
     options: Options = context.obj
     wanted = {key: value for key, value in (("recipe", recipe), ("tenant", tenant), ("verdict", verdict)) if value}
@@ -47,7 +47,7 @@ def run_list(
 @run_app.command("show")
 def run_show(context: typer.Context, name: Name) -> None:
     """One training as JSON: resolved recipe, digests, code, packages, hardware, seeds, result."""
-    from ec1.training.log_book import find_run
+    from ec1.night.log_book import find_run
     from ec1.training.provenance import LOCK
 
     options: Options = context.obj
@@ -66,8 +66,8 @@ def run_show(context: typer.Context, name: Name) -> None:
 @run_app.command("replay")
 def run_replay(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Train it once more and compare: exit status 0 if every loss and every weight is the same."""
-    from ec1.training.by_hand import run_by_hand
-    from ec1.training.log_book import compare, find_run, replay_of
+    from ec1.night.by_hand import run_by_hand
+    from ec1.night.log_book import compare, find_run, replay_of
 
     options: Options = context.obj
     run = find_run(options.home, name)

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import Any
 from rich.console import Console
 
 from ec1.deployment import Deployment, load_deployment
-from ec1.home import Home
-from ec1.project import nightly_recipes
-from ec1.training.recipes import ResolvedRecipe
+from ec1.home import CHECKOUT, Home
+from ec1.night.recipes import nightly_recipes
+from ec1.night.sample import install_sample
+from ec1.recipes.resolution import ResolvedRecipe
 
 DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
 INTERRUPTED = 128 + signal.SIGINT
@@ -48,3 +51,51 @@ def printable(text: object) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in shown
     )
+
+
+def run_module(module: list[str], options: Options, log: Path | None = None, *, quiet: bool = False) -> int:
+    """Run `python -m ...` with this choice of deployment and home. Returns its status, or INTERRUPTED.
+
+    Signals reach it, and it ends its own children, so it is waited for and never killed from here. With `log`, what
+    it writes to standard error (Dagster's own log) goes there. If `quiet`, what it prints goes to standard error.
+    """
+    environment = {
+        **options.environment,
+        "EC1_DEPLOYMENT": options.deployment_name,
+        "EC1_HOME": str(options.home.root),
+        "EC1_PROJECT": str(options.project),
+        "DAGSTER_HOME": str(options.home.dagster),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if log is None:
+        errors = None
+    else:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        errors = log.open("ab")
+    interrupts: list[int] = []
+    # The terminal interrupts the whole group. Before the start: a child would inherit that interrupts are ignored, as
+    # they are in a script's background job, and Dagster ignores terminations where it finds interrupts ignored.
+    previous = {signal.SIGINT: signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *module],
+            cwd=CHECKOUT,
+            env=environment,
+            stdout=sys.stderr if quiet else None,
+            stderr=errors,
+        )
+        # A termination is sent to us alone, so it is passed on.
+        previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        status = process.wait()
+        return INTERRUPTED if interrupts else status
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def fill_with_sample(deployment: Deployment, home: Home) -> None:
+    if deployment.sample is None:
+        return
+    installed = install_sample(deployment.sample, home)
+    if installed is not None:
+        err.print(f"installed the bundled sample: {installed.documents} documents, {installed.tuples} tuples")

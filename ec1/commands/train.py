@@ -8,10 +8,10 @@ import typer
 
 from ec1.commands.shell import Options, out, print_json
 from ec1.errors import InputError
-from ec1.gpu.process import inherited
-from ec1.project import recipe_folders
+from ec1.launch.process import inherited
+from ec1.night.recipes import recipe_folders
+from ec1.recipes.resolution import find_recipe
 from ec1.training.plan import Plan
-from ec1.training.recipes import find_recipe
 
 
 def train(
@@ -25,7 +25,7 @@ def train(
 ) -> None:
     """Train one recipe now, after its cost was confirmed; nothing is judged or published."""
     # Imported here: these load libraries that the other commands do without.
-    from ec1.training.by_hand import prepare, run_by_hand
+    from ec1.night.by_hand import prepare, run_by_hand
 
     options: Options = context.obj
     deployment = options.deployment()

@@ -30,10 +30,10 @@ from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.split import HeldOutGroups, Leak, Side, SplitRow, leaks
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.corpus.tuples import Example, Objective, example_of, group_of, parse_record
-from ec1.deployment import Settings
 from ec1.errors import PermanentError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
 from ec1.home import Home
+from ec1.settings import Settings
 
 log = logging.getLogger(__name__)
 

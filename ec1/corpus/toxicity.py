@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from ec1.deployment import Settings
 from ec1.errors import InputError
+from ec1.settings import Settings
 
 _LONGEST = 512
 _BATCH = 16

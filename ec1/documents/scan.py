@@ -24,10 +24,10 @@ from pydantic import TypeAdapter, ValidationError
 from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.documents.scan_cache import Row, ScanCache
-from ec1.documents.streams import STREAMS, Stream, document_id
 from ec1.documents.text import looks_binary
 from ec1.errors import DeferredError, InputError, PermanentError
 from ec1.files import digest_of, write_atomic
+from ec1.streams import STREAMS, Stream, document_id
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from ec1.deployment import ExtractionSettings
 from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
 from ec1.documents.parse import Document
-from ec1.documents.streams import STREAMS
 from ec1.errors import DeferredError, InputError, RejectedError, ServiceError
 from ec1.extraction import grounding, prompt, relations, schema
 from ec1.extraction.answer_log import AnswerLog, Span
@@ -26,6 +25,7 @@ from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, Dropped, ExtractionResult, Mention
 from ec1.extraction.traits import traits_of
 from ec1.files import digest_of
+from ec1.streams import STREAMS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

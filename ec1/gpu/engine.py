@@ -24,7 +24,7 @@ from ec1.errors import ServiceError
 
 if TYPE_CHECKING:
     from ec1.gpu.lease import Grant
-    from ec1.gpu.process import SupervisedProcess
+    from ec1.launch.process import SupervisedProcess
 
 GRACE_SECONDS = 20.0
 _PROGRESS_SECONDS = 10.0

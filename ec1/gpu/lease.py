@@ -22,7 +22,7 @@ import psutil
 
 from ec1.errors import BusyError
 from ec1.gpu.memory import DeviceMemory, device_memory
-from ec1.gpu.process import SupervisedProcess
+from ec1.launch.process import SupervisedProcess
 
 MARK = "EC1_GPU_LEASE"
 Phase = Literal["inference", "handover", "training", "evaluation"]

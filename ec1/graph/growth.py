@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.records import Records
+from ec1.night.records import Records
 
 NIGHTS = 90
 """How many of the last nights are looked at."""

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ec1.deployment import DirectoryStoreSettings, GcsStoreSettings
 from ec1.errors import EC1Error, InputError
-from ec1.home import Home
 
 TEMPORARY = ".ec1-tmp-"
 """Names that begin so are work in progress: never listed, refused as keys."""
@@ -102,14 +100,3 @@ def checked_key(key: str) -> str:
         if part in ("", ".", "..") or part.startswith(TEMPORARY) or len(part.encode()) > 200:
             raise InputError(f"{key!r} is not a key: the part {part[:80]!r} is refused; use a relative path of names")
     return key
-
-
-def open_store(settings: DirectoryStoreSettings | GcsStoreSettings, home: Home) -> ObjectStore:
-    """The store that a deployment asks for. Raises InputError for an endpoint that is not on this machine."""
-    if isinstance(settings, GcsStoreSettings):
-        from ec1.storage.gcs import GcsStore
-
-        return GcsStore(settings.bucket, settings.endpoint)
-    from ec1.storage.directory import DirectoryStore
-
-    return DirectoryStore(settings.root or home.root)

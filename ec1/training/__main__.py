@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Any
 
 from ec1.errors import EC1Error
+from ec1.launch.reporting import open_reporter
 from ec1.training.monitor import Monitor
-from ec1.training.reporting import open_reporter
 from ec1.training.spec import SUMMARY, TrainingResult, TrainingSpec
 
 

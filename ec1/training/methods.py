@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ec1.errors import PermanentError
+from ec1.recipes.schema import Recipe
 from ec1.training.cpu import keep_gradients
-from ec1.training.recipes import Recipe
 from ec1.training.spec import ADAPTER, MODEL
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ec1.launch.reporting import Reporter
+from ec1.recipes.schema import Recipe
 from ec1.training.checkpoints import keep_newest, seal
-from ec1.training.recipes import Recipe
-from ec1.training.reporting import Reporter
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback

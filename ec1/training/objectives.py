@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ec1.training.recipes import Recipe
+from ec1.recipes.schema import Recipe
 
 ANSWERS = ("prompt", "completion")
 PAIRS = ("prompt", "chosen", "rejected")

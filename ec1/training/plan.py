@@ -16,11 +16,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ec1.deployment import Settings
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json
+from ec1.recipes.schema import Recipe
+from ec1.settings import Settings
 from ec1.training.objectives import OBJECTIVES
-from ec1.training.recipes import Recipe
 
 GIB = 2.0**30
 STARTUP_SECONDS = 30.0

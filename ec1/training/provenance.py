@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from ec1.project import CHECKOUT
+from ec1.home import CHECKOUT
 
 LOCK = "packages.txt"
 """Every installed distribution with its version, in pip's form, beside the run's other files."""

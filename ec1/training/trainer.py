@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json, staged_directory, write_atomic, write_json
+from ec1.launch.reporting import Reporter
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, put_adapter_on
@@ -28,7 +29,6 @@ from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import Schedule, schedule_of
 from ec1.training.provenance import LOCK, package_lock, provenance
 from ec1.training.repeatable import repeatable
-from ec1.training.reporting import Reporter
 from ec1.training.spec import METRICS, MODEL, RUN, SUMMARY, TrainingResult, TrainingSpec, finished
 from ec1.training.tracking import PROJECT, TENSORBOARD, check_trackers, tracking_callbacks
 

@@ -11,9 +11,9 @@ import pytest
 
 from ec1.adapters.evaluation import EvaluationSpec, evaluate, main
 from ec1.adapters.gate import judge
-from ec1.adapters.options import EvaluationOptions
 from ec1.adapters.scores import Scores, load_scores
 from ec1.errors import InputError, PermanentError
+from ec1.recipes.evaluation import EvaluationOptions
 
 pytestmark = pytest.mark.slow
 

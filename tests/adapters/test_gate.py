@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ec1.adapters.gate import compare, judge
-from ec1.adapters.options import EvaluationOptions
 from ec1.adapters.scores import ExampleScores, Scores
 from ec1.errors import InputError
+from ec1.recipes.evaluation import EvaluationOptions
 
 OPTIONS = EvaluationOptions()
 

@@ -9,14 +9,14 @@ import pytest
 
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.manifest import AdapterManifest, BaseModelRef
-from ec1.adapters.nightly import evaluation_spec, launch
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment, ModelSource
 from ec1.home import Home
+from ec1.night.settlement import evaluation_spec, launch
+from ec1.night.training import training_folder
+from ec1.recipes.resolution import load_recipe
 from ec1.storage.directory import DirectoryStore
-from ec1.training.nightly import training_folder
-from ec1.training.recipes import load_recipe
 from ec1.training.spec import TrainingResult
 
 NIGHT = "2026-06-09"

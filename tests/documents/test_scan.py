@@ -14,8 +14,8 @@ from ec1.deployment import DocumentSettings
 from ec1.documents import scan as scan_module
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.documents.scan import Listing, scan_documents
-from ec1.documents.streams import STREAMS
 from ec1.errors import DeferredError, InputError, PermanentError
+from ec1.streams import STREAMS
 
 NIGHT_END = dt.datetime(2026, 6, 2, tzinfo=dt.UTC)
 FINGERPRINTS = dict.fromkeys(STREAMS, "f1")

@@ -13,8 +13,8 @@ from light import LightCommandLine, light_project
 
 from ec1.documents.scan import Listing
 from ec1.files import sha256_file
-from ec1.records import Records
-from ec1.sample import install_sample
+from ec1.night.records import Records
+from ec1.night.sample import install_sample
 
 pytestmark = pytest.mark.slow
 NIGHTS = ("2026-06-03", "2026-06-04", "2026-06-05")

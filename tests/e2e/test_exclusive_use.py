@@ -20,7 +20,7 @@ import pytest
 from light import LightCommandLine, light_project, wipe
 
 from ec1.gpu.lease import MARK, marked_processes
-from ec1.records import Records
+from ec1.night.records import Records
 
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"

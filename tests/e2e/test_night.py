@@ -9,7 +9,7 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.extraction.outbox import Outbox
 from ec1.gpu.lease import marked_processes
 from ec1.graph.reader import GraphReader, published_ledger
-from ec1.records import Records
+from ec1.night.records import Records
 from ec1.storage.directory import DirectoryStore
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ import pytest
 from bs4 import BeautifulSoup
 from ruamel.yaml import YAML
 
-from ec1.documents.streams import STREAMS
 from ec1.extraction.results import ENTITY_CLASSES
+from ec1.streams import STREAMS
 
 
 def plain(text: str) -> str:

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from ec1.deployment import Deployment
-from ec1.documents.nightly import list_documents
 from ec1.documents.scan import Listing
-from ec1.documents.streams import STREAMS
 from ec1.extraction.client import Circuit
 from ec1.extraction.extractor import ExtractionReport, Extractor
-from ec1.extraction.nightly import extract_night, work_of
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.nightly import AppliedNight, apply_night
 from ec1.graph.rebuild import rebuild_graph
 from ec1.home import Home
+from ec1.night.extraction import extract_night, work_of
+from ec1.night.graph import AppliedNight, apply_night
+from ec1.night.listing import list_documents
+from ec1.streams import STREAMS
 
 MEETINGS = "service-minutebook/assets"
 MAX_IN_FLIGHT = 4

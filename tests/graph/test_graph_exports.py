@@ -10,7 +10,7 @@ from graph_samples import key, result
 from ec1.graph.exports import export_night, exports
 from ec1.graph.growth import growth
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.records import Records
+from ec1.night.records import Records
 
 
 @pytest.fixture

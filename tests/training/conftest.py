@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from small_trainings import HELD_OUT, ROWS, WORDS, messages, run
 
-from ec1.training.recipes import Recipe, load_recipe
+from ec1.recipes.resolution import load_recipe
+from ec1.recipes.schema import Recipe
 from ec1.training.spec import TrainingSpec
 
 

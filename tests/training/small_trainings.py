@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from ec1.training.reporting import JsonLinesReporter
+from ec1.launch.reporting import JsonLinesReporter
 from ec1.training.spec import METRICS, TrainingResult, TrainingSpec
 from ec1.training.trainer import train
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from ec1.recipes.resolution import load_recipe
+from ec1.recipes.schema import Recipe
 from ec1.training.checkpoints import SEAL, discard_checkpoints, is_whole, keep_newest, newest_checkpoint, seal
 from ec1.training.monitor import Monitor
-from ec1.training.recipes import Recipe, load_recipe
 from ec1.training.trainer import halved
 
 

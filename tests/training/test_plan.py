@@ -7,10 +7,13 @@ import pytest
 from safetensors import safe_open
 
 from ec1.corpus.buckets import bucket
-from ec1.deployment import Deployment, Settings
+from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
-from ec1.project import nightly_recipes
+from ec1.night.recipes import nightly_recipes
+from ec1.recipes.resolution import discover, load_recipe
+from ec1.recipes.schema import Recipe
+from ec1.settings import Settings
 from ec1.training.plan import (
     HardwareFigures,
     ModelShape,
@@ -19,7 +22,6 @@ from ec1.training.plan import (
     schedule_of,
     trainable_parameters,
 )
-from ec1.training.recipes import Recipe, discover, load_recipe
 
 # OLMo 3 7B, from its public config.json.
 OLMO_7B = ModelShape(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ec1.errors import InputError
+from ec1.launch.environment import process_environment
 from ec1.training import tracking
-from ec1.training.launcher import process_environment
 from ec1.training.spec import TrainingSpec
 
 

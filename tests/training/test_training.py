@@ -20,7 +20,7 @@ from small_trainings import ROWS, losses, run
 from transformers import LlamaForCausalLM, TrainerCallback
 
 from ec1.errors import InputError, PermanentError
-from ec1.training.reporting import JsonLinesReporter
+from ec1.launch.reporting import JsonLinesReporter
 from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingSpec, check_result, finished, read_result
 from ec1.training.trainer import build_trainer, load_tokenizer, train
 

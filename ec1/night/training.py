@@ -17,9 +17,10 @@ from ec1.files import write_json
 from ec1.gpu.lease import Grant
 from ec1.home import Home
 from ec1.models import prepare_model
+from ec1.recipes.resolution import ResolvedRecipe
+from ec1.recipes.schema import Recipe
 from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import HardwareFigures, ModelShape, Plan, plan_training
-from ec1.training.recipes import Recipe, ResolvedRecipe
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, read_result
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _accepted_sft(recipe: Recipe, registry: "AdapterRegistry") -> StartAdapter |
 
 def launch(spec: TrainingSpec, grant: Grant, env: Mapping[str, str], log: Path) -> TrainingResult:
     """Train in a process of its own under the lease, and check what it left."""
-    from ec1.training.launcher import LocalLauncher
+    from ec1.launch.launcher import LocalLauncher
 
     path = spec.output / SPEC
     write_json(path, spec.model_dump(mode="json"))

@@ -14,10 +14,10 @@ from ec1.corpus.snapshots import take_snapshot
 from ec1.deployment import Deployment
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
-from ec1.training import nightly
-from ec1.training.log_book import BY_HAND
+from ec1.night import training as nightly
+from ec1.night.log_book import BY_HAND
+from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.plan import Plan
-from ec1.training.recipes import ResolvedRecipe
 from ec1.training.spec import TrainingResult, TrainingSpec
 
 
@@ -36,7 +36,7 @@ def prepare(
 
     Raises PermanentError for what cannot fit the machine or the budget.
     """
-    from ec1.adapters.registry import open_registry
+    from ec1.night.stores import open_registry
 
     recipe = resolved.recipe
     deployment = deployment.model_copy(

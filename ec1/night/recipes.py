@@ -1,11 +1,10 @@
-"""Where configuration is found: a project (a folder with `configs/`), and this checkout, which ships recipes."""
+"""Which recipes a deployment's nights run, and where recipe names are looked up."""
 
 from pathlib import Path
 
 from ec1.deployment import Deployment
-from ec1.training.recipes import ResolvedRecipe, discover
-
-CHECKOUT = Path(__file__).resolve().parent.parent
+from ec1.home import CHECKOUT
+from ec1.recipes.resolution import ResolvedRecipe, discover
 
 
 def recipe_folders(deployment: Deployment, project: Path) -> list[Path]:

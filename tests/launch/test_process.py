@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ec1.gpu.process import SupervisedProcess
+from ec1.launch.process import SupervisedProcess
 
 
 def start(code: str, log: Path, grace_seconds: float = 5) -> SupervisedProcess:

@@ -29,12 +29,12 @@ from ec1.errors import PermanentError
 from ec1.files import write_json
 from ec1.gpu.lease import Grant
 from ec1.home import Home
+from ec1.launch.environment import process_environment
 from ec1.models import prepare_model
-from ec1.records import Records
-from ec1.training.launcher import process_environment
-from ec1.training.log_book import commit_of
-from ec1.training.nightly import Candidate, candidate_of
-from ec1.training.recipes import ResolvedRecipe
+from ec1.night.log_book import commit_of
+from ec1.night.records import Records
+from ec1.night.training import Candidate, candidate_of
+from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.spec import METRICS
 
 CANDIDATE, INCUMBENT, BEST = "candidate", "incumbent", "best"

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.records import Records
+from ec1.night.records import Records
 
 
 class RecipeReport(BaseModel):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ec1.errors import InputError
 from ec1.gpu.lease import Grant
 from ec1.home import Home
-from ec1.records import Records
+from ec1.night.records import Records
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,19 @@ from ec1.corpus.buckets import bucket
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.deployment import Deployment
-from ec1.documents.nightly import list_documents
-from ec1.documents.streams import STREAMS
 from ec1.errors import PermanentError
 from ec1.extraction.extractor import Extractor
-from ec1.extraction.nightly import pending, work_of
 from ec1.extraction.outbox import Outbox
 from ec1.graph.reader import published_ledger
 from ec1.home import Home
 from ec1.models import prepare_model
+from ec1.night import training as nightly
+from ec1.night.extraction import pending, work_of
+from ec1.night.listing import list_documents
 from ec1.nights import Night
-from ec1.training import nightly
+from ec1.recipes.resolution import ResolvedRecipe
+from ec1.streams import STREAMS
 from ec1.training.plan import Plan
-from ec1.training.recipes import ResolvedRecipe
 
 
 class ExtractionPlan(BaseModel):

@@ -146,7 +146,7 @@ def _model(model_id: str, deployment: Deployment, home: Home) -> Finding:
 
 
 def _store(deployment: Deployment, home: Home) -> Finding:
-    from ec1.adapters.registry import open_registry
+    from ec1.night.stores import open_registry
 
     roles = list(open_registry(deployment, home).roles())
     return Finding("object store", "ok", f"{deployment.store.kind}, adapters for {len(roles)} roles")

@@ -13,11 +13,11 @@ from graph_samples import FINGERPRINT, result
 from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.documents.scan import Listing, scan_documents
-from ec1.documents.streams import STREAMS
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.nightly import AppliedNight, apply_night, listing_to_apply
+from ec1.night.graph import AppliedNight, apply_night, listing_to_apply
+from ec1.streams import STREAMS
 
 FINGERPRINTS = dict.fromkeys(STREAMS, FINGERPRINT)
 NIGHT = "2026-06-01"

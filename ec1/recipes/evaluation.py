@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from ec1.deployment import Settings
+from ec1.settings import Settings
 
 
 class EvaluationOptions(Settings):

@@ -10,8 +10,11 @@ from ruamel.yaml import YAML
 
 from ec1.deployment import Deployment
 from ec1.errors import InputError
-from ec1.project import nightly_recipes
-from ec1.training.recipes import PROJECTIONS, Finding, Recipe, discover, lint, load_recipe, show
+from ec1.night.recipes import nightly_recipes
+from ec1.recipes.lint import lint
+from ec1.recipes.resolution import Finding, discover, load_recipe
+from ec1.recipes.schema import PROJECTIONS, Recipe
+from ec1.recipes.show import show
 
 
 @pytest.fixture
@@ -272,6 +275,6 @@ def test_advice_is_a_warning_and_does_not_stop(own: Path, shipped: Path) -> None
 
 def test_loading_definitions_imports_nothing_heavy() -> None:
     heavy = "{'torch', 'transformers', 'trl', 'peft', 'datasets', 'pyarrow', 'dagster', 'dagster_pipes'}"
-    modules = "ec1.training.recipes, ec1.training.plan, ec1.training.spec, ec1.training.launcher, ec1.training.monitor"
+    modules = "ec1.recipes.schema, ec1.training.plan, ec1.training.spec, ec1.launch.launcher, ec1.training.monitor"
     code = f"import sys, {modules}; found = {heavy} & set(sys.modules); assert not found, found"
     subprocess.run([sys.executable, "-c", code], check=True)

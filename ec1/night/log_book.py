@@ -1,6 +1,6 @@
 """The log book of all trainings: what ran, from what, how it ended, and the same again to compare.
 
-Belongs here: reading run folders, and comparing two of them. Does not: writing them (`trainer.py`, `ec1.records`).
+Belongs here: reading run folders, and comparing two of them. Does not: writing them (`trainer.py`, `records.py`).
 
 A run's name is its folder below `runs/`: `<tenant>/<role>/<night>`, with `/by-hand` or `/replays/<time>` behind it for
 what a person started.
@@ -15,7 +15,7 @@ from typing import Any
 from ec1.errors import InputError
 from ec1.files import read_json
 from ec1.home import Home
-from ec1.records import Records
+from ec1.night.records import Records
 from ec1.training.spec import METRICS, RUN, TrainingResult, TrainingSpec, read_result
 
 TRAINING, BY_HAND, REPLAYS = "training", "by-hand", "replays"

@@ -10,18 +10,12 @@ from typing import Protocol
 
 from ec1.errors import PermanentError, ServiceError
 from ec1.gpu.lease import Grant
-from ec1.gpu.process import OFFLINE
+from ec1.launch.environment import process_environment
 from ec1.training.spec import TrainingResult, TrainingSpec, check_result
 from ec1.training.tracking import local_environment
 
 GRACE_SECONDS = 60.0
 """From the interrupt to the kill: one step of the optimiser and the writing of a checkpoint."""
-# A step allocates and frees the same large tensors again and again. By default the C library returns each of
-# them to the kernel, which then has to fill fresh pages with zeros: half of the time of a small model on a CPU.
-_KEEP_MEMORY = ":".join(
-    f"glibc.malloc.{name}={value}"
-    for name, value in {"hugetlb": 1, "mmap_max": 0, "trim_threshold": 2**33, "top_pad": 2**28}.items()
-)
 
 
 class Launcher(Protocol):
@@ -58,13 +52,3 @@ class LocalLauncher:
         if status > 128:
             raise ServiceError(f"the training was ended by signal {status - 128} and can go on; {where}")
         raise PermanentError(f"the training ended with status {status}; {where}")
-
-
-def process_environment(device: str, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that trains or scores: no hub is asked, and on a CPU memory is kept for reuse."""
-    own = dict(OFFLINE)
-    if device == "cpu":
-        own["GLIBC_TUNABLES"] = _KEEP_MEMORY
-    else:
-        own["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
-    return {**own, **env}

@@ -1,0 +1,175 @@
+"""`ec1 night`, `ec1 ui`, `ec1 plan` and `ec1 score`: run a night, look at it, say what it would do."""
+
+import datetime as dt
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ec1.commands.shell import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    PARTIAL,
+    Options,
+    err,
+    fill_with_sample,
+    out,
+    print_json,
+    run_module,
+)
+from ec1.deployment import Deployment
+from ec1.errors import InputError
+from ec1.night.report import NightReport, night_report
+from ec1.nights import Night
+
+
+def night(
+    context: typer.Context,
+    date: Annotated[str | None, typer.Option(help="the night, YYYY-MM-DD; default: the one that is open now")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
+) -> None:
+    """Run one whole night: new documents to the graph, then tuples to adapters."""
+    options: Options = context.obj
+    deployment = options.deployment()
+    recipes = options.recipes()
+    now = dt.datetime.now(dt.UTC)
+    chosen = _chosen_night(deployment, date, now)
+    fill_with_sample(deployment, options.home)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        run_file = Path(folder) / "run"
+        log = options.home.logs / f"night-{chosen.date}.log"
+        command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
+        status = run_module(command, options, log, quiet=as_json)
+        if status == INTERRUPTED:
+            err.print("interrupted: finished work is kept; run the same command again to go on where it stopped")
+            sys.exit(INTERRUPTED)
+        if not run_file.exists():
+            err.print(
+                f"error: night {chosen.date} did not come to its end ({log}); run it again to go on where it stopped",
+                markup=False,
+            )
+            sys.exit(FAILED)
+        run = run_file.read_text()
+    pairs = [(each.recipe.tenant, each.recipe.role) for each in recipes]
+    report = night_report(options.home, chosen.date, run, pairs)
+    if as_json:
+        print_json(report.model_dump())
+    else:
+        _print_report(report, options, time.monotonic() - began)
+    sys.exit(FAILED if status else PARTIAL if report.partial else DONE)
+
+
+def _print_report(report: NightReport, options: Options, seconds: float) -> None:
+    found = ", ".join(f"{count} {name}" for name, count in report.entities_found.items() if count) or "none"
+    rows = [
+        (
+            "documents",
+            f"{report.documents_read} read, {report.documents_deferred} deferred to a later night, "
+            f"{report.documents_rejected} rejected, {report.documents_vanished} vanished",
+        ),
+        ("entities", f"{found} ({report.llm_calls} LLM calls); the graph holds {report.graph_entities}"),
+        *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
+        ("files", f"{options.home.root} (adapters/, quarantine/, graph/published, nights/{report.night})"),
+        ("look", "make ui, then http://127.0.0.1:3000/locations/ec1/asset-groups"),
+    ]
+    out.print(f"\nNight {report.night}, {seconds:.0f} s, run {report.run[:8]}")
+    for name, text in rows:
+        out.print(f"  {name:<26} {text}", markup=False)
+
+
+def ui(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(help="on 127.0.0.1")] = 3000,
+) -> None:
+    """Open the Dagster UI, with its daemon, on this home's persistent instance."""
+    options: Options = context.obj
+    deployment = options.deployment()
+    options.recipes()
+    fill_with_sample(deployment, options.home)
+    status = run_module(["jobs.ui", "--port", str(port)], options)
+    # Ctrl-C is how one leaves it.
+    sys.exit(DONE if status == INTERRUPTED else status)
+
+
+def _chosen_night(deployment: Deployment, date: str | None, now: dt.datetime) -> Night:
+    """The night of a date, or the one that is open. Raises InputError for one that no deployment of this kind has."""
+    chosen = deployment.night(date) if date else deployment.current_night(now)
+    if chosen.start > now:
+        raise InputError(f"night {chosen.date} has not begun")
+    if chosen.date < deployment.schedule.first_night.isoformat():
+        raise InputError(f"night {chosen.date} is before schedule.first_night {deployment.schedule.first_night}")
+    return chosen
+
+
+def plan(
+    context: typer.Context,
+    date: Annotated[str | None, typer.Option(help="the night, YYYY-MM-DD; default: the one that is open now")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Say what a night would do: its documents, decisions, tokens, time, memory and cost. Starts no model."""
+    # Imported here: these load libraries that the other commands do without.
+    from ec1.night.preview import plan_whole_night
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    recipes = options.recipes()
+    now = dt.datetime.now(dt.UTC)
+    chosen = _chosen_night(deployment, date, now)
+    fill_with_sample(deployment, options.home)
+    planned = plan_whole_night(deployment, options.home, chosen, recipes, now)
+    if as_json:
+        print_json(planned.model_dump(mode="json"))
+        return
+    asked = planned.extraction
+    out.print(f"Night {planned.night}, as of {planned.as_of:%Y-%m-%d %H:%M} UTC")
+    out.print(
+        f"  {'documents':<26} {asked.documents} to read, {asked.reused} of them extracted before, "
+        f"{asked.rejected} rejected; {asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text"
+    )
+    if asked.stale:
+        out.print(
+            f"  {'changed extractor':<26} {asked.stale} documents were read by an earlier one; {asked.policy}: "
+            f"{asked.again} of them again tonight, {asked.again_free} from the outbox",
+            markup=False,
+        )
+    for each in planned.recipes:
+        text = f"{'train' if each.train else 'skip'}: {each.reason}"
+        if each.refused is not None:
+            text = f"refused: {each.refused}"
+        out.print(f"  {each.recipe:<26} {text}", markup=False)
+        if each.plan is not None:
+            out.print(
+                f"  {'':<26} {each.plan.rows} rows, {each.plan.tokens} tokens, {each.plan.steps} steps, about "
+                f"{each.plan.seconds:.0f} s and {each.plan.peak_memory_gib:.1f} GiB on {each.plan.hardware}, "
+                f"{each.plan.cost:.2f} USD",
+                markup=False,
+            )
+            for note in each.plan.notes:
+                out.print(f"  {'':<26} {note}", markup=False)
+
+
+def score(
+    context: typer.Context,
+    gold: Annotated[Path | None, typer.Option(help="gold file (JSON lines); default: the deployment's")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Precision and recall of what the graph knows, per class, against a gold file."""
+    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.scoring import read_gold, score_ledger
+    from ec1.graph.reader import published_ledger
+
+    options: Options = context.obj
+    path = gold or options.deployment().extraction.gold
+    if path is None:
+        raise InputError("this deployment has no gold file: name one with --gold, or set extraction.gold")
+    table = score_ledger(published_ledger(options.home.published_graph), Outbox(options.home.outbox), read_gold(path))
+    if as_json:
+        print_json(table.record())
+    else:
+        out.print(f"{table.documents} documents, gold {path}", markup=False)
+        out.print(str(table), markup=False)

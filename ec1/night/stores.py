@@ -1,0 +1,22 @@
+"""Opens the stores that a deployment names."""
+
+from ec1.adapters.registry import AdapterRegistry
+from ec1.deployment import Deployment, DirectoryStoreSettings, GcsStoreSettings
+from ec1.home import Home
+from ec1.storage.store import ObjectStore
+
+
+def open_registry(deployment: Deployment, home: Home) -> AdapterRegistry:
+    """The registry in the deployment's store. Raises InputError for an endpoint that is not on this machine."""
+    return AdapterRegistry(open_store(deployment.store, home), home.adapters)
+
+
+def open_store(settings: DirectoryStoreSettings | GcsStoreSettings, home: Home) -> ObjectStore:
+    """The store that a deployment asks for. Raises InputError for an endpoint that is not on this machine."""
+    if isinstance(settings, GcsStoreSettings):
+        from ec1.storage.gcs import GcsStore
+
+        return GcsStore(settings.bucket, settings.endpoint)
+    from ec1.storage.directory import DirectoryStore
+
+    return DirectoryStore(settings.root or home.root)

@@ -1,0 +1,253 @@
+"""Finds and resolves recipes: `extends`, and the origin of each value.
+
+Belongs here: which files a recipe rests on, and errors as a person wants to read them. Does not: the types
+(`schema.py`).
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node
+
+from ec1.errors import InputError
+from ec1.recipes.schema import (
+    RECIPE_NAME,
+    Recipe,
+)
+from ec1.strict_yaml import load_mapping
+
+# They describe one file, so a recipe that extends it does not inherit them.
+_OWN_KEYS = ("name", "version", "description", "abstract", "extends")
+
+
+@dataclass(frozen=True)
+class ResolvedRecipe:
+    """A recipe with where each of its values comes from.
+
+    `origins` maps a dotted key to `file:line`, or to `default` where no file sets it.
+    """
+
+    recipe: Recipe
+    origins: dict[str, str]
+    digest: str
+    path: Path
+    chain: tuple[Path, ...] = ()
+    """The files it rests on, its own first, the most basic last."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `lint` has to say. A warning does not stop a night, an error does."""
+
+    level: Literal["error", "warning"]
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.level}: {self.message}"
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    path: Path
+    values: dict[str, Any]
+    lines: dict[str, int]
+
+
+def load_recipe(path: Path, search: Sequence[Path]) -> ResolvedRecipe:
+    """Resolve one recipe file; bases named by `extends` are looked up in the folders of `search`, in their order.
+
+    Raises InputError, one line: missing base, cycle, unknown key, wrong type, or sections that do not fit together.
+    """
+    resolved, findings = resolve(path, search, {})
+    if resolved is None:
+        raise InputError("; ".join(f"{finding.where}: {finding.message}" for finding in findings))
+    return resolved
+
+
+def find_recipe(recipe: str, search: Sequence[Path]) -> ResolvedRecipe:
+    """Resolve a recipe that a person named: a file, or a name such as pointsav/engineering. Raises InputError."""
+    named = [folder / f"{recipe}.yaml" for folder in search]
+    path = next((path for path in [Path(recipe), *named] if path.is_file()), None)
+    if path is None:
+        raise InputError(f"there is no recipe {recipe!r}: give a file, or a name below {', '.join(map(str, search))}")
+    return load_recipe(path, search)
+
+
+def discover(folders: Sequence[Path], search: Sequence[Path]) -> list[ResolvedRecipe]:
+    """Every concrete recipe below `folders`, ordered by tenant and role; abstract ones are only bases.
+
+    Raises InputError for a broken recipe, a folder that is not there, and two recipes for one tenant and role.
+    """
+    cache: dict[Path, RecipeFile] = {}
+    found: dict[tuple[str, str], ResolvedRecipe] = {}
+    for path in recipe_files(folders):
+        if read_file(path, cache).values.get("abstract") is True:
+            continue
+        resolved, findings = resolve(path, search, cache)
+        if resolved is None:
+            raise InputError("; ".join(f"{finding.where}: {finding.message}" for finding in findings))
+        key = (resolved.recipe.tenant, resolved.recipe.role)
+        if key in found:
+            raise InputError(f"{path} and {found[key].path} are both recipes for {'/'.join(key)}: keep one of them")
+        found[key] = resolved
+    return [found[key] for key in sorted(found)]
+
+
+def recipe_files(folders: Sequence[Path]) -> list[Path]:
+    files: list[Path] = []
+    for folder in folders:
+        if folder.is_file():
+            files.append(folder)
+        elif folder.is_dir():
+            files.extend(sorted(folder.rglob("*.yaml")))
+        else:
+            raise InputError(f"{folder} is no recipe and no folder of recipes")
+    return files
+
+
+def read_file(path: Path, cache: dict[Path, RecipeFile]) -> RecipeFile:
+    path = path.resolve()
+    if path not in cache:
+        values = load_mapping(path)
+        node = YAML(typ="safe", pure=True).compose(path.read_text(encoding="utf-8"))
+        cache[path] = RecipeFile(path, values, _lines(node, ""))
+    return cache[path]
+
+
+def _lines(node: Node | None, prefix: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            dotted = f"{prefix}{key.value}"
+            found[dotted] = key.start_mark.line + 1
+            found |= _lines(value, f"{dotted}.")
+    return found
+
+
+def _chain(path: Path, search: Sequence[Path], cache: dict[Path, RecipeFile]) -> list[RecipeFile]:
+    """The file and its bases, the most basic last. Raises InputError for a missing base and for a cycle."""
+    chain = [read_file(path, cache)]
+    while (base := chain[-1].values.get("extends")) is not None:
+        where = f"{shown(chain[-1].path)}:{chain[-1].lines['extends']}"
+        if not isinstance(base, str) or not RECIPE_NAME.fullmatch(base):
+            raise InputError(f"{where}: extends: {base!r} is not a recipe name such as pointsav/engineering")
+        found = next((file for folder in search if (file := _inside(folder, base)) is not None), None)
+        if found is None:
+            folders = ", ".join(shown(folder) for folder in search) or "(no folder)"
+            raise InputError(f"{where}: extends: there is no recipe {base!r} in {folders}")
+        chain.append(read_file(found, cache))
+        if chain[-1].path in [file.path for file in chain[:-1]]:
+            circle = " -> ".join(shown(file.path) for file in chain)
+            raise InputError(f"{where}: extends: recipes extend each other in a circle: {circle}")
+    return chain
+
+
+def _inside(folder: Path, name: str) -> Path | None:
+    """The file of a recipe name below `folder`, unless a symbolic link leads out of it."""
+    path = (folder / f"{name}.yaml").resolve()
+    return path if path.is_file() and path.is_relative_to(folder.resolve()) else None
+
+
+def shown(path: Path) -> str:
+    """A path as people refer to it: relative to where they stand, if it lies below."""
+    path, here = path.resolve(), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def resolve(
+    path: Path, search: Sequence[Path], cache: dict[Path, RecipeFile], *, placeholders: bool = False
+) -> tuple[ResolvedRecipe | None, list[Finding]]:
+    chain = _chain(path, search, cache)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for file in reversed(chain):
+        own = {key: value for key, value in file.values.items() if file is chain[0] or key not in _OWN_KEYS}
+        _merge(values, own, origins, file, "")
+    values.pop("extends", None)
+    abstract = values.pop("abstract", False)
+    if abstract not in (True, False):
+        return None, [Finding("error", shown(path), f"abstract: use true or false, not {abstract!r}")]
+    if placeholders:
+        # An abstract recipe is checked with these in place of what only a concrete one has.
+        values = {"version": 1, "tenant": "any", "role": "any", **values}
+    elif abstract:
+        return None, [Finding("error", shown(path), "this recipe is abstract: extend it, do not train it")]
+    values.setdefault("name", _name_of(path, search))
+    try:
+        recipe = Recipe.model_validate(values)
+    except ValidationError as error:
+        return None, [_explained(item, origins, shown(path)) for item in error.errors(include_url=False)]
+    keys = _dotted(recipe.model_dump(mode="json"), "")
+    known = {key: origins.get(key, "default") for key in keys}
+    files = tuple(file.path for file in chain)
+    return ResolvedRecipe(recipe, known, recipe.digest(), path, files), []
+
+
+def _name_of(path: Path, search: Sequence[Path]) -> str:
+    path = path.resolve()
+    for folder in search:
+        if path.is_relative_to(folder.resolve()):
+            return path.relative_to(folder.resolve()).with_suffix("").as_posix()
+    return path.stem
+
+
+def _merge(
+    into: dict[str, Any], values: Mapping[str, Any], origins: dict[str, str], file: RecipeFile, prefix: str
+) -> None:
+    """Mappings are merged key by key; everything else, lists too, is replaced."""
+    for key, value in values.items():
+        dotted = f"{prefix}{key}"
+        merges = isinstance(value, dict) and isinstance(into.get(key), dict)
+        if not merges:
+            for stale in [known for known in origins if known.startswith(f"{dotted}.")]:
+                del origins[stale]
+            into[key] = {} if isinstance(value, dict) else value
+        # Of a section, the file that touched it last: what is wrong with it as a whole was completed there.
+        origins[dotted] = f"{shown(file.path)}:{file.lines[dotted]}"
+        if isinstance(value, dict):
+            _merge(into[key], value, origins, file, f"{dotted}.")
+
+
+def _dotted(values: Mapping[str, Any], prefix: str) -> list[str]:
+    keys: list[str] = []
+    for key, value in values.items():
+        keys += _dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}"]
+    return keys
+
+
+def _explained(item: ErrorDetails, origins: Mapping[str, str], path: str) -> Finding:
+    """One problem as a person wants to read it: where the value was set, what is wrong, what was perhaps meant."""
+    parts = [str(part) for part in item["loc"]]
+    dotted = ".".join(parts)
+    where = next((origins[key] for n in range(len(parts), 0, -1) if (key := ".".join(parts[:n])) in origins), path)
+    message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(parts[-1], _fields_at(parts[:-1]), n=1)
+        message = f"unknown key; did you mean {near[0]!r}?" if near else "unknown key"
+    elif item["type"] == "missing":
+        where, message = path, "is required, in this file or in one that it extends"
+    elif item["type"] != "value_error":
+        message = f"{message[0].lower()}{message[1:]}, not {item['input']!r}"
+    return Finding("error", where, f"{dotted}: {message}" if dotted else message)
+
+
+def _fields_at(parts: Sequence[str]) -> list[str]:
+    """The keys that a section of a recipe knows."""
+    model: type[BaseModel] = Recipe
+    for part in parts:
+        field = model.model_fields.get(part)
+        annotation: Any = None if field is None else field.annotation
+        options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        found = [option for option in options if isinstance(option, type) and issubclass(option, BaseModel)]
+        if not found:
+            return []
+        model = found[0]
+    return [*model.model_fields, *(("extends", "abstract") if model is Recipe else ())]

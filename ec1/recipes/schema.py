@@ -1,0 +1,194 @@
+"""Recipes: versioned YAML that says how one adapter is trained, typed and checked before anything is loaded.
+
+Belongs here: the types, the resolution of `extends`, the origin of each value, and the checks that need no data. Does
+not: whether a recipe fits the data and the machine (`plan.py`), and the training (`trainer.py`).
+
+This module is imported when Dagster loads its definitions: it stays light.
+"""
+
+import re
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ec1.corpus.dataset import DataOptions
+from ec1.files import digest_of
+from ec1.recipes.evaluation import EvaluationOptions
+from ec1.settings import Name, Settings
+
+Method = Literal["full", "lora", "qlora"]
+Objective = Literal["sft", "dpo", "orpo", "simpo"]
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+RECIPE_NAME = re.compile(r"[a-z0-9-]{1,64}(/[a-z0-9-]{1,64})*")
+_MODEL_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+
+
+class BaseModelRef(Settings):
+    """The model that is trained; the same id is trained, referred to and served."""
+
+    id: str = Field(description="model id on the hub, owner/name; where its files come from is the deployment's matter")
+    revision: str = Field("main", min_length=1)
+
+    @field_validator("id")
+    @classmethod
+    def _an_id(cls, value: str) -> str:
+        if not _MODEL_ID.fullmatch(value):
+            raise ValueError(f"{value!r} is not a model id such as owner/name; a folder belongs in the deployment")
+        return value
+
+
+class LoraOptions(Settings):
+    r: int = Field(16, ge=1, le=512, description="rank")
+    alpha: float = Field(32, gt=0)
+    dropout: float = Field(0.05, ge=0, lt=1)
+    target_modules: tuple[str, ...] = Field(PROJECTIONS, min_length=1)
+    rank_stabilised: bool = Field(False, description="scale by alpha / sqrt(r)")
+    dora: bool = Field(False, description="weight-decomposed; cannot be served by vLLM as it is")
+
+    @field_validator("target_modules")
+    @classmethod
+    def _trainable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        # TRL computes the loss from the head's weight itself, so an adapter on it would never be trained.
+        if "lm_head" in value:
+            raise ValueError("lm_head cannot carry an adapter: leave it out")
+        if len(set(value)) != len(value):
+            raise ValueError("a module is named twice")
+        return value
+
+
+class QuantizationOptions(Settings):
+    """How the frozen base is held in memory (https://arxiv.org/abs/2305.14314)."""
+
+    type: Literal["nf4"] = "nf4"
+    double: bool = Field(True, description="quantise the quantisation constants too")
+    compute_dtype: Literal["bfloat16"] = "bfloat16"
+
+
+class OptimisationOptions(Settings):
+    epochs: float = Field(gt=0, le=100)
+    learning_rate: float = Field(gt=0, lt=1)
+    batch_size: int = Field(ge=1, description="rows that the device holds at once")
+    gradient_accumulation: int = Field(ge=1, description="batches in one optimiser step")
+    warmup_share: float | None = Field(None, ge=0, lt=1, description="of all steps")
+    warmup_steps: int | None = Field(None, ge=0)
+    scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
+    optimizer: Literal["adamw_torch", "adamw_torch_fused", "paged_adamw_8bit"] = "adamw_torch"
+    weight_decay: float = Field(0.0, ge=0, lt=1)
+    max_grad_norm: float = Field(1.0, gt=0)
+    liger_kernels: bool = Field(False, description="fused Triton kernels (GPU, liger-kernel)")
+    neftune_alpha: float | None = Field(None, gt=0, description="noise on the embeddings (NEFTune)")
+    seed: int = Field(17, ge=0, lt=2**32)
+    gradient_checkpointing: bool = Field(True, description="recompute activations: less memory, a third more time")
+    group_by_length: bool = Field(True, description="rows of like length share a batch: less padding")
+    evaluation_steps: int | None = Field(None, ge=1, description="held-out loss every so many steps")
+    checkpoint_minutes: float = Field(10, gt=0)
+    keep_checkpoints: int = Field(2, ge=1)
+    divergence_factor: float = Field(3.0, gt=1, description="stop when loss exceeds its running median this many times")
+
+    @property
+    def effective_batch(self) -> int:
+        """Rows in one optimiser step."""
+        return self.batch_size * self.gradient_accumulation
+
+    @model_validator(mode="after")
+    def _one_warmup(self) -> "OptimisationOptions":
+        if self.warmup_share is not None and self.warmup_steps is not None:
+            raise ValueError("warmup_share and warmup_steps are both set: set one of them to null")
+        return self
+
+
+class DpoOptions(Settings):
+    """The reference is the role's accepted SFT adapter if there is one, else the base model."""
+
+    beta: float = Field(gt=0, le=10, description="how strongly the model is held to the reference")
+
+
+class OrpoOptions(Settings):
+    """No reference: the chosen answer is learnt, and its odds over the rejected one (https://arxiv.org/abs/2403.07691)."""
+
+    beta: float = Field(gt=0, le=10, description="weight of the odds")
+
+
+class SimpoOptions(Settings):
+    """No reference: mean log-probabilities are compared (https://arxiv.org/abs/2405.14734)."""
+
+    beta: float = Field(gt=0, le=100, description="how much a difference counts")
+    gamma: float = Field(ge=0, le=100, description="margin by which the chosen answer should win")
+
+
+class HardwareOptions(Settings):
+    device: Literal["cuda", "cpu", "any"] = "any"
+    memory_gib: float | None = Field(None, gt=0, description="the most that training may use; default all of the card")
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+
+
+class Recipe(Settings):
+    """One resolved recipe."""
+
+    name: str
+    version: int = Field(ge=1)
+    tenant: Name
+    role: Name
+    kind: Literal["adapter", "pretraining"] = Field(
+        "adapter", description="pretraining: continued pre-training, started by a person only"
+    )
+    description: str = ""
+    base_model: BaseModelRef
+    method: Method
+    objective: Objective
+    lora: LoraOptions | None = None
+    quantization: QuantizationOptions | None = None
+    optimisation: OptimisationOptions
+    dpo: DpoOptions | None = None
+    orpo: OrpoOptions | None = None
+    simpo: SimpoOptions | None = None
+    data: DataOptions
+    hardware: HardwareOptions = HardwareOptions()
+    evaluation: EvaluationOptions = EvaluationOptions()
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not RECIPE_NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is not a recipe name: use a-z, 0-9, '-' and '/'")
+        return value
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> "Recipe":
+        problems = []
+        if self.method == "qlora" and self.quantization is None:
+            problems.append("method qlora needs a quantization section")
+        if self.method != "full" and self.lora is None:
+            problems.append(f"method {self.method} needs a lora section")
+        if self.objective != "sft" and getattr(self, self.objective) is None:
+            values = "beta and gamma" if self.objective == "simpo" else "beta"
+            problems.append(f"objective {self.objective} needs the section {self.objective} with {values}")
+        if self.kind == "pretraining" and self.objective != "sft":
+            problems.append(f"kind pretraining learns from every token: objective is sft, not {self.objective}")
+        if self.lora is not None and self.lora.dora and self.method == "qlora":
+            problems.append("lora.dora cannot be served by vLLM; switch it off")
+        if self.objective != "sft" and self.optimisation.neftune_alpha is not None:
+            problems.append("optimisation.neftune_alpha is for objective sft only: what is compared would be noisy too")
+        if self.optimisation.liger_kernels and (self.hardware.device != "cuda" or self.objective not in ("sft", "dpo")):
+            problems.append("optimisation.liger_kernels needs hardware.device cuda and objective sft or dpo")
+        if self.hardware.device == "cpu" and self.optimisation.optimizer == "paged_adamw_8bit":
+            problems.append("optimisation.optimizer paged_adamw_8bit needs hardware.device cuda")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    @property
+    def rows(self) -> Literal["sft", "dpo"]:
+        """Which rule of the corpus makes its rows: single answers, or pairs of a chosen and a rejected one."""
+        return "sft" if self.objective == "sft" else "dpo"
+
+    @property
+    def nightly(self) -> bool:
+        """Whether nights run it: they publish adapters. The rest is started by a person, with `ec1 train`."""
+        return self.kind == "adapter" and self.method != "full"
+
+    def digest(self) -> str:
+        """SHA-256 of everything that bears on the training; a new wording of the description is no change."""
+        return digest_of(self.model_dump(mode="json", exclude={"description"}, exclude_none=True))
