@@ -4,8 +4,10 @@ Belongs here: what is put in their place, and the second look that fails closed.
 pii). A token that was cut no longer matches its pattern, so cleaning always sees whole texts.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from ec1.corpus.pii import find_pii
 from ec1.corpus.secrets import Finding, find_secrets
@@ -43,16 +45,39 @@ def scrub(text: str) -> tuple[str, Counter[str]]:
 
 
 def scrub_example(example: Example) -> tuple[Example, Counter[str]]:
-    """`scrub` every message of an example. Raises RejectedError as `scrub` does."""
+    """`scrub` every text of an example, those of calls and tools too. Raises RejectedError as `scrub` does."""
     counts: Counter[str] = Counter()
     clean: Example = {}
-    for column, messages in example.items():
-        clean[column] = []
-        for message in messages:
-            content, found = scrub(message["content"])
-            counts.update(found)
-            clean[column].append({**message, "content": content})
+    for column, items in example.items():
+        clean[column] = [_scrubbed(item, counts) for item in items]
     return clean, counts
+
+
+# What names and pairs things, and is no text that anybody wrote.
+_NAMES = frozenset({"role", "type", "id", "tool_call_id", "name", "train", "required", "enum"})
+
+
+def _scrubbed(value: Any, counts: Counter[str]) -> Any:
+    """A message or a tool with every text in it scrubbed, however deep it stands."""
+    if isinstance(value, str):
+        text, found = scrub(value)
+        counts.update(found)
+        return text
+    if isinstance(value, list):
+        return [_scrubbed(item, counts) for item in value]
+    if isinstance(value, dict):
+        return {key: _scrubbed_field(key, item, counts) for key, item in value.items()}
+    return value
+
+
+def _scrubbed_field(key: str, value: Any, counts: Counter[str]) -> Any:
+    if key == "arguments" and not isinstance(value, str):
+        # As text, so that a value is seen together with the name before it.
+        try:
+            return json.loads(_scrubbed(json.dumps(value, ensure_ascii=False), counts))
+        except ValueError:
+            raise RejectedError("arguments of a call are no JSON any more after scrubbing") from None
+    return value if key in _NAMES else _scrubbed(value, counts)
 
 
 def _replace(text: str, findings: Iterable[Finding], counts: Counter[str]) -> str:

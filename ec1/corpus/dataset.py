@@ -1,10 +1,12 @@
 """Datasets: what a training reads. A snapshot, validated, scrubbed, freed of duplicates, split, measured in tokens.
 
 Belongs here: the order of these steps and the folder that they end in. Does not: each step's own rules (tuples,
-cleaning, duplicates, split), and tokenised rows: the trainer renders with the same tokenizer and its chat template.
+cleaning, duplicates, split, rendering).
 
 A dataset folder holds `train/` and `heldout/` as Parquet, in TRL's conversational columns with `group`, `origin`, `row`
-and `tokens` beside them; `rejects.jsonl`; and `manifest.json`. Texts are streamed through a file, so that memory holds
+and `tokens` beside them; of single answers also what the model reads (`input_ids`) and which of it is learnt
+(`completion_mask`), and `conversation`, JSON of the rows that carry more than texts; `rejects.jsonl`; and
+`manifest.json`. Texts are streamed through a file, so that memory holds
 about a kilobyte a row and not the rows.
 """
 
@@ -26,10 +28,11 @@ from pydantic import Field
 
 from ec1.corpus import cleaning
 from ec1.corpus.duplicates import PERMUTATIONS, Signatures, near_duplicates, signature, survivors
+from ec1.corpus.rendering import Encoded, Rendered, TrainOn, encode, render, rendered
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.split import HeldOutGroups, Leak, Side, SplitRow, leaks
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
-from ec1.corpus.tuples import Example, Objective, example_of, group_of, parse_record
+from ec1.corpus.tuples import Example, Objective, example_of, group_of, parse_record, texts_of
 from ec1.errors import PermanentError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
 from ec1.home import Home
@@ -37,7 +40,7 @@ from ec1.settings import Settings
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 """Part of a dataset's identity: raise it when the same snapshot and options would give other rows."""
 
 SIDES: tuple[Side, ...] = ("train", "heldout")
@@ -55,6 +58,7 @@ class DataOptions(Settings):
     max_over_length_share: float = Field(0.3, ge=0, le=1, description="more rows over max_length than this: refused")
     system_prompt: str | None = Field(None, description="put before every prompt that has none")
     near_duplicate_similarity: float = Field(0.9, gt=0.5, le=1, description="Jaccard; 1 drops only what is equal")
+    train_on: TrainOn = Field("all", description="of a conversation: every answer of the assistant, or the last one")
     max_rows: int | None = Field(None, ge=2, description="take at most so many rows, chosen by a stable hash")
     scrub: bool = Field(True, description="replace secrets and personal data")
     toxicity: ToxicityOptions | None = Field(None, description="drop rows whose answer a classifier finds toxic")
@@ -175,11 +179,6 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return digest_of([backend, tokenizer.chat_template])
 
 
-def render(tokenizer: Any, messages: Sequence[dict[str, str]]) -> str:
-    """The text that serving and training see: the tokenizer's own chat template."""
-    return str(tokenizer.apply_chat_template(list(messages), tokenize=False))
-
-
 @dataclass(slots=True)
 class _Row(SplitRow):
     """What is kept in memory of a row; `offset` is where its example starts in the file of examples."""
@@ -281,7 +280,7 @@ class _Builder:
                 except RejectedError as error:
                     self._reject(source.digest, source.origin, str(error))
                     continue
-                text = "\n".join(message["content"] for messages in example.values() for message in messages)
+                text = "\n".join(texts_of(example))
                 offset = examples.tell()
                 examples.write(canonical_json(self._with_system_prompt(example)) + b"\n")
                 output.write(signature(text).tobytes())
@@ -359,17 +358,17 @@ class _Builder:
                     if toxic:
                         self._reject(row.digest, row.origin, "toxic")
                         continue
-                    if measure is None:
-                        self._reject(row.digest, row.origin, "the chat template refuses its sequence of roles")
+                    if isinstance(measure, str):
+                        self._reject(row.digest, row.origin, measure)
                         continue
-                    longest, total = measure
+                    longest, total = measure.longest, measure.total
                     lengths.append(longest)
                     if longest > self._data.max_length:
                         over += 1
                         self._reject(row.digest, row.origin, "longer than max_length")
                         continue
                     record = {**example, "group": row.group, "origin": row.origin, "row": row.digest, "tokens": longest}
-                    tables.write(row.side, record)
+                    tables.write(row.side, record, measure.encoded)
                     # Not the place: the same tuples elsewhere are the same dataset.
                     hasher.update(canonical_json([row.side, example, row.group, row.digest]) + b"\n")
                     tokens[row.side] += total
@@ -399,7 +398,7 @@ class _Builder:
         if self._judge is None:
             return [False] * len(examples)
         answer = "completion" if self._objective == "sft" else "chosen"
-        return self._judge.toxic(["\n".join(message["content"] for message in each[answer]) for each in examples])
+        return self._judge.toxic(["\n".join(texts_of({answer: each[answer]})) for each in examples])
 
     def _examples(self, numbers: list[int], rows: list[_Row]) -> Iterator[Example]:
         with (self._folder / "examples.jsonl").open("rb") as stream:
@@ -407,25 +406,36 @@ class _Builder:
                 stream.seek(rows[number].offset)
                 yield json.loads(stream.readline())
 
-    def _measure(self, examples: list[Example]) -> list[tuple[int, int] | None]:
-        """Tokens of each example: of its longest form, and of all forms together. None: the template refuses it."""
-        answers = ("completion",) if self._objective == "sft" else ("chosen", "rejected")
-        forms = [self._rendered(example, answers) for example in examples]
-        texts = [text for form in forms for text in form]
-        counts = iter(map(len, self._tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else [])
-        measured: list[tuple[int, int] | None] = []
+    def _measure(self, examples: list[Example]) -> "list[_Measure | str]":
+        """Tokens of each example, or why the base model's chat template cannot show it."""
+        if self._objective == "dpo":
+            return [self._measured_pair(example) for example in examples]
+        forms: list[Rendered | str] = []
+        for example in examples:
+            try:
+                forms.append(rendered(self._tokenizer, example, self._data.train_on))
+            except RejectedError as error:
+                forms.append(str(error))
+        encoded = iter(encode(self._tokenizer, [form for form in forms if isinstance(form, Rendered)]))
+        measured: list[_Measure | str] = []
         for form in forms:
-            lengths = list(itertools.islice(counts, len(form)))
-            measured.append((max(lengths), sum(lengths)) if lengths else None)
+            if isinstance(form, str):
+                measured.append(form)
+                continue
+            item = next(encoded)
+            learns = any(item.mask)
+            measured.append(_Measure(len(item.input_ids), len(item.input_ids), item) if learns else "nothing to learn")
         return measured
 
-    def _rendered(self, example: Example, answers: Sequence[str]) -> list[str]:
+    def _measured_pair(self, example: Example) -> "_Measure | str":
         from jinja2.exceptions import TemplateError
 
         try:
-            return [render(self._tokenizer, example["prompt"] + example[answer]) for answer in answers]
+            texts = [render(self._tokenizer, example["prompt"] + example[side]) for side in ("chosen", "rejected")]
         except TemplateError:
-            return []
+            return "the chat template refuses its sequence of roles"
+        lengths = [len(ids) for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]]
+        return _Measure(max(lengths), sum(lengths), None)
 
     def _require_both_sides(self, sides: dict[Side, list[int]], rows: list[_Row]) -> None:
         purposes: dict[Side, str] = {"heldout": "to evaluate on", "train": "to train on"}
@@ -438,6 +448,15 @@ class _Builder:
                 )
 
 
+@dataclass(frozen=True)
+class _Measure:
+    """Tokens of an example's longest form, and of all forms together; and the tokens themselves of a single answer."""
+
+    longest: int
+    total: int
+    encoded: Encoded | None
+
+
 class _Tables:
     """One Parquet file a side, written in pieces."""
 
@@ -448,7 +467,15 @@ class _Tables:
         message = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
         columns = ("prompt", "completion") if objective == "sft" else ("prompt", "chosen", "rejected")
         texts = [(name, pa.string()) for name in ("group", "origin", "row")]
-        self._schema = pa.schema([*((name, message) for name in columns), *texts, ("tokens", pa.int32())])
+        tokens = [("input_ids", pa.list_(pa.int32())), ("completion_mask", pa.list_(pa.int8()))]
+        self._schema = pa.schema(
+            [
+                *((name, message) for name in columns),
+                *((("conversation", pa.string()), *tokens) if objective == "sft" else ()),
+                *texts,
+                ("tokens", pa.int32()),
+            ]
+        )
         self._waiting: dict[Side, list[dict[str, Any]]] = {side: [] for side in SIDES}
         self._table, self._writers = pa.Table, {}
         for side in SIDES:
@@ -463,7 +490,11 @@ class _Tables:
             self._flush(side)
             self._writers[side].close()
 
-    def write(self, side: Side, record: dict[str, Any]) -> None:
+    def write(self, side: Side, record: dict[str, Any], encoded: Encoded | None) -> None:
+        record = dict(record)
+        if encoded is not None:
+            record |= {"input_ids": encoded.input_ids, "completion_mask": encoded.mask}
+            record["conversation"] = _conversation(record)
         self._waiting[side].append(record)
         if len(self._waiting[side]) >= 4 * _BATCH:
             self._flush(side)
@@ -473,8 +504,16 @@ class _Tables:
         self._waiting[side] = []
 
 
+def _conversation(record: dict[str, Any]) -> str | None:
+    """What the columns of messages have no room for, as JSON: all messages with their calls and reasoning, and tools."""
+    messages = [*record["prompt"], *record["completion"]]
+    if not record.get("tools") and all(message.keys() == {"role", "content"} for message in messages):
+        return None
+    return json.dumps({"messages": messages, "tools": record.get("tools")}, ensure_ascii=False)
+
+
 def _shortened(record: dict[str, Any]) -> dict[str, Any]:
-    texts = {key: value[-1]["content"] for key, value in record.items() if isinstance(value, list)}
+    texts = {key: "\n".join(texts_of({key: value[-1:]})) for key, value in record.items() if isinstance(value, list)}
     return {key: text if len(text) <= 400 else text[:400] + " […]" for key, text in texts.items()} | {
         "origin": record["origin"],
         "tokens": record["tokens"],

@@ -1,31 +1,31 @@
 """Training tuples: one JSON line of a corpus becomes a typed record and then an example in TRL's conversational form.
 
-Belongs here: the formats of CONTRACTS §4 and of the Hugging Face conventions, and each objective's rule of what can be
-trained on. Does not: where the lines come from (snapshots), what is taken out of the text (cleaning).
+Belongs here: our own formats (docs/contracts.md), and each objective's rule of what can be trained on. Does not: the
+formats of others (formats), where the lines come from (snapshots), what is taken out of the text (cleaning).
 
 TRL's formats: https://huggingface.co/docs/trl/dataset_formats
 """
 
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
+from ec1.corpus.formats import Message, messages_of, read_row
 from ec1.errors import RejectedError
 from ec1.files import digest_of
 
 Objective = Literal["sft", "dpo"]
-Message: TypeAlias = dict[str, str]
-Example: TypeAlias = dict[str, list[Message]]
+Example: TypeAlias = dict[str, list[dict[str, Any]]]
+"""`prompt` with `completion`, or with `chosen` and `rejected`: lists of messages; and `tools`, if the row has any."""
 
 MIN_PAIR_CHARACTERS = 80
 MAX_CHOSEN_CHARACTERS = 50_000
 MAX_CHOSEN_RATIO = 8
 TEMPLATE_ECHOES = ("<no diff provided", "<no changes", "<insert diff", "auto-reject:")
 
-_ROLES = frozenset({"system", "user", "assistant", "tool"})
 # In order of trust: when a tuple was made, else the event that made it.
 _TIME_KEYS = ("created", "triggered_at", "created_at", "timestamp")
 # Keys under which one tuple names what it was cut from. Tuples that share one belong on one side of the split.
@@ -57,6 +57,7 @@ class TrainingTuple:
     created: dt.datetime | None
     tier: str | None
     tenant: str | None
+    tools: tuple[dict[str, Any], ...] | None = None
     problem: str | None = None
     """Why the record holds nothing to learn, if the format itself says so."""
 
@@ -91,8 +92,8 @@ def parse_record(record: Mapping[str, Any]) -> TrainingTuple:
     if kind == Kind.APPRENTICESHIP:
         return _apprenticeship(record, digest)
     if kind == Kind.FEEDBACK:
-        return _pair(Kind.FEEDBACK, record, digest)
-    if kind is not None and not ({"messages", "prompt"} & record.keys()):
+        return _feedback(record, digest)
+    if kind is not None and not ({"messages", "conversations", "prompt"} & record.keys()):
         raise RejectedError("unknown tuple_type")
     return _generic(record, digest)
 
@@ -100,12 +101,16 @@ def parse_record(record: Mapping[str, Any]) -> TrainingTuple:
 def example_of(item: TrainingTuple, objective: Objective) -> Example:
     """The training example: `prompt` + `completion` (SFT) or `prompt` + `chosen` + `rejected` (DPO), lists of messages.
 
+    A conversation's completion is its last answer that counts; the answers before it are in the prompt, and those of
+    them that do not count have `train` false.
     Raises RejectedError with the reason if the tuple is not trainable under that objective.
     """
     reason = trainable(item, objective)
     if reason is not None:
         raise RejectedError(reason)
     example = {"prompt": [dict(message) for message in item.prompt]}
+    if item.tools:
+        example["tools"] = [dict(tool) for tool in item.tools]
     if objective == "dpo":
         assert item.chosen is not None and item.rejected is not None
         return example | {
@@ -118,7 +123,7 @@ def example_of(item: TrainingTuple, objective: Objective) -> Example:
 
 
 def trainable(item: TrainingTuple, objective: Objective) -> str | None:
-    """Why a tuple cannot be trained on under an objective, or None if it can (CONTRACTS §4)."""
+    """Why a tuple cannot be trained on under an objective, or None if it can (docs/contracts.md)."""
     if item.tier == "external":
         return "made by an external tier: its licence forbids training"
     if item.problem is not None:
@@ -128,11 +133,25 @@ def trainable(item: TrainingTuple, objective: Objective) -> str | None:
     if objective == "dpo":
         return _pair_problem(item)
     target = item.completion or item.chosen
-    if target is None or not _words(target):
+    if target is None or not _says_something(target):
         return "empty target"
-    if _is_echo(_words(target)):
+    if item.kind != Kind.GENERIC and _is_echo(_words(target)):
         return "target is a template echo"
     return None
+
+
+def texts_of(example: Example) -> Iterator[str]:
+    """Every text of an example that a model reads: contents, reasoning, and calls and tools as JSON."""
+    for column, items in example.items():
+        for item in items:
+            if column == "tools":
+                yield json.dumps(item, ensure_ascii=False, sort_keys=True)
+                continue
+            yield item["content"]
+            if "reasoning_content" in item:
+                yield item["reasoning_content"]
+            for call in item.get("tool_calls", ()):
+                yield json.dumps(call["function"], ensure_ascii=False, sort_keys=True)
 
 
 def group_of(item: TrainingTuple) -> str:
@@ -140,10 +159,44 @@ def group_of(item: TrainingTuple) -> str:
     return item.sources[0] if item.sources else "prompt:" + digest_of(list(item.prompt))[:32]
 
 
+def sources_of(record: Mapping[str, Any], group_by: Sequence[str] = ()) -> tuple[str, ...]:
+    """What a record was cut from, as `key:value`, the coarsest first; keys stand at the top or in `metadata`.
+
+    `group_by`: keys of a recipe that come before the usual ones, with dots for what is further inside.
+    """
+    found: dict[str, None] = {}
+    for key in group_by:
+        value: Any = record
+        for part in key.split("."):
+            value = _mapping(value).get(part)
+        if isinstance(value, str | int) and value != "":
+            found[f"{key}:{value}"] = None
+    places = (record, metadata_of(record))
+    for key in _SOURCE_KEYS:
+        for place in places:
+            if isinstance(place.get(key), str | int) and place[key] != "":
+                found[f"{key}:{place[key]}"] = None
+    return tuple(found)
+
+
+def metadata_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record's `metadata` (or `meta`), as an object or as JSON text; empty if it has none."""
+    return _mapping(record.get("metadata") or record.get("meta"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
 def created_at(record: Mapping[str, Any]) -> dt.datetime | None:
     """When a record says that it was made, in UTC; a time without a zone is taken as UTC. None if it does not say."""
-    for key in _TIME_KEYS:
-        value = record.get(key)
+    metadata = metadata_of(record)
+    for value in [place.get(key) for place in (record, metadata) for key in _TIME_KEYS]:
         if isinstance(value, str) and value:
             try:
                 moment = dt.datetime.fromisoformat(value)
@@ -200,35 +253,48 @@ def _apprenticeship(record: Mapping[str, Any], digest: str) -> TrainingTuple:
 
 
 def _generic(record: Mapping[str, Any], digest: str) -> TrainingTuple:
-    tier = _text(record, "tier_used")
-    if "messages" in record:
-        messages = _messages(record["messages"], "assistant", "messages")
-        if isinstance(record["messages"], str) or not messages or messages[-1]["role"] != "assistant":
-            raise RejectedError("messages is not a list that ends with the assistant")
-        return _build(Kind.GENERIC, record, digest, prompt=messages[:-1], completion=messages[-1:], tier=tier)
-    if {"prompt", "chosen", "rejected"} <= record.keys():
-        return _pair(Kind.GENERIC, record, digest)
-    if {"prompt", "completion"} <= record.keys():
+    row = read_row(record)
+    if row.chosen is not None:
         return _build(
             Kind.GENERIC,
             record,
             digest,
-            prompt=_messages(record["prompt"], "user", "prompt"),
-            completion=_messages(record["completion"], "assistant", "completion"),
-            tier=tier,
+            prompt=row.messages,
+            chosen=row.chosen,
+            rejected=row.rejected,
+            tools=row.tools,
         )
-    raise RejectedError("neither an EC1 tuple nor messages, prompt/completion or prompt/chosen/rejected")
-
-
-def _pair(kind: Kind, record: Mapping[str, Any], digest: str) -> TrainingTuple:
+    if row.messages and row.messages[-1]["role"] != "assistant":
+        raise RejectedError(f"{row.format} does not end with the assistant")
+    # What comes after the last answer that counts has no part in the loss.
+    last = next(
+        (
+            place
+            for place in reversed(range(len(row.messages)))
+            if row.messages[place]["role"] == "assistant" and row.messages[place].get("train", True)
+        ),
+        None,
+    )
+    if last is None:
+        raise RejectedError("no answer is to be trained" if row.messages else "an empty conversation")
     return _build(
-        kind,
+        Kind.GENERIC,
         record,
         digest,
-        prompt=_messages(record.get("prompt", ""), "user", "prompt"),
-        chosen=_messages(record.get("chosen", ""), "assistant", "chosen"),
-        rejected=_messages(record.get("rejected", ""), "assistant", "rejected"),
-        tier=_text(record, "tier_used"),
+        prompt=row.messages[:last],
+        completion=row.messages[last : last + 1],
+        tools=row.tools,
+    )
+
+
+def _feedback(record: Mapping[str, Any], digest: str) -> TrainingTuple:
+    return _build(
+        Kind.FEEDBACK,
+        record,
+        digest,
+        prompt=_one_sided(record.get("prompt", ""), "user", "prompt"),
+        chosen=_one_sided(record.get("chosen", ""), "assistant", "chosen"),
+        rejected=_one_sided(record.get("rejected", ""), "assistant", "rejected"),
     )
 
 
@@ -243,11 +309,9 @@ def _build(
     rejected: tuple[Message, ...] | None = None,
     created: dt.datetime | None = None,
     tier: str | None = None,
+    tools: tuple[dict[str, Any], ...] | None = None,
     problem: str | None = None,
 ) -> TrainingTuple:
-    sources = tuple(
-        f"{key}:{record[key]}" for key in _SOURCE_KEYS if isinstance(record.get(key), str | int) and record[key] != ""
-    )
     return TrainingTuple(
         kind=kind,
         digest=digest,
@@ -255,10 +319,11 @@ def _build(
         completion=completion,
         chosen=chosen,
         rejected=rejected,
-        sources=sources,
+        sources=sources_of(record),
         created=created or created_at(record),
-        tier=tier,
+        tier=_tier(record, tier),
         tenant=_text(record, "tenant"),
+        tools=tools,
         problem=problem,
     )
 
@@ -267,17 +332,16 @@ def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
 
 
-def _messages(value: Any, role: str, what: str) -> tuple[Message, ...]:
-    if isinstance(value, str):
-        return (_message(role, value),)
-    if not isinstance(value, Sequence):
-        raise RejectedError(f"{what} is neither text nor a list of messages")
-    messages = []
-    for item in value:
-        if not isinstance(item, dict) or item.get("role") not in _ROLES or not isinstance(item.get("content"), str):
-            raise RejectedError(f"{what} holds something that is not a message with a role and a text")
-        messages.append(_message(item["role"], item["content"]))
-    return tuple(messages)
+def _one_sided(value: Any, role: str, what: str) -> tuple[Message, ...]:
+    return (_message(role, value),) if isinstance(value, str) else messages_of(value, what)
+
+
+def _tier(record: Mapping[str, Any], own: str | None) -> str | None:
+    """Which tier made a record, in lower case; `external` wherever the record says so."""
+    places = (record, metadata_of(record))
+    found = [own, *(place.get(key) for place in places for key in ("tier_used", "tier"))]
+    spelt = [str(tier).strip().lower() for tier in found if isinstance(tier, str) and tier.strip()]
+    return "external" if "external" in spelt else next(iter(spelt), None)
 
 
 def _text(record: Mapping[str, Any], key: str) -> str | None:
@@ -298,10 +362,21 @@ def _words(messages: Sequence[Message]) -> str:
     return "\n".join(message["content"] for message in messages if message["role"] != "system").strip()
 
 
+def _says_something(messages: Sequence[Message]) -> bool:
+    return bool(_words(messages)) or any("tool_calls" in message for message in messages)
+
+
 def _pair_problem(item: TrainingTuple) -> str | None:
     if item.chosen is None or item.rejected is None:
         return "no pair of a chosen and a rejected answer"
+    messages = (*item.prompt, *item.chosen, *item.rejected)
+    if item.tools or any("tool_calls" in message or "reasoning_content" in message for message in messages):
+        return "a pair with tools, calls or reasoning: preference training has no place for them"
     chosen, rejected = _words(item.chosen), _words(item.rejected)
+    if chosen == rejected:
+        return "chosen and rejected are the same"
+    if item.kind == Kind.GENERIC:
+        return None if chosen and rejected else "chosen or rejected is empty"
     if len(chosen) < MIN_PAIR_CHARACTERS:
         return f"chosen is shorter than {MIN_PAIR_CHARACTERS} characters"
     if len(rejected) < MIN_PAIR_CHARACTERS:
@@ -310,8 +385,6 @@ def _pair_problem(item: TrainingTuple) -> str | None:
         return f"chosen is longer than {MAX_CHOSEN_CHARACTERS} characters"
     if len(chosen) > MAX_CHOSEN_RATIO * len(rejected):
         return f"chosen is more than {MAX_CHOSEN_RATIO} times as long as rejected"
-    if chosen == rejected:
-        return "chosen and rejected are the same"
     if _is_echo(chosen) or _is_echo(rejected):
         return "chosen or rejected is a template echo"
     return None
