@@ -147,10 +147,16 @@ def _read_examples(spec: EvaluationSpec, tokenizer: Any) -> tuple[list[_Example]
         prompt = messages.pop("prompt")
         if spec.system_prompt and prompt[0]["role"] != "system":
             prompt = [{"role": "system", "content": spec.system_prompt}, *prompt]
-        asked = _tokens(tokenizer, prompt, ask=True)
-        wholes = [_tokens(tokenizer, prompt + answer, ask=False) for answer in messages.values()]
-        # As TRL does: an answer begins where prompt and whole conversation part.
-        start = min(_common_prefix(asked, whole) for whole in wholes)
+        if row.get("input_ids") and row.get("completion_mask"):
+            # What training reads, with the tools and the reasoning that the columns of messages have no room for.
+            start, end = _last_answer(row["completion_mask"])
+            asked = row["input_ids"]
+            wholes = [asked[:end]]
+        else:
+            asked = _tokens(tokenizer, prompt, ask=True)
+            wholes = [_tokens(tokenizer, prompt + answer, ask=False) for answer in messages.values()]
+            # As TRL does: an answer begins where prompt and whole conversation part.
+            start = min(_common_prefix(asked, whole) for whole in wholes)
         answers = tuple(whole[start : spec.max_length] for whole in wholes)
         if start == 0 or not all(answers):
             skipped += 1
@@ -194,6 +200,17 @@ def _name(index: int, row: dict[str, Any]) -> str:
 
 def _tokens(tokenizer: Any, messages: list[dict[str, str]], *, ask: bool) -> list[int]:
     return list(tokenizer.apply_chat_template(messages, add_generation_prompt=ask, tokenize=True, return_dict=False))
+
+
+def _last_answer(mask: Sequence[int]) -> tuple[int, int]:
+    """Where the last answer begins and ends: of a conversation the answers before it are given, not scored."""
+    end = len(mask)
+    while end and not mask[end - 1]:
+        end -= 1
+    start = end
+    while start and mask[start - 1]:
+        start -= 1
+    return start, end
 
 
 def _common_prefix(one: list[int], other: list[int]) -> int:

@@ -11,14 +11,13 @@ about a kilobyte a row and not the rows.
 """
 
 import hashlib
-import itertools
 import json
 import logging
 import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -505,7 +504,7 @@ class _Tables:
 
 
 def _conversation(record: dict[str, Any]) -> str | None:
-    """What the columns of messages have no room for, as JSON: all messages with their calls and reasoning, and tools."""
+    """What the columns of messages have no room for, as JSON: the messages with calls and reasoning, and the tools."""
     messages = [*record["prompt"], *record["completion"]]
     if not record.get("tools") and all(message.keys() == {"role", "content"} for message in messages):
         return None

@@ -1,7 +1,7 @@
 """Formats of rows that others write: one row of a public data set becomes a conversation or a pair of answers.
 
 Belongs here: which keys make a format, and what each of them becomes. Does not: our own tuples (tuples), the kinds of
-files that rows come in (files), and whether a base model's chat template has a place for what a row carries (rendering).
+files that rows come in (files), whether a base model's chat template has a place for what a row carries (rendering).
 
 Whatever changes what is learnt is carried (tools, calls, reasoning, which answers count) or refused with a reason; a
 reason names keys, never the row's own text. Formats: https://huggingface.co/docs/trl/dataset_formats,
@@ -20,8 +20,8 @@ from ec1.errors import RejectedError
 
 Message: TypeAlias = dict[str, Any]
 """`role` and `content` are text. Where a row has them: `reasoning_content` (text), `tool_calls` (a list of
-`{"type": "function", "function": {"name", "arguments"}}`), `tool_call_id`, `name`, and `train`, false for an answer that
-is context only."""
+`{"type": "function", "function": {"name", "arguments"}}`), `tool_call_id`, `name`, and `train`, false for an answer
+that is context only."""
 
 _ROLES = {
     "system": "system",
@@ -94,7 +94,7 @@ def read_row(record: Mapping[str, Any]) -> Row:
         if group[0] in keys:
             raise RejectedError(f"{group[0]} without {group[1]}")
     raise RejectedError(
-        "no known format: it has neither messages, conversations, prompt, instruction, question, nor chosen and rejected"
+        "no known format: it has no messages, conversations, prompt, instruction or question, nor chosen and rejected"
     )
 
 
@@ -152,12 +152,15 @@ def _content(value: Any, what: str) -> tuple[str | None, str | None]:
     texts: list[str] = []
     reasoning: list[str] = []
     for part in value:
-        kind = "text" if isinstance(part, str) else part.get("type") if isinstance(part, Mapping) else None
-        text = part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None
-        if kind in ("text", "input_text", "output_text") and isinstance(text, str):
-            texts.append(text)
-        elif kind in ("thinking", "reasoning") and isinstance(part.get("thinking", text), str):
-            reasoning.append(part.get("thinking", text))
+        if isinstance(part, str):
+            part = {"type": "text", "text": part}
+        if not isinstance(part, Mapping):
+            raise RejectedError(f"{what} holds a part of a message that is not text")
+        kind = part.get("type")
+        if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif kind in ("thinking", "reasoning") and isinstance(part.get("thinking", part.get("text")), str):
+            reasoning.append(part.get("thinking", part.get("text")))
         else:
             raise RejectedError(f"{what} holds a part of a message that is not text")
     return "".join(texts), "\n".join(reasoning) or None
@@ -183,8 +186,12 @@ def _calls(value: Any) -> list[dict[str, Any]]:
         value = _from_json(value, "tool_calls")
     calls: list[dict[str, Any]] = []
     for item in [value] if isinstance(value, Mapping) else value if isinstance(value, list) else [None]:
-        function = item.get("function", item) if isinstance(item, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        function: Any = item.get("function", item) if isinstance(item, Mapping) else None
+        if (
+            not isinstance(item, Mapping)
+            or not isinstance(function, Mapping)
+            or not isinstance(function.get("name"), str)
+        ):
             raise RejectedError("tool_calls holds a call without a function's name")
         arguments = function.get("arguments", function.get("parameters", {}))
         if isinstance(arguments, str):

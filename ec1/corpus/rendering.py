@@ -35,8 +35,10 @@ class Encoded:
     mask: list[int]
 
 
-def render(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Any] | None = None, *, ask: bool = False) -> str:
-    """The text that serving and training see: the tokenizer's own chat template. `ask`: up to where the answer begins."""
+def render(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Any] | None = None, *, ask: bool = False
+) -> str:
+    """The text that serving and training see, by the tokenizer's own template. `ask`: up to where an answer goes."""
     plain = [{key: value for key, value in message.items() if key != "train"} for message in messages]
     return str(
         tokenizer.apply_chat_template(
@@ -79,9 +81,7 @@ def encode(tokenizer: Any, items: Sequence[Rendered]) -> list[Encoded]:
 
 def _trained(messages: Sequence[Message], train_on: TrainOn) -> list[int]:
     places = [
-        place
-        for place, message in enumerate(messages)
-        if message["role"] == "assistant" and message.get("train", True)
+        place for place, message in enumerate(messages) if message["role"] == "assistant" and message.get("train", True)
     ]
     return places if train_on == "all" else places[-1:]
 
@@ -128,8 +128,9 @@ def _require_all_shown(tokenizer: Any, messages: list[Message], tools: Sequence[
     for message in messages:
         if message["role"] in ("system", "user") and message["content"].strip() not in text:
             raise RejectedError(f"the chat template leaves out or changes a {message['role']} message")
-    if not tools and not any({"tool_calls", "reasoning_content"} & message.keys() or message["role"] == "tool"
-                             for message in messages):
+    if not tools and not any(
+        {"tool_calls", "reasoning_content"} & message.keys() or message["role"] == "tool" for message in messages
+    ):
         return
     probed, wanted = copy.deepcopy(messages), {}
     for place, message in enumerate(probed):

@@ -17,6 +17,7 @@ from typing import Any
 from ec1.recipes.schema import Recipe
 
 ANSWERS = ("prompt", "completion")
+TOKENS = ("input_ids", "completion_mask")
 PAIRS = ("prompt", "chosen", "rejected")
 
 
@@ -30,6 +31,8 @@ class Objective:
     """TRL's trainer and its configuration; the library is imported when this is called."""
     settings: Callable[[Recipe], dict[str, Any]]
     """What a recipe sets in that configuration, beyond what all objectives share."""
+    tokens: tuple[str, ...] = ()
+    """What it reads instead where the dataset says itself which tokens there are and which of them count."""
     reference: bool = False
     """Whether a frozen reference scores every row too."""
     goes_on_from_sft: bool = False
@@ -95,7 +98,7 @@ def _simpo_settings(recipe: Recipe) -> dict[str, Any]:
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "sft": Objective(ANSWERS, _sft, _sft_settings),
+    "sft": Objective(ANSWERS, _sft, _sft_settings, tokens=TOKENS),
     "dpo": Objective(PAIRS, _dpo, _dpo_settings, reference=True, goes_on_from_sft=True),
     "orpo": Objective(PAIRS, _orpo, _orpo_settings, fused_head=False),
     "simpo": Objective(PAIRS, _simpo, _simpo_settings, goes_on_from_sft=True, fused_head=False),

@@ -250,7 +250,8 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
     """The dataset's rows with the columns of the objective only. Raises InputError if they are not there."""
     from datasets import Dataset
 
-    wanted = list(OBJECTIVES[spec.recipe.objective].columns)
+    objective = OBJECTIVES[spec.recipe.objective]
+    wanted = list(objective.columns)
     parts = []
     for side in ("train", "heldout"):
         files = sorted(str(path) for path in (spec.dataset / side).glob("*.parquet"))
@@ -260,6 +261,8 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
         rows = Dataset.from_parquet(files, cache_dir=str(scratch / side))
         if missing := [column for column in wanted if column not in rows.column_names]:
             raise InputError(f"{spec.dataset / side} lacks {', '.join(missing)}: objective {spec.recipe.objective}")
+        if objective.tokens and set(objective.tokens) <= set(rows.column_names):
+            wanted = list(objective.tokens)
         parts.append(rows.select_columns(wanted))
     if len(parts[0]) == 0:
         raise PermanentError(f"{spec.dataset} holds no row to train on")

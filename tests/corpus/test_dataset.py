@@ -53,10 +53,16 @@ def test_a_dataset_is_what_trl_reads(tmp_path: Path, home: Home, tokenizer: Any)
     assert dataset.heldout_rows >= 1
     assert dataset.leaks == []
     row = dataset.rows("train")[0]
-    assert set(row) == {"prompt", "completion", "group", "origin", "row", "tokens"}
+    tokens = {"input_ids", "completion_mask", "conversation", "tokens"}
+    assert set(row) == {"prompt", "completion", "group", "origin", "row"} | tokens
     assert [message["role"] for message in row["prompt"] + row["completion"]] == ["user", "assistant"]
     ids = tokenizer.apply_chat_template(row["prompt"] + row["completion"], return_dict=True)["input_ids"]
+    assert row["input_ids"] == ids
     assert row["tokens"] == len(ids)
+    # As TRL would mark them itself from the columns of messages.
+    asked = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=True)["input_ids"]
+    assert row["completion_mask"] == [0] * len(asked) + [1] * (len(ids) - len(asked))
+    assert row["conversation"] is None
     assert dataset.tokens == sum(dataset.rows("train")["tokens"])
     files = {side: f"{dataset.path}/{side}/*.parquet" for side in ("train", "heldout")}
     loaded = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "hf"))

@@ -1,8 +1,10 @@
 """Real trainings, a few short steps each: of the small model where it matters that something is learnt, else of a tiny
 one of the same architecture and tokenizer with random weights, where it matters what happens to a run."""
 
+import datetime as dt
 import json
 import math
+import re
 import shutil
 import signal
 import subprocess
@@ -19,10 +21,15 @@ from safetensors.torch import load_file
 from small_trainings import ROWS, losses, run
 from transformers import LlamaForCausalLM, TrainerCallback
 
+from ec1.adapters.evaluation import EvaluationSpec, _read_examples
+from ec1.corpus.buckets import bucket
+from ec1.corpus.dataset import DataOptions, build_dataset
+from ec1.corpus.snapshots import take_snapshot
 from ec1.errors import InputError, PermanentError
+from ec1.home import Home
 from ec1.launch.reporting import JsonLinesReporter
 from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingSpec, check_result, finished, read_result
-from ec1.training.trainer import build_trainer, load_tokenizer, train
+from ec1.training.trainer import _load_rows, build_trainer, load_tokenizer, train
 
 pytestmark = pytest.mark.slow
 
@@ -68,6 +75,49 @@ def test_metrics_hold_one_row_a_step(sft: TrainingSpec) -> None:
     assert min(table["peak_memory_gib"]) > 0.2
 
 
+def test_what_counts_in_a_dataset_is_what_is_learnt(
+    make: Callable[..., TrainingSpec], small_model: Path, tmp_path: Path, home: Home
+) -> None:
+    """From rows of a public format to the labels of the loss, and to what the evaluation scores."""
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"Name tree {number}."},
+                {"role": "assistant", "content": f"No idea {number}.", "weight": 0},
+                {"role": "user", "content": "Try."},
+                {"role": "assistant", "content": f"An oak, {number}."},
+                {"role": "user", "content": "Another."},
+                {"role": "assistant", "content": f"A birch, {number}."},
+            ]
+        }
+        for number in range(30)
+    ]
+    path = tmp_path / "corpus/research/all.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tokenizer = load_tokenizer(small_model)
+    snapshot = take_snapshot(
+        bucket(tmp_path / "corpus", "research", "acme"), "sft", as_of=dt.datetime.now(dt.UTC), home=home
+    )
+    options = DataOptions(near_duplicate_similarity=1)
+    dataset = build_dataset(snapshot, options, tokenizer, home=home, objective="sft")
+    spec = make("engineering", tmp_path, data={"max_length": 256}).model_copy(update={"dataset": dataset.path})
+    train_rows, heldout = _load_rows(spec, tmp_path / "scratch")
+    trainer = build_trainer(spec, tokenizer, train_rows, heldout, 4, 1)
+    assert len(trainer.train_dataset) == dataset.train_rows > 10
+    for row in trainer.train_dataset:
+        learnt = tokenizer.decode([label for label in row["labels"] if label != -100])
+        assert re.fullmatch(r"An oak, (\d+)\.<\|im_end\|>\nA birch, \1\.<\|im_end\|>\n", learnt), learnt
+    scoring = EvaluationSpec(
+        model=small_model, candidates={"base": None}, heldout=dataset.path / "heldout", objective="sft", output=tmp_path
+    )
+    examples, skipped = _read_examples(scoring, tokenizer)
+    assert (len(examples), skipped) == (dataset.heldout_rows, 0)
+    for example in examples:
+        assert re.fullmatch(r"A birch, \d+\.<\|im_end\|>\n", tokenizer.decode(example.answers[0]))
+        assert tokenizer.decode(example.prompt).endswith("Another.<|im_end|>\n<|im_start|>assistant\n")
+
+
 def test_a_finished_training_is_recognised_and_not_repeated(sft: TrainingSpec) -> None:
     before = (sft.output / SUMMARY).stat().st_mtime_ns
     assert run(sft).status == "finished"
@@ -75,8 +125,6 @@ def test_a_finished_training_is_recognised_and_not_repeated(sft: TrainingSpec) -
 
 
 def test_the_end_of_the_turn_is_learnt_and_padding_is_not(sft: TrainingSpec, small_model: Path, tmp_path: Path) -> None:
-    from ec1.training.trainer import _load_rows
-
     tokenizer = load_tokenizer(small_model)
     assert tokenizer.pad_token_id == tokenizer.eos_token_id, "the trap that this test is about"
     rows, heldout = _load_rows(sft, tmp_path)
