@@ -94,14 +94,23 @@ class DoormanSettings(Settings):
 
     kind: Literal["doorman"]
     base_url: HttpAddress = "http://127.0.0.1:9080"
-    module_id: Name | None = Field(None, description="scope of the requests; default: the tenant")
+    module_id: Name | None = Field(
+        None,
+        description="scope of the requests; default: `<tenant>-extraction`. Never that of service_content, whose "
+        "entities the gateway would put before each question",
+    )
     complexity: dict[str, Literal["low", "medium", "high"]] = Field(
         {}, description="by stream; default `high`, where a smaller tier's answer is deferred"
     )
     model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
     revision: str = "main"
     max_model_len: int = Field(4096, gt=0, description="tokens")
-    server_deadline_seconds: float = Field(300, gt=0, description="after which the gateway gives a request up")
+    server_deadline_seconds: float = Field(
+        170, gt=0, description="what an answer may take: after 180 s the gateway lets a smaller model answer"
+    )
+    answer_tokens_per_second: float = Field(
+        12, gt=0, description="of one request at the large tier; `ec1 doctor` holds the longest answer against it"
+    )
     ready_timeout_seconds: float = Field(5400, gt=0, description="how long its machine may take to boot")
     poll_seconds: float = Field(10, gt=0, description="between two questions whether it is ready")
 
@@ -283,6 +292,26 @@ class Deployment(Settings):
                 "or neither"
             )
         return self
+
+    @model_validator(mode="after")
+    def _extraction_has_a_module_id_of_its_own(self) -> "Deployment":
+        if isinstance(self.inference, DoormanSettings) and self.extraction_module_id == self.content_module_id:
+            raise ValueError(
+                f"inference.module_id and service_content.module_id are both {self.content_module_id!r}: the gateway "
+                "would put the entities of earlier nights before each question as ground truth; name another one"
+            )
+        return self
+
+    @property
+    def extraction_module_id(self) -> str:
+        """The scope of what extraction asks of the gateway."""
+        own = self.inference.module_id if isinstance(self.inference, DoormanSettings) else None
+        return own or f"{self.tenant[:53]}-extraction"
+
+    @property
+    def content_module_id(self) -> str:
+        """The scope under which entities are stored in service-content."""
+        return self.service_content.module_id or self.tenant
 
     def documents_root(self, home: Home) -> Path:
         return self.documents.root or home.documents

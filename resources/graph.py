@@ -66,7 +66,7 @@ class GraphResource(dg.ConfigurableResource["GraphResource"]):
         deployment = self.project.deployment()
         if "service_content" not in deployment.graph_stores:
             return None
-        module_id = deployment.service_content.module_id or deployment.tenant
+        module_id = deployment.content_module_id
         with ServiceContentClient(deployment.service_content, module_id) as client:
             store = ServiceContentStore(self.project.home.service_content(module_id), client)
             return store.deliver(ledger, outbox, night)

@@ -64,7 +64,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
             from ec1.extraction.doorman import DoormanClient, wait_until_ready
 
             wait_until_ready(model, context.log.info)
-            yield DoormanClient(model, model.module_id or deployment.tenant, deployment.extraction)
+            yield DoormanClient(model, deployment.extraction_module_id, deployment.extraction)
             return
         from ec1.gpu.engine import VllmEngine
 

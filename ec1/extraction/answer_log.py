@@ -49,6 +49,11 @@ class AnswerLog:
         finally:
             os.close(descriptor)
 
+    def set_aside(self) -> None:
+        """Keep the answers for a person to look at, and start anew: one of them cannot be read to its end."""
+        with suppress(FileNotFoundError):
+            self._path.replace(self._path.with_suffix(".bad"))
+
     def remove(self) -> None:
         """The unit is done: its result says all."""
         self._path.unlink(missing_ok=True)

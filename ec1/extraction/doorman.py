@@ -20,8 +20,13 @@ from ec1.extraction.client import (
     Completion,
     HttpChatClient,
     Messages,
+    ServerFaultError,
     TimedOutError,
     UncountedError,
+    label_of,
+    text_of,
+    tokens_of,
+    unreadable,
 )
 from ec1.extraction.schema import FINISH_UNSTATED
 from ec1.files import checked_name
@@ -30,7 +35,9 @@ LABEL = "graph"
 """Which of the gateway's GPU endpoints extraction uses."""
 LARGE_TIER = "yoyo"
 """What `tier_used` says when the large model answered."""
-_SLACK = 1.05
+# The gateway's own default; what it really takes is learned.
+_USUAL_SLOTS = 2
+_SLACK = 1.2
 _PROGRESS_SECONDS = 60.0
 
 
@@ -49,16 +56,22 @@ class DoormanClient(HttpChatClient):
         *,
         backoff_seconds: float = 0.5,
         circuit: Circuit | None = None,
+        patience_seconds: float = 600.0,
     ) -> None:
         super().__init__(
-            f"{gateway.base_url}/v1/chat/completions", settings, backoff_seconds=backoff_seconds, circuit=circuit
+            f"{gateway.base_url}/v1/chat/completions",
+            settings,
+            backoff_seconds=backoff_seconds,
+            circuit=circuit,
+            start_in_flight=_USUAL_SLOTS,
+            patience_seconds=patience_seconds,
         )
         self._gateway = gateway
         self._module_id = checked_name(module_id, "module id")
 
     @property
     def _longest_seconds(self) -> float:
-        # The gateway gives up by itself, and says so: going earlier would leave its slot taken.
+        # When its GPU tier is silent it asks a smaller one by itself: going earlier would leave its slot taken.
         return max(self._settings.request_timeout_seconds, _SLACK * self._gateway.server_deadline_seconds)
 
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -82,7 +95,7 @@ class DoormanClient(HttpChatClient):
             super()._check_status(response, data, seconds)
         except AgainError as error:
             if seconds >= 0.95 * self._gateway.server_deadline_seconds:
-                raise TimedOutError(f"the gateway gave up after {seconds:.0f} s: {error}") from None
+                raise TimedOutError(f"the gateway gave up after {seconds:.0f} s: {error}", gateway=True) from None
             raise
 
     def _completion(self, data: bytes, stream: str) -> Completion:
@@ -91,19 +104,16 @@ class DoormanClient(HttpChatClient):
             choice = (value.get("choices") or [{}])[0]
             usage = value.get("usage") or {}
             # Either may be missing; `content` is the gateway's own.
-            content = value.get("content") or (choice.get("message") or {}).get("content") or ""
-            if not isinstance(content, str):
-                raise TypeError("the content is no text")
             answer = Completion(
-                content=content,
-                finish_reason=str(choice.get("finish_reason") or value.get("finish_reason") or FINISH_UNSTATED),
-                model=str(value.get("model", "unknown")),
-                tier=str(value["tier_used"]),
-                prompt_tokens=int(usage.get("prompt_tokens") or 0),
-                completion_tokens=int(usage.get("completion_tokens") or 0),
+                content=text_of(value.get("content") or (choice.get("message") or {}).get("content") or ""),
+                finish_reason=label_of(choice.get("finish_reason") or value.get("finish_reason") or FINISH_UNSTATED),
+                model=label_of(value.get("model", "unknown")),
+                tier=label_of(value["tier_used"]),
+                prompt_tokens=tokens_of(usage.get("prompt_tokens")),
+                completion_tokens=tokens_of(usage.get("completion_tokens")),
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-            raise DeferredError(f"the gateway's answer is none: {type(error).__name__} {error}") from None
+            raise ServerFaultError(f"the gateway's answer is none: {unreadable(error)}") from None
         wanted = self._gateway.complexity_of(stream)
         if wanted == "high" and answer.tier != LARGE_TIER:
             problem = f"tier {answer.tier!r} answered where the {stream} stream asks for high"

@@ -5,10 +5,11 @@ Belongs here: the order of work, what is retried, what counts as done, and what 
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, RejectedError, ServiceError
 from ec1.extraction import grounding, prompt, relations, schema
 from ec1.extraction.answer_log import AnswerLog, Span
-from ec1.extraction.client import ChatClient, Completion
+from ec1.extraction.client import ChatClient, Completion, NoTimeError, ServerFaultError
 from ec1.extraction.folding import normalised
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, Dropped, ExtractionResult, Mention
@@ -29,6 +30,8 @@ from ec1.streams import STREAMS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+log = logging.getLogger(__name__)
 
 # Raise this when `ec1/documents` gives another text or other chunks for the same bytes.
 PARSER_VERSION = 1
@@ -180,6 +183,8 @@ class _Unit:
     open_chunks: int = 0
     problem: str | None = None
     blamed: bool = True
+    broken: bool = False
+    """Whether something unforeseen happened to it, so that its answers are not to be read again."""
     postponed: bool = False
     answers: list[ChunkAnswer] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
@@ -371,8 +376,20 @@ class _Run:
             if job is None:
                 return
             unit, chunk = job
-            await self._extract(unit, chunk, MAX_SPLITS)
+            with self._guarded(unit):
+                await self._extract(unit, chunk, MAX_SPLITS)
             await self._close(unit)
+
+    @contextmanager
+    def _guarded(self, unit: _Unit) -> Iterator[None]:
+        """Whatever goes wrong with one unit defers that unit: no document may end the extraction of the others."""
+        try:
+            yield
+        except Exception as error:
+            log.exception("unit %s of stream %s", unit.item.content_sha256[:12], unit.item.stream)
+            what = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
+            unit.problem = f"it could not be extracted: {' '.join(what.split())[:200]}"
+            unit.broken = unit.blamed = True
 
     async def _next(self) -> tuple[_Unit, Chunk] | None:
         """The next chunk to ask about, of the document at hand or of the next one; None if nothing may be asked."""
@@ -405,6 +422,10 @@ class _Run:
             await self._keep(unit, "rejected", str(error))
         except DeferredError as error:
             await self._keep(unit, "deferred", str(error))
+        except Exception:
+            with self._guarded(unit):
+                raise
+            await self._keep(unit, "deferred", unit.problem)
         else:
             # One more than its chunks: the unit cannot be done before it has been read to the end.
             unit.open_chunks = 1
@@ -426,10 +447,11 @@ class _Run:
             unit.postponed = True
             return
         except DeferredError as error:
-            if self._deadline_passed():
+            if isinstance(error, NoTimeError) or self._deadline_passed():
                 unit.postponed = True
             else:
                 unit.problem = f"chunk {chunk.index}: {error}"
+                unit.blamed = not isinstance(error, ServerFaultError)
             return
         answer, cut, problem = schema.Answer([], []), False, completion.problem
         if problem is None:
@@ -517,9 +539,14 @@ class _Run:
         elif unit.postponed:
             self.report.streams[unit.item.stream].postponed += 1
         else:
-            await self._keep(unit, "complete")
+            with self._guarded(unit):
+                return await self._keep(unit, "complete")
+            await self._keep(unit, "deferred", unit.problem)
 
     async def _keep(self, unit: _Unit, status: Any, reason: str | None = None) -> None:
+        if unit.broken:
+            await asyncio.to_thread(unit.log.set_aside)
+            unit.answers, unit.mentions, unit.located = [], [], []
         mentions, doubtful = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
         stated, unfit = relations.settle(unit.located, mentions, unit.text, self.extractor.settings.min_confidence)
         # In an order of their own: answers come back in any.

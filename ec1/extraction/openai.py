@@ -4,12 +4,21 @@ https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ec1.deployment import ExtractionSettings
-from ec1.errors import DeferredError
-from ec1.extraction.client import Circuit, Completion, HttpChatClient, Messages
+from ec1.extraction.client import (
+    Circuit,
+    Completion,
+    HttpChatClient,
+    Messages,
+    ServerFaultError,
+    label_of,
+    text_of,
+    tokens_of,
+    unreadable,
+)
 
 
 class OpenAIClient(HttpChatClient):
@@ -23,9 +32,16 @@ class OpenAIClient(HttpChatClient):
         *,
         backoff_seconds: float = 0.5,
         circuit: Circuit | None = None,
+        patience_seconds: float = 600.0,
+        died: Callable[[], str | None] = lambda: None,
     ) -> None:
         super().__init__(
-            f"{base_url.rstrip('/')}/v1/chat/completions", settings, backoff_seconds=backoff_seconds, circuit=circuit
+            f"{base_url.rstrip('/')}/v1/chat/completions",
+            settings,
+            backoff_seconds=backoff_seconds,
+            circuit=circuit,
+            patience_seconds=patience_seconds,
+            died=died,
         )
         self._model = model
 
@@ -54,15 +70,12 @@ class OpenAIClient(HttpChatClient):
             value = json.loads(data)
             choice = value["choices"][0]
             usage = value.get("usage") or {}
-            content = choice["message"].get("content") or ""
-            if not isinstance(content, str):
-                raise TypeError("the content is no text")
             return Completion(
-                content=content,
-                finish_reason=str(choice.get("finish_reason")),
-                model=str(value.get("model", self._model)),
-                prompt_tokens=int(usage.get("prompt_tokens", 0)),
-                completion_tokens=int(usage.get("completion_tokens", 0)),
+                content=text_of(choice["message"].get("content") or ""),
+                finish_reason=label_of(choice.get("finish_reason") or "none"),
+                model=label_of(value.get("model", self._model)),
+                prompt_tokens=tokens_of(usage.get("prompt_tokens")),
+                completion_tokens=tokens_of(usage.get("completion_tokens")),
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-            raise DeferredError(f"the server's answer is no chat completion: {type(error).__name__} {error}") from None
+            raise ServerFaultError(f"the server's answer is no chat completion: {unreadable(error)}") from None

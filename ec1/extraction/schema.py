@@ -5,6 +5,7 @@ only where the server is told so (`ec1/gpu/engine.py` does).
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,6 +68,7 @@ RELATION_SCHEMA: dict[str, Any] = {
 """`ENTITY_SCHEMA` and what is stated between the entities: for a deployment with `extraction.relations`."""
 
 _VALIDATORS = {False: Draft202012Validator(ENTITY_SCHEMA), True: Draft202012Validator(RELATION_SCHEMA)}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 
 
@@ -93,6 +95,14 @@ class Answer:
 
     entities: list[Named]
     relations: list[Stated]
+
+
+def _encodable(record: dict[str, Any]) -> dict[str, Any]:
+    """`"Clara\\ud83d"` is JSON and no text: half a character becomes U+FFFD, which no document's text matches."""
+    return {
+        _SURROGATE.sub("\ufffd", key): _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+        for key, value in record.items()
+    }
 
 
 def answer_schema(relations: bool) -> dict[str, Any]:
@@ -125,7 +135,7 @@ def decode_answer(content: str, finish_reason: str, *, relations: bool) -> Answe
     if len(answer) > _MAX_ANSWER_CHARACTERS:
         raise DeferredError(f"the answer is not of our schema: {len(answer):,} characters")
     try:
-        value = json.loads(answer)
+        value = json.loads(answer, object_hook=_encodable)
     except ValueError as error:
         raise DeferredError(f"the answer is not JSON: {error}") from None
     except RecursionError:
