@@ -149,7 +149,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             )
             ledger = store.ledger()
         Records(folder).write("graph_mutations", context.run_id, applied.record())
-        delivery = graph.deliver(ledger, outbox, listing.night)
+        delivery = graph.deliver(ledger, outbox, listing.night, resolution.clusters if resolution else ())
         if delivery is not None:
             Records(folder).write("service_content", context.run_id, delivery.record())
             if delivery.problem:

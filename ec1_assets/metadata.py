@@ -192,6 +192,7 @@ def of_delivery(delivery: "Delivery") -> Metadata:
         **({"service_content_held": delivery.held} if delivery.held is not None else {}),
         "service_content_looked_up": delivery.looked_up,
         "service_content_missing": delivery.missing,
+        "service_content_unconfirmed": delivery.unconfirmed,
         "service_content_differ": delivery.differ,
         "service_content_differences": _list(delivery.examples),
         **({"service_content_problem": delivery.problem} if delivery.problem else {}),

@@ -1,6 +1,6 @@
 """The property graph as a Dagster resource."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
     from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.rebuild import Rebuild
+    from ec1.graph.resolution import Cluster
     from ec1.graph.service_content_store import Delivery
     from ec1.night.graph import Results
 
@@ -58,8 +59,15 @@ class GraphResource(dg.ConfigurableResource["GraphResource"]):
             max_shrink_share=deployment.graph.max_shrink_share if self.keeps_mentions else 1.0,
         )
 
-    def deliver(self, ledger: Mapping[DocumentKey, LedgerEntry], outbox: "Outbox", night: str) -> "Delivery | None":
-        """Bring service-content up to date, if the deployment has it; its failures are in what is returned."""
+    def deliver(
+        self,
+        ledger: Mapping[DocumentKey, LedgerEntry],
+        outbox: "Outbox",
+        night: str,
+        clusters: "Iterable[Cluster]" = (),
+    ) -> "Delivery | None":
+        """Bring service-content up to date, if the deployment has it; its failures are in what is returned. What
+        resolution made one of (`clusters`) is sent as one."""
         from ec1.graph.service_content import ServiceContentClient
         from ec1.graph.service_content_store import ServiceContentStore
 
@@ -69,4 +77,4 @@ class GraphResource(dg.ConfigurableResource["GraphResource"]):
         module_id = deployment.content_module_id
         with ServiceContentClient(deployment.service_content, module_id) as client:
             store = ServiceContentStore(self.project.home.service_content(module_id), client)
-            return store.deliver(ledger, outbox, night)
+            return store.deliver(ledger, outbox, night, clusters)

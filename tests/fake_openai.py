@@ -102,16 +102,36 @@ class Handler(BaseHTTPRequestHandler):
         form = body.get("response_format") or body.get("grammar")
         self.wants_relations = '"relations"' in json.dumps(form)
         try:
-            refusal = self.refusal(body)
-            if refusal:
+            if refusal := self.refusal(body):
                 self._send(400, json.dumps({"error": {"message": refusal}}).encode())
+            elif not self.admitted():
+                # No `Retry-After`, whatever a test has set: there is none on this one.
+                send(self, 429, json.dumps({"error": {"message": "slots full"}}).encode(), None)
             else:
-                self._answer(body["messages"][-1]["content"])
+                try:
+                    self._answer(body["messages"][-1]["content"], self.believed(body))
+                finally:
+                    self.leave()
         except (BrokenPipeError, ConnectionResetError):
             pass
         finally:
             with state.lock:
                 state.open.discard(self.connection)
+
+    def admitted(self) -> bool:
+        """Whether there is room for one more request; `leave` gives its place back."""
+        return True
+
+    def leave(self) -> None:
+        """A request that was admitted is done."""
+
+    def believed(self, body: dict[str, Any]) -> str:
+        """What the model is told to be true before it reads the messages."""
+        return ""
+
+    def think(self) -> None:
+        """Take as long as an answer takes."""
+        self.state.gone.wait(self.state.delay)
 
     def refusal(self, body: dict[str, Any]) -> str | None:
         """Why a request is a bad one."""
@@ -133,9 +153,9 @@ class Handler(BaseHTTPRequestHandler):
                 break
         self.close_connection = True
 
-    def _answer(self, text: str) -> None:
+    def _answer(self, text: str, believed: str = "") -> None:
         state = self.state
-        state.gone.wait(state.delay)
+        self.think()
         for status in (400, 404, 429, 500, 502, 503):
             if state.acts(str(status), text):
                 return self._send(status, json.dumps({"error": {"message": f"a {status} on purpose"}}).encode())
@@ -157,7 +177,8 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.close_connection = True
             return None
-        content, finish = encode(entities_of(text), stated_in(text) if self.wants_relations else None), "stop"
+        found = entities_of(f"{text} {believed}")
+        content, finish = encode(found, stated_in(text) if self.wants_relations else None), "stop"
         if state.acts("cut", text):
             content, finish = content[:-5], "length"
         elif state.acts("array", text):
@@ -189,9 +210,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fake_server(kind: type[Handler] = Handler) -> Iterator[FakeServer]:
+def fake_server(kind: type[Handler] = Handler, state: FakeServer | None = None) -> Iterator[FakeServer]:
     """Run the server on a free port of loopback until the block ends."""
-    state = FakeServer()
+    state = state or FakeServer()
     handler = type("OneServersHandler", (kind,), {"state": state})
     with serving(handler) as state.url:
         try:

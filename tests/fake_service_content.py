@@ -1,10 +1,15 @@
-"""A small service-content for tests: real HTTP, and the semantics that were agreed on: names collapse to keys without a
-class, the last write wins even if it is worse, nothing is validated.
+"""A service-content for tests, as strict as the real one, over real HTTP.
+
+- Names collapse to keys without a class; the last write wins even if it is worse; nothing is validated.
+- Within one request, two entities of one class whose names share the first three letters and are at least 0.95 alike
+  become one identity for good: `/context` answers with the first one where the second was asked for.
+- `/context` takes the first 150 matches in no order before it ranks.
 
 `fail` holds what becomes of the next mutations: a status, or `drop` (the connection is cut), or `late` (it is done, and
 the answer is lost).
 """
 
+import hashlib
 import json
 import re
 import threading
@@ -15,15 +20,27 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from loopback_server import send, serving
+from rapidfuzz.distance import JaroWinkler
 
-SUFFIX = re.compile(r" (incorporated|inc|corporation|corp|company|limited|ltd|llc|gmbh|plc)$")
+SUFFIXES = ("incorporated", "inc", "corporation", "corp", "company", "limited", "ltd", "llc", "gmbh", "plc")
+ALIKE = 0.95
+SHARED_LETTERS = 3
+CONTEXT_CANDIDATES = 150
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether the service would take two names of one class for one identity."""
+    one, other = one.lower(), other.lower()
+    return one[:SHARED_LETTERS] == other[:SHARED_LETTERS] and JaroWinkler.similarity(one, other) >= ALIKE
 
 
 class FakeServiceContent:
-    """`nodes` by `<module>__<key>`; `writes` are all requests that were taken, in order."""
+    """`nodes` by `<module>__<key>`; `writes` are all requests that were taken, in order; `aliases` maps a node to the
+    one that answers in its place."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
+        self.aliases: dict[str, str] = {}
         self.writes: list[dict[str, Any]] = []
         self.fail: list[int | str] = []
         self.always: int | None = None
@@ -33,10 +50,43 @@ class FakeServiceContent:
         self.url = ""
 
     def key(self, module_id: str, name: str) -> str:
-        collapsed = re.sub(r"\s+", " ", name).strip()
-        while collapsed and collapsed[-1] in ".,;:™®©":
-            collapsed = collapsed[:-1]
-        return f"{module_id}__{SUFFIX.sub('', collapsed.lower()).replace(' ', '_')}"
+        key = re.sub(r"\s+", " ", name).strip()
+        while key and key[-1] in ".,;:™®© ":
+            key = key[:-1]
+        key = key.lower()
+        for suffix in SUFFIXES:
+            if key.endswith(" " + suffix):
+                key = key[: -len(suffix)]
+                while key and key[-1] in " .,":
+                    key = key[:-1]
+                break
+        return f"{module_id}__{key.replace(' ', '_')}"
+
+    def take(self, entities: list[dict[str, Any]]) -> None:
+        """Write one request's entities, then settle which of them are one identity."""
+        keys = [self.key(each["module_id"], each["entity_name"]) for each in entities]
+        self.nodes.update(zip(keys, entities, strict=True))
+        blocks: dict[tuple[str, str], list[int]] = {}
+        for at, each in enumerate(entities):
+            block = blocks.setdefault((each["classification"], each["entity_name"][:SHARED_LETTERS].lower()), [])
+            for earlier in block:
+                if keys[earlier] != keys[at] and alike(entities[earlier]["entity_name"], each["entity_name"]):
+                    self.aliases.setdefault(keys[at], keys[earlier])
+            block.append(at)
+
+    def context(self, module_id: str, asked: str, limit: int) -> list[dict[str, Any]]:
+        """What `/context` answers."""
+        prefix = f"{module_id}__"
+        matching = [
+            key
+            for key, node in self.nodes.items()
+            if key.startswith(prefix) and asked.lower() in node["entity_name"].lower()
+        ]
+        # In no order that anybody could rely on, and the same one each time.
+        matching.sort(key=lambda key: hashlib.sha1(key.encode()).digest())
+        found = {self.aliases.get(key, key): None for key in matching[:CONTEXT_CANDIDATES]}
+        ranked = sorted((self.nodes[key] for key in found), key=lambda node: -node["confidence"])
+        return ranked[:limit]
 
     def of(self, module_id: str) -> dict[str, tuple[str, str, float]]:
         """What a tenant has: key -> name, class, confidence."""
@@ -67,8 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
         if url.path == "/v1/graph/context":
             if int(query["limit"]) > 50:
                 return self._send(400, {"error": "limit"})
-            found = [node for node in mine if query["q"].lower() in node["entity_name"].lower()]
-            return self._send(200, {"entities": found[: int(query["limit"])]})
+            found = self.state.context(query["module_id"], query["q"], int(query["limit"]))
+            return self._send(200, {"entities": found})
         return self._send(404, {"error": "no such route"})
 
     def do_POST(self) -> None:
@@ -90,8 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             needed = ("entity_name", "classification", "confidence", "module_id", "source_doc")
             if "module_id" not in body or any(name not in each for each in entities for name in needed):
                 return self._send(422, {"error": "missing field"})
-            for each in entities:
-                state.nodes[state.key(each["module_id"], each["entity_name"])] = each
+            state.take(entities)
             state.writes.append(body)
             if fails == "late":
                 self.close_connection = True

@@ -137,6 +137,10 @@ class Circuit:
         self._reason = ""
         self._will_be_back = False
 
+    def begin(self) -> None:
+        """Serve another event loop; what was learned stays."""
+        self._probe = asyncio.Lock()
+
     @property
     def is_open(self) -> bool:
         return self._failures >= self.threshold
@@ -241,6 +245,8 @@ class HttpChatClient(ABC):
         return self._settings.request_timeout_seconds
 
     async def __aenter__(self) -> Self:
+        self._flow.begin()
+        self._circuit.begin()
         limits = httpx.Limits(max_connections=self._settings.max_in_flight, max_keepalive_connections=None)
         # Loopback and private servers only: a proxy from the environment has no business here. Each request has its
         # own time limit as a whole, which a server that dribbles cannot stretch.
@@ -272,7 +278,9 @@ class HttpChatClient(ABC):
                 raise kind(str(error)) from None
             except AgainError as error:
                 self._check_alive()
-                pause = error.retry_after + self._backoff(attempts)
+                # Where others of ours are being served, the next free place comes when one of them is done.
+                served = isinstance(error, NoRoomError) and self._flow.in_flight > 0
+                pause = error.retry_after + self._backoff(1 if served else attempts)
                 if isinstance(error, NoRoomError | UnavailableError):
                     waits_until = begin + self._patience_seconds if deadline is None else deadline
                     if time.monotonic() + pause >= waits_until:

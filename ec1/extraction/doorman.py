@@ -121,6 +121,18 @@ class DoormanClient(HttpChatClient):
         return answer
 
 
+def too_long_an_answer(gateway: DoormanSettings, settings: ExtractionSettings) -> str | None:
+    """None if the longest answer is there before the gateway lets a smaller model answer, else what to change."""
+    seconds = settings.max_answer_tokens / gateway.answer_tokens_per_second
+    if seconds <= gateway.server_deadline_seconds:
+        return None
+    return (
+        f"{settings.max_answer_tokens} tokens at {gateway.answer_tokens_per_second:g} tokens/s take {seconds:.0f} s, "
+        f"and after {gateway.server_deadline_seconds:.0f} s a smaller model answers: lower "
+        "extraction.max_answer_tokens, or correct inference.answer_tokens_per_second"
+    )
+
+
 def wait_until_ready(gateway: DoormanSettings, progress: Callable[[str], None]) -> None:
     """Wait until the gateway's GPU endpoint for extraction is up, at most `ready_timeout_seconds`.
 

@@ -25,6 +25,11 @@ class Flow:
         self._refused = False
         self._changed = asyncio.Condition()
 
+    def begin(self) -> None:
+        """Serve another event loop; what was learned stays."""
+        self.in_flight = 0
+        self._changed = asyncio.Condition()
+
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait until one more request may go out; it counts until the block ends. Cancelling gives the place back."""

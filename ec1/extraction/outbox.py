@@ -3,16 +3,17 @@
 Belongs here: where a result lies and when it may be replaced. Does not: what is in it (`results`).
 """
 
+import logging
 import re
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from ec1.errors import PermanentError
 from ec1.extraction.answer_log import AnswerLog
 from ec1.extraction.results import ExtractionResult
 from ec1.files import write_atomic
 
+log = logging.getLogger(__name__)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -28,7 +29,7 @@ class Outbox:
     def get(self, fingerprint: str, content_sha256: str) -> ExtractionResult | None:
         """The result of a unit, or None if there is none yet; a deferred one is to be tried again.
 
-        Raises PermanentError if the file is damaged.
+        A damaged file is set aside as `<name>.damaged`: that unit is extracted again, and no other waits for it.
         """
         path = self.path(fingerprint, content_sha256)
         try:
@@ -38,11 +39,9 @@ class Outbox:
         try:
             result = ExtractionResult.model_validate_json(data)
         except ValidationError as error:
-            raise PermanentError(
-                f"{path} is damaged ({error.error_count()} errors): delete it to extract again"
-            ) from None
+            return _set_aside(path, f"is damaged ({error.error_count()} errors)")
         if (result.fingerprint, result.content_sha256) != (fingerprint, content_sha256):
-            raise PermanentError(f"{path} holds another unit's result: delete it, then run again")
+            return _set_aside(path, "holds another unit's result")
         return result
 
     def has(self, fingerprint: str, content_sha256: str) -> bool:
@@ -74,3 +73,8 @@ class Outbox:
             if not _DIGEST.fullmatch(digest):
                 raise ValueError(f"{digest!r} is not a SHA-256 digest")
         return self.root / fingerprint / content_sha256[:2] / f"{content_sha256}.json"
+
+
+def _set_aside(path: Path, problem: str) -> None:
+    log.warning("%s %s: set aside, its document is extracted again", path, problem)
+    path.replace(path.with_suffix(".damaged"))

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -37,10 +37,12 @@ _STAGE = re.compile(r"^INFO \S+ \S+ \[[^\]]+\] (?P<words>\w+ \w.*)$")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where an OpenAI-compatible server answers; `base_url` is without `/v1`."""
+    """Where an OpenAI-compatible server answers; `base_url` is without `/v1`. `died` says what became of its process,
+    None while it lives."""
 
     base_url: str
     model: str
+    died: Callable[[], str | None] = lambda: None
 
 
 class VllmEngine:
@@ -123,7 +125,12 @@ class VllmEngine:
         ) as process:
             self._wait(process, endpoint, log, progress, begin)
             progress(f"vLLM is ready after {time.monotonic() - begin:.0f} s")
-            yield endpoint
+
+            def died() -> str | None:
+                status = process.poll()
+                return None if status is None else f"vLLM ended with status {status}: {meaning(log)} (log: {log})"
+
+            yield replace(endpoint, died=died)
 
     def _wait(
         self,

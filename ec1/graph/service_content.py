@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+from rapidfuzz.distance import Indel, JaroWinkler, Levenshtein
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ec1.deployment import ServiceContentSettings
@@ -19,25 +20,47 @@ from ec1.errors import DeferredError, PermanentError, RejectedError
 from ec1.extraction.client import AgainError, error_message, retry_after
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.files import checked_name
+from ec1.graph.model import clean_name
 
-_TRAILING = ".,;:™®©"
+_TRAILING = ".,;:™®© "
+_AFTER_SUFFIX = " .,"
+_ALIAS_LETTERS = 3
+_ALIKE = 0.94
+_ratio = Indel.normalized_similarity
+_levenshtein = Levenshtein.normalized_similarity
 _LEGAL_SUFFIXES = (
     "incorporated", "inc", "corporation", "corp", "company", "limited", "ltd", "llc", "gmbh", "plc",
 )  # fmt: skip
 _PLACEHOLDERS = frozenset(("n/a", "na", "unknown", "tbd", "none", "null", "-", "?"))
 _MAX_NAME_CHARACTERS = 256
-_MAX_CONTEXT = 50
+MAX_CONTEXT = 50
+"""An answer with fewer entities is complete: it ranks among more than that."""
 _LONGEST_PAUSE_SECONDS = 20.0
+_MAX_ANSWER_BYTES = 4 * 2**20
 
 
 def service_key(name: str) -> str:
     """The part of a node's identity there that comes from its name; the class is not in it."""
-    key = " ".join(name.split()).rstrip(_TRAILING).rstrip().lower()
+    key = " ".join(name.split()).rstrip(_TRAILING).lower()
     for suffix in _LEGAL_SUFFIXES:
         if key.endswith(f" {suffix}"):
-            key = key.removesuffix(f" {suffix}")
+            key = key.removesuffix(suffix).rstrip(_AFTER_SUFFIX)
             break
     return key.replace(" ", "_")
+
+
+def alias_block(entity: "ServiceEntity") -> tuple[str, str]:
+    """Only entities of one block can become one identity there."""
+    return entity.classification, entity.entity_name.casefold()[:_ALIAS_LETTERS]
+
+
+def could_alias(one: "ServiceEntity", other: "ServiceEntity") -> bool:
+    """Whether the service might take two entities of one block for one identity, if one request holds both.
+
+    It says "0.95 alike" without saying by which measure, so the highest of three counts, with a margin.
+    """
+    ours, theirs = one.entity_name.casefold(), other.entity_name.casefold()
+    return any(alike(ours, theirs) >= _ALIKE for alike in (JaroWinkler.similarity, _ratio, _levenshtein))
 
 
 @dataclass(frozen=True)
@@ -76,7 +99,11 @@ class ServiceContentClient:
         self.batch_entities = settings.batch_entities
         self._settings = settings
         self._backoff = wait_random_exponential(multiplier=backoff_seconds, max=_LONGEST_PAUSE_SECONDS)
-        self._http = httpx.Client(base_url=settings.base_url, timeout=settings.request_timeout_seconds, trust_env=False)
+        # Bytes are counted as they come, so they must be what they say.
+        plain = {"Accept-Encoding": "identity"}
+        self._http = httpx.Client(
+            base_url=settings.base_url, timeout=settings.request_timeout_seconds, trust_env=False, headers=plain
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -98,14 +125,17 @@ class ServiceContentClient:
         """How many nodes it holds for this tenant, other writers' included. Raises DeferredError."""
         answer = self._ask("GET", "/v1/graph/cleanup", params={"module_id": self.module_id, "dry_run": "true"})
         scanned = answer.get("scanned")
-        if not isinstance(scanned, int):
+        if not isinstance(scanned, int) or isinstance(scanned, bool):
             raise DeferredError("service-content's cleanup report has no count")
         return scanned
 
     def find(self, name: str) -> list[ServiceEntity]:
-        """What it holds for this tenant that is like `name`. Raises DeferredError."""
-        parameters = {"q": name, "module_id": self.module_id, "limit": str(_MAX_CONTEXT)}
-        return list(_entities_in(self._ask("GET", "/v1/graph/context", params=parameters)))
+        """What it holds for this tenant that is like `name`, `MAX_CONTEXT` at most. Raises DeferredError."""
+        parameters = {"q": name, "module_id": self.module_id, "limit": str(MAX_CONTEXT)}
+        try:
+            return list(_entities_in(self._ask("GET", "/v1/graph/context", params=parameters)))
+        except (RecursionError, OverflowError):
+            raise DeferredError("service-content's answer about one name cannot be read") from None
 
     def _record(self, entity: ServiceEntity) -> dict[str, Any]:
         # A module id of its own that differed would cross tenants: there is only one source for it.
@@ -131,8 +161,8 @@ class ServiceContentClient:
 
     def _once(self, method: str, path: str, **request: Any) -> Any:
         try:
-            response = self._http.request(method, path, **request)
-            data = response.content
+            with self._http.stream(method, path, **request) as response:
+                data = _body(response)
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise AgainError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
         status = response.status_code
@@ -149,6 +179,18 @@ class ServiceContentClient:
         return answer
 
 
+def _body(response: httpx.Response) -> bytes:
+    """What was sent, byte by byte. Raises PermanentError for more than an answer can be."""
+    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise PermanentError("service-content's answer is compressed, which was not asked for")
+    data = bytearray()
+    for part in response.iter_raw():
+        data += part
+        if len(data) > _MAX_ANSWER_BYTES:
+            raise PermanentError(f"service-content's answer has more than {_MAX_ANSWER_BYTES:,} bytes")
+    return bytes(data)
+
+
 def _entities_in(value: Any) -> Iterator[ServiceEntity]:
     """Every entity of an answer, wherever it stands in it: only the records themselves are agreed upon."""
     if isinstance(value, list):
@@ -158,10 +200,10 @@ def _entities_in(value: Any) -> Iterator[ServiceEntity]:
         if isinstance(value.get("entity_name"), str):
             confidence = value.get("confidence")
             yield ServiceEntity(
-                entity_name=value["entity_name"],
-                classification=str(value.get("classification")),
+                entity_name=clean_name(value["entity_name"]),
+                classification=clean_name(str(value.get("classification"))),
                 confidence=float(confidence) if isinstance(confidence, int | float) else math.nan,
-                source_doc=str(value.get("source_doc")),
+                source_doc=clean_name(str(value.get("source_doc"))),
             )
         else:
             for each in value.values():

@@ -9,7 +9,8 @@ A node there holds one name, one class and one confidence, and the last write wi
   more documents give, then the order of `ENTITY_CLASSES`;
 - its confidence is the highest of that class, its document the one that has it (the first by id);
 - its name is the preferred spelling of that class, as in our own graph.
-Names that differ in more than the service's key says (`Acme, Inc` and `Acme`) are sent together, the best last.
+Entities that our resolution made one are sent as one, under their common name. The service makes one identity of two
+entities with similar names if one request holds both, so a request never holds two that it could confuse.
 
 The service has no way to take an entity back: what no document says any more stays there, and is counted as retracted.
 """
@@ -25,21 +26,41 @@ from typing import TYPE_CHECKING, Any
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
 from ec1.errors import DeferredError, PermanentError, RejectedError
 from ec1.extraction.results import ENTITY_CLASSES, ExtractionResult
-from ec1.graph.model import clean_name, preferred_name
-from ec1.graph.service_content import ServiceContentClient, ServiceEntity
+from ec1.graph.model import clean_name, entity_key, preferred_name
+from ec1.graph.service_content import (
+    MAX_CONTEXT,
+    ServiceContentClient,
+    ServiceEntity,
+    alias_block,
+    could_alias,
+    service_key,
+)
 
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
+    from ec1.graph.resolution import Cluster
 
+_Write = tuple[str, ServiceEntity | None]
 # How many entities a night looks up one by one.
 SAMPLE = 40
 _MAX_EXAMPLES = 10
-_KEY_ENDS = ".,;:™®©_"
+# Requests that are filled at one time: an entity that fits none of them opens a further one.
+_OPEN_BATCHES = 20
+_VERSION = 2
+_DROPPED = """
+DROP TABLE IF EXISTS documents;
+DROP TABLE IF EXISTS claims;
+DROP TABLE IF EXISTS merged;
+"""
+"""What is made again from the ledger and the outbox when this file is of an earlier version."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS documents(stream TEXT, path TEXT, content TEXT, fingerprint TEXT, PRIMARY KEY(stream, path));
 CREATE TABLE IF NOT EXISTS claims(stream TEXT, path TEXT, key TEXT, entity_class TEXT, name TEXT, confidence REAL,
-  source_doc TEXT, PRIMARY KEY(stream, path, key, entity_class, name)) WITHOUT ROWID;
+  source_doc TEXT, entity TEXT, PRIMARY KEY(stream, path, entity_class, name)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS claims_by_key ON claims(key);
+CREATE INDEX IF NOT EXISTS claims_by_entity ON claims(entity);
+CREATE TABLE IF NOT EXISTS merged(entity TEXT PRIMARY KEY, name TEXT);
+CREATE TABLE IF NOT EXISTS resent(key TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS sent(key TEXT PRIMARY KEY, name TEXT, entity_class TEXT, confidence REAL, source_doc TEXT,
   night TEXT, retracted INTEGER DEFAULT 0);
 CREATE TABLE IF NOT EXISTS waiting(key TEXT PRIMARY KEY);
@@ -50,7 +71,9 @@ CREATE TABLE IF NOT EXISTS waiting(key TEXT PRIMARY KEY);
 class Delivery:
     """What a night sent, what is left for a later one, and how what we sent compares with what the service holds.
 
-    `differ` and `missing` are of the `looked_up` ones; `held` is None if the service did not say.
+    `differ`, `missing` and `unconfirmed` are of the `looked_up` ones: `missing` is what the service shows that it does
+    not hold, `unconfirmed` what it did not show, which proves nothing where it knows many similar names. `held` is
+    None if the service did not say.
     """
 
     sent: int = 0
@@ -62,6 +85,7 @@ class Delivery:
     held: int | None = None
     looked_up: int = 0
     missing: int = 0
+    unconfirmed: int = 0
     differ: int = 0
     examples: list[str] = field(default_factory=list)
     problem: str | None = None
@@ -77,13 +101,21 @@ class ServiceContentStore:
         self._state = state
         self._client = client
 
-    def deliver(self, ledger: Mapping[DocumentKey, LedgerEntry], outbox: "Outbox", night: str) -> Delivery:
-        """Bring the service to what the ledger's documents say, as far as it lets us, and compare.
+    def deliver(
+        self,
+        ledger: Mapping[DocumentKey, LedgerEntry],
+        outbox: "Outbox",
+        night: str,
+        clusters: "Iterable[Cluster]" = (),
+    ) -> Delivery:
+        """Bring the service to what the ledger's documents say, as far as it lets us, and compare. The members of one
+        of the `clusters` are sent as one entity.
 
         Never raises for the service's sake: what it did not take waits for the next night, and `problem` says why.
         """
         delivery = Delivery()
         with self._open() as state:
+            self._merge(state, clusters)
             self._claim(state, ledger, outbox, delivery)
             try:
                 self._send(state, night, delivery)
@@ -101,12 +133,36 @@ class ServiceContentStore:
         state = sqlite3.connect(self._state, isolation_level=None)
         try:
             state.execute("PRAGMA journal_mode=WAL")
-            state.executescript(_SCHEMA)
+            (version,) = state.execute("PRAGMA user_version").fetchone()
+            state.executescript((_DROPPED if version < _VERSION else "") + _SCHEMA)
+            state.execute(f"PRAGMA user_version={_VERSION}")
             yield state
         finally:
             state.close()
 
     # --- what documents say
+
+    @staticmethod
+    def _merge(state: sqlite3.Connection, clusters: "Iterable[Cluster]") -> None:
+        """Keep under which name a cluster's members are sent; what that changes waits to be sent."""
+        known = dict(state.execute("SELECT entity, name FROM merged"))
+        wanted = {member: each.name for each in clusters for member in each.members}
+        changed = [entity for entity in known.keys() | wanted.keys() if known.get(entity) != wanted.get(entity)]
+        if not changed:
+            return
+        with _transaction(state):
+            for entity in sorted(changed):
+                waits = "INSERT OR IGNORE INTO waiting SELECT key FROM claims WHERE entity = ?"
+                state.execute(waits, (entity,))
+                state.execute("DELETE FROM merged WHERE entity = ?", (entity,))
+                if (name := wanted.get(entity)) is not None:
+                    state.execute("INSERT INTO merged VALUES (?, ?)", (entity, name))
+                    state.execute("UPDATE claims SET key = ? WHERE entity = ?", (service_key(name), entity))
+                else:
+                    for (said,) in state.execute("SELECT DISTINCT name FROM claims WHERE entity = ?", (entity,)):
+                        alone = (service_key(said), entity, said)
+                        state.execute("UPDATE claims SET key = ? WHERE entity = ? AND name = ?", alone)
+                state.execute(waits, (entity,))
 
     def _claim(
         self,
@@ -155,15 +211,15 @@ class ServiceContentStore:
         state.execute(
             "INSERT INTO documents VALUES (?, ?, ?, ?)", (*document, result.content_sha256, result.fingerprint)
         )
-        claims = self._claims_of(entry, result, delivery)
-        state.executemany(
-            "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (*document, each.key, each.classification, each.entity_name, each.confidence, each.source_doc)
-                for each in claims
-            ],
-        )
-        state.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", [(each.key,) for each in claims])
+        for each in self._claims_of(entry, result, delivery):
+            entity = entity_key(each.entity_name, each.classification)
+            merged = state.execute("SELECT name FROM merged WHERE entity = ?", (entity,)).fetchone()
+            sent_as = service_key(merged[0]) if merged else each.key
+            state.execute(
+                "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*document, sent_as, each.classification, each.entity_name, each.confidence, each.source_doc, entity),
+            )
+            state.execute("INSERT OR IGNORE INTO waiting VALUES (?)", (sent_as,))
 
     @staticmethod
     def _claims_of(entry: LedgerEntry, result: ExtractionResult, delivery: Delivery) -> list[ServiceEntity]:
@@ -206,25 +262,17 @@ class ServiceContentStore:
                             (key, *_row(entity), night),
                         )
 
-    def _changes(self, state: sqlite3.Connection) -> list[list[tuple[str, ServiceEntity | None]]]:
-        """Groups of keys to write, None for a key that nobody claims any more; the keys of a group go in one batch."""
-        groups: dict[str, set[str]] = {}
-        for (key,) in state.execute("SELECT key FROM waiting").fetchall():
-            groups.setdefault(key.rstrip(_KEY_ENDS), set()).add(key)
+    @staticmethod
+    def _changes(state: sqlite3.Connection) -> list[_Write]:
+        """What to write, by key; None for a key that nobody claims any more."""
         changes = []
-        for stem in sorted(groups):
-            # Keys that a reading of the rule other than ours would take for one: the best of them is written last.
-            for (key,) in state.execute(
-                "SELECT DISTINCT key FROM claims WHERE key >= ? AND key < ?", (stem, stem + "\U0010ffff")
-            ):
-                if key.rstrip(_KEY_ENDS) == stem:
-                    groups[stem].add(key)
-            wanted = [(key, _best(state, key)) for key in sorted(groups[stem])]
-            if any(entity is None or _sent(state, key) != entity for key, entity in wanted):
-                changes.append(sorted(wanted, key=lambda each: (each[1].confidence if each[1] else -1.0, each[0])))
+        for (key,) in state.execute("SELECT key FROM waiting ORDER BY key").fetchall():
+            wanted = _best(state, key)
+            if wanted is None or _sent(state, key) != wanted:
+                changes.append((key, wanted))
             else:
                 # Said again as it was: there is nothing to write.
-                state.executemany("DELETE FROM waiting WHERE key = ?", [(key,) for key, _ in wanted])
+                state.execute("DELETE FROM waiting WHERE key = ?", (key,))
         return changes
 
     # --- comparing
@@ -238,19 +286,23 @@ class ServiceContentStore:
         for key in sample:
             wanted = _sent(state, key)
             assert wanted is not None
-            held = [each for each in self._client.find(wanted.entity_name) if each.key == key]
+            found = self._client.find(wanted.entity_name)
+            held = [each for each in found if each.key == key]
             delivery.looked_up += 1
-            if not held:
-                lost.append(key)
-                _example(delivery, f"{wanted.entity_name}: not there")
-            elif not any(_same(each, wanted) for each in held):
+            if any(_same(each, wanted) for each in held):
+                state.execute("DELETE FROM resent WHERE key = ?", (key,))
+            elif held:
                 delivery.differ += 1
-                found = held[0]
                 _example(
                     delivery,
                     f"{wanted.entity_name} ({wanted.classification}, {wanted.confidence:g}) is there as "
-                    f"{found.entity_name} ({found.classification}, {found.confidence:g})",
+                    f"{held[0].entity_name} ({held[0].classification}, {held[0].confidence:g})",
                 )
+            elif self._may_be_there(state, key, wanted, found):
+                delivery.unconfirmed += 1
+            else:
+                lost.append(key)
+                _example(delivery, f"{wanted.entity_name}: not there")
         delivery.missing = len(lost)
         if len(lost) * 2 > len(sample) and delivery.held < len(ours):
             # It was emptied or restored: the sample stands for the rest.
@@ -258,6 +310,15 @@ class ServiceContentStore:
         with _transaction(state):
             state.executemany("DELETE FROM sent WHERE key = ?", [(key,) for key in lost])
             state.executemany("INSERT OR IGNORE INTO waiting VALUES (?)", [(key,) for key in lost])
+            state.executemany("INSERT OR IGNORE INTO resent VALUES (?)", [(key,) for key in lost])
+
+    @staticmethod
+    def _may_be_there(state: sqlite3.Connection, key: str, wanted: ServiceEntity, found: list[ServiceEntity]) -> bool:
+        """Whether an entity that was not shown may be held all the same: among too many matches, behind the similar one
+        that answers in its place since an earlier request, or because sending it again did not show it either."""
+        if len(found) >= MAX_CONTEXT or state.execute("SELECT 1 FROM resent WHERE key = ?", (key,)).fetchone():
+            return True
+        return any(alias_block(each) == alias_block(wanted) and could_alias(each, wanted) for each in found)
 
 
 def _best(state: sqlite3.Connection, key: str) -> ServiceEntity | None:
@@ -279,8 +340,11 @@ def _best(state: sqlite3.Connection, key: str) -> ServiceEntity | None:
     winner = min(by_class, key=rank)
     said = by_class[winner]
     confidence = max(each for _, each, _ in said)
+    # Spellings of what was merged may have other keys: the one that is sent must have this one.
+    names = [name for name, _, _ in said if service_key(name) == key]
+    names = names or [name for (name,) in state.execute("SELECT name FROM merged") if service_key(name) == key]
     return ServiceEntity(
-        entity_name=preferred_name(name for name, _, _ in said),
+        entity_name=preferred_name(names),
         classification=winner,
         confidence=confidence,
         source_doc=min(source for _, each, source in said if each == confidence),
@@ -309,18 +373,39 @@ def _example(delivery: Delivery, text: str) -> None:
         delivery.examples.append(text)
 
 
-def _batches(
-    groups: Iterable[list[tuple[str, ServiceEntity | None]]], size: int
-) -> Iterator[list[tuple[str, ServiceEntity | None]]]:
-    """Whole groups, about `size` entities a batch."""
-    batch: list[tuple[str, ServiceEntity | None]] = []
-    for group in groups:
-        if batch and len(batch) + len(group) > size:
-            yield batch
-            batch = []
-        batch = batch + group
-    if batch:
-        yield batch
+def _batches(changes: Iterable[_Write], size: int) -> Iterator[list[_Write]]:
+    """Batches of up to `size`, in none of which the service could take two entities for one."""
+    batches: list[_Batch] = []
+    for key, entity in changes:
+        batch = next((each for each in batches if each.fits(entity)), None)
+        if batch is None:
+            batch = _Batch()
+            batches.append(batch)
+        batch.add(key, entity)
+        if len(batch.writes) >= size or len(batches) > _OPEN_BATCHES:
+            fullest = max(batches, key=lambda each: len(each.writes))
+            batches.remove(fullest)
+            yield fullest.writes
+    for batch in batches:
+        yield batch.writes
+
+
+@dataclass(eq=False)
+class _Batch:
+    """A request on its way: what it writes, and its entities by what the service could confuse."""
+
+    writes: list[_Write] = field(default_factory=list)
+    blocks: dict[tuple[str, str], list[ServiceEntity]] = field(default_factory=dict)
+
+    def fits(self, entity: ServiceEntity | None) -> bool:
+        if entity is None:
+            return True
+        return not any(could_alias(entity, each) for each in self.blocks.get(alias_block(entity), ()))
+
+    def add(self, key: str, entity: ServiceEntity | None) -> None:
+        self.writes.append((key, entity))
+        if entity is not None:
+            self.blocks.setdefault(alias_block(entity), []).append(entity)
 
 
 @contextmanager

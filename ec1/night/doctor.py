@@ -72,8 +72,10 @@ def _inference(deployment: Deployment) -> Finding:
         return _engine()
     import httpx
 
-    from ec1.extraction.doorman import why_not_ready
+    from ec1.extraction.doorman import too_long_an_answer, why_not_ready
 
+    if isinstance(model, DoormanSettings) and (slow := too_long_an_answer(model, deployment.extraction)):
+        return Finding("inference", "problem", slow)
     with httpx.Client(timeout=5.0, trust_env=False) as http:
         if isinstance(model, DoormanSettings):
             problem = why_not_ready(model.base_url, http)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fake_doorman import fake_doorman
-from fake_openai import FakeServer
+from fake_doorman import FakeDoorman, fake_doorman
+from fake_service_content import fake_service_content
 
-from ec1.deployment import DoormanSettings, ExtractionSettings
+from ec1.deployment import Deployment, DoormanSettings, ExtractionSettings
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError
 from ec1.extraction.client import Circuit, Completion
-from ec1.extraction.doorman import DoormanClient, wait_until_ready, why_not_ready
+from ec1.extraction.doorman import DoormanClient, too_long_an_answer, wait_until_ready, why_not_ready
 from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.prompt import messages
@@ -30,20 +30,22 @@ SETTINGS = ExtractionSettings(chunk_tokens=40, overlap_tokens=0, max_in_flight=2
 
 
 @pytest.fixture
-def server() -> Iterator[FakeServer]:
+def server() -> Iterator[FakeDoorman]:
     with fake_doorman() as state:
         yield state
 
 
-def gateway(server: FakeServer, **settings: object) -> DoormanSettings:
+def gateway(server: FakeDoorman, **settings: object) -> DoormanSettings:
     return DoormanSettings.model_validate(
         {"kind": "doorman", "base_url": server.url, "model": "m", "server_deadline_seconds": 1, **settings}
     )
 
 
-def client(server: FakeServer, **settings: object) -> DoormanClient:
+def client(server: FakeDoorman, **settings: object) -> DoormanClient:
     circuit = Circuit(cool_down_seconds=0.01, rounds=3)
-    return DoormanClient(gateway(server, **settings), "acme", SETTINGS, backoff_seconds=0.01, circuit=circuit)
+    return DoormanClient(
+        gateway(server, **settings), "acme-extraction", SETTINGS, backoff_seconds=0.01, circuit=circuit
+    )
 
 
 def ask(asked: DoormanClient, text: str, stream: str = "meeting") -> Completion:
@@ -67,10 +69,10 @@ def extractor(words: Path) -> Extractor:
     return Extractor(SETTINGS, "some/model", "main", words)
 
 
-def test_the_request_is_exactly_the_agreed_one(server: FakeServer) -> None:
+def test_the_request_is_exactly_the_agreed_one(server: FakeDoorman) -> None:
     ask(client(server), "Alma Reyes")
     [headers], [body] = server.headers, server.requests
-    assert headers["X-Foundry-Module-ID"] == "acme"
+    assert headers["X-Foundry-Module-ID"] == "acme-extraction"
     assert headers["X-Foundry-Complexity"] == "high"
     assert headers["X-Foundry-Yoyo-Label"] == "graph"
     assert uuid.UUID(headers["X-Foundry-Request-ID"])
@@ -81,7 +83,7 @@ def test_the_request_is_exactly_the_agreed_one(server: FakeServer) -> None:
 
 @pytest.mark.parametrize("where", ["", "[[choices]]", "[[thought]]", "[[reasoned]]"])
 def test_the_answer_is_found_where_it_stands(
-    server: FakeServer, extractor: Extractor, tmp_path: Path, where: str
+    server: FakeDoorman, extractor: Extractor, tmp_path: Path, where: str
 ) -> None:
     outbox, work = Outbox(tmp_path), items(f"{where} Alma Reyes came.")
     extractor.extract(work, client(server), outbox, deadline=None, progress=lambda _: None)
@@ -92,7 +94,7 @@ def test_the_answer_is_found_where_it_stands(
 
 
 def test_a_smaller_tiers_answer_is_deferred_where_the_stream_asks_for_high(
-    server: FakeServer, extractor: Extractor, tmp_path: Path
+    server: FakeDoorman, extractor: Extractor, tmp_path: Path
 ) -> None:
     outbox, work = Outbox(tmp_path), items("[[local]] Alma Reyes came.")
     server.times["local"] = 1
@@ -108,14 +110,14 @@ def test_a_smaller_tiers_answer_is_deferred_where_the_stream_asks_for_high(
     assert result is not None and result.status == "complete"
 
 
-def test_a_smaller_tier_will_do_where_the_stream_asks_for_less(server: FakeServer) -> None:
+def test_a_smaller_tier_will_do_where_the_stream_asks_for_less(server: FakeDoorman) -> None:
     answer = ask(client(server, complexity={"contact": "low"}), "[[local]] Alma Reyes", "contact")
     assert (answer.problem, answer.tier) == (None, "local")
     assert server.headers[0]["X-Foundry-Complexity"] == "low"
 
 
 def test_a_large_model_that_is_gone_ends_the_extraction_and_blames_few_documents(
-    server: FakeServer, extractor: Extractor, tmp_path: Path
+    server: FakeDoorman, extractor: Extractor, tmp_path: Path
 ) -> None:
     work = items(*(f"[[local]] Alma Reyes {i}" for i in range(60)))
     report = extractor.extract(work, client(server), Outbox(tmp_path), deadline=None, progress=lambda _: None)
@@ -125,18 +127,18 @@ def test_a_large_model_that_is_gone_ends_the_extraction_and_blames_few_documents
 
 
 @pytest.mark.parametrize("module_id", ["Acme", "a/b", "", "a" * 65, "acme\r\nX: y"])
-def test_a_module_id_that_the_gateway_would_refuse_is_never_sent(server: FakeServer, module_id: str) -> None:
+def test_a_module_id_that_the_gateway_would_refuse_is_never_sent(server: FakeDoorman, module_id: str) -> None:
     with pytest.raises(InputError, match="module id"):
         DoormanClient(gateway(server), module_id, SETTINGS)
 
 
-def test_what_the_gateway_says_about_a_refusal_is_kept(server: FakeServer) -> None:
+def test_what_the_gateway_says_about_a_refusal_is_kept(server: FakeDoorman) -> None:
     with pytest.raises(DeferredError, match="status 400: a 400 on purpose"):
         ask(client(server), "[[400]]")
     assert server.calls == 1
 
 
-def test_a_request_that_the_gateway_gave_up_is_not_asked_again_at_once(server: FakeServer) -> None:
+def test_a_request_that_the_gateway_gave_up_is_not_asked_again_at_once(server: FakeDoorman) -> None:
     server.delay = 0.5
     with pytest.raises(DeferredError, match="the gateway gave up after"):
         ask(client(server, server_deadline_seconds=0.5), "[[503]]")
@@ -160,23 +162,23 @@ def http() -> Iterator[httpx.Client]:
         (None, "says nothing about tier_b.graph"),
     ],
 )
-def test_ready_is_what_counts_for_extraction(server: FakeServer, says: object, problem: str | None) -> None:
-    server.ready = says  # type: ignore[attr-defined]
+def test_ready_is_what_counts_for_extraction(server: FakeDoorman, says: object, problem: str | None) -> None:
+    server.ready = says
     with http() as found:
         answer = why_not_ready(server.url, found)
     assert answer is None if problem is None else problem in (answer or "")
 
 
-def test_a_machine_that_boots_is_waited_for(server: FakeServer) -> None:
+def test_a_machine_that_boots_is_waited_for(server: FakeDoorman) -> None:
     booting = {"health_up": False, "circuit": "closed"}
-    server.ready = [booting, booting, {"health_up": True, "circuit": "closed"}]  # type: ignore[attr-defined]
+    server.ready = [booting, booting, {"health_up": True, "circuit": "closed"}]
     said: list[str] = []
     wait_until_ready(gateway(server, poll_seconds=0.01), said.append)
-    assert server.ready == [] and "not up" in said[0]  # type: ignore[attr-defined]
+    assert server.ready == [] and "not up" in said[0]
 
 
 def test_a_machine_that_does_not_come_postpones_the_night(extractor: Extractor, tmp_path: Path) -> None:
-    absent = FakeServer()
+    absent = FakeDoorman()
     absent.url = "http://127.0.0.1:9"
     settings = gateway(absent, poll_seconds=0.05, ready_timeout_seconds=0.2)
 
@@ -193,3 +195,98 @@ def test_a_machine_that_does_not_come_postpones_the_night(extractor: Extractor, 
     assert report.stopped is not None and "was not ready within inference.ready_timeout_seconds" in report.stopped
     assert list(tmp_path.rglob("*.json")) == []
     json.dumps(report.record())
+
+
+BUSY = ExtractionSettings(chunk_tokens=40, overlap_tokens=0, max_in_flight=16, request_timeout_seconds=5)
+"""Our own default of 16 requests in flight, against Doorman's of two slots."""
+
+
+def minutes(number: int) -> str:
+    """A document of about eight chunks."""
+    line = "Alma Reyes came to the meeting in the morning and said that the work on the hall goes on as it was agreed."
+    return "\n\n".join(f"{line} It was item {item} of meeting {number}." for item in range(8))
+
+
+def test_every_document_is_read_in_one_night_with_the_gateways_own_defaults(
+    server: FakeDoorman, words: Path, tmp_path: Path
+) -> None:
+    server.delay = 0.01
+    extractor, outbox, work = Extractor(BUSY, "m", "main", words), Outbox(tmp_path), items(*map(minutes, range(24)))
+    asked = DoormanClient(gateway(server), "acme-extraction", BUSY)
+    begin = time.monotonic()
+    report = extractor.extract(work, asked, outbox, deadline=begin + 60, progress=lambda _: None)
+    counts = report.streams["meeting"]
+    assert (counts.complete, counts.deferred, counts.postponed) == (24, 0, 0)
+    assert server.busy == 0 and server.refused > 0
+    # What was refused is the price of finding out whether there is more room: a small part.
+    assert server.refused < report.chunks / 4
+    # A gateway that is given more slots is given more to do.
+    server.slots, server.max_in_flight, server.delay = 8, 0, 0.05
+    more = Extractor(BUSY.model_copy(update={"min_confidence": 0.01}), "m", "main", words)
+    more.extract(work, DoormanClient(gateway(server), "a-b", BUSY), outbox, deadline=None, progress=lambda _: None)
+    assert server.max_in_flight >= 6
+
+
+def test_a_full_gateway_is_waited_for_until_the_deadline_and_blames_nobody(
+    server: FakeDoorman, extractor: Extractor, tmp_path: Path
+) -> None:
+    server.slots = 0
+    outbox, work = Outbox(tmp_path), items("Alma Reyes came.", "Boris Tanaka came.")
+    begin = time.monotonic()
+    report = extractor.extract(work, client(server), outbox, deadline=begin + 1, progress=lambda _: None)
+    assert time.monotonic() - begin < 3
+    assert report.streams["meeting"].postponed == 2 and list(tmp_path.rglob("*.json")) == []
+
+
+def test_an_unavailable_tier_is_waited_for_until_the_deadline(
+    server: FakeDoorman, extractor: Extractor, tmp_path: Path
+) -> None:
+    """Longer than the rounds after which a server that only fails is given up."""
+    server.times["503"] = 12
+    outbox, work = Outbox(tmp_path), items(*(f"[[503]] Alma Reyes {i}" for i in range(4)))
+    deadline = time.monotonic() + 120
+    report = extractor.extract(work, client(server), outbox, deadline=deadline, progress=lambda _: None)
+    assert report.streams["meeting"].complete == 4 and report.stopped is None
+
+
+def test_the_small_tier_that_steps_in_after_the_gateways_deadline_does_not_count(
+    server: FakeDoorman, extractor: Extractor, tmp_path: Path
+) -> None:
+    server.deadline, server.delay = 0.1, 0.2
+    outbox, work = Outbox(tmp_path), items("Alma Reyes came.")
+    extractor.extract(work, client(server), outbox, deadline=None, progress=lambda _: None)
+    result = outbox.get(extractor.fingerprint("meeting"), work[0].content_sha256)
+    assert result is not None and result.status == "deferred" and not result.blamed
+    assert "tier 'local'" in (result.reason or "")
+
+
+def test_last_nights_entities_do_not_steer_tonights_answers(server: FakeDoorman) -> None:
+    with fake_service_content() as content:
+        server.content = content
+        content.take(
+            [
+                {"entity_name": "Chidi Obi Hall", "classification": "Location", "confidence": 0.9, "module_id": "acme"},
+            ]
+        )
+        # Under the module id that entities are stored by, the gateway feeds them to the model as the truth.
+        fed = DoormanClient(gateway(server), "acme", SETTINGS)
+        assert "Chidi Obi" in ask(fed, "Alma Reyes met Chidi today.").content and server.contexts
+        server.contexts.clear()
+        assert "Chidi Obi" not in ask(client(server), "Alma Reyes met Chidi today.").content
+        assert server.contexts == []
+
+
+def test_extraction_and_entities_must_have_module_ids_of_their_own() -> None:
+    values = {"name": "d", "tenant": "acme", "recipes": [], "inference": {"kind": "doorman", "model": "m"}}
+    deployment = Deployment.model_validate(values)
+    assert (deployment.extraction_module_id, deployment.content_module_id) == ("acme-extraction", "acme")
+    assert DoormanSettings(kind="doorman", model="m").server_deadline_seconds == 170
+    with pytest.raises(ValueError, match="as ground truth; name another one"):
+        Deployment.model_validate(values | {"inference": {"kind": "doorman", "model": "m", "module_id": "acme"}})
+
+
+def test_an_answer_that_the_gateway_would_not_wait_for_is_found_before_the_night() -> None:
+    settings = ExtractionSettings(max_answer_tokens=4096, reasoning_tokens=3000)
+    slow = DoormanSettings(kind="doorman", model="m", answer_tokens_per_second=12)
+    assert "4096 tokens at 12 tokens/s take 341 s" in (too_long_an_answer(slow, settings) or "")
+    assert too_long_an_answer(slow, ExtractionSettings()) is None

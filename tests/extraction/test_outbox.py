@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from ec1.errors import PermanentError
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult, Mention
 
@@ -51,13 +50,15 @@ def test_a_final_result_is_immutable(tmp_path: Path, final: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"status": "complete"}'])
-def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
+def test_a_damaged_file_is_set_aside_and_its_unit_extracted_again(tmp_path: Path, content: str) -> None:
     outbox = Outbox(tmp_path)
     path = outbox.path(F, C)
     path.parent.mkdir(parents=True)
     path.write_text(content)
-    with pytest.raises(PermanentError, match="is damaged"):
-        outbox.get(F, C)
+    assert outbox.get(F, C) is None and not path.exists()
+    assert path.with_suffix(".damaged").read_text() == content
+    outbox.put(result("complete"))
+    assert outbox.has(F, C)
 
 
 def test_a_file_under_a_wrong_name_is_noticed(tmp_path: Path) -> None:
@@ -66,8 +67,7 @@ def test_a_file_under_a_wrong_name_is_noticed(tmp_path: Path) -> None:
     other = "cd" + "0" * 62
     outbox.path(F, other).parent.mkdir(parents=True)
     outbox.path(F, C).rename(outbox.path(F, other))
-    with pytest.raises(PermanentError, match="another unit"):
-        outbox.get(F, other)
+    assert outbox.get(F, other) is None and outbox.path(F, other).with_suffix(".damaged").exists()
 
 
 @pytest.mark.parametrize("name", ["", "../x", "A" * 64, "a" * 63])

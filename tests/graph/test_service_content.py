@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_service_content import FakeServiceContent, fake_service_content
+from fake_service_content import FakeServiceContent, alike, fake_service_content
 from graph_samples import FINGERPRINT, NIGHT, key, result
 
 from ec1.deployment import ServiceContentSettings
@@ -16,8 +16,15 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fin
 from ec1.errors import InputError
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import EntityClass, ExtractionResult, Mention
+from ec1.graph.resolution import Cluster
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity, service_key
 from ec1.graph.service_content_store import Delivery, ServiceContentStore
+
+
+def unlike(number: int) -> str:
+    """A name that none of the hundred others could be taken for."""
+    letters = "abcdefghij"
+    return f"{letters[number % 10].upper()}{letters[number // 10]}o Lind"
 
 
 @pytest.fixture
@@ -78,6 +85,10 @@ def bench(service: FakeServiceContent, tmp_path: Path) -> Iterator[Bench]:
         ("Tessera Labs GmbH", "tessera_labs"),
         ("Limited", "limited"),
         ("Zinc", "zinc"),
+        ("Acme, Inc.", "acme"),
+        ("Acme . Ltd ;", "acme"),
+        ("Acme Corp., Inc", "acme_corp"),
+        ("Orin ™ .", "orin"),
         ("Smith, Jones LLP", "smith,_jones_llp"),
         ("1031 Exchange Corp", "1031_exchange"),
         ("Murfreesboro, Tennessee", "murfreesboro,_tennessee"),
@@ -210,7 +221,7 @@ def test_what_the_service_would_swallow_is_not_sent(service: FakeServiceContent,
 
 
 def test_batches_are_bounded(service: FakeServiceContent, bench: Bench) -> None:
-    bench.says("a.md", *((f"Name Number{i}", "Person", 0.8) for i in range(10)))
+    bench.says("a.md", *((unlike(i), "Person", 0.8) for i in range(10)))
     delivery = bench.night()
     assert (delivery.sent, delivery.batches) == (10, 4)
     assert max(len(write["entities"]) for write in service.writes) == 3
@@ -218,7 +229,7 @@ def test_batches_are_bounded(service: FakeServiceContent, bench: Bench) -> None:
 
 @pytest.mark.parametrize("failure", [429, 500, 503, "drop", "late"])
 def test_what_passes_is_tried_again(service: FakeServiceContent, bench: Bench, failure: int | str) -> None:
-    bench.says("a.md", *((f"Name Number{i}", "Person", 0.8) for i in range(6)))
+    bench.says("a.md", *((unlike(i), "Person", 0.8) for i in range(6)))
     service.fail = [failure, failure]
     delivery = bench.night()
     assert (delivery.sent, delivery.deferred, delivery.problem) == (6, 0, None)
@@ -234,7 +245,7 @@ def test_retry_after_is_honoured(service: FakeServiceContent, bench: Bench) -> N
 
 
 def test_what_was_not_taken_waits_for_the_next_night(service: FakeServiceContent, bench: Bench) -> None:
-    bench.says("a.md", *((f"Name Number{i}", "Person", 0.8) for i in range(9)))
+    bench.says("a.md", *((unlike(i), "Person", 0.8) for i in range(9)))
     service.fail = [*([None] * 1), 500, 500, 500, 500]  # type: ignore[list-item]
     delivery = bench.night()
     assert (delivery.sent, delivery.deferred) == (3, 6)
@@ -256,7 +267,7 @@ def test_a_service_that_is_gone_raises_nothing(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_is_refused_does_not_hold_up_the_others(service: FakeServiceContent, bench: Bench) -> None:
-    bench.says("a.md", *((f"Name Number{i}", "Person", 0.8) for i in range(9)))
+    bench.says("a.md", *((unlike(i), "Person", 0.8) for i in range(9)))
     service.fail = [422]
     delivery = bench.night()
     assert (delivery.sent, delivery.deferred) == (6, 3)
@@ -310,7 +321,7 @@ def test_the_comparison_names_what_differs_and_mends_what_was_lost(service: Fake
 
 
 def test_a_service_that_was_emptied_is_filled_again(service: FakeServiceContent, bench: Bench) -> None:
-    bench.says("a.md", *((f"Name Number{i}", "Person", 0.8) for i in range(100)))
+    bench.says("a.md", *((unlike(i), "Person", 0.8) for i in range(100)))
     bench.night()
     service.nodes.clear()
     assert bench.night("2026-06-02").deferred == 100
@@ -338,3 +349,73 @@ def test_a_ledger_without_mentions_still_names_the_extractor() -> None:
     marked = ledger_fingerprints({"meeting": FINGERPRINT}, keep_mentions=False)["meeting"]
     assert marked != FINGERPRINT and extractor_fingerprint(marked) == FINGERPRINT
     assert ledger_fingerprints({"meeting": FINGERPRINT}, keep_mentions=True) == {"meeting": FINGERPRINT}
+
+
+def cluster(name: str, *members: str) -> Cluster:
+    return Cluster(members[0], name, "Person", members)
+
+
+def test_two_that_could_be_confused_never_share_a_request(service: FakeServiceContent, tmp_path: Path) -> None:
+    bench = Bench(service, tmp_path, batch_entities=50)
+    rng = random.Random(3)
+    names = [f"{given} {surname}" for given in ("Maria", "Marian", "Jon", "John") for surname in SURNAMES]
+    names += [name[:at] + name[at + 1 :] for name in names if (at := rng.randrange(4, len(name)))]
+    said = [(name, "Person", 0.8) for name in dict.fromkeys(names)]
+    assert any(alike(one, other) for (one, *_), (other, *_) in itertools.combinations(said, 2))
+    with bench.client:
+        bench.says("a.md", *said)  # type: ignore[arg-type]
+        first, second = bench.night(), bench.night("2026-06-02")
+    assert service.aliases == {}
+    assert first.sent == len(said) and first.batches < len(said) / 5
+    assert (second.sent, second.missing, second.differ, second.deferred) == (0, 0, 0, 0)
+
+
+SURNAMES = ("Alvarez", "Alvares", "Alvarado", "Bergström", "Bergstrom", "Carlsen", "Karlsen", "Carlson", "Dietrich")
+
+
+def test_what_the_service_does_not_show_is_not_sent_for_ever(service: FakeServiceContent, bench: Bench) -> None:
+    # More matches than `/context` ranks, and none of them in the first fifty.
+    bench.says("a.md", ("Lind", "Person", 0.1))
+    for number in range(200):
+        node = {"entity_name": f"Lind {number}", "classification": "Person", "confidence": 0.9, "source_doc": "x"}
+        service.nodes[service.key("acme", f"Lind {number}")] = {**node, "module_id": "acme"}
+    first, second, third = bench.night(), bench.night("2026-06-02"), bench.night("2026-06-03")
+    assert (first.sent, second.sent, third.sent) == (1, 0, 0)
+    assert (third.missing, third.unconfirmed) == (0, 1)
+
+
+def test_an_alias_of_an_earlier_request_is_not_missing(service: FakeServiceContent, bench: Bench) -> None:
+    bench.says("a.md", ("Maria Alvarez", "Person", 0.8), ("Maria Alvares", "Person", 0.8))
+    bench.night()
+    service.aliases["acme__maria_alvares"] = "acme__maria_alvarez"
+    delivery = bench.night("2026-06-02")
+    assert (delivery.missing, delivery.unconfirmed, bench.night("2026-06-03").sent) == (0, 1, 0)
+
+
+def test_what_resolution_made_one_is_sent_as_one(service: FakeServiceContent, bench: Bench) -> None:
+    bench.says("a.md", ("Jane Smith", "Person", 0.8), ("Bo Li", "Person", 0.5))
+    bench.says("b.md", ("Smith, Jane", "Person", 0.9))
+    bench.says("c.md", ("Dr. Jane Smith", "Person", 0.7))
+    home = cluster("Dr. Jane Smith", "Person:dr. jane smith", "Person:jane smith", "Person:smith, jane")
+    delivery = bench.store.deliver(bench.ledger, bench.outbox, NIGHT, [home])
+    assert delivery.sent == 2
+    assert service.of("acme") == {
+        "dr._jane_smith": ("Dr. Jane Smith", "Person", 0.9),
+        "bo_li": ("Bo Li", "Person", 0.5),
+    }
+    # Nothing new: nothing is sent. Told apart again: each is sent as itself.
+    assert bench.store.deliver(bench.ledger, bench.outbox, NIGHT, [home]).sent == 0
+    assert bench.store.deliver(bench.ledger, bench.outbox, NIGHT, []).sent == 3
+    assert service.of("acme")["jane_smith"] == ("Jane Smith", "Person", 0.8)
+    # Merged later: what was sent alone stays there, and is counted.
+    merged = bench.store.deliver(bench.ledger, bench.outbox, NIGHT, [home])
+    assert (merged.sent, merged.retracted, merged.deferred) == (1, 2, 0)
+
+
+def test_a_state_file_of_an_earlier_version_is_filled_again(service: FakeServiceContent, bench: Bench) -> None:
+    bench.says("a.md", ("Ann Lee", "Person", 0.8))
+    bench.night()
+    with sqlite3.connect(bench.state) as state:
+        state.executescript("DROP TABLE claims; CREATE TABLE claims(stream TEXT); PRAGMA user_version=0")
+    later = bench.night("2026-06-02")
+    assert (later.sent, later.missing, later.problem) == (0, 0, None)
