@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ec1.commands.shell import Options, out, print_json
+from ec1.commands.shell import Options, out, print_json, printable
 from ec1.corpus.tuples import Objective
+from ec1.files import checked_name
 
 corpus_app = typer.Typer(help="Training corpora: capture, count and export tuples.", no_args_is_help=True)
 
@@ -39,6 +40,91 @@ def from_git(
     out.print(f"{captured.written} tuples written to {folder}, {captured.known} were there", markup=False)
     for reason, count in sorted(captured.dropped.items()):
         out.print(f"  left out: {count} {reason}", markup=False)
+
+
+@corpus_app.command("import")
+def import_(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="a .jsonl, .json, .parquet, .csv or .tsv file (.gz too), or a folder")],
+    role: Annotated[str, typer.Option(help="the role whose bucket gets the rows")],
+    name: Annotated[str | None, typer.Option(help="of the file in the corpus; default: that of PATH")] = None,
+    format_: Annotated[str, typer.Option("--format", help="auto, or the only format to accept")] = "auto",
+    columns: Annotated[str | None, typer.Option(help="ours=theirs,… such as prompt=question,response=answer")] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="LLaMA-Factory's dataset_info.json, or an Axolotl configuration")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="the data set's name in that file")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring rows of a public format into the corpus. Whatever is left out is counted, with the reason and a row."""
+    from ec1.corpus.importing import import_rows
+    from ec1.corpus.mapping import mapping_of
+
+    options: Options = context.obj
+    folder = options.deployment().corpus_root(options.home) / checked_name(role, "role")
+    only = None if format_ == "auto" else format_
+    done = import_rows(path, folder, name=name, mapping=mapping_of(columns, mapping, dataset), only=only)
+    if as_json:
+        print_json(vars(done))
+        return
+    verb = "were there already" if done.unchanged else "written"
+    out.print(f"{done.written} rows of {done.files} files {verb}: {done.path}", markup=False)
+    for kind, count in done.formats.items():
+        out.print(f"  {count} {kind}", markup=False)
+    for reason, count in done.refused.items():
+        out.print(f"  left out: {count} {printable(reason)}, first {printable(done.examples[reason])}", markup=False)
+    for ending, count in done.unread.items():
+        out.print(f"  not read: {count} {printable(ending)}", markup=False)
+    for key, count in done.dropped_keys.items():
+        out.print(f"  not kept: {printable(key)} of {count} rows", markup=False)
+
+
+@corpus_app.command()
+def preview(
+    context: typer.Context,
+    recipe: Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/engineering")],
+    path: Annotated[Path | None, typer.Option(help="rows to look at before they are imported")] = None,
+    rows: Annotated[int, typer.Option(min=1, help="how many")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Show rows as the model will read them; what is learnt is green, or stands in «» where there is no colour."""
+    from rich.text import Text
+
+    from ec1.corpus.preview import preview_file, preview_snapshot
+    from ec1.night.recipes import recipe_folders
+    from ec1.night.training import base_model
+    from ec1.recipes.resolution import find_recipe
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    wanted = find_recipe(recipe, recipe_folders(deployment, options.project)).recipe
+    model = base_model(wanted, deployment, options.home)
+    if path is not None:
+        shown = preview_file(path, wanted.data, wanted.rows, model, rows)
+    else:
+        from ec1.corpus.buckets import bucket
+        from ec1.corpus.snapshots import take_snapshot
+
+        source = bucket(deployment.corpus_root(options.home), wanted.role, wanted.tenant)
+        snapshot = take_snapshot(source, wanted.rows, as_of=dt.datetime.now(dt.UTC), home=options.home)
+        shown = preview_snapshot(snapshot, wanted.data, model, rows)
+    if as_json:
+        print_json([vars(row) for row in shown])
+        return
+    for row in shown:
+        out.print(f"{printable(row.origin)}: {row.tokens} tokens, {row.learnt} learnt", markup=False, style="bold")
+        if row.problem is not None:
+            out.print(f"  left out: {row.problem}", markup=False)
+        text = Text()
+        for piece, counts in row.pieces:
+            marked = piece if out.is_terminal or not counts else f"«{piece}»"
+            text.append(_visible(marked), style="green" if counts else "dim")
+        out.print(text)
+
+
+def _visible(text: str) -> str:
+    """Text on a terminal: lines stay lines, what could steer the terminal is spelt out."""
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 @corpus_app.command()

@@ -178,6 +178,13 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return digest_of([backend, tokenizer.chat_template])
 
 
+def with_system_prompt(example: Example, prompt: str | None) -> Example:
+    """The example, led by a recipe's system prompt if it has none of its own."""
+    if prompt is None or example["prompt"][0]["role"] == "system":
+        return example
+    return {**example, "prompt": [{"role": "system", "content": prompt}, *example["prompt"]]}
+
+
 @dataclass(slots=True)
 class _Row(SplitRow):
     """What is kept in memory of a row; `offset` is where its example starts in the file of examples."""
@@ -281,19 +288,13 @@ class _Builder:
                     continue
                 text = "\n".join(texts_of(example))
                 offset = examples.tell()
-                examples.write(canonical_json(self._with_system_prompt(example)) + b"\n")
+                examples.write(canonical_json(with_system_prompt(example, self._data.system_prompt)) + b"\n")
                 output.write(signature(text).tobytes())
                 sources = item.sources or (group_of(item),)
                 rows.append(_Row(source.digest, sources, bytes.fromhex(digest_of(text)), source.origin, offset))
         signatures = np.fromfile(self._folder / "signatures", dtype=np.uint32).reshape(-1, PERMUTATIONS)
         (self._folder / "signatures").unlink()
         return rows, signatures
-
-    def _with_system_prompt(self, example: Example) -> Example:
-        if self._data.system_prompt is None or example["prompt"][0]["role"] == "system":
-            return example
-        system = {"role": "system", "content": self._data.system_prompt}
-        return {**example, "prompt": [system, *example["prompt"]]}
 
     def _without_duplicates(self, rows: list[_Row], signatures: Signatures) -> list[int]:
         """The numbers of the rows that stay: each text once, and nothing to learn that the held-out side knows.

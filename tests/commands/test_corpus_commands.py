@@ -86,3 +86,28 @@ def test_a_corpus_larger_than_one_piece_is_exported_whole(
     assert json.loads(ec1("export", "notes", str(file), "--json").stdout)["rows"] == 2500
     written = load_dataset("parquet", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache"))
     assert len(set(written["group"][:])) == 2500
+
+
+def test_import_and_preview(ec1: Callable[..., Result], home: Home, tmp_path: Path, project: Path) -> None:
+    source = tmp_path / "talks.jsonl"
+    turns = [
+        {"role": "user", "content": "Name a river."},
+        {"role": "assistant", "content": "The Main?", "weight": 0},
+        {"role": "user", "content": "Sure?"},
+        {"role": "assistant", "content": "The Elbe \x1b[31m."},
+    ]
+    source.write_text(json.dumps({"messages": turns}) + "\n" + json.dumps({"prompt": "Sky?"}) + "\n")
+    (home.root / "models").parent.mkdir(parents=True, exist_ok=True)
+    ready = project / ".ec1" / "models"
+    if ready.is_dir():
+        (home.root / "models").symlink_to(ready)
+    imported = ec1("import", str(source), "--role", "engineering")
+    assert imported.exit_code == 0, imported.exception
+    assert "1 rows of 1 files written" in imported.stdout
+    assert "left out: 1 prompt without completion or response, first talks.jsonl:2" in imported.stdout
+    recipe = str(project / "examples/recipes/engineering.yaml")
+    for arguments in ((), ("--path", str(source), "--rows", "1")):
+        shown = ec1("preview", recipe, *arguments)
+        assert shown.exit_code == 0, shown.exception
+        assert "«The Elbe \\x1b[31m.<|im_end|>\n»" in shown.stdout
+        assert "assistant\nThe Main?<|im_end|>" in shown.stdout and "«The Main" not in shown.stdout

@@ -1,0 +1,81 @@
+"""A look at rows as the model will read them, token by token, with what is learnt marked.
+
+Belongs here: the few rows that a person wants to see, through the same steps as a dataset's (tuples, cleaning,
+rendering). Does not: how they are printed (commands), the steps themselves.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ec1.corpus import cleaning
+from ec1.corpus.containers import find_sources
+from ec1.corpus.dataset import DataOptions, with_system_prompt
+from ec1.corpus.rendering import encode, rendered
+from ec1.corpus.snapshots import Snapshot
+from ec1.corpus.tuples import Example, Objective, example_of, parse_record
+from ec1.errors import RejectedError
+
+
+@dataclass(frozen=True)
+class PreviewRow:
+    """One row. `pieces` are stretches of its text with whether they are learnt; `problem` says why it is left out."""
+
+    origin: str
+    tokens: int
+    learnt: int
+    pieces: tuple[tuple[str, bool], ...]
+    problem: str | None = None
+
+
+def preview_snapshot(snapshot: Snapshot, data: DataOptions, model: Path, rows: int) -> list[PreviewRow]:
+    """The first trainable rows of a snapshot."""
+    found = ((row.origin, row.record) for row in snapshot.rows())
+    return _preview(itertools.islice(found, rows), data, snapshot.objective, model)
+
+
+def preview_file(path: Path, data: DataOptions, objective: Objective, model: Path, rows: int) -> list[PreviewRow]:
+    """The first rows of a file or folder that was not imported yet."""
+    found = ((f"{row.file}:{row.number}", row.record or {}) for row in find_sources(path).rows())
+    return _preview(itertools.islice(found, rows), data, objective, model)
+
+
+def _preview(
+    found: Iterable[tuple[str, Mapping[str, Any]]], data: DataOptions, objective: Objective, model: Path
+) -> list[PreviewRow]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    shown: list[PreviewRow] = []
+    for origin, record in found:
+        try:
+            example = example_of(parse_record(record), objective)
+            if data.scrub:
+                example, _ = cleaning.scrub_example(example)
+            example = with_system_prompt(example, data.system_prompt)
+            sides = [example] if objective == "sft" else [_side(example, side) for side in ("chosen", "rejected")]
+            shown += [_row(tokenizer, origin, side, data) for side in sides]
+        except RejectedError as error:
+            shown.append(PreviewRow(origin, 0, 0, (), str(error)))
+    return shown
+
+
+def _side(example: Example, side: str) -> Example:
+    return {"prompt": [message | {"train": False} for message in example["prompt"]], "completion": example[side]}
+
+
+def _row(tokenizer: Any, origin: str, example: Example, data: DataOptions) -> PreviewRow:
+    form = rendered(tokenizer, example, data.train_on)
+    [item] = encode(tokenizer, [form])
+    pieces, place = [], 0
+    for start, end in form.answers:
+        pieces += [(form.text[place:start], False), (form.text[start:end], True)]
+        place = end
+    pieces.append((form.text[place:], False))
+    long = len(item.input_ids) > data.max_length
+    problem = f"longer than data.max_length = {data.max_length}" if long else None
+    return PreviewRow(
+        origin, len(item.input_ids), sum(item.mask), tuple(piece for piece in pieces if piece[0]), problem
+    )

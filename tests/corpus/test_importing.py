@@ -1,0 +1,190 @@
+"""Files that people bring: each kind is read, each row is understood or counted with its reason, nothing vanishes."""
+
+import csv
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hub_formats import ROWS
+
+from ec1.corpus.importing import Import, import_rows
+from ec1.corpus.mapping import mapping_of
+from ec1.corpus.tuples import example_of, parse_line
+from ec1.errors import InputError
+
+ROW = {"prompt": "Name a river.", "completion": "The Elbe.", "session_id": "S1"}
+
+
+def as_lines(folder: Path, rows: list[Any]) -> Path:
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "rows.jsonl"
+
+
+def as_json(folder: Path, rows: list[Any]) -> Path:
+    (folder / "rows.json").write_text(json.dumps(rows))
+    return folder / "rows.json"
+
+
+def as_lines_named_json(folder: Path, rows: list[Any]) -> Path:
+    return as_lines(folder, rows).rename(folder / "rows.json")
+
+
+def as_packed_lines(folder: Path, rows: list[Any]) -> Path:
+    path = folder / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    return path
+
+
+def as_parquet(folder: Path, rows: list[Any]) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def as_csv(folder: Path, rows: list[Any]) -> Path:
+    with (folder / "rows.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder / "rows.csv"
+
+
+def as_saved(folder: Path, rows: list[Any]) -> Path:
+    import datasets
+
+    datasets.Dataset.from_list(rows).save_to_disk(str(folder / "rows"))
+    return folder / "rows"
+
+
+def as_saved_splits(folder: Path, rows: list[Any]) -> Path:
+    import datasets
+
+    datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk(str(folder / "rows"))
+    return folder / "rows"
+
+
+def lines(done: Import) -> list[bytes]:
+    return done.path.read_bytes().splitlines()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [as_lines, as_json, as_lines_named_json, as_packed_lines, as_parquet, as_csv, as_saved, as_saved_splits],
+)
+def test_every_kind_of_file_gives_the_same_tuples(tmp_path: Path, write: Callable[[Path, list[Any]], Path]) -> None:
+    rows = [ROW | {"completion": f"River {number}, with a comma\nand a line."} for number in range(3)]
+    done = import_rows(write(tmp_path, rows), tmp_path / "corpus")
+    assert (done.written, done.formats, done.refused, done.unread) == (3, {"prompt/completion": 3}, {}, {})
+    assert done.path == tmp_path / "corpus/imported/rows.jsonl"
+    items = [parse_line(line) for line in lines(done)]
+    assert [example_of(item, "sft")["completion"][0]["content"] for item in items] == [
+        row["completion"] for row in rows
+    ]
+    assert {item.sources for item in items} == {("session_id:S1",)}
+    again = import_rows(write(tmp_path / "corpus", rows), tmp_path / "corpus")
+    assert again.unchanged and again.written == 3
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_that_was_imported_means_what_it_meant_before(tmp_path: Path, name: str) -> None:
+    row, (outcome, reason) = ROWS[name]
+    # A table has no place for a list whose parts are of different shapes.
+    source = (as_lines if "image part" in name else as_parquet)(tmp_path, [row])
+    if outcome == "refused":
+        with pytest.raises(InputError, match=r"no row can be learnt from: 1 .*" + reason.replace("(", r"\(")):
+            import_rows(source, tmp_path / "corpus")
+        return
+    done = import_rows(source, tmp_path / "corpus")
+    [line] = lines(done)
+    objective: Any = "dpo" if outcome == "pair" else "sft"
+    before = example_of(parse_line(json.dumps(row)), objective)
+    assert example_of(parse_line(line), objective) == before
+
+
+def test_whatever_is_left_out_is_counted_and_named(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    as_lines(folder, [ROW | {"vector": [0.5] * 100, "id": 7}, {"prompt": "Sky?"}, {"label": True, **ROW}])
+    (folder / "rows.jsonl").open("a").write("{broken\n")
+    (folder / "notes.md").write_text("# notes")
+    (folder / "weights.bin").write_bytes(b"0")
+    done = import_rows(folder, tmp_path / "corpus")
+    assert (done.written, done.files) == (1, 1)
+    assert done.unread == {".bin": 1, ".md": 1}
+    assert done.dropped_keys == {"vector": 1}
+    assert {reason.split(":")[0]: count for reason, count in done.refused.items()} == {
+        "prompt without completion or response": 1,
+        "a KTO row (label)": 1,
+        "not valid JSON": 1,
+    }
+    assert done.examples["prompt without completion or response"] == "rows.jsonl:2"
+    assert json.loads(lines(done)[0])["metadata"] == {"import": "data", "id": 7}
+
+
+def test_a_folder_without_rows_says_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# notes")
+    with pytest.raises(InputError, match=r"holds no .*but 1 \.md"):
+        import_rows(tmp_path, tmp_path / "corpus")
+
+
+def test_only_the_named_format_is_taken(tmp_path: Path) -> None:
+    source = as_lines(tmp_path, [ROW, ROWS["ShareGPT"][0]])
+    done = import_rows(source, tmp_path / "corpus", only="sharegpt")
+    assert (done.formats, done.refused) == ({"sharegpt": 1}, {"is of format prompt/completion, not sharegpt": 1})
+
+
+def test_columns_are_mapped_by_hand(tmp_path: Path) -> None:
+    source = as_csv(tmp_path, [{"frage": "Himmel?", "antwort": "Blau."}])
+    done = import_rows(source, tmp_path / "corpus", mapping=mapping_of("prompt=frage,completion=antwort", None, None))
+    assert example_of(parse_line(lines(done)[0]), "sft")["completion"][0]["content"] == "Blau."
+    with pytest.raises(InputError, match=r"no column 'text', which is mapped to completion"):
+        import_rows(source, tmp_path / "other", mapping=mapping_of("prompt=frage,completion=text", None, None))
+
+
+def test_llama_factorys_dataset_info_maps_columns_and_tags(tmp_path: Path) -> None:
+    info = tmp_path / "dataset_info.json"
+    entries = {
+        "talk": {
+            "formatting": "sharegpt",
+            "columns": {"messages": "turns", "system": "sys"},
+            "tags": {"role_tag": "who", "content_tag": "what", "user_tag": "kunde", "assistant_tag": "berater"},
+        },
+        "pairs": {"ranking": True, "columns": {"prompt": "frage", "chosen": "gut", "rejected": "schlecht"}},
+    }
+    info.write_text(json.dumps(entries))
+    turns = [{"who": "kunde", "what": "Himmel?"}, {"who": "berater", "what": "Blau."}]
+    source = as_lines(tmp_path, [{"turns": turns, "sys": "Kurz."}])
+    done = import_rows(source, tmp_path / "corpus", mapping=mapping_of(None, info, "talk"))
+    found = example_of(parse_line(lines(done)[0]), "sft")
+    assert [message["content"] for message in found["prompt"] + found["completion"]] == ["Kurz.", "Himmel?", "Blau."]
+    source = as_lines(tmp_path, [{"frage": "Himmel?", "gut": "Blau.", "schlecht": "Gelb."}])
+    done = import_rows(source, tmp_path / "corpus", mapping=mapping_of(None, info, "pairs"))
+    assert example_of(parse_line(lines(done)[0]), "dpo")["rejected"][0]["content"] == "Gelb."
+    with pytest.raises(InputError, match="name one of its data sets with --dataset: talk, pairs"):
+        mapping_of(None, info, None)
+
+
+def test_axolotls_property_mappings_are_read(tmp_path: Path) -> None:
+    config = tmp_path / "axolotl.yml"
+    config.write_text(
+        "datasets:\n  - path: talk\n    type: chat_template\n    field_messages: turns\n"
+        "    message_property_mappings: {role: who, content: what}\n    message_field_training: learn\n"
+        "    roles: {user: [kunde], assistant: [berater]}\n"
+    )
+    turns = [
+        {"who": "kunde", "what": "Himmel?"},
+        {"who": "berater", "what": "Gelb.", "learn": False},
+        {"who": "kunde", "what": "Sicher?"},
+        {"who": "berater", "what": "Blau.", "learn": True},
+    ]
+    source = as_lines(tmp_path, [{"turns": turns}])
+    done = import_rows(source, tmp_path / "corpus", mapping=mapping_of(None, config, None))
+    found = example_of(parse_line(lines(done)[0]), "sft")
+    assert found["prompt"][1] == {"role": "assistant", "content": "Gelb.", "train": False}
+    config.write_text("datasets:\n  - path: talk\n    roles_to_train: [user, assistant]\n")
+    with pytest.raises(InputError, match="roles_to_train"):
+        mapping_of(None, config, None)
