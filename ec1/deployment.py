@@ -19,6 +19,7 @@ from ec1.streams import STREAMS
 from ec1.strict_yaml import load_mapping, validate
 
 Tracker = Literal["mlflow", "wandb", "trackio"]
+LauncherKind = Literal["local"]
 
 
 class DocumentSettings(Settings):
@@ -268,6 +269,7 @@ class Deployment(Settings):
     service_content: ServiceContentSettings = ServiceContentSettings()
     store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
+    launcher: LauncherKind = Field("local", description="where trainings and evaluations run: on this machine")
     schedule: ScheduleSettings = ScheduleSettings()
     budgets: BudgetSettings = BudgetSettings()
     retention: RetentionSettings = RetentionSettings()

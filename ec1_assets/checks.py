@@ -16,8 +16,7 @@ from ec1.extraction.trust import Trust
 from ec1.night.graph import AppliedNight
 
 if TYPE_CHECKING:
-    from ec1.night.settlement import Judged
-    from ec1.night.training import Candidate
+    from ec1.night.candidate import Candidate, Judged
 
 GRAPH = dg.AssetKey("graph_mutations")
 

@@ -15,18 +15,18 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.scan import Listing
 from ec1.extraction.scoring import read_gold, score_ledger
 from ec1.graph.exports import export_night
-from ec1.graph.growth import growth
 from ec1.graph.overrides import load_overrides
 from ec1.night.extraction import extract_night, work_of
 from ec1.night.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
+from ec1.night.growth import growth
 from ec1.night.handover import hand_over
 from ec1.night.listing import list_documents
-from ec1.night.records import Records
+from ec1.night.records import DeliveryRecord, ExtractionRecord, GraphRecord, Records
 from ec1.nights import Night
 from ec1.streams import STREAMS
 from ec1_assets import checks, metadata
 from ec1_assets.partitions import PREVIOUS_NIGHT
-from resources.gpu import GpuResource
+from resources.gpu import GPU_POOL, GpuResource
 from resources.graph import GraphResource
 from resources.inference import InferenceResource
 from resources.project import ProjectResource
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 GROUP = "datagraph"
 OWNERS = ["team:datagraph"]
-GPU_POOL = "gpu"
 LISTING = "source_documents.json"
 OBSERVATION_SECONDS = 30.0
 
@@ -99,11 +98,17 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             deadline_of=inference.deadline,
             progress=_progress_to(context),
         )
-        Records(home.night(context.partition_key)).write("extraction", context.run_id, report.record())
+        records = Records(home.night(context.partition_key))
+        done = ExtractionRecord.model_validate(report.record())
+        records.write(
+            context.run_id,
+            done.model_copy(update={"streams": {stream: done.streams[stream] for stream in streams}}),
+        )
+        total = records.total(ExtractionRecord) or done
         for stream in sorted(streams):
             yield dg.MaterializeResult(
                 asset_key=f"{stream}_entities",
-                metadata=metadata.of_extraction(report, stream, listing, home.night(context.partition_key)),
+                metadata=metadata.of_extraction(total, stream, listing, records.folder),
             )
 
     @dg.asset(
@@ -148,17 +153,24 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 store, home.graph_exports, listing.night, store.digest_with_resolution(), deployment.graph.keep_exports
             )
             ledger = store.ledger()
-        Records(folder).write("graph_mutations", context.run_id, applied.record())
+        records = Records(folder)
+        records.write(context.run_id, GraphRecord.model_validate(applied.record()))
         delivery = graph.deliver(ledger, outbox, listing.night, resolution.clusters if resolution else ())
         if delivery is not None:
-            Records(folder).write("service_content", context.run_id, delivery.record())
+            records.write(context.run_id, DeliveryRecord.model_validate(delivery.record()))
             if delivery.problem:
                 context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
         scores = score_ledger(ledger, outbox, gold) if gold is not None else None
         trust = trust_of_night(listing, outbox, fingerprints)
         return dg.MaterializeResult(
             metadata={
-                **metadata.of_graph(applied, home, folder, exported, growth(home.nights, listing.night)),
+                **metadata.of_graph(
+                    records.total(GraphRecord) or GraphRecord(),
+                    home,
+                    folder,
+                    exported,
+                    growth(home.nights, listing.night),
+                ),
                 **(metadata.of_resolution(resolution) if resolution else {}),
                 **metadata.of_trust(trust, waiting_documents(ledger), scores),
                 **(metadata.of_delivery(delivery) if delivery is not None else {}),

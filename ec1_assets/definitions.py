@@ -15,7 +15,6 @@ from resources.graph import GraphResource
 from resources.inference import InferenceResource
 from resources.pipes import PipesResource
 from resources.project import ProjectResource
-from resources.registry import RegistryResource
 from schedules.corpus_growth import corpus_growth_sensor
 from schedules.nightly import nightly_schedule
 from schedules.run_failure import night_failure_sensor
@@ -45,7 +44,6 @@ def build_defs(choice: Choice) -> dg.Definitions:
             "graph": GraphResource(project=project),
             "inference": InferenceResource(project=project, gpu=gpu),
             "pipes": PipesResource(),
-            "registry": RegistryResource(project=project),
         },
         # A process a step: leaving it is what gives memory back. The forkserver pays for the imports once.
         executor=dg.multiprocess_executor.configured(

@@ -15,19 +15,18 @@ from ec1.corpus.threshold import Decision
 from ec1.documents.ledger import LedgerEntry
 from ec1.documents.scan import Listing
 from ec1.extraction.trust import Trust
-from ec1.graph.growth import Growth
 from ec1.home import Home
-from ec1.night.graph import AppliedNight
-from ec1.night.handover import Handover
+from ec1.night.growth import Growth
+from ec1.night.records import ExtractionRecord, GraphRecord, HandoverRecord
 from ec1_assets.plots import bar_plot, line_plot
 
 if TYPE_CHECKING:
-    from ec1.extraction.extractor import ExtractionReport, Progress
+    from ec1.extraction.extractor import Progress
     from ec1.extraction.scoring import ScoreTable
     from ec1.graph.resolution import Resolution
     from ec1.graph.service_content_store import Delivery
-    from ec1.night.settlement import Judged, Outcome
-    from ec1.night.training import Candidate
+    from ec1.night.candidate import Candidate, Judged
+    from ec1.night.records import OutcomeRecord
     from ec1.training.plan import Plan
 
 Metadata = dict[str, Any]
@@ -57,32 +56,37 @@ def of_listing(listing: Listing) -> Metadata:
     }
 
 
-def of_extraction(report: "ExtractionReport", stream: str, listing: Listing, folder: Path) -> Metadata:
-    counts = report.streams[stream]
-    by_class = report.entities_of(stream)
+def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder: Path) -> Metadata:
+    """All runs of the night together: a run that found nothing new to read does not show zeros."""
+    counts = total.streams.get(stream, {})
+    by_class = total.entities_by_stream.get(stream, {})
     paths = {version.content_sha256[:12]: version.key.path for version in reversed(listing.changed)}
     return {
-        **{name: getattr(counts, name) for name in ("complete", "deferred", "rejected", "reused", "postponed")},
-        **({"stopped": report.stopped} if report.stopped else {}),
+        **{name: counts.get(name, 0) for name in ("complete", "deferred", "rejected", "reused", "postponed")},
+        **({"stopped": total.stopped} if total.stopped else {}),
         "entities": sum(by_class.values()),
         "entities_by_class": bar_plot(
             f"Entities by class, {stream}", by_class, "mentions", folder / f"entities-{stream}.png"
         ),
-        "llm_calls": report.llm_calls,
-        "prompt_tokens": report.prompt_tokens,
-        "completion_tokens": report.completion_tokens,
-        "documents_per_second": float(report.documents_per_second),
-        "tokens_per_second": float(report.tokens_per_second),
+        "llm_calls": total.llm_calls,
+        "prompt_tokens": total.prompt_tokens,
+        "completion_tokens": total.completion_tokens,
+        "documents_per_second": float(total.documents_per_second),
+        "tokens_per_second": float(total.tokens_per_second),
         "not_trusted": _table(
-            [{"reason": reason, "entities": count} for reason, count in sorted(report.dropped.items())]
+            [{"reason": reason, "entities": count} for reason, count in sorted(total.dropped.items())]
         ),
         "put_off": _table(
-            [{"path": paths.get(each["content"], each["content"]), **each} for each in report.problems_of(stream)]
+            [
+                {"path": paths.get(each["content"], each["content"]), **each}
+                for each in total.problems
+                if each["stream"] == stream
+            ]
         ),
     }
 
 
-def of_graph(applied: AppliedNight, home: Home, folder: Path, exported: Path | None, growth: Growth) -> Metadata:
+def of_graph(applied: GraphRecord, home: Home, folder: Path, exported: Path | None, growth: Growth) -> Metadata:
     by_class = dict(applied.entities_by_class or {})
     return {
         "documents_applied": applied.applied,
@@ -110,7 +114,7 @@ def of_graph(applied: AppliedNight, home: Home, folder: Path, exported: Path | N
         "published": dg.MetadataValue.path(home.published_graph),
         **({"export": dg.MetadataValue.path(exported)} if exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
-        **({"rebuild": applied.rebuild.reason} if applied.rebuild else {}),
+        **({"rebuild": applied.rebuild["reason"]} if applied.rebuild else {}),
     }
 
 
@@ -199,7 +203,7 @@ def of_delivery(delivery: "Delivery") -> Metadata:
     }
 
 
-def of_handover(handover: Handover) -> Metadata:
+def of_handover(handover: HandoverRecord) -> Metadata:
     return {
         "device": handover.device,
         "free_gib": float(handover.free_gib),
@@ -299,7 +303,7 @@ def of_evaluation(judged: "Judged", folder: Path) -> Metadata:
     }
 
 
-def of_outcome(outcome: "Outcome") -> Metadata:
+def of_outcome(outcome: "OutcomeRecord") -> Metadata:
     return {
         "verdict": outcome.verdict,
         "detail": outcome.detail,

@@ -9,25 +9,17 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import load_dataset
-from ec1.corpus.snapshots import load_snapshot, take_snapshot
-from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.errors import EC1Error
-from ec1.night import settlement as adapters_nightly
-from ec1.night import training as training_nightly
 from ec1.night.handover import require_handover
-from ec1.night.records import Records
+from ec1.night.recipe_night import RecipeNight
+from ec1.night.records import CandidateRecord, DatasetRecord, DecisionRecord, SnapshotRecord
 from ec1.night.retention import clean
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.spec import finished
 from ec1_assets import checks, metadata
-from ec1_assets.datagraph import GPU_POOL
 from ec1_assets.run_tags import run_tags
-from resources.gpu import GpuResource
+from resources.gpu import GPU_POOL, GpuResource
 from resources.pipes import PipesResource
 from resources.project import ProjectResource
-from resources.registry import RegistryResource
 
 OWNERS = ["team:training"]
 STEPS = ("corpus_snapshot", "threshold_check", "training_dataset", "adapter_candidate", "evaluation", "adapter")
@@ -47,8 +39,9 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
     # A changed recipe makes what was built with the old one stale in the UI.
     version = f"1-{resolved.digest[:12]}"
 
-    def records(project: ProjectResource, night: str) -> Records:
-        return Records(project.home.run(tenant, role, night))
+    def tonight(context: dg.AssetExecutionContext, project: ProjectResource) -> RecipeNight:
+        deployment = project.deployment()
+        return RecipeNight(resolved, deployment, project.home, deployment.night(context.partition_key))
 
     @dg.asset(
         key=keys["corpus_snapshot"],
@@ -58,17 +51,9 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         **common,
     )
     def corpus_snapshot(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
-        deployment, home = project.deployment(), project.home
-        night = deployment.night(context.partition_key)
-        snapshot = take_snapshot(
-            bucket(deployment.corpus_root(home), role, tenant),
-            recipe.rows,
-            as_of=night.as_of(dt.datetime.now(dt.UTC)),
-            home=home,
-        )
-        records(project, night.date).write(
-            "corpus_snapshot", context.run_id, {"bucket": snapshot.bucket, "digest": snapshot.digest}
-        )
+        step = tonight(context, project)
+        snapshot = step.snapshot(dt.datetime.now(dt.UTC))
+        step.records.write(context.run_id, SnapshotRecord(bucket=snapshot.bucket, digest=snapshot.digest))
         return dg.MaterializeResult(
             metadata=metadata.of_snapshot(snapshot), data_version=dg.DataVersion(snapshot.digest)
         )
@@ -86,14 +71,9 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
     def threshold_check(
         context: dg.AssetExecutionContext, project: ProjectResource
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        record = records(project, context.partition_key)
-        taken = record.read("corpus_snapshot")
-        decision = decide(
-            load_snapshot(project.home, taken["bucket"], taken["digest"]),
-            threshold=recipe.data.threshold,
-            trained=trained_snapshot(project.home, taken["bucket"], tenant, role, resolved.digest),
-        )
-        record.write("threshold_check", context.run_id, dict(vars(decision)))
+        step = tonight(context, project)
+        decision = step.decision(step.taken_snapshot())
+        step.records.write(context.run_id, DecisionRecord(**vars(decision)))
         check = checks.of_threshold(decision, keys["threshold_check"])
         if decision.train:
             yield dg.MaterializeResult(metadata=metadata.of_decision(decision), check_results=[check])
@@ -117,18 +97,11 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         **common,
     )
     def training_dataset(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
-        deployment, home = project.deployment(), project.home
-        record = records(project, context.partition_key)
-        taken = record.read("corpus_snapshot")
-        model = training_nightly.base_model(recipe, deployment, home)
-        snapshot = load_snapshot(home, taken["bucket"], taken["digest"])
-        dataset = training_nightly.dataset_of(recipe, snapshot, model, deployment, home)
-        plan = training_nightly.plan_of(recipe, dataset, deployment, model)
-        record.write(
-            "training_dataset",
-            context.run_id,
-            {"digest": dataset.digest, "snapshot": taken["digest"], "plan": plan.model_dump(mode="json")},
-        )
+        step = tonight(context, project)
+        snapshot = step.taken_snapshot()
+        dataset = step.dataset(snapshot)
+        plan = step.plan(dataset)
+        step.records.write(context.run_id, DatasetRecord(digest=dataset.digest, snapshot=snapshot.digest, plan=plan))
         return dg.MaterializeResult(
             metadata=metadata.of_dataset(dataset, plan),
             data_version=dg.DataVersion(dataset.digest),
@@ -150,31 +123,21 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         project: ProjectResource,
         gpu: GpuResource,
         pipes: PipesResource,
-        registry: RegistryResource,
     ) -> dg.MaterializeResult:
-        deployment, home, night = project.deployment(), project.home, context.partition_key
-        require_handover(home, night)
-        record = records(project, night)
-        dataset = load_dataset(home, record.read("training_dataset")["digest"])
-        spec = training_nightly.spec_of(resolved, dataset, deployment, home, night, registry.open())
-        if finished(spec) is None:
-            with gpu.hold(context, "training") as grant:
-                pipes.run(
-                    context,
-                    lambda env: training_nightly.launch(spec, grant, env, home.logs / f"training-{role}-{night}.log"),
-                    required=("status", "steps"),
-                )
-        candidate = training_nightly.candidate_of(resolved, home, night)
-        record.write("adapter_candidate", context.run_id, candidate.result.model_dump(mode="json"))
+        step = tonight(context, project)
+        require_handover(step.home, step.night.date)
+        spec = step.spec(step.built_dataset())
+        if not step.is_trained(spec):
+            launcher = gpu.launcher(context, "training")
+            pipes.run(context, lambda env: step.train(spec, launcher, env), required=("status", "steps"))
+        candidate = step.candidate()
+        step.records.write(context.run_id, CandidateRecord(result=candidate.result))
         context.instance.add_run_tags(context.run_id, run_tags(resolved, "diverged" if candidate.diverged else None))
         if candidate.diverged:
             # The blocking check below ends the chain here, so what follows it is settled now.
-            outcome = adapters_nightly.settle_diverged(
-                resolved, deployment, home, night, context.run_id, registry.open()
-            )
-            record.write("adapter", context.run_id, outcome.record())
+            step.records.write(context.run_id, step.settle(context.run_id))
         return dg.MaterializeResult(
-            metadata=metadata.of_candidate(candidate, record.folder),
+            metadata=metadata.of_candidate(candidate, step.folder),
             check_results=[checks.of_no_op(candidate, keys["adapter_candidate"])],
         )
 
@@ -193,24 +156,16 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         project: ProjectResource,
         gpu: GpuResource,
         pipes: PipesResource,
-        registry: RegistryResource,
     ) -> dg.MaterializeResult:
-        deployment, home, night = project.deployment(), project.home, context.partition_key
-        require_handover(home, night)
-        record = records(project, night)
-        dataset = load_dataset(home, record.read("training_dataset")["digest"])
-        spec = adapters_nightly.evaluation_spec(resolved, dataset, deployment, home, night, registry.open())
-        with gpu.hold(context, "evaluation") as grant:
-            pipes.run(
-                context,
-                lambda env: adapters_nightly.launch(spec, grant, env, home.logs / f"evaluation-{role}-{night}.log"),
-                required=("evaluated",),
-            )
-        judged = adapters_nightly.judge_night(resolved, spec)
-        record.write("evaluation", context.run_id, judged.record())
+        step = tonight(context, project)
+        require_handover(step.home, step.night.date)
+        spec = step.evaluation_spec(step.built_dataset())
+        launcher = gpu.launcher(context, "evaluation")
+        judged, _ = pipes.run(context, lambda env: step.evaluate(spec, launcher, env), required=("evaluated",))
+        step.records.write(context.run_id, judged.record())
         context.instance.add_run_tags(context.run_id, run_tags(resolved, judged.verdict.verdict))
         return dg.MaterializeResult(
-            metadata=metadata.of_evaluation(judged, record.folder),
+            metadata=metadata.of_evaluation(judged, step.folder),
             check_results=[checks.of_gate(judged, keys["evaluation"])],
         )
 
@@ -222,17 +177,12 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         description="The version in the registry, published, or the candidate in quarantine.",
         **common,
     )
-    def adapter(
-        context: dg.AssetExecutionContext, project: ProjectResource, registry: RegistryResource
-    ) -> dg.MaterializeResult:
-        record = records(project, context.partition_key)
-        deployment, opened = project.deployment(), registry.open()
-        outcome = adapters_nightly.settle(
-            resolved, deployment, project.home, context.partition_key, context.run_id, opened
-        )
-        record.write("adapter", context.run_id, outcome.record())
+    def adapter(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
+        step = tonight(context, project)
+        outcome = step.settle(context.run_id)
+        step.records.write(context.run_id, outcome)
         try:
-            for each in clean(opened, project.home, deployment.retention):
+            for each in clean(step.registry, step.home, step.deployment.retention):
                 context.log.info(f"removed {each.what} {each.name}: {each.why}")
         except (EC1Error, OSError) as error:
             # What is settled stays settled; the next night cleans up too.

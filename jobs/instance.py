@@ -8,8 +8,8 @@ import psutil
 
 from ec1.files import write_atomic
 from ec1.home import CHECKOUT, Home
+from resources.gpu import GPU_POOL
 
-GPU_POOL = "gpu"
 PROCESS_TAG = "ec1/process"
 """On runs that were started from the command line: the process that executes them."""
 GOING = (dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)

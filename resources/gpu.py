@@ -6,7 +6,11 @@ from contextlib import contextmanager
 import dagster as dg
 
 from ec1.gpu.lease import GpuLease, Grant, Phase
+from ec1.launch.launcher import Launcher, open_launcher
 from resources.project import ProjectResource
+
+GPU_POOL = "gpu"
+"""The Dagster pool of every asset that uses the GPU."""
 
 
 class GpuResource(dg.ConfigurableResource["GpuResource"]):
@@ -33,3 +37,7 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
             progress=context.log.info,
         ) as grant:
             yield grant
+
+    def launcher(self, context: dg.AssetExecutionContext, phase: Phase) -> Launcher:
+        """Where this step's training or evaluation runs; on this machine it holds the lease while it does."""
+        return open_launcher(self.project.deployment().launcher, lambda: self.hold(context, phase))

@@ -130,23 +130,19 @@ def _visible(text: str) -> str:
 @corpus_app.command()
 def stats(context: typer.Context, as_json: AsJson = False) -> None:
     """Count each recipe's bucket: lines, trainable ones, what is new since the last training, reasons of the rest."""
-    from ec1.corpus.buckets import bucket
-    from ec1.corpus.snapshots import take_snapshot
-    from ec1.corpus.threshold import decide, trained_snapshot
+    from ec1.night.recipe_night import RecipeNight
 
     options: Options = context.obj
     deployment, now = options.deployment(), dt.datetime.now(dt.UTC)
     rows: list[dict[str, Any]] = []
     for resolved in options.recipes():
-        recipe = resolved.recipe
-        source = bucket(deployment.corpus_root(options.home), recipe.role, recipe.tenant)
-        snapshot = take_snapshot(source, recipe.rows, as_of=now, home=options.home)
-        trained = trained_snapshot(options.home, source.name, recipe.tenant, recipe.role, resolved.digest)
-        decision = decide(snapshot, threshold=recipe.data.threshold, trained=trained)
+        step = RecipeNight(resolved, deployment, options.home, deployment.current_night(now))
+        snapshot = step.snapshot(now)
+        decision = step.decision(snapshot)
         rows.append(
             {
-                "recipe": recipe.name,
-                "bucket": source.name,
+                "recipe": resolved.recipe.name,
+                "bucket": snapshot.bucket,
                 "files": snapshot.files,
                 "bytes": snapshot.bytes,
                 "lines": snapshot.lines,

@@ -65,21 +65,34 @@ def night(
 
 
 def _print_report(report: NightReport, options: Options, seconds: float) -> None:
-    found = ", ".join(f"{count} {name}" for name, count in report.entities_found.items() if count) or "none"
+    done, this_run = report.done, report.this_run
+    again = f" in {report.runs} runs ({_count(this_run.documents_read)} in this one)" if report.runs > 1 else ""
+    found = ", ".join(f"{count} {name}" for name, count in (done.entities_found or {}).items() if count) or "none"
+    calls = f"{_count(done.llm_calls)} LLM calls"
+    if report.runs > 1:
+        calls += f", {_count(this_run.llm_calls)} in this run"
     rows = [
         (
             "documents",
-            f"{report.documents_read} read, {report.documents_deferred} deferred to a later night, "
-            f"{report.documents_rejected} rejected, {report.documents_vanished} vanished",
+            f"{_count(done.documents_read)} read{again}, {_count(report.documents_deferred)} deferred to a later "
+            f"night, {_count(done.documents_rejected)} rejected, {_count(done.documents_vanished)} vanished",
         ),
-        ("entities", f"{found} ({report.llm_calls} LLM calls); the graph holds {report.graph_entities}"),
+        ("entities", f"{found} ({calls}); the graph holds {_count(report.graph_entities)}"),
         *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
         ("files", f"{options.home.root} (adapters/, quarantine/, graph/published, nights/{report.night})"),
         ("look", "make ui, then http://127.0.0.1:3000/locations/ec1/asset-groups"),
     ]
+    if done.documents_read is None:
+        rows[0] = ("documents", "not reached")
+    if done.entities_found is None:
+        rows[1] = ("entities", "not reached")
     out.print(f"\nNight {report.night}, {seconds:.0f} s, run {report.run[:8]}")
     for name, text in rows:
         out.print(f"  {name:<26} {text}", markup=False)
+
+
+def _count(value: int | None) -> str:
+    return "not reached" if value is None else str(value)
 
 
 def ui(

@@ -136,6 +136,7 @@ class ExtractionReport:
         return {
             "streams": {stream: asdict(counts) for stream, counts in self.streams.items()},
             "entities": self.entities,
+            "entities_by_stream": {stream: self.entities_of(stream) for stream in self.streams},
             "dropped": dict(sorted(self.dropped.items())),
             "llm_calls": self.llm_calls,
             "chunks": self.chunks,

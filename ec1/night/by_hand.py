@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.corpus.buckets import bucket
-from ec1.corpus.snapshots import take_snapshot
 from ec1.deployment import Deployment
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
-from ec1.night import training as nightly
+from ec1.launch.launcher import open_launcher
+from ec1.night.candidate import run_training
 from ec1.night.log_book import BY_HAND
+from ec1.night.recipe_night import RecipeNight
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.plan import Plan
 from ec1.training.spec import TrainingResult, TrainingSpec
@@ -36,29 +36,20 @@ def prepare(
 
     Raises PermanentError for what cannot fit the machine or the budget.
     """
-    from ec1.night.stores import open_registry
-
-    recipe = resolved.recipe
-    deployment = deployment.model_copy(
-        update={"budgets": deployment.budgets.model_copy(update={"training_seconds": budget_seconds})}
-    )
-    source = bucket(deployment.corpus_root(home), recipe.role, recipe.tenant)
-    snapshot = take_snapshot(source, recipe.rows, as_of=now, home=home)
-    model = nightly.base_model(recipe, deployment, home)
-    dataset = nightly.dataset_of(recipe, snapshot, model, deployment, home)
-    plan = nightly.plan_of(recipe, dataset, deployment, model)
-    night = deployment.current_night(now).date
-    spec = nightly.spec_of(resolved, dataset, deployment, home, night, open_registry(deployment, home))
-    output = home.run(recipe.tenant, recipe.role, night) / BY_HAND
-    return Prepared(plan, spec.model_copy(update={"output": output}))
+    step = RecipeNight(resolved, deployment, home, deployment.current_night(now))
+    dataset = step.dataset(step.snapshot(now))
+    plan = step.plan(dataset, budget_seconds)
+    return Prepared(plan, step.spec(dataset, step.folder / BY_HAND, budget_seconds))
 
 
 def run_by_hand(
     spec: TrainingSpec, deployment: Deployment, home: Home, env: Mapping[str, str], log: Path, holder: str
 ) -> TrainingResult:
-    """Train as specified, in a process of its own under the GPU lease. Raises BusyError if the GPU stays taken."""
+    """Train as specified, where the deployment says. Raises BusyError if the GPU stays taken."""
     lease = GpuLease(deployment.gpu_lock(home), device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     wait = deployment.budgets.lease_wait_seconds
-    with lease.hold("training", night=night, holder=holder, wait_seconds=wait) as grant:
-        return nightly.launch(spec, grant, env, log)
+    launcher = open_launcher(
+        deployment.launcher, lambda: lease.hold("training", night=night, holder=holder, wait_seconds=wait)
+    )
+    return run_training(spec, launcher, env, log)

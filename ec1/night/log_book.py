@@ -15,7 +15,7 @@ from typing import Any
 from ec1.errors import InputError
 from ec1.files import read_json
 from ec1.home import Home
-from ec1.night.records import Records
+from ec1.night.records import EvaluationRecord, OutcomeRecord, Records
 from ec1.training.spec import METRICS, RUN, TrainingResult, TrainingSpec, read_result
 
 TRAINING, BY_HAND, REPLAYS = "training", "by-hand", "replays"
@@ -169,10 +169,10 @@ def _read(home: Home, folder: Path) -> Run:
     nightly = rest == [TRAINING]
     records = Records(home.run(tenant, role, night))
     # The night's records speak of the night's own training only.
-    evaluation = (records.find("evaluation") if nightly else None) or {}
-    adapter = (records.find("adapter") if nightly else None) or {}
+    evaluation = records.find(EvaluationRecord) if nightly else None
+    adapter = records.find(OutcomeRecord) if nightly else None
     result = read_result(folder)
-    verdict = "diverged" if result and result.status == "diverged" else evaluation.get("verdict")
+    verdict = "diverged" if result and result.status == "diverged" else evaluation.verdict if evaluation else None
     return Run(
         name="/".join([tenant, role, night, *([] if nightly else rest)]),
         folder=folder,
@@ -181,5 +181,5 @@ def _read(home: Home, folder: Path) -> Run:
         provenance=record.get("provenance", {}),
         result=result,
         verdict=verdict,
-        adapter=adapter.get("name"),
+        adapter=adapter.name if adapter else None,
     )

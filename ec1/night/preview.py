@@ -9,9 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel
 
-from ec1.corpus.buckets import bucket
-from ec1.corpus.snapshots import take_snapshot
-from ec1.corpus.threshold import decide, trained_snapshot
 from ec1.deployment import Deployment
 from ec1.errors import PermanentError
 from ec1.extraction.extractor import Extractor
@@ -19,9 +16,9 @@ from ec1.extraction.outbox import Outbox
 from ec1.graph.reader import published_ledger
 from ec1.home import Home
 from ec1.models import prepare_model
-from ec1.night import training as nightly
 from ec1.night.extraction import pending, work_of
 from ec1.night.listing import list_documents
+from ec1.night.recipe_night import RecipeNight
 from ec1.nights import Night
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.streams import STREAMS
@@ -72,7 +69,7 @@ def plan_whole_night(
         night=night.date,
         as_of=night.as_of(now),
         extraction=_extraction(deployment, home, night, now),
-        recipes=[_recipe(each, deployment, home, night, now) for each in recipes],
+        recipes=[_recipe(RecipeNight(each, deployment, home, night), now) for each in recipes],
     )
 
 
@@ -110,19 +107,14 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     )
 
 
-def _recipe(resolved: ResolvedRecipe, deployment: Deployment, home: Home, night: Night, now: dt.datetime) -> RecipePlan:
-    recipe = resolved.recipe
-    source = bucket(deployment.corpus_root(home), recipe.role, recipe.tenant)
-    snapshot = take_snapshot(source, recipe.rows, as_of=night.as_of(now), home=home)
-    trained = trained_snapshot(home, source.name, recipe.tenant, recipe.role, resolved.digest)
-    decision = decide(snapshot, threshold=recipe.data.threshold, trained=trained)
-    planned = RecipePlan(recipe=f"{recipe.tenant}/{recipe.role}", train=decision.train, reason=decision.reason)
+def _recipe(step: RecipeNight, now: dt.datetime) -> RecipePlan:
+    snapshot = step.snapshot(now)
+    decision = step.decision(snapshot)
+    planned = RecipePlan(recipe=step.name, train=decision.train, reason=decision.reason)
     if not decision.train:
         return planned
-    model = nightly.base_model(recipe, deployment, home)
     try:
-        dataset = nightly.dataset_of(recipe, snapshot, model, deployment, home)
-        planned.plan = nightly.plan_of(recipe, dataset, deployment, model)
+        planned.plan = step.plan(step.dataset(snapshot))
     except PermanentError as error:
         planned.refused = str(error)
     return planned

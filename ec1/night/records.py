@@ -1,42 +1,284 @@
-"""What each step of a night writes down, one small JSON file a step, for the next step, the report and the auditor.
+"""What the steps of a night write down: one small JSON file per step and run, typed, for later steps, the report and
+the auditor.
 
-A record carries the run that wrote it, so that a report of a rerun does not show what an earlier run did.
+Belongs here: the types of the records, where they lie, and how the records of a night's runs add up. Does not: how they
+are shown (`report.py`, `ec1_assets/metadata.py`).
+
+A night may be run more than once. Each run writes its own record and overwrites no other run's; what is shown of the
+night is the total of its runs (`Records.total`).
 """
 
+import datetime as dt
+from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from ec1.adapters.manifest import VerdictName
 from ec1.errors import InputError
-from ec1.files import read_json, write_json
+from ec1.files import checked_name, read_json, write_json
+from ec1.strict_yaml import validate
+from ec1.training.plan import Plan
+from ec1.training.spec import TrainingResult
+
+_FOLDER = "records"
+
+
+class Record(BaseModel):
+    """Base of all records. `step` names the step and the folder; `run` and `written` are filled in when it is written.
+
+    Unknown keys are ignored, so that a home that a later version wrote can still be read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    step: ClassVar[str]
+
+    run: str = ""
+    written: dt.datetime | None = Field(None, description="UTC")
+
+    def plus(self, later: Self) -> Self:
+        """This record and that of a later run of the same night, together. By default the later one stands."""
+        return later
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+class ExtractionRecord(Record):
+    """Phase 1's extraction. Counts per stream: complete, deferred, rejected, reused, postponed documents.
+
+    `entities` are different ones per run; an entity that two runs found counts twice in their total.
+    """
+
+    step: ClassVar[str] = "extraction"
+    streams: dict[str, dict[str, int]] = {}
+    entities: dict[str, int] = {}
+    entities_by_stream: dict[str, dict[str, int]] = {}
+    dropped: dict[str, int] = {}
+    llm_calls: int = 0
+    chunks: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    stopped: str | None = Field(None, description="why units were postponed")
+    problems: list[dict[str, str]] = []
+
+    @property
+    def documents(self) -> int:
+        """Documents that were finished."""
+        return sum(self._count(name) for name in ("complete", "deferred", "rejected"))
+
+    @property
+    def documents_per_second(self) -> float:
+        return self.documents / self.seconds if self.seconds else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        return (self.prompt_tokens + self.completion_tokens) / self.seconds if self.seconds else 0.0
+
+    def _count(self, name: str) -> int:
+        return sum(counts.get(name, 0) for counts in self.streams.values())
+
+    def plus(self, later: Self) -> Self:
+        """What was done adds up; what is left is what the later run left of the streams that it read."""
+        streams = dict(self.streams)
+        for stream, counts in later.streams.items():
+            before = streams.get(stream, {})
+            streams[stream] = {
+                name: count if name in ("deferred", "postponed") else count + before.get(name, 0)
+                for name, count in counts.items()
+            }
+        kept = [row for row in self.problems if row.get("stream") not in later.streams]
+        by_stream = {
+            stream: _sum(self.entities_by_stream.get(stream, {}), later.entities_by_stream.get(stream, {}))
+            for stream in {**self.entities_by_stream, **later.entities_by_stream}
+        }
+        return later.model_copy(
+            update={
+                "streams": streams,
+                "entities": _sum(self.entities, later.entities),
+                "entities_by_stream": by_stream,
+                "dropped": _sum(self.dropped, later.dropped),
+                **{
+                    name: getattr(self, name) + getattr(later, name)
+                    for name in ("llm_calls", "chunks", "prompt_tokens", "completion_tokens", "seconds")
+                },
+                "problems": [*kept, *later.problems],
+            }
+        )
+
+
+class GraphRecord(Record):
+    """What was applied to the graph: documents by what happened to them, and the graph before and after."""
+
+    step: ClassVar[str] = "graph_mutations"
+    applied: int = 0
+    deferred: int = 0
+    rejected: int = 0
+    vanished: int = 0
+    missing: int = 0
+    entities_before: int = 0
+    entities_after: int = 0
+    entities_by_class: dict[str, int] | None = None
+    mentions_after: int = 0
+    mentions_by_class: dict[str, int] | None = None
+    digest: str = ""
+    recovered: str | None = None
+    rebuild: dict[str, Any] | None = None
+
+    def plus(self, later: Self) -> Self:
+        """What was applied adds up; what is left, and the graph afterwards, are the later run's."""
+        return later.model_copy(
+            update={
+                **{name: getattr(self, name) + getattr(later, name) for name in ("applied", "rejected", "vanished")},
+                "entities_before": self.entities_before,
+                "recovered": later.recovered or self.recovered,
+                "rebuild": later.rebuild or self.rebuild,
+            }
+        )
+
+
+class DeliveryRecord(Record):
+    """What service-content was sent, and how that compares with what it holds."""
+
+    step: ClassVar[str] = "service_content"
+    sent: int = 0
+    batches: int = 0
+    deferred: int = 0
+    refused: dict[str, int] = {}
+    expected: int = 0
+    retracted: int = 0
+    held: int | None = None
+    looked_up: int = 0
+    missing: int = 0
+    differ: int = 0
+    examples: list[str] = []
+    problem: str | None = None
+
+    def plus(self, later: Self) -> Self:
+        return later.model_copy(
+            update={name: getattr(self, name) + getattr(later, name) for name in ("sent", "batches", "retracted")}
+        )
+
+
+class HandoverRecord(Record):
+    """Proof that phase 1 is over and the GPU free. `swept` counts processes of a crashed holder that were killed."""
+
+    step: ClassVar[str] = "gpu_handover"
+    night: str
+    device: str
+    free_gib: float
+    total_gib: float
+    swept: int
+
+
+class SnapshotRecord(Record):
+    """Which snapshot of which bucket the night uses."""
+
+    step: ClassVar[str] = "corpus_snapshot"
+    bucket: str
+    digest: str
+
+
+class DecisionRecord(Record):
+    """The decision to train, see `ec1.corpus.threshold.Decision`."""
+
+    step: ClassVar[str] = "threshold_check"
+    train: bool
+    reason: str
+    trainable: int
+    new: int
+    threshold: int
+    snapshot: str
+    trained_snapshot: str | None
+
+
+class DatasetRecord(Record):
+    """Which dataset was made of which snapshot, and the plan of its training."""
+
+    step: ClassVar[str] = "training_dataset"
+    digest: str
+    snapshot: str
+    plan: Plan
+
+
+class CandidateRecord(Record):
+    """How the training ended."""
+
+    step: ClassVar[str] = "adapter_candidate"
+    result: TrainingResult
+
+
+class EvaluationRecord(Record):
+    """The gate's verdict and the means that it rests on; the whole of it is in `evaluation/`."""
+
+    step: ClassVar[str] = "evaluation"
+    verdict: VerdictName
+    reasons: list[str] = []
+    mean_scores: dict[str, float | None] = {}
+    mean_losses: dict[str, float | None] = {}
+    examples: int = 0
+
+
+class OutcomeRecord(Record):
+    """What became of a candidate: a version in the registry, or a folder in quarantine."""
+
+    step: ClassVar[str] = "adapter"
+    outcome: Literal["published", "quarantined"]
+    verdict: VerdictName
+    detail: str
+    path: Path
+    snapshot: str
+    dataset: str
+    version: int | None = None
+    name: str | None = None
 
 
 class Records:
-    """The records in one folder: a night's, or one recipe's of a night."""
+    """The records in one folder: a night's, or those of one recipe on a night."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def write(self, step: str, run: str, value: dict[str, Any]) -> None:
-        """Replace the record of a step, atomically."""
-        write_json(self._path(step), {"run": run, **value})
+    def write(self, run: str, record: Record) -> None:
+        """Write a run's record of a step, atomically. A run that repeats a step replaces its own record."""
+        filled = record.model_copy(update={"run": run, "written": dt.datetime.now(dt.UTC)})
+        write_json(self._folder(type(record)) / f"{checked_name(run, 'run')}.json", filled.model_dump(mode="json"))
 
-    def read(self, step: str) -> dict[str, Any]:
-        """The record of a step. Raises InputError that says which step to run first."""
-        record = self.find(step)
+    def all(self, kind: type[AnyRecord]) -> list[AnyRecord]:
+        """The records of a step, one per run, the oldest first. Raises InputError for a damaged file."""
+        found = [
+            validate(kind, read_json(path), str(path))
+            for path in self._folder(kind).glob("*.json")
+            if not path.name.startswith(".")
+        ]
+        return sorted(found, key=lambda record: (record.written or dt.datetime.min.replace(tzinfo=dt.UTC), record.run))
+
+    def find(self, kind: type[AnyRecord], run: str | None = None) -> AnyRecord | None:
+        """The newest record of a step, or None; with `run`, that run's."""
+        found = [record for record in self.all(kind) if run is None or record.run == run]
+        return found[-1] if found else None
+
+    def read(self, kind: type[AnyRecord]) -> AnyRecord:
+        """The newest record of a step. Raises InputError that says which step to run first."""
+        record = self.find(kind)
         if record is None:
             raise InputError(
-                f"there is no {step} of night {self.folder.name} in {self.folder}: "
-                f"materialise `{step}` of that night first"
+                f"there is no {kind.step} of night {self.folder.name} in {self.folder}: "
+                f"materialise `{kind.step}` of that night first"
             )
         return record
 
-    def find(self, step: str, run: str | None = None) -> dict[str, Any] | None:
-        """The record of a step, or None; with `run`, only if that run wrote it."""
-        path = self._path(step)
-        if not path.exists():
-            return None
-        record: dict[str, Any] = read_json(path)
-        return record if run is None or record.get("run") == run else None
+    def total(self, kind: type[AnyRecord]) -> AnyRecord | None:
+        """All runs of the night together (`plus`), or None before the first."""
+        found = self.all(kind)
+        return reduce(lambda sum_, later: sum_.plus(later), found) if found else None
 
-    def _path(self, step: str) -> Path:
-        return self.folder / f"{step}.json"
+    def _folder(self, kind: type[Record]) -> Path:
+        return self.folder / _FOLDER / kind.step
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

@@ -1,86 +1,103 @@
 """The report of a night: what `ec1 night` prints at its end, put together from the records that the steps wrote."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from pydantic import BaseModel
 
-from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.records import Records
+from ec1.night.records import DecisionRecord, ExtractionRecord, GraphRecord, OutcomeRecord, Records
+
+Outcome = Literal["accepted", "review", "rejected", "skipped", "unfinished"]
+
+
+class Work(BaseModel):
+    """What a run did, or all runs of a night together. None: not reached."""
+
+    documents_read: int | None = None
+    documents_rejected: int | None = None
+    documents_vanished: int | None = None
+    llm_calls: int | None = None
+    entities_found: dict[str, int] | None = None
 
 
 class RecipeReport(BaseModel):
-    """What one recipe came to. `outcome` is accepted, review, rejected, skipped or unfinished."""
+    """What one recipe came to on this night, whichever of its runs did it."""
 
     recipe: str
-    outcome: str
+    outcome: Outcome
     detail: str
     version: int | None = None
     path: str | None = None
+    run: str | None = None
+    """The run that settled or decided it."""
 
 
 class NightReport(BaseModel):
-    """One run of one night. Counts are of this run only; `graph_*` describe the graph as it is now."""
+    """One night. `done` is the total of its runs, `this_run` the last one; the rest describes how things stand now."""
 
     night: str
     run: str
-    documents_read: int = 0
-    documents_deferred: int = 0
-    documents_rejected: int = 0
-    documents_vanished: int = 0
-    llm_calls: int = 0
-    entities_found: dict[str, int] = {}
-    graph_entities: int = 0
+    runs: int = 0
+    """How many runs wrote records of phase 1."""
+    done: Work = Work()
+    this_run: Work = Work()
+    documents_deferred: int | None = None
+    graph_entities: int | None = None
     recipes: list[RecipeReport] = []
 
     @property
     def partial(self) -> bool:
         """True if work was deferred to a later night."""
-        return self.documents_deferred > 0
+        return bool(self.documents_deferred)
 
 
 def night_report(home: Home, night: str, run: str, recipes: Sequence[tuple[str, str]]) -> NightReport:
-    """Put the report of one run together; `recipes` are (tenant, role) pairs."""
+    """Put the report of a night together after the run `run`; `recipes` are (tenant, role) pairs."""
     records = Records(home.night(night))
-    report = NightReport(night=night, run=run)
-    if extraction := records.find("extraction", run):
-        report.llm_calls = extraction["llm_calls"]
-        report.entities_found = extraction["entities"]
-    if applied := records.find("graph_mutations", run):
-        report.documents_read = applied["applied"]
-        report.documents_deferred = applied["deferred"] + applied["missing"]
-        report.documents_rejected = applied["rejected"]
-        report.documents_vanished = applied["vanished"]
-        report.graph_entities = applied["entities_after"]
+    applied = records.total(GraphRecord)
+    report = NightReport(
+        night=night,
+        run=run,
+        runs=len({record.run for kind in (ExtractionRecord, GraphRecord) for record in records.all(kind)}),
+        done=_work(records.total(ExtractionRecord), applied),
+        this_run=_work(records.find(ExtractionRecord, run), records.find(GraphRecord, run)),
+    )
+    if applied is not None:
+        report.documents_deferred = applied.deferred + applied.missing
+        report.graph_entities = applied.entities_after
     for tenant, role in recipes:
         report.recipes.append(_recipe_report(Records(home.run(tenant, role, night)), f"{tenant}/{role}", run))
     return report
 
 
+def _work(extraction: ExtractionRecord | None, applied: GraphRecord | None) -> Work:
+    work = Work()
+    if extraction is not None:
+        work.llm_calls, work.entities_found = extraction.llm_calls, extraction.entities
+    if applied is not None:
+        work.documents_read = applied.applied
+        work.documents_rejected = applied.rejected
+        work.documents_vanished = applied.vanished
+    return work
+
+
 def _recipe_report(records: Records, name: str, run: str) -> RecipeReport:
-    if outcome := records.find("adapter", run):
+    """The night's outcome if it has one; else what the run `run` decided, or that it did not get this far."""
+    decision = records.find(DecisionRecord, run)
+    outcome = records.find(OutcomeRecord)
+    training_again = decision is not None and decision.train and outcome is not None and outcome.run != run
+    if outcome is not None and not training_again:
         return RecipeReport(
             recipe=name,
-            outcome=outcome["verdict"],
-            detail=outcome["detail"],
-            version=outcome["version"],
-            path=outcome["path"],
+            outcome=outcome.verdict,
+            detail=outcome.detail if outcome.run == run else f"{outcome.detail} (in an earlier run of this night)",
+            version=outcome.version,
+            path=str(outcome.path),
+            run=outcome.run,
         )
-    decision = records.find("threshold_check", run)
     if decision is None:
-        return RecipeReport(recipe=name, outcome="unfinished", detail="the night did not get this far")
-    if not decision["train"]:
-        return RecipeReport(recipe=name, outcome="skipped", detail=decision["reason"])
-    return RecipeReport(recipe=name, outcome="unfinished", detail="training or evaluation did not finish")
-
-
-def latest_failure(home: Home, night: str, run: str) -> dict[str, Any] | None:
-    """The failure record of a run, if the night wrote one."""
-    path = Path(home.night(night)) / f"failure-{run[:8]}.json"
-    try:
-        record: dict[str, Any] = Records(path.parent).read(path.stem)
-    except InputError:
-        return None
-    return record
+        return RecipeReport(recipe=name, outcome="unfinished", detail="not reached")
+    if not decision.train:
+        return RecipeReport(recipe=name, outcome="skipped", detail=decision.reason, run=run)
+    return RecipeReport(recipe=name, outcome="unfinished", detail="training or evaluation did not finish", run=run)

@@ -13,7 +13,7 @@ from light import LightCommandLine, light_project
 
 from ec1.documents.scan import Listing
 from ec1.files import sha256_file
-from ec1.night.records import Records
+from ec1.night.records import DatasetRecord, DecisionRecord, GraphRecord, OutcomeRecord, Records, SnapshotRecord
 from ec1.night.sample import install_sample
 
 pytestmark = pytest.mark.slow
@@ -28,11 +28,11 @@ def digests(ec1: LightCommandLine) -> dict[str, Any]:
         records = Records(ec1.home.run("fernhollow", "engineering", night))
         found[night] = {
             "documents": Listing.load(folder / "source_documents.json").digest,
-            "graph": Records(folder).read("graph_mutations")["digest"],
-            "snapshot": records.read("corpus_snapshot")["digest"],
-            "decision": records.read("threshold_check")["train"],
-            "dataset": (records.find("training_dataset") or {}).get("digest"),
-            "adapter": (records.find("adapter") or {}).get("verdict"),
+            "graph": Records(folder).read(GraphRecord).digest,
+            "snapshot": records.read(SnapshotRecord).digest,
+            "decision": records.read(DecisionRecord).train,
+            "dataset": dataset.digest if (dataset := records.find(DatasetRecord)) else None,
+            "adapter": outcome.verdict if (outcome := records.find(OutcomeRecord)) else None,
         }
     # Accepted or not: the weights that came out.
     for weights in sorted(ec1.home.root.glob("*/fernhollow/engineering/**/adapter_model.safetensors")):

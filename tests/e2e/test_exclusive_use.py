@@ -20,7 +20,7 @@ import pytest
 from light import LightCommandLine, light_project, wipe
 
 from ec1.gpu.lease import MARK, marked_processes
-from ec1.night.records import Records
+from ec1.night.records import ExtractionRecord, OutcomeRecord, Records
 
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"
@@ -121,7 +121,7 @@ def kill_at_random(ec1: LightCommandLine, who: str, rng: random.Random) -> bool:
 
 
 def settled(ec1: LightCommandLine) -> bool:
-    record = Records(ec1.home.run("fernhollow", "engineering", NIGHT)).find("adapter")
+    record = Records(ec1.home.run("fernhollow", "engineering", NIGHT)).find(OutcomeRecord)
     return record is not None
 
 
@@ -142,8 +142,8 @@ def test_after_kill_9_the_next_night_runs_without_help(
     ec1 = light_project(tmp_path, project, tiny_model)
     with Watcher(ec1.home.gpu_lock.resolve()) as watcher:
         assert kill_at_random(ec1, who, random.Random(who))
-        if extracted := Records(ec1.home.night(NIGHT)).find("extraction"):
-            assert extracted["seconds"] < 60, "an engine that is gone is not waited for"
+        if extracted := Records(ec1.home.night(NIGHT)).find(ExtractionRecord):
+            assert extracted.seconds < 60, "an engine that is gone is not waited for"
         again = ec1.run("night", "--date", NIGHT)
     assert again.returncode == 0, again.stdout
     assert watcher.overlaps == []

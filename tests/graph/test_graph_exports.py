@@ -8,9 +8,9 @@ import pytest
 from graph_samples import key, result
 
 from ec1.graph.exports import export_night, exports
-from ec1.graph.growth import growth
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.night.records import Records
+from ec1.night.growth import growth
+from ec1.night.records import GraphRecord, Records
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def test_exports_can_be_switched_off(store: LadybugStore, tmp_path: Path) -> Non
 
 def test_growth_is_read_from_the_nights_up_to_this_one(tmp_path: Path) -> None:
     for day, people in ((1, 3), (2, 5), (4, 4)):
-        counts = {"entities_by_class": {"Person": people}, "mentions_by_class": {"Person": 2 * people}}
-        Records(tmp_path / f"2026-06-0{day}").write("graph_mutations", "run", counts)
+        record = GraphRecord(entities_by_class={"Person": people}, mentions_by_class={"Person": 2 * people})
+        Records(tmp_path / f"2026-06-0{day}").write("run", record)
     (tmp_path / "2026-06-03").mkdir()
     grown = growth(tmp_path, "2026-06-02")
     assert grown.nights == (dt.date(2026, 6, 1), dt.date(2026, 6, 2))

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.log_book import commit_of, compare, find_run, replay_of, runs
-from ec1.night.records import Records
+from ec1.night.records import EvaluationRecord, OutcomeRecord, Records
 from ec1.training.provenance import LOCK, git_state
 from ec1.training.spec import METRICS, RUN, SUMMARY, TrainingSpec
 from ec1.training.tracking import TENSORBOARD
@@ -32,8 +32,20 @@ def trained(make: Callable[..., TrainingSpec], tmp_path_factory: pytest.TempPath
     folder = home.run("fernhollow", "engineering", "2026-06-01")
     run(make("engineering", folder / "training"))
     records = Records(folder)
-    records.write("evaluation", "r1", {"verdict": "accepted"})
-    records.write("adapter", "r1", {"name": "fernhollow/engineering@v1"})
+    records.write("r1", EvaluationRecord(verdict="accepted"))
+    records.write(
+        "r1",
+        OutcomeRecord(
+            outcome="published",
+            verdict="accepted",
+            detail="",
+            path=Path("v1"),
+            snapshot="s",
+            dataset="d",
+            version=1,
+            name="fernhollow/engineering@v1",
+        ),
+    )
     return home
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.night.records import Records
+from ec1.night.records import GraphRecord, Records
 
 NIGHTS = 90
 """How many of the last nights are looked at."""
@@ -28,11 +28,11 @@ def growth(nights: Path, until: str) -> Growth:
     mentions: list[dict[str, int]] = []
     folders = sorted(path for path in nights.iterdir() if path.name <= until and path.is_dir())
     for folder in folders[-NIGHTS:]:
-        record = Records(folder).find("graph_mutations")
+        record = Records(folder).find(GraphRecord)
         if record is not None:
             days.append(dt.date.fromisoformat(folder.name))
-            entities.append(record["entities_by_class"] or {})
-            mentions.append(record.get("mentions_by_class") or {})
+            entities.append(record.entities_by_class or {})
+            mentions.append(record.mentions_by_class or {})
     return Growth(
         tuple(days),
         {name: tuple(counts.get(name, 0) for counts in entities) for name in ENTITY_CLASSES},

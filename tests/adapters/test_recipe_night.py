@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment, ModelSource
 from ec1.home import Home
-from ec1.night.settlement import evaluation_spec, launch
-from ec1.night.training import training_folder
+from ec1.launch.launcher import LocalLauncher
+from ec1.night.candidate import run_evaluation
+from ec1.night.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe
 from ec1.storage.directory import DirectoryStore
 from ec1.training.spec import TrainingResult
@@ -25,11 +27,11 @@ NIGHT = "2026-06-09"
 @pytest.fixture
 def compared(
     project: Path, embedded: Deployment, home: Home, tmp_path: Path, make_candidate: Callable[..., Path]
-) -> Callable[[AdapterRegistry], EvaluationSpec]:
+) -> Callable[[], EvaluationSpec]:
     """The specification of a night's evaluation against what a registry holds."""
     resolved = load_recipe(project / "examples" / "recipes" / "engineering.yaml", [project / "configs" / "recipes"])
     base = resolved.recipe.base_model
-    folder = training_folder(home, resolved.recipe, NIGHT)
+    folder = home.run(resolved.recipe.tenant, resolved.recipe.role, NIGHT) / "training"
     folder.mkdir(parents=True)
     make_candidate(99).rename(folder / "adapter")
     figures: dict[str, Any] = dict.fromkeys(
@@ -56,26 +58,26 @@ def compared(
     source = ModelSource(source="directory", path=tmp_path / "model")
     deployment = embedded.model_copy(update={"models": {base.id: source}})
     dataset = Dataset("d" * 64, home.datasets / "d", "sft", "s" * 64, 1, 1, 1, 1, {}, {}, 0, {"p100": 1}, 1, 1, [], [])
-    return lambda registry: evaluation_spec(resolved, dataset, deployment, home, NIGHT, registry)
+    return lambda: RecipeNight(resolved, deployment, home, deployment.night(NIGHT)).evaluation_spec(dataset)
 
 
 def test_versions_of_another_base_model_are_not_compared_with(
     home: Home,
-    compared: Callable[[AdapterRegistry], EvaluationSpec],
+    compared: Callable[[], EvaluationSpec],
     make_candidate: Callable[..., Path],
     manifest: Callable[..., AdapterManifest],
 ) -> None:
     """Their tensors do not fit this base: the evaluation would fail on them, and the night with it."""
     registry = AdapterRegistry(DirectoryStore(home.root), home.adapters)
-    assert list(compared(registry).candidates) == ["base", "candidate"]
+    assert list(compared().candidates) == ["base", "candidate"]
     registry.publish(make_candidate(1), manifest("2026-06-01", gain=0.5))
     registry.publish(make_candidate(2), manifest("2026-06-02", gain=0.1))
-    assert list(compared(registry).candidates) == ["base", "candidate", "incumbent", "best"]
+    assert list(compared().candidates) == ["base", "candidate", "incumbent", "best"]
     other = BaseModelRef(id="acme/other-7b", revision="main")
     registry.publish(
         make_candidate(3, base_model_name_or_path=other.id), manifest("2026-06-03", gain=0.9, base_model=other)
     )
-    assert list(compared(registry).candidates) == ["base", "candidate"], "the newest and the best are of the other base"
+    assert list(compared().candidates) == ["base", "candidate"], "the newest and the best are of the other base"
 
 
 def test_the_evaluations_process_keeps_its_memory_and_asks_no_hub(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_the_evaluations_process_keeps_its_memory_and_asks_no_hub(tmp_path: Path
     class Grant:
         env: Mapping[str, str] = {}
 
-        def start(self, command: Sequence[str], *, env: Mapping[str, str], log: Path) -> Ended:
+        def start(self, command: Sequence[str], *, env: Mapping[str, str], log: Path, grace_seconds: float) -> Ended:
             assert command[1:3] == ["-m", "ec1.adapters.evaluation"]
             self.env = env
             return Ended()
@@ -109,6 +111,7 @@ def test_the_evaluations_process_keeps_its_memory_and_asks_no_hub(tmp_path: Path
     spec.output.mkdir()
     (spec.output / "evaluation.json").write_text(json.dumps({}))
     grant = Grant()
-    launch(spec, grant, {"PATH": "/bin"}, tmp_path / "log")  # type: ignore[arg-type]
+    launcher = LocalLauncher(lambda: nullcontext(grant))  # type: ignore[arg-type]
+    run_evaluation(spec, launcher, {"PATH": "/bin"}, tmp_path / "log")
     assert grant.env["PATH"] == "/bin" and grant.env["HF_HUB_OFFLINE"] == "1"
     assert "glibc.malloc.mmap_max=0" in grant.env["GLIBC_TUNABLES"]

@@ -1,0 +1,109 @@
+"""What a night's training and evaluation leave in their folders, and how they are started.
+
+Belongs here: the folders' contents as objects, and the check that a finished process kept its contract. Does not: what
+is trained or compared (`recipe_night.py`), and what follows from the verdict (`settlement.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ec1.adapters.evaluation import EvaluationSpec
+from ec1.adapters.gate import Verdict, judge
+from ec1.adapters.scores import EVALUATION, Scores, load_scores
+from ec1.errors import InputError, PermanentError
+from ec1.files import write_json
+from ec1.launch.launcher import Launcher, Work
+from ec1.night.records import EvaluationRecord
+from ec1.recipes.evaluation import EvaluationOptions
+from ec1.training.spec import METRICS, TrainingResult, TrainingSpec, check_result, read_result
+from ec1.training.tracking import local_environment
+
+SPEC = "spec.json"
+CANDIDATE, INCUMBENT, BEST = "candidate", "incumbent", "best"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a training left in its folder."""
+
+    folder: Path
+    result: TrainingResult
+
+    @property
+    def adapter(self) -> Path:
+        return self.folder / (self.result.weights or "adapter")
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / METRICS
+
+    @property
+    def diverged(self) -> bool:
+        return self.result.status == "diverged"
+
+    def problems(self) -> list[str]:
+        """Why this is not an adapter that changes the model and can be served; empty if it is."""
+        from ec1.adapters.checks import adapter_problems
+
+        if self.diverged:
+            return [f"training diverged: {self.result.verdict}"]
+        return adapter_problems(self.adapter, self.result.base_model)
+
+    def curves(self) -> dict[str, list[float]]:
+        """The columns of the step metrics: step, loss, learning_rate, grad_norm and more."""
+        import pyarrow.parquet as parquet
+
+        columns: dict[str, list[float]] = parquet.read_table(self.metrics).to_pydict()
+        return columns
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Scores of all models and the gate's verdict on the candidate."""
+
+    scores: Scores
+    verdict: Verdict
+
+    def record(self) -> EvaluationRecord:
+        return EvaluationRecord(
+            verdict=self.verdict.verdict,
+            reasons=list(self.verdict.reasons),
+            mean_scores=self.scores.means(),
+            mean_losses=self.scores.mean_losses(),
+            examples=len(self.scores.examples),
+        )
+
+
+def run_training(spec: TrainingSpec, launcher: Launcher, env: Mapping[str, str], log: Path) -> TrainingResult:
+    """Train where the launcher says. Raises as `Launcher.run` and `check_result`."""
+    path = spec.output / SPEC
+    write_json(path, spec.model_dump(mode="json"))
+    folder = spec.tracking_folder or spec.output / "tracking"
+    if spec.tracking:
+        folder.mkdir(parents=True, exist_ok=True)
+    launcher.run(Work("the training", "ec1.training", path, spec.device, local_environment(folder)), env, log)
+    return check_result(spec)
+
+
+def run_evaluation(spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str], log: Path) -> None:
+    """Score where the launcher says. Raises as `Launcher.run`, and PermanentError if no scores are left."""
+    path = spec.output.with_suffix(".spec.json")
+    write_json(path, spec.model_dump(mode="json"))
+    launcher.run(Work("the evaluation", "ec1.adapters.evaluation", path, spec.device), env, log)
+    if not (spec.output / EVALUATION).is_file():
+        raise PermanentError(f"the evaluation ended without {spec.output / EVALUATION}: what it left is not trusted")
+
+
+def candidate_in(folder: Path, night: str) -> Candidate:
+    """The candidate that a training left in a folder. Raises InputError if there is none."""
+    result = read_result(folder)
+    if result is None:
+        raise InputError(f"{folder} holds no finished training: materialise adapter_candidate of night {night} first")
+    return Candidate(folder, result)
+
+
+def judged_in(folder: Path, options: EvaluationOptions) -> Judged:
+    """The scores that an evaluation left in a folder, and the gate's verdict on the candidate."""
+    scores = load_scores(folder)
+    return Judged(scores, judge(scores, options, candidate=CANDIDATE))

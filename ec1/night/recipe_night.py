@@ -1,0 +1,223 @@
+"""One recipe on one night: every step of its chain, from the bucket to a version in the registry.
+
+Belongs here: what a deployment and a home add to a recipe, step by step; the assets, `ec1 plan`, `ec1 train` and
+`ec1 corpus` all take these steps here. Does not: how a step works (`ec1.corpus`, `ec1.training`, `ec1.adapters`), and
+what happens to an evaluated candidate (`settlement.py`).
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from ec1.adapters.evaluation import EvaluationSpec
+from ec1.adapters.registry import AdapterRegistry
+from ec1.adapters.scores import BASE
+from ec1.corpus.buckets import Bucket, bucket
+from ec1.corpus.dataset import Dataset, build_dataset, load_dataset
+from ec1.corpus.snapshots import Snapshot, load_snapshot, take_snapshot
+from ec1.corpus.threshold import Decision, decide, trained_snapshot
+from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
+from ec1.deployment import Deployment
+from ec1.home import Home
+from ec1.launch.launcher import Launcher
+from ec1.models import prepare_model
+from ec1.night.candidate import (
+    BEST,
+    CANDIDATE,
+    INCUMBENT,
+    Candidate,
+    Judged,
+    candidate_in,
+    judged_in,
+    run_evaluation,
+    run_training,
+)
+from ec1.night.records import DatasetRecord, OutcomeRecord, Records, SnapshotRecord
+from ec1.night.settlement import settle
+from ec1.night.stores import open_registry
+from ec1.nights import Night
+from ec1.recipes.resolution import ResolvedRecipe
+from ec1.training.objectives import OBJECTIVES
+from ec1.training.plan import HardwareFigures, ModelShape, Plan, plan_training
+from ec1.training.spec import StartAdapter, TrainingResult, TrainingSpec, finished
+
+
+class RecipeNight:
+    """The steps of `resolved` on `night`, in their order. Nothing is read or written before a step is asked for."""
+
+    def __init__(self, resolved: ResolvedRecipe, deployment: Deployment, home: Home, night: Night) -> None:
+        self.resolved = resolved
+        self.recipe = resolved.recipe
+        self.deployment = deployment
+        self.home = home
+        self.night = night
+
+    @property
+    def name(self) -> str:
+        """`<tenant>/<role>`."""
+        return f"{self.recipe.tenant}/{self.recipe.role}"
+
+    @property
+    def bucket(self) -> Bucket:
+        return bucket(self.deployment.corpus_root(self.home), self.recipe.role, self.recipe.tenant)
+
+    @property
+    def folder(self) -> Path:
+        """Everything that this recipe writes on this night lies below it."""
+        return self.home.run(self.recipe.tenant, self.recipe.role, self.night.date)
+
+    @property
+    def records(self) -> Records:
+        return Records(self.folder)
+
+    @cached_property
+    def registry(self) -> AdapterRegistry:
+        return open_registry(self.deployment, self.home)
+
+    def snapshot(self, now: dt.datetime) -> Snapshot:
+        """Take the snapshot of the bucket as of the end of the night, or of `now` if that is earlier."""
+        return take_snapshot(self.bucket, self.recipe.rows, as_of=self.night.as_of(now), home=self.home)
+
+    def taken_snapshot(self) -> Snapshot:
+        """The snapshot that the night took. Raises InputError if it took none."""
+        taken = self.records.read(SnapshotRecord)
+        return load_snapshot(self.home, taken.bucket, taken.digest)
+
+    def decision(self, snapshot: Snapshot) -> Decision:
+        """Whether enough tuples came since this recipe was last trained."""
+        recipe = self.recipe
+        trained = trained_snapshot(self.home, snapshot.bucket, recipe.tenant, recipe.role, self.resolved.digest)
+        return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained)
+
+    @cached_property
+    def base_model(self) -> Path:
+        """The recipe's base model as a folder of safetensors, made ready if it is not."""
+        base = self.recipe.base_model
+        return prepare_model(base.id, base.revision, self.deployment.models, self.home.models)
+
+    def dataset(self, snapshot: Snapshot) -> Dataset:
+        """Build the dataset of a snapshot with the base model's tokenizer. Raises as `build_dataset`."""
+        from transformers import AutoTokenizer
+
+        def classifier(options: ToxicityOptions) -> ToxicityClassifier:
+            folder = prepare_model(options.model, options.revision, self.deployment.models, self.home.models)
+            return ToxicityClassifier(folder, options)
+
+        tokenizer = AutoTokenizer.from_pretrained(self.base_model, local_files_only=True)
+        return build_dataset(
+            snapshot, self.recipe.data, tokenizer, home=self.home, objective=self.recipe.rows, classifier=classifier
+        )
+
+    def built_dataset(self) -> Dataset:
+        """The dataset that the night built. Raises InputError if it built none."""
+        return load_dataset(self.home, self.records.read(DatasetRecord).digest)
+
+    def plan(self, dataset: Dataset, budget_seconds: float | None = None) -> Plan:
+        """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit."""
+        gpu = self.deployment.gpu
+        return plan_training(
+            self.recipe,
+            ModelShape.read(self.base_model),
+            HardwareFigures(
+                name=gpu.name,
+                device=gpu.device,
+                memory_gib=gpu.memory_gib,
+                tokens_per_second=gpu.tokens_per_second,
+                cost_per_hour=gpu.cost_per_hour,
+            ),
+            rows=dataset.train_rows,
+            tokens=dataset.tokens,
+            longest=dataset.percentiles["p100"],
+            heldout_rows=dataset.heldout_rows,
+            budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
+        )
+
+    def spec(self, dataset: Dataset, output: Path | None = None, budget_seconds: float | None = None) -> TrainingSpec:
+        """The complete specification of the training; its folder is the night's own, or `output`."""
+        return TrainingSpec(
+            recipe=self.recipe,
+            recipe_digest=self.resolved.digest,
+            dataset=dataset.path,
+            dataset_digest=dataset.digest,
+            base_model=self.base_model,
+            start_adapter=self._accepted_sft() if OBJECTIVES[self.recipe.objective].goes_on_from_sft else None,
+            output=output or self._training,
+            budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
+            device=self.deployment.gpu.device,
+            tracking=self.deployment.tracking,
+            tracking_folder=self.home.tracking,
+        )
+
+    def is_trained(self, spec: TrainingSpec) -> bool:
+        """Whether this very training has ended in its folder already, so that it need not run."""
+        return finished(spec) is not None
+
+    def train(self, spec: TrainingSpec, launcher: Launcher, env: Mapping[str, str]) -> TrainingResult:
+        """Train where the launcher says, and check what was left."""
+        return run_training(spec, launcher, env, self._log("training"))
+
+    def candidate(self) -> Candidate:
+        """What the night's training left. Raises InputError if there was none."""
+        return candidate_in(self._training, self.night.date)
+
+    def evaluation_spec(self, dataset: Dataset) -> EvaluationSpec:
+        """Base, candidate, incumbent and (if it is another one) the best ever, on the held-out examples.
+
+        An incumbent or best of another base model cannot be put on this one: it is left out, and the gate compares with
+        what is left.
+        """
+        recipe, registry = self.recipe, self.registry
+        models: dict[str, Path | None] = {BASE: None, CANDIDATE: self.candidate().adapter}
+        incumbent = registry.incumbent(recipe.tenant, recipe.role)
+        best = registry.best(recipe.tenant, recipe.role)
+        for name, manifest in ((INCUMBENT, incumbent), (BEST, best)):
+            if manifest is None or manifest.version is None or (name == BEST and manifest == incumbent):
+                continue
+            if manifest.base_model.id == recipe.base_model.id:
+                models[name] = registry.fetch(recipe.tenant, recipe.role, manifest.version)
+        return EvaluationSpec(
+            model=self.base_model,
+            device=self.deployment.gpu.device,
+            candidates=models,
+            heldout=dataset.path / "heldout",
+            objective=recipe.rows,
+            system_prompt=recipe.data.system_prompt,
+            max_length=recipe.data.max_length,
+            options=recipe.evaluation,
+            output=self.evaluation_folder,
+        )
+
+    def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> Judged:
+        """Score where the launcher says, and let the gate judge."""
+        run_evaluation(spec, launcher, env, self._log("evaluation"))
+        return self.judged()
+
+    def judged(self) -> Judged:
+        """The scores that the night's evaluation left, and the gate's verdict on the candidate."""
+        return judged_in(self.evaluation_folder, self.recipe.evaluation)
+
+    def settle(self, run: str) -> OutcomeRecord:
+        """Publish the candidate, or put it in quarantine, by its verdict. Idempotent. See `settlement.settle`."""
+        return settle(self, run)
+
+    @property
+    def _training(self) -> Path:
+        return self.folder / "training"
+
+    @property
+    def evaluation_folder(self) -> Path:
+        return self.folder / "evaluation"
+
+    def _log(self, what: str) -> Path:
+        return self.home.logs / f"{what}-{self.recipe.tenant}-{self.recipe.role}-{self.night.date}.log"
+
+    def _accepted_sft(self) -> StartAdapter | None:
+        """The role's newest usable SFT adapter of the same base: preference training goes on from it."""
+        tenant, role = self.recipe.tenant, self.recipe.role
+        for version in reversed(self.registry.usable(tenant, role)):
+            manifest = self.registry.get(tenant, role, version)
+            if manifest.objective == "sft" and manifest.base_model.id == self.recipe.base_model.id:
+                folder = self.registry.fetch(tenant, role, version)
+                return StartAdapter(folder=folder, name=manifest.name, digest=manifest.identity)
+        return None
