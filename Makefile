@@ -38,8 +38,8 @@ ui: install ## open the Dagster UI on a persistent instance, http://127.0.0.1:30
 test: install ## run every test (TESTS="-m 'not slow'" for the quick ones)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(TESTS)
 
-lint: install ## ruff and mypy
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+lint: install ## ruff, mypy, and that imports point one way
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 bench: install ## measure the ratios in benchmarks/
 	@$(BIN)/python -m benchmarks

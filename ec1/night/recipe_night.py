@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.registry import AdapterRegistry
-from ec1.adapters.scores import BASE
+from ec1.adapters.scores import BASE, EVALUATION, EXAMPLES
 from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.dataset import Dataset, build_dataset, load_dataset
 from ec1.corpus.snapshots import Snapshot, load_snapshot, take_snapshot
-from ec1.corpus.threshold import Decision, decide, trained_snapshot
+from ec1.corpus.threshold import Decision, HighWaterMark, decide, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment
 from ec1.home import Home
@@ -34,13 +34,13 @@ from ec1.night.candidate import (
     run_training,
 )
 from ec1.night.records import DatasetRecord, OutcomeRecord, Records, SnapshotRecord
-from ec1.night.settlement import settle
+from ec1.night.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import HardwareFigures, ModelShape, Plan, plan_training
-from ec1.training.spec import StartAdapter, TrainingResult, TrainingSpec, finished
+from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished
 
 
 class RecipeNight:
@@ -185,7 +185,7 @@ class RecipeNight:
             system_prompt=recipe.data.system_prompt,
             max_length=recipe.data.max_length,
             options=recipe.evaluation,
-            output=self.evaluation_folder,
+            output=self._evaluation,
         )
 
     def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> Judged:
@@ -195,18 +195,32 @@ class RecipeNight:
 
     def judged(self) -> Judged:
         """The scores that the night's evaluation left, and the gate's verdict on the candidate."""
-        return judged_in(self.evaluation_folder, self.recipe.evaluation)
+        return judged_in(self._evaluation, self.recipe.evaluation)
 
     def settle(self, run: str) -> OutcomeRecord:
-        """Publish the candidate, or put it in quarantine, by its verdict. Idempotent. See `settlement.settle`."""
-        return settle(self, run)
+        """Publish the candidate, or put it in quarantine, by its verdict; then move the high-water mark. Idempotent.
+
+        A diverged training is settled too: tomorrow would end the same.
+        """
+        candidate = self.candidate()
+        judged = None if candidate.diverged else self.judged()
+        manifest = manifest_of(
+            self.resolved, self.night.date, self.taken_snapshot(), self.built_dataset(), candidate, judged
+        )
+        attachments = {METRICS: candidate.metrics}
+        if judged is not None:
+            attachments |= {name: self._evaluation / name for name in (EVALUATION, EXAMPLES)}
+        outcome = place(self.registry, candidate, manifest, judged, attachments)
+        mark = HighWaterMark(self.home, self.recipe.tenant, self.recipe.role)
+        mark.advance(manifest.snapshot.digest, self.night.date, run, self.resolved.digest)
+        return outcome
 
     @property
     def _training(self) -> Path:
         return self.folder / "training"
 
     @property
-    def evaluation_folder(self) -> Path:
+    def _evaluation(self) -> Path:
         return self.folder / "evaluation"
 
     def _log(self, what: str) -> Path:

@@ -1,0 +1,38 @@
+"""What loading the definitions may cost, and that the domain takes what it needs as arguments.
+
+That imports point one way, and that nothing in `ec1` knows Dagster, is import-linter's work (`make lint`).
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+
+def test_the_domain_reads_no_environment(project: Path) -> None:
+    entry_points = {"ec1/cli.py", "ec1/training/__main__.py", "ec1/adapters/evaluation.py"}
+    wrong = []
+    for path in sorted((project / "ec1").rglob("*.py")):
+        name = path.relative_to(project).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+            if named and isinstance(node.value, ast.Name) and node.value.id == "os" and name not in entry_points:
+                wrong.append(f"{name}:{node.lineno}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("heavy", ["torch", "transformers", "trl", "peft", "vllm", "ladybug", "datasets", "matplotlib"])
+def test_loading_the_definitions_imports_nothing_heavy(
+    project: Path, heavy: str, loaded_by_definitions: set[str]
+) -> None:
+    assert heavy not in loaded_by_definitions
+
+
+@pytest.fixture(scope="module")
+def loaded_by_definitions(project: Path) -> set[str]:
+    import subprocess
+    import sys
+
+    code = "import ec1_assets.definitions, sys; print('\\n'.join(sorted({m.split('.')[0] for m in sys.modules})))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
