@@ -91,23 +91,19 @@ def preview(
     from rich.text import Text
 
     from ec1.corpus.preview import preview_file, preview_snapshot
+    from ec1.night.recipe_night import RecipeNight
     from ec1.night.recipes import recipe_folders
-    from ec1.night.training import base_model
     from ec1.recipes.resolution import find_recipe
 
     options: Options = context.obj
-    deployment = options.deployment()
-    wanted = find_recipe(recipe, recipe_folders(deployment, options.project)).recipe
-    model = base_model(wanted, deployment, options.home)
+    deployment, now = options.deployment(), dt.datetime.now(dt.UTC)
+    resolved = find_recipe(recipe, recipe_folders(deployment, options.project))
+    wanted = resolved.recipe
+    step = RecipeNight(resolved, deployment, options.home, deployment.current_night(now))
     if path is not None:
-        shown = preview_file(path, wanted.data, wanted.rows, model, rows)
+        shown = preview_file(path, wanted.data, wanted.rows, step.base_model, rows)
     else:
-        from ec1.corpus.buckets import bucket
-        from ec1.corpus.snapshots import take_snapshot
-
-        source = bucket(deployment.corpus_root(options.home), wanted.role, wanted.tenant)
-        snapshot = take_snapshot(source, wanted.rows, as_of=dt.datetime.now(dt.UTC), home=options.home)
-        shown = preview_snapshot(snapshot, wanted.data, model, rows)
+        shown = preview_snapshot(step.snapshot(now), wanted.data, step.base_model, rows)
     if as_json:
         print_json([vars(row) for row in shown])
         return

@@ -39,9 +39,11 @@ class Outbox:
         try:
             result = ExtractionResult.model_validate_json(data)
         except ValidationError as error:
-            return _set_aside(path, f"is damaged ({error.error_count()} errors)")
+            _set_aside(path, f"is damaged ({error.error_count()} errors)")
+            return None
         if (result.fingerprint, result.content_sha256) != (fingerprint, content_sha256):
-            return _set_aside(path, "holds another unit's result")
+            _set_aside(path, "holds another unit's result")
+            return None
         return result
 
     def has(self, fingerprint: str, content_sha256: str) -> bool:
