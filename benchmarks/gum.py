@@ -44,16 +44,12 @@ class Named:
 
 @dataclass(frozen=True)
 class Text:
-    """One document as running text, a sentence a line, with what is named in it."""
+    """One document as running text, a sentence a line, with what is named in it: (normalised name, class)."""
 
     name: str
     text: str
     mentions: tuple[Named, ...]
-
-    @property
-    def gold(self) -> frozenset[tuple[str, str]]:
-        """Its entities: (normalised name, class)."""
-        return frozenset((normalised(each.name), each.entity_class) for each in self.mentions)
+    gold: frozenset[tuple[str, str]]
 
 
 def is_unseen(stem: str) -> bool:
@@ -94,7 +90,9 @@ def read(folder: Path) -> Iterator[Text]:
             elif not line and tokens:
                 mentions += _named(tokens)
                 tokens = []
-        yield Text(path.stem, "\n".join(sentences), tuple(sorted(mentions, key=lambda each: (each.start, -each.end))))
+        gold = frozenset((normalised(each.name), each.entity_class) for each in mentions)
+        mentions.sort(key=lambda each: (each.start, -each.end))
+        yield Text(path.stem, "\n".join(sentences), tuple(mentions), gold)
 
 
 def _named(tokens: list[Token]) -> Iterator[Named]:

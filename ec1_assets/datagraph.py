@@ -160,7 +160,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             records.write(context.run_id, DeliveryRecord.model_validate(delivery.record()))
             if delivery.problem:
                 context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
-        scores = score_ledger(ledger, outbox, gold) if gold is not None else None
+        root, max_bytes = deployment.documents_root(home), deployment.documents.max_bytes
+        scores = score_ledger(ledger, outbox, gold, root, max_bytes) if gold is not None else None
         trust = trust_of_night(listing, outbox, fingerprints)
         return dg.MaterializeResult(
             metadata={

@@ -181,6 +181,7 @@ def _of_scores(scores: "ScoreTable") -> Metadata:
         "precision": float(whole.precision),
         "recall": float(whole.recall),
         "f1": float(whole.f1),
+        **({"baseline_f1": float(scores.baseline["all"].f1)} if scores.baseline is not None else {}),
         "against_gold": _table(rows),
     }
 

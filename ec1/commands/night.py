@@ -171,7 +171,7 @@ def score(
     gold: Annotated[Path | None, typer.Option(help="gold file (JSON lines); default: the deployment's")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Precision and recall of what the graph knows, per class, against a gold file."""
+    """Precision and recall of what the graph knows, per class, against a gold file, beside a base line."""
     from ec1.extraction.outbox import Outbox
     from ec1.extraction.scoring import read_gold, score_ledger
     from ec1.graph.reader import published_ledger
@@ -180,7 +180,14 @@ def score(
     path = gold or options.deployment().extraction.gold
     if path is None:
         raise InputError("this deployment has no gold file: name one with --gold, or set extraction.gold")
-    table = score_ledger(published_ledger(options.home.published_graph), Outbox(options.home.outbox), read_gold(path))
+    deployment = options.deployment()
+    table = score_ledger(
+        published_ledger(options.home.published_graph),
+        Outbox(options.home.outbox),
+        read_gold(path),
+        deployment.documents_root(options.home),
+        deployment.documents.max_bytes,
+    )
     if as_json:
         print_json(table.record())
     else:

@@ -1,39 +1,27 @@
 """What is not the name of a person, company, project, account or place, however confidently a model says so.
 
-Belongs here: the filters of CONTRACTS §3. Knows how English writes dates, laws, paths and job titles, but no list of
-real names. What class a name has is `evidence`'s matter.
+Belongs here: the filters that `docs/contracts.md` asks for. Knows how English writes dates, laws, paths and job titles;
+the words are in `words/`, and no real name is. What class a name has is `evidence`'s matter.
 """
 
 import re
 
-from ec1.extraction.evidence import is_firm, proven_class
-from ec1.extraction.folding import normalised, words
+from ec1.extraction.evidence import Off, is_firm, is_shouted, likely_class, proven_class
+from ec1.extraction.folding import normalised
+from ec1.extraction.rules import ALL_ON
+from ec1.extraction.wordlists import word_list
 
 Place = tuple[int, int]
 """Character offsets `[start, end)` in the text of a chunk."""
 
 
-_PLACEHOLDERS = words(
-    """n/a na none null nil unknown tbd tba tbc todo fixme xxx anonymous unnamed undefined placeholder redacted name
-    person company project account location entity entities other various several somebody someone nobody
-    everybody"""
-)
-_CALENDAR = words(
-    """january february march april may june july august september october november december monday tuesday wednesday
-    thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays sundays today tomorrow
-    yesterday tonight spring summer autumn winter morning afternoon evening noon midnight night week weekend month
-    year quarter christmas easter thanksgiving"""
-)
-_CALENDAR_SHORT = words(
-    """jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun of the at on in early
-    mid late last next this am pm utc gmt"""
-)
+_PLACEHOLDERS = word_list("placeholders")
+_CALENDAR = word_list("calendar")
+_CALENDAR_SHORT = word_list("calendar_beside")
+_UNITS = word_list("units")
+_ROLES = word_list("roles")
+_FUNCTION = word_list("function_words")
 _ORDINAL = re.compile(r"\d{1,4}(?:st|nd|rd|th)?|[qh][1-4]|fy\d*")
-_UNITS = words(
-    """k m mm cm km kg g t l ml mb gb tb kb ms s h hz khz mhz ghz kw mw kwh mwh c f usd eur gbp percent dollars
-    dollar euro euros pounds pound cents degrees days day hours hour minutes minute seconds years months weeks
-    pallets tons million billion thousand"""
-)
 _LAW = re.compile(
     r"(?:.*\s)?(?:act|regulations?|directive|statute|amendment|ordinance|bylaws?|code of federal regulations)"
     r"(?:\s*(?:of\s+)?\(?\d{4}\)?)?"
@@ -53,51 +41,44 @@ _CODE = re.compile(
     r"\w*[a-z0-9]_\w+|_\w+|[A-Z][A-Z0-9]*_[A-Z0-9_]+|--?[a-z][\w-]*|[\w.]+\(.*\)|\w+(?:::\w+)+|\$\w+"
     r"|[a-z]+(?:[A-Z][a-z0-9]+){2,}|(?=[0-9a-f]*\d)[0-9a-f]{7,40}|.*[{}=;].*"
 )
-_ROLES = words(
-    """speaker chair chairman chairwoman chairperson president vice manager director officer executive chief ceo cto
-    cfo coo head lead leader secretary treasurer clerk engineer designer developer analyst assistant editor
-    reporter interviewer host moderator professor teacher student customer client user owner founder partner
-    counsel attorney lawyer judge honor honour senator mayor minister general senior junior deputy acting
-    associate principal marketing sales product project programme program industrial interface expert specialist
-    coordinator administrator operator member staff team board committee dispatcher driver buyer seller court mr
-    mrs ms dr prof sir of the and for a an"""
-)
-_FUNCTION = words(
-    """i we you he she it they me us him her them my our your his its their this that these those who what which
-    where when why how yes no not okay ok hello hi thanks thank please dear regards sincerely best good great well
-    so and but or if then there here all any each every both some more most other such only also first second
-    third one two three four five six agenda minutes notes note summary attendees present apologies subject from
-    to cc re date time place action actions item items topic next previous question answer source sources status
-    risk risks email phone telephone fax address i'm i'll i've i'd it's that's there's let's don't can't we're
-    you're they're he's she's what's"""
-)
 
 
-def objection(text: str, places: list[Place], entity_class: str) -> str | None:
-    """Why the name that stands at these places of `text` is no entity, or None. The name's spelling is the text's."""
+def objection(text: str, places: list[Place], entity_class: str, off: Off = ALL_ON) -> str | None:
+    """Why the name that stands at these places of `text` is no entity, or None. The name's spelling is the text's.
+
+    What the text proves to be a person outvotes the calendar: May and June are persons too.
+    """
     start, end = places[0]
     name = " ".join(text[start:end].split())
     plain = normalised(name)
     parts = [word.strip(".,'\"") for word in plain.split()]
-    if plain in _PLACEHOLDERS:
+    if "placeholders" not in off and plain in _PLACEHOLDERS:
         return "placeholder"
-    if _is_date(plain):
+    if "dates" not in off and _is_date(plain) and not _is_person(text, places):
         return "date"
-    if _is_number(name) and not (entity_class == "Account" and proven_class(text, start, end) == "Account"):
+    is_account = entity_class == "Account" and proven_class(text, start, end) == "Account"
+    if "numbers" not in off and _is_number(name) and not is_account:
         return "number"
-    if not is_firm(name) and _LAW.fullmatch(name):
+    if "laws" not in off and not is_firm(name) and _LAW.fullmatch(name):
         return "law"
-    if _PATH.fullmatch(name):
+    if "paths" not in off and _PATH.fullmatch(name):
         return "path"
-    if _CODE.fullmatch(name) or all(_in_code(text, place) for place in places):
+    if "code" not in off and (_CODE.fullmatch(name) or all(_in_code(text, place) for place in places)):
         return "code identifier"
-    if len(name) < 2 or all(part in _FUNCTION for part in parts) or not _is_written_as_name(name, text):
+    if len(name) < 2 or not _is_written_as_name(name, text):
         return "common word"
-    if _is_role(parts):
+    shouted = any(is_shouted(text, *place) for place in places)
+    if "common words" not in off and not shouted and all(part in _FUNCTION for part in parts):
+        return "common word"
+    if "roles" not in off and not shouted and _is_role(parts):
         return "role"
-    if len(parts) == 1 and _is_ordinary(name, text, places):
+    if "common words" not in off and len(parts) == 1 and _is_ordinary(name, text, places):
         return "common word"
     return None
+
+
+def _is_person(text: str, places: list[Place]) -> bool:
+    return any((proven_class(text, *place) or likely_class(text, *place)) == "Person" for place in places)
 
 
 def _is_ordinary(word: str, text: str, places: list[Place]) -> bool:

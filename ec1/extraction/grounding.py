@@ -1,12 +1,14 @@
 """Trust: which entities of an answer really stand in the text, where, as what, and how sure that is.
 
-Belongs here: locating names, agreement between the chunks of one document, confidence. Does not: what is no name at all
-(`filters`), or how the model is asked. Nothing that cannot be located is trusted.
+Belongs here: locating names, agreement between the chunks of one document. Does not: what is no name at all
+(`filters`), what the text says about a class (`evidence`), or how the model is asked. Nothing that cannot be located is
+trusted.
 
-Confidence, from 0 to 1, is computed from the text and not asked of the model. A name that stands in the text: 0.6. It
-is spelled exactly so: +0.1. The text proves the class that the model gave: +0.25; it proves another, which is taken
-instead: +0.15. Each further chunk in which the name was found adds a third of what is missing to 1. Where chunks gave
-different classes, the result is multiplied by the share of the class that won (see `_shares`).
+The confidence computed here is of the text alone, from 0 to 1, and not calibrated. A name that stands in the text: 0.6;
+spelled exactly so: +0.05. Its class is proven by the text: +0.3 if it is the class that the model gave, +0.2 if it is
+another, which is taken instead. No proof, but a cue beside it: +0.1 if both agree. Neither, and the name is a word
+whose capital any word would have there: -0.1. Each further chunk in which the name was found takes away a third of what
+is missing to 1. Where chunks gave different classes, the result is multiplied by the winner's share of the votes.
 """
 
 import re
@@ -15,34 +17,33 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from ec1.documents.chunks import Chunk
-from ec1.extraction.evidence import LEGAL_SUFFIX, is_shaped_like_person, likely_class, proven_class, without_title
+from ec1.extraction.evidence import LEGAL_SUFFIX, Off, likely_class, proven_class, without_title
 from ec1.extraction.filters import Place, is_bare_word, objection
-from ec1.extraction.folding import Folded, normalised, words
+from ec1.extraction.folding import Folded, normalised
 from ec1.extraction.prompt import PROMPT_NAMES
 from ec1.extraction.results import ENTITY_CLASSES, Dropped, EntityClass, Mention
-from ec1.extraction.schema import Named
+from ec1.extraction.rules import ALL_ON
+from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named
+from ec1.extraction.wordlists import word_list
 
 # Raise this when the same answer would give other mentions.
-GROUNDING_VERSION = 2
+GROUNDING_VERSION = 3
 
-# The least confidence of a mention whose class the text proves, before chunks are compared.
-_PROVEN = 0.8
 # How many characters on each side of a chunk the filters may look at.
 _CONTEXT = 5000
 _ENDS = " \t\n\"'“”‘’`*_,;:[]{}<>|#=-–—"
 _ABBREVIATED = re.compile(rf"(?:\b\w|\b{LEGAL_SUFFIX}|\b[js]r|\bst)\.$", re.IGNORECASE)
 # Words that stay small inside a name.
-_LINKS = words(
-    "of the and for in on at to de la le les du des del di da dos das van von der den ter ten bin ibn al el y et und &"
-)
+_LINKS = word_list("links")
 _LEAKS = frozenset(normalised(name) for name in PROMPT_NAMES)
 
 
-def ground(named: Sequence[Named], chunk: Chunk, text: str) -> tuple[list[Mention], list[Dropped]]:
-    """Locate what the model named in one chunk of `text`, and filter it.
+def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -> tuple[list[Mention], list[Dropped]]:
+    """Locate what the model named in one chunk of `text`, and filter it; rules of the groups in `off` do not act.
 
-    Every place in the chunk where an accepted name stands is a mention, with offsets in `text`; a place inside a longer
-    accepted name is not one of the shorter name. What is not accepted is returned with the reason.
+    Every place in the chunk where an accepted name stands is a mention, with offsets in `text`. A place inside a longer
+    accepted name counts only if it may be an entity of its own (`_stands_alone`). What is not accepted is returned with
+    the reason.
     """
     folded = Folded.of(chunk.text)
     first = max(0, chunk.start - _CONTEXT)
@@ -50,32 +51,52 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str) -> tuple[list[Mentio
     dropped: list[Dropped] = []
     taken: dict[Place, tuple[Named, bool]] = {}
     for each in sorted(dict.fromkeys(named), key=lambda each: -len(each.name)):
-        found, exact = _locate(each.name, chunk.text, folded)
+        long = len(each.name) > MAX_NAME_CHARACTERS
+        found, exact = ([], False) if long else _locate(each.name, chunk.text, folded)
         places = [(start + shift, end + shift) for start, end in found]
         if not places:
             reason: str | None = "only in the prompt" if normalised(each.name) in _LEAKS else "not in the text"
-        elif not (reason := objection(context, places, each.entity_class)):
-            free = [place for place in places if not any(_inside(place, longer) for longer in taken)]
+            reason = "too long" if long else reason
+        elif not (reason := objection(context, places, each.entity_class, off)):
+            free = [
+                place
+                for place in places
+                if all(
+                    "nested names" not in off
+                    and _stands_alone(
+                        each.entity_class,
+                        other.entity_class,
+                        context[longer[0] : place[0]],
+                        context[place[1] : longer[1]],
+                    )
+                    for longer, (other, _) in taken.items()
+                    if _inside(place, longer)
+                )
+            ]
             if not free:
                 reason = "part of a longer name"
             for place in free:
                 taken.setdefault(place, (each, exact))
         if reason:
-            dropped.append(Dropped(name=each.name, entity_class=each.entity_class, chunk=chunk.index, reason=reason))
+            dropped.append(
+                Dropped(
+                    name=each.name[:MAX_NAME_CHARACTERS],
+                    entity_class=each.entity_class,
+                    chunk=chunk.index,
+                    reason=reason,
+                )
+            )
     mentions = []
     for (start, end), (each, exact) in sorted(taken.items()):
-        proof = proven_class(context, start, end)
-        cue = proof or likely_class(context, start, end)
-        if not cue and each.entity_class == "Company" and is_shaped_like_person(context[start:end], context):
-            # Small models call most names companies.
-            cue = "Person"
+        proof = proven_class(context, start, end, off)
+        cue = proof or likely_class(context, start, end, off)
         confidence = 0.6 + 0.05 * exact
         if not cue and is_bare_word(context, [place for place, (other, _) in taken.items() if other == each]):
-            confidence -= 0.2
+            confidence -= 0.1
         if proof:
             confidence += 0.3 if proof == each.entity_class else 0.2
-        elif cue:
-            confidence += 0.1 if cue == each.entity_class else 0.0
+        elif cue == each.entity_class:
+            confidence += 0.1
         mentions.append(
             Mention(
                 name=" ".join(context[start:end].split()),
@@ -84,25 +105,41 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str) -> tuple[list[Mentio
                 chunk=chunk.index,
                 start=start + first,
                 end=end + first,
+                proven=proof is not None,
             )
         )
     return mentions, dropped
 
 
-def settle(mentions: Sequence[Mention], min_confidence: float) -> tuple[list[Mention], list[Dropped]]:
+def _stands_alone(entity_class: str, outer_class: str, before: str, after: str) -> bool:
+    """Whether a name inside a longer one is an entity of its own, as `Lisbon` is in `University of Lisbon`, and
+    `Tennessee` in `Murfreesboro, Tennessee`; and not `Renner` in `Lucas Renner`. `before` and `after` are the rest of
+    the longer name."""
+    if entity_class != outer_class:
+        return True
+    if entity_class == "Person":
+        return False
+    before, after = before.rstrip(" "), after.lstrip(" ")
+    return before.endswith(",") or after.startswith(",") or before.rpartition(" ")[2] in _LINKS
+
+
+def settle(
+    mentions: Sequence[Mention], min_confidence: float, off: Off = ALL_ON
+) -> tuple[list[Mention], list[Dropped]]:
     """Make one document's mentions agree: one mention for each place, one class for each name, confidence over all
     chunks. Returns the mentions in the order of the text, and those below `min_confidence` as dropped."""
     places: dict[Place, Mention] = {}
-    reach = -1
+    longer: list[Mention] = []
     # A total order: the result must not depend on which chunk's answer came back first.
     for each in sorted(
         mentions, key=lambda each: (each.start, -each.end, -each.confidence, each.chunk, each.entity_class)
     ):
         # Chunks overlap: the same place may come twice, and a name cut off by a chunk's border lies inside the whole.
-        if each.end > reach:
+        longer = [other for other in longer if other.end > each.start]
+        if (each.start, each.end) not in places and all(_is_apart(each, other) for other in longer):
             places[each.start, each.end] = each
-            reach = each.end
-    shares = _shares(places.values())
+            longer.append(each)
+    shares = _shares(places.values(), off)
     chunks: dict[str, set[int]] = defaultdict(set)
     for each in places.values():
         chunks[normalised(each.name)].add(each.chunk)
@@ -122,35 +159,45 @@ def settle(mentions: Sequence[Mention], min_confidence: float) -> tuple[list[Men
     return kept, dropped
 
 
-def _shares(mentions: Iterable[Mention]) -> dict[str, tuple[EntityClass, float]]:
+def _is_apart(each: Mention, longer: Mention) -> bool:
+    """Whether two mentions that share characters may both stand; `longer` begins first."""
+    if each.end > longer.end:
+        return False
+    first, last = each.start - longer.start, longer.end - each.end
+    before, after = longer.name[:first], longer.name[len(longer.name) - last :] if last else ""
+    return _stands_alone(each.entity_class, longer.entity_class, before, after)
+
+
+def _shares(mentions: Iterable[Mention], off: Off) -> dict[str, tuple[EntityClass, float]]:
     """The class of each name in one document, and the share of the votes for it.
 
     A class that the text proves somewhere outvotes all that it does not prove. A single word that nothing is proven
-    about takes the class of the full name that begins with it, or of the person whose name ends with it.
+    about is a person where a person's full name begins or ends with it, and no other full name does.
     """
     votes: dict[str, Counter[EntityClass]] = defaultdict(Counter)
     proven: dict[str, Counter[EntityClass]] = defaultdict(Counter)
     for each in mentions:
         weight = round(1000 * each.confidence)
         votes[normalised(each.name)][each.entity_class] += weight
-        if each.confidence >= _PROVEN:
+        if each.proven:
             proven[normalised(each.name)][each.entity_class] += weight
     shares = {}
     for name, counted in votes.items():
         deciding = proven.get(name, counted)
         winner, weight = deciding.most_common(1)[0]
         shares[name] = (winner, weight / deciding.total())
-    full: dict[str, set[EntityClass]] = defaultdict(set)
-    for name, (entity_class, _) in shares.items():
-        words = name.split()
-        if len(words) > 1:
-            full[words[0]].add(entity_class)
-            if entity_class == "Person":
-                full[words[-1]].add(entity_class)
-    for name in shares.keys() - proven.keys():
-        if len(full.get(name, ())) == 1:
-            shares[name] = (next(iter(full[name])), shares[name][1])
+    if "short forms" in off:
+        return shares
+    people = {word for name, (entity_class, _) in shares.items() if entity_class == "Person" for word in _ends(name)}
+    others = {word for name, (entity_class, _) in shares.items() if entity_class != "Person" for word in _ends(name)}
+    for name in (shares.keys() - proven.keys()) & (people - others):
+        shares[name] = ("Person", shares[name][1])
     return shares
+
+
+def _ends(name: str) -> tuple[str, ...]:
+    words = name.split()
+    return (words[0], words[-1]) if len(words) > 1 else ()
 
 
 def _class(name: str) -> EntityClass:

@@ -23,10 +23,13 @@ class Mention(_Record):
     name: str
     entity_class: EntityClass
     confidence: float
+    """From 0 to 1; `extraction/confidence.py` says what it is computed from, and whether it is calibrated."""
     chunk: int
     start: int
     """Character offsets in the parsed text, `[start, end)`; `text[start:end]` is what stands there."""
     end: int
+    proven: bool = False
+    """Whether the text itself proves the class: a legal form, a title, turns of a transcript."""
 
 
 class Trait(_Record):

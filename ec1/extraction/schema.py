@@ -16,7 +16,7 @@ from ec1.errors import DeferredError
 from ec1.extraction.results import ENTITY_CLASSES, RELATIONS
 
 MAX_ENTITIES = 24
-MAX_NAME_CHARACTERS = 64
+MAX_NAME_CHARACTERS = 160
 MAX_RELATIONS = 16
 FINISH_UNSTATED = "unstated"
 """The finish reason of a server that gives none: then only the answer itself can show that it is whole."""

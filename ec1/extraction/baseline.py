@@ -1,0 +1,50 @@
+"""The base line that every figure of extraction stands beside: names by capital letters, classes by six rules.
+
+Belongs here: what can be had without a model, and without our filters, evidence and grounding, so that it stays what it
+is when they change. Nothing of it reaches the graph.
+"""
+
+import re
+from collections.abc import Iterator
+
+from ec1.extraction.folding import normalised
+
+_WORD = r"[A-Z][\w'’&.-]*\w|[A-Z]"
+_RUN = re.compile(rf"(?:{_WORD})(?: (?:(?:of|de|van|von|&) )?(?:{_WORD}))*")
+_COMMON = re.compile(
+    r"(?:the|a|an|i|we|you|he|she|it|they|this|that|these|those|in|on|at|for|to|from|and|but|or|so|if|when|what|who|how"
+    r"|why|where|there|then|as|with|by|of|is|are|was|no|not|yes|our|my|his|her|their|its|all|one|some|after|before"
+    r"|however|also|please|thanks|dear)",
+    re.IGNORECASE,
+)
+
+
+def names_of(text: str) -> frozenset[tuple[str, str]]:
+    """What the base line finds in a text: (normalised name, class), each once."""
+    return frozenset((normalised(name), _class(name)) for name in _runs(text) if len(name) > 1)
+
+
+def _runs(text: str) -> Iterator[str]:
+    """Runs of words with a capital, without a common word in front; a single word only where it opens no sentence."""
+    for line in text.splitlines():
+        for found in _RUN.finditer(line):
+            words = found[0].split()
+            opens = not line[: found.start()].strip(" \"'“‘(*_#>-") or line[: found.start()].rstrip()[-1:] in ".!?:"
+            while words and _COMMON.fullmatch(words[0]):
+                words, opens = words[1:], False
+            if words and not (opens and len(words) == 1):
+                yield " ".join(words).removesuffix("'s").removesuffix("’s")
+
+
+def _class(name: str) -> str:
+    if re.search(r"\b(?:Inc|Corp|Co|Ltd|LLC|LLP|GmbH|AG|University|Bank|Institute|Council|Committee)\b", name):
+        return "Company"
+    if re.search(r"\b(?:Account|Deposit|Escrow|Retainer)\b", name):
+        return "Account"
+    if re.search(r"\b(?:Project|Programme|Program|Initiative|Operation)\b", name):
+        return "Project"
+    if re.search(r"\b(?:Street|Road|River|Lake|Island|City|County|Park|Bay|North|South|East|West)\b", name):
+        return "Location"
+    if name.isupper() and len(name) > 1:
+        return "Company"
+    return "Person" if 2 <= len(name.split()) <= 3 else "Location"
