@@ -105,9 +105,7 @@ def likely_class(text: str, start: int, end: int, off: Off = ALL_ON) -> EntityCl
     line = text[text.rfind("\n", 0, start) + 1 : start]
     # A word in capitals is rather an acronym of an organisation that said something.
     named_like_one = _LOOKS_LIKE_PERSON.fullmatch(name) and not is_shouted(text, start, end)
-    if named_like_one and (
-        _BEFORE_PERSON.search(before) or _AFTER_PERSON.match(after) or _LIST_OF_PERSONS.match(line)
-    ):
+    if named_like_one and (_BEFORE_PERSON.search(before) or _AFTER_PERSON.match(after) or _LIST_OF_PERSONS.match(line)):
         return "Person"
     if _BEFORE_PLACE.search(before):
         return "Location"

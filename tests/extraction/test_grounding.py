@@ -314,9 +314,7 @@ def test_a_proof_outvotes_what_is_not_proven() -> None:
         ("Kestrel Telematics", "Company", "Telematics", "Location"),
     ],
 )
-def test_a_persons_short_form_follows_the_full_name(
-    full: str, entity_class: str, short: str, expected: str
-) -> None:
+def test_a_persons_short_form_follows_the_full_name(full: str, entity_class: str, short: str, expected: str) -> None:
     kept, _ = settle([mention(full, 0, 0, entity_class), mention(short, 50, 1, "Location")], 0)
     assert [each.entity_class for each in kept] == [entity_class, expected]
 
