@@ -7,7 +7,6 @@ from ec1.night.recipes import nightly_recipes
 from ec1_assets.datagraph import datagraph_assets
 from ec1_assets.partitions import nights_of
 from ec1_assets.recipe_chain import recipe_chain
-from jobs.console import terminal_logger
 from jobs.nightly import night_jobs
 from resources.environment import Choice, choice_from_environment
 from resources.gpu import GpuResource
@@ -49,7 +48,6 @@ def build_defs(choice: Choice) -> dg.Definitions:
         executor=dg.multiprocess_executor.configured(
             {"max_concurrent": 2, "start_method": {"forkserver": {"preload_modules": ["ec1_assets.definitions"]}}}
         ),
-        loggers={"console": dg.colored_console_logger, "terminal": terminal_logger},
     )
 
 

@@ -1,7 +1,13 @@
-"""What `ec1 night` shows while it runs: one short line for each thing that a person would want to know."""
+"""What `ec1 night` shows while it runs: one short line for each thing that a person would want to know.
 
-import logging
+Read from the run's event log and not from a logger, so that a run is the same run whoever looks at it.
+"""
+
+import datetime as dt
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import dagster as dg
 
@@ -13,31 +19,50 @@ SHOWN = {
 
 # Said by Dagster and its Pipes; the step's own line says as much.
 NOISE = ("Skipping step ", "Dependencies for step ", "[pipes] external process successfully opened")
+LEVEL = 20
+POLL_SECONDS = 0.5
 
 
-class _OneLine(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        meta = getattr(record, "dagster_meta", {})
-        event = getattr(record, "dagster_event", None)
-        step = (meta.get("step_key") or getattr(event, "step_key", None) or "night").replace("__", "/")
-        text = SHOWN[event.event_type] if event else str(meta.get("orig_message", record.getMessage()))
-        return f"{self.formatTime(record, '%H:%M:%S')}  {step:<34} {text}"
+def line_of(entry: dg.EventLogEntry) -> str | None:
+    """One event as a line, or None for what nobody at a terminal wants to know."""
+    event = entry.dagster_event
+    if event is None:
+        if entry.level < LEVEL or entry.user_message.startswith(NOISE):
+            return None
+        text = entry.user_message
+    elif event.event_type in SHOWN:
+        text = SHOWN[event.event_type]
+    else:
+        return None
+    step = (entry.step_key or "night").replace("__", "/")
+    return f"{dt.datetime.fromtimestamp(entry.timestamp):%H:%M:%S}  {step:<34} {text}"
 
 
-class _WorthShowing(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        event = getattr(record, "dagster_event", None)
-        if event is not None:
-            return event.event_type in SHOWN
-        text = getattr(record, "dagster_meta", {}).get("orig_message") or record.getMessage()
-        return record.levelno >= logging.INFO and not str(text).startswith(NOISE)
+@contextmanager
+def told(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
+    """Print the lines of a run while the block runs, and what is left of them at its end."""
+    done = threading.Event()
 
+    def follow() -> None:
+        cursor = None
+        ending = False
+        while True:
+            page = instance.get_records_for_run(run_id, cursor)
+            cursor = page.cursor
+            for record in page.records:
+                if line := line_of(record.event_log_entry):
+                    sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+            if page.has_more:
+                continue
+            if ending:
+                return
+            ending = done.wait(POLL_SECONDS)
 
-@dg.logger(description="One line a step and a line for each message, for a person at a terminal.")
-def terminal_logger(context: dg.InitLoggerContext) -> logging.Logger:
-    logger = logging.Logger("ec1.night", logging.DEBUG)
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(_OneLine())
-    handler.addFilter(_WorthShowing())
-    logger.addHandler(handler)
-    return logger
+    follower = threading.Thread(target=follow, daemon=True, name="told")
+    follower.start()
+    try:
+        yield
+    finally:
+        done.set()
+        follower.join()

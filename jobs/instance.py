@@ -2,17 +2,26 @@
 
 import fcntl
 import os
+import time
 
 import dagster as dg
-import psutil
 
-from ec1.files import write_atomic
+from ec1.files import sha256_file, write_atomic
 from ec1.home import CHECKOUT, Home
+from jobs.workers import end_leftovers, is_gone, worker_of
 from resources.gpu import GPU_POOL
 
-PROCESS_TAG = "ec1/process"
-"""On runs that were started from the command line: the process that executes them."""
-GOING = (dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+OPEN = (
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+)
+STALE_SECONDS = 300.0
+"""A run that was created and neither queued nor started for so long never will be."""
+SHIPPED_BEFORE = frozenset({"e9b8b6303cfac62a3d7cb2c97ebd1b6cb0e6e9e8f5923fe573f50a32fbb93eb2"})
+"""SHA-256 of the configurations of earlier releases: a file that nobody edited is renewed."""
 
 
 def prepare_instance(home: Home) -> dg.DagsterInstance:
@@ -21,7 +30,7 @@ def prepare_instance(home: Home) -> dg.DagsterInstance:
     Sets DAGSTER_HOME in this process, because Dagster's own subprocesses look there.
     """
     configuration = home.dagster / "dagster.yaml"
-    if not configuration.exists():
+    if not configuration.exists() or sha256_file(configuration) in SHIPPED_BEFORE:
         write_atomic(configuration, (CHECKOUT / "configs" / "dagster.yaml").read_bytes())
     os.environ["DAGSTER_HOME"] = str(home.dagster)
     with (home.dagster / ".setup.lock").open("w") as lock:
@@ -37,31 +46,21 @@ def prepare_instance(home: Home) -> dg.DagsterInstance:
     return instance
 
 
-def own_process() -> str:
-    """This process, as a tag value that no later process with the same id can claim."""
-    process = psutil.Process()
-    return f"{process.pid}:{process.create_time()}"
-
-
 def reconcile(instance: dg.DagsterInstance) -> list[str]:
     """Fail the runs whose process is gone (kill -9, reboot) and free what they held. Returns their ids.
 
-    Nobody else does: the default launcher cannot see a dead worker after a reboot, and no launcher watches a night
-    that was started from the command line.
+    The daemon does the same every half minute (`jobs.launcher`); this is for when none runs.
     """
-    orphans = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(GOING))) if _is_orphan(instance, run)]
-    for run in orphans:
-        instance.report_run_failed(run, "the process of this run is gone (killed, or the machine restarted)")
-        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-    return [run.run_id for run in orphans]
-
-
-def _is_orphan(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    if tag := run.tags.get(PROCESS_TAG):
-        number, created = tag.split(":")
-        try:
-            return psutil.Process(int(number)).create_time() != float(created)
-        except psutil.NoSuchProcess:
-            return True
-    record = instance.get_run_record_by_id(run.run_id)
-    return record is not None and record.create_timestamp.timestamp() < psutil.boot_time()
+    orphans = []
+    for record in instance.get_run_records(dg.RunsFilter(statuses=list(OPEN))):
+        run = record.dagster_run
+        if run.status == dg.DagsterRunStatus.QUEUED and worker_of(run) is None:
+            continue
+        age = time.time() - record.create_timestamp.timestamp()
+        never_began = run.status == dg.DagsterRunStatus.NOT_STARTED and age > STALE_SECONDS
+        if never_began or is_gone(instance, run):
+            instance.report_run_failed(run, "the process of this run is gone (killed, or the machine restarted)")
+            end_leftovers(run.run_id)
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            orphans.append(run.run_id)
+    return orphans

@@ -1,23 +1,128 @@
-"""Runs one night in this process: `python -m jobs.run_night --date D --run-id-file F`. `ec1 night` starts it."""
+"""Asks for one night and works on it in this process: `python -m jobs.run_night --date D --run-id-file F`.
+
+`ec1 night` starts it. The run is like any other: it comes from the workspace, waits in the queue under the same
+limits, and can be executed again from the UI. Only its worker is this process, so that Ctrl-C ends it and its lines
+appear here; whoever takes it from the queue (`jobs.launcher`) leaves it to us. Where no daemon takes it, we do.
+"""
 
 import argparse
+import signal
 import sys
+import time
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.storage.dagster_run import ACTIVE_RUN_STATUSES
+from dagster._core.utils import make_new_run_id
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._utils.tags import TagConcurrencyLimitsCounter
 
+from ec1.errors import EC1Error, InputError
 from ec1.files import write_atomic
-from ec1.home import Home
-from jobs.instance import PROCESS_TAG, own_process, prepare_instance, reconcile
+from ec1.home import CHECKOUT, Home
+from jobs.console import told
+from jobs.instance import prepare_instance, reconcile
+from jobs.launcher import ProcessLauncher
 from jobs.nightly import NIGHTLY_JOB
+from jobs.worker import execute, repository
+from jobs.workers import Worker, worker_of
 from resources.environment import choice_from_environment
 
+DAEMON = "QUEUED_RUN_COORDINATOR"
+HEARTBEAT_SECONDS = 60.0
+"""A daemon tells that it lives every 30 seconds."""
+PATIENCE_SECONDS = 15.0
+"""How long a daemon that seems to live may take to take a run that is free to go."""
+POLL_SECONDS = 0.5
 
-def nightly_job() -> dg.JobDefinition:
-    """The job of the one code location, for `dagster.reconstructable`."""
-    from ec1_assets.definitions import defs
 
-    return defs.resolve_job_def(NIGHTLY_JOB)
+def ask_for(instance: dg.DagsterInstance, night: str) -> str:
+    """Put a whole night into the queue, with this process as its worker. Returns the run's id."""
+    if not isinstance(instance.run_launcher, ProcessLauncher):
+        raise InputError(
+            f"{instance.root_directory}/dagster.yaml names no run_launcher, or another one: take those lines from "
+            f"{CHECKOUT / 'configs' / 'dagster.yaml'}"
+        )
+    recon = repository()
+    job = recon.get_definition().get_job(NIGHTLY_JOB)
+    (location,) = WorkspaceFileTarget([str(CHECKOUT / "workspace.yaml")]).create_origins()
+    origin = RemoteRepositoryOrigin(location, recon.get_definition().name)
+    run_id = make_new_run_id()
+    instance.create_run_for_job(
+        job,
+        run_id=run_id,
+        tags={
+            **job.run_tags,
+            **job.get_tags_for_partition_key(night, selected_asset_keys=None),
+            **Worker.of(run_id).tag,
+        },
+        remote_job_origin=RemoteJobOrigin(origin, NIGHTLY_JOB),
+        job_code_origin=recon.get_reconstructable_job(NIGHTLY_JOB).get_python_origin(),
+    )
+    # The queue looks at the run alone.
+    instance.submit_run(run_id, workspace=None)  # type: ignore[arg-type]
+    return run_id
+
+
+def wait_for_turn(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """Wait until the run may begin. Returns False if it was ended while it waited."""
+    free_since: float | None = None
+    told_of = ""
+    while True:
+        run = instance.get_run_by_id(run_id)
+        if run is None or run.is_finished or run.status == dg.DagsterRunStatus.CANCELING:
+            return False
+        if run.status != dg.DagsterRunStatus.QUEUED:
+            return True
+        if reason := _blocked(instance, run):
+            free_since = None
+            if reason != told_of:
+                sys.stdout.write(f"waiting: {reason}\n")
+                sys.stdout.flush()
+                told_of = reason
+            # What was killed holds its place until somebody looks.
+            reconcile(instance)
+        else:
+            free_since = free_since or time.monotonic()
+            if not _daemon_lives(instance) or time.monotonic() - free_since > PATIENCE_SECONDS:
+                instance.report_dagster_event(
+                    dg.DagsterEvent(dg.DagsterEventType.PIPELINE_STARTING.value, run.job_name), run_id=run_id
+                )
+                return True
+        time.sleep(POLL_SECONDS)
+
+
+def _blocked(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
+    """Why the queue would not let this run go now, or None: Dagster's own limits and its order."""
+    limits = instance.get_concurrency_config().run_queue_config
+    # The queue before what is going: a run that moves meanwhile is seen twice rather than not at all.
+    queue = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]), ascending=True)
+    going = instance.get_runs(dg.RunsFilter(statuses=ACTIVE_RUN_STATUSES))
+    if limits is None:
+        return None
+    if limits.max_concurrent_runs != -1 and len(going) >= limits.max_concurrent_runs:
+        return f"{len(going)} runs are going"
+    counter = TagConcurrencyLimitsCounter(limits.tag_concurrency_limits, going)
+    if counter.is_blocked(run):
+        return f"another night is going: {', '.join(_named(each) for each in going)}"
+    lives = _daemon_lives(instance)
+    for earlier in queue:
+        if earlier.run_id == run.run_id:
+            break
+        # Without a daemon nobody would start what the UI or a schedule asked for.
+        if not counter.is_blocked(earlier) and (lives or worker_of(earlier)):
+            return f"{_named(earlier)} was asked for before"
+    return None
+
+
+def _named(run: dg.DagsterRun) -> str:
+    return f"run {run.run_id[:8]} of night {run.tags.get('dagster/partition', '?')}"
+
+
+def _daemon_lives(instance: dg.DagsterInstance) -> bool:
+    heartbeat = instance.get_daemon_heartbeats().get(DAEMON)
+    return heartbeat is not None and time.time() - heartbeat.timestamp < HEARTBEAT_SECONDS
 
 
 def main() -> int:
@@ -26,18 +131,31 @@ def main() -> int:
     parser.add_argument("--run-id-file", type=Path, required=True)
     arguments = parser.parse_args()
     choice = choice_from_environment()
+    run_id = None
     with prepare_instance(Home(choice.home)) as instance:
-        # A night that was killed still holds its slot in the pool, on which this one would wait for ever.
-        for orphan in reconcile(instance):
-            sys.stdout.write(f"ended the orphaned run {orphan[:8]}\n")
-        result = dg.execute_job(
-            dg.reconstructable(nightly_job),
-            instance,
-            tags={"dagster/partition": arguments.date, PROCESS_TAG: own_process()},
-            run_config={"loggers": {"terminal": {}}},
-        )
-        write_atomic(arguments.run_id_file, result.run_id)
-    return 0 if result.success else 1
+        try:
+            # A night that was killed still holds its slot in the pool, on which this one would wait for ever.
+            for orphan in reconcile(instance):
+                sys.stdout.write(f"ended the orphaned run {orphan[:8]}\n")
+            run_id = ask_for(instance, arguments.date)
+            with told(instance, run_id):
+                status = execute(instance, run_id) if wait_for_turn(instance, run_id) else None
+        except EC1Error as error:
+            sys.stdout.write(f"error: {error}\n")
+            return 1
+        except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+            if run_id is not None:
+                give_up(instance, run_id)
+            return 128 + signal.SIGINT
+        write_atomic(arguments.run_id_file, run_id)
+    return 0 if status == dg.DagsterRunStatus.SUCCESS else 1
+
+
+def give_up(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Leave no run behind that nobody works on."""
+    run = instance.get_run_by_id(run_id)
+    if run is not None and not run.is_finished:
+        instance.report_run_canceled(run, "interrupted")
 
 
 if __name__ == "__main__":

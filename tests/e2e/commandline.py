@@ -49,10 +49,14 @@ class CommandLine:
                 continue
         return found
 
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "ec1.cli"]
+
     def start(self, *arguments: str, own_group: bool = False) -> "subprocess.Popen[str]":
         """Start a command; with `own_group` a signal can be sent to all of it, as a terminal's Ctrl-C is."""
         return subprocess.Popen(
-            [sys.executable, "-m", "ec1.cli", *arguments],
+            [*self.command, *arguments],
             cwd=self.project,
             env=self.environment,
             stdout=subprocess.PIPE,

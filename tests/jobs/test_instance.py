@@ -1,5 +1,6 @@
 """The instance is set up so that pools hold on the first dequeue, and a killed night gives its slot back."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,9 @@ import dagster as dg
 import pytest
 
 from ec1.home import Home
-from jobs.instance import PROCESS_TAG, own_process, prepare_instance, reconcile
+from jobs.instance import prepare_instance, reconcile
+from jobs.launcher import ProcessLauncher
+from jobs.workers import LIVING_RUN, PROCESS_TAG, Worker, is_gone, worker_of
 
 
 @dg.op
@@ -28,9 +31,26 @@ def instance(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.Dagster
         yield instance
 
 
+def a_run(
+    instance: dg.DagsterInstance, worker: int | None, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED
+) -> dg.DagsterRun:
+    """A run whose worker is the process `worker`."""
+    run = instance.create_run_for_job(some_job, status=status)
+    if worker is not None:
+        instance.add_run_tags(run.run_id, Worker.of(run.run_id, worker).tag)
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found
+
+
+def a_sleeper(**environment: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, **environment})
+
+
 def test_the_limit_of_the_gpu_pool_is_explicit(instance: dg.DagsterInstance) -> None:
     assert {info.name: info.limit for info in instance.event_log_storage.get_pool_limits()} == {"gpu": 1}
     assert instance.get_concurrency_config().pool_config.pool_granularity.value == "op"
+    assert isinstance(instance.run_launcher, ProcessLauncher)
 
 
 def test_an_edited_configuration_is_kept(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,13 +62,11 @@ def test_an_edited_configuration_is_kept(home: Home, monkeypatch: pytest.MonkeyP
 
 
 def test_a_killed_run_is_ended_and_its_slot_freed(instance: dg.DagsterInstance) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        tag = own_process().split(":")[1]
+    with a_sleeper() as process:
+        killed = a_run(instance, process.pid)
         process.kill()
-    killed = instance.create_run_for_job(
-        some_job, status=dg.DagsterRunStatus.STARTED, tags={PROCESS_TAG: f"{process.pid}:{tag}"}
-    )
-    alive = instance.create_run_for_job(some_job, status=dg.DagsterRunStatus.STARTED, tags={PROCESS_TAG: own_process()})
+    alive = a_run(instance, None)
+    instance.add_run_tags(alive.run_id, Worker.of(alive.run_id).tag)
     claim = instance.event_log_storage.claim_concurrency_slot("gpu", killed.run_id, "step")
     assert claim.is_claimed
     assert not instance.event_log_storage.claim_concurrency_slot("gpu", alive.run_id, "step").is_claimed
@@ -56,6 +74,57 @@ def test_a_killed_run_is_ended_and_its_slot_freed(instance: dg.DagsterInstance) 
     assert instance.get_run_by_id(killed.run_id).status == dg.DagsterRunStatus.FAILURE
     assert instance.get_run_by_id(alive.run_id).status == dg.DagsterRunStatus.STARTED
     assert instance.event_log_storage.claim_concurrency_slot("gpu", alive.run_id, "step").is_claimed
+
+
+def test_the_steps_of_a_killed_run_end_too(instance: dg.DagsterInstance) -> None:
+    with a_sleeper() as worker:
+        run = a_run(instance, worker.pid)
+        with a_sleeper(**{LIVING_RUN: run.run_id}) as step, a_sleeper(**{LIVING_RUN: "another"}) as another:
+            worker.kill()
+            worker.wait()
+            reconcile(instance)
+            assert step.wait(10) < 0
+            assert another.poll() is None
+            another.kill()
+
+
+def test_a_killed_worker_that_nobody_waited_for_is_gone(instance: dg.DagsterInstance) -> None:
+    with a_sleeper() as process:
+        run = a_run(instance, process.pid)
+        assert not is_gone(instance, run)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert is_gone(instance, run), "a zombie works on nothing"
+
+
+def test_a_process_id_that_was_given_away_again_is_not_the_worker(instance: dg.DagsterInstance) -> None:
+    """After the restart of a container process ids begin anew, and the boot time is still the host's."""
+    run = a_run(instance, None)
+    mark = Worker.of(run.run_id)
+    instance.add_run_tags(run.run_id, {PROCESS_TAG: mark.tag[PROCESS_TAG].replace(str(mark.started), "1.5")})
+    assert reconcile(instance) == [run.run_id]
+
+
+def test_a_mark_that_a_re_execution_copied_names_nobody(instance: dg.DagsterInstance) -> None:
+    first = a_run(instance, None)
+    instance.add_run_tags(first.run_id, Worker.of(first.run_id).tag)
+    again = instance.create_run_for_job(some_job, tags=instance.get_run_by_id(first.run_id).tags)
+    assert worker_of(instance.get_run_by_id(first.run_id)) is not None
+    assert worker_of(again) is None
+
+
+def test_of_another_machine_nothing_is_known(instance: dg.DagsterInstance) -> None:
+    run = a_run(instance, None)
+    instance.add_run_tags(run.run_id, Worker(run.run_id[:8], "elsewhere", 1, 1.0).tag)
+    assert reconcile(instance) == []
+
+
+def test_the_monitor_asks_the_launcher(instance: dg.DagsterInstance) -> None:
+    with a_sleeper() as process:
+        run = a_run(instance, process.pid)
+        assert instance.run_launcher.check_run_worker_health(run).status.value == "RUNNING"
+        process.kill()
+    assert instance.run_launcher.check_run_worker_health(run).status.value == "NOT_FOUND"
 
 
 def test_two_processes_may_set_up_the_same_instance_at_once(home: Home) -> None:

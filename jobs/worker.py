@@ -1,0 +1,171 @@
+"""Executes one run in this process: `python -m jobs.worker RUN_ID`, started by `jobs.launcher`; `ec1 night` calls
+`execute` in its own.
+
+The definitions are loaded here, when the run begins, so that a recipe that came, changed or went while the run was
+queued counts as it is now.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import dagster as dg
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.execution.api import create_execution_plan
+from dagster._core.snap import create_execution_plan_snapshot_id, snapshot_from_execution_plan
+from dagster._core.storage.runs.schema import RunsTable
+from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
+from dagster._grpc.impl import core_execute_run
+from dagster._serdes import serialize_value
+from dagster_shared.record import copy
+
+from ec1.home import CHECKOUT, Home
+from jobs.instance import prepare_instance
+from jobs.workers import LIVING_RUN
+from resources.environment import choice_from_environment
+
+DEFINITIONS = ("ec1_assets.definitions", "defs")
+POLL_SECONDS = 1.0
+SETTLE_SECONDS = 15.0
+STOPPED_FROM_OUTSIDE = (dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
+
+
+def repository() -> ReconstructableRepository:
+    """The one code location, as the files are now."""
+    return ReconstructableRepository.for_module(*DEFINITIONS, working_directory=str(CHECKOUT))
+
+
+def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
+    """Execute a run that was launched, in this process. Returns how it ended.
+
+    Raises KeyboardInterrupt (or Dagster's own) if it was ended from the keyboard, by a signal or from the UI.
+    """
+    os.environ[LIVING_RUN] = run_id
+    recon = repository()
+    run = with_present_recipes(instance, _found(instance, run_id), recon)
+    job = recon.get_reconstructable_job(run.job_name)
+    with _ended_from_outside(instance, run_id):
+        for _ in core_execute_run(job, run, instance, inject_env_vars=False):
+            pass
+    return _found(instance, run_id).status
+
+
+def with_present_recipes(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, recon: ReconstructableRepository
+) -> dg.DagsterRun:
+    """The run as today's recipes make it: what has gone is left out, and what came joins a run of a whole job.
+
+    Dagster plans from today's definitions anyhow. It fails for an asset that is no more, and its page of the run shows
+    the steps that were planned when the run was asked for: so the run is rewritten to say what is executed.
+    """
+    job = recon.get_definition().get_job(run.job_name)
+    if run.job_snapshot_id == job.get_job_snapshot_id() and not run.asset_selection:
+        return run
+    layer = job.asset_layer
+    assets = run.asset_selection and run.asset_selection & layer.executable_asset_keys
+    checks = run.asset_check_selection and run.asset_check_selection & layer.asset_graph.asset_check_keys
+    if run.asset_selection and not assets:
+        raise SystemExit(f"run {run.run_id[:8]}: all assets that it was asked for have gone from the recipes")
+    part = recon.get_reconstructable_job(run.job_name).get_subset(asset_selection=assets, asset_check_selection=checks)
+    chosen = part.get_definition()
+    if run.job_snapshot_id == chosen.get_job_snapshot_id():
+        return run
+    steps = run.step_keys_to_execute
+    if steps is not None:
+        known = create_execution_plan(part, run_config=run.run_config, tags=run.tags).step_keys_to_execute
+        steps = [step for step in steps if step in known]
+    plan = create_execution_plan(part, run_config=run.run_config, step_keys_to_execute=steps, tags=run.tags)
+    storage = instance.run_storage
+    parent = chosen.get_parent_job_snapshot()
+    if parent is not None and not storage.has_job_snapshot(parent.snapshot_id):
+        storage.add_job_snapshot(parent)
+    snapshot = chosen.get_job_snapshot()
+    if not storage.has_job_snapshot(snapshot.snapshot_id):
+        storage.add_job_snapshot(snapshot)
+    planned = snapshot_from_execution_plan(plan, snapshot.snapshot_id)
+    planned_id = create_execution_plan_snapshot_id(planned)
+    if not storage.has_execution_plan_snapshot(planned_id):
+        storage.add_execution_plan_snapshot(planned)
+    present = copy(
+        run,
+        asset_selection=assets,
+        asset_check_selection=checks,
+        step_keys_to_execute=steps,
+        job_snapshot_id=snapshot.snapshot_id,
+        execution_plan_snapshot_id=planned_id,
+    )
+    _rewrite(instance, present)
+    instance.report_engine_event("The recipes changed while this run was queued: it follows the present ones.", present)
+    return present
+
+
+def _rewrite(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """Replace a run's record. Dagster has no call for it; this is how its own `add_run_tags` does it."""
+    storage = instance.run_storage
+    assert isinstance(storage, SqlRunStorage), "SQLite and PostgreSQL both are"
+    with storage.connect() as connection:
+        connection.execute(
+            RunsTable.update()
+            .where(RunsTable.c.run_id == run.run_id)
+            .values(run_body=serialize_value(run), snapshot_id=run.job_snapshot_id)
+        )
+
+
+@contextlib.contextmanager
+def _ended_from_outside(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
+    """While the block runs, look whether somebody ended the run (UI, monitor) and interrupt this process if so."""
+    done = threading.Event()
+
+    def watch() -> None:
+        ended: float | None = None
+        while not done.wait(POLL_SECONDS):
+            run = instance.get_run_by_id(run_id)
+            if run is None or run.status == dg.DagsterRunStatus.CANCELING:
+                break
+            if run.status in STOPPED_FROM_OUTSIDE:
+                # A run that ended by itself is given the time to leave this block.
+                ended = ended or time.monotonic()
+                if time.monotonic() - ended > SETTLE_SECONDS:
+                    break
+        else:
+            return
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watcher = threading.Thread(target=watch, daemon=True, name="ended-from-outside")
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _found(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRun:
+    run = instance.get_run_by_id(run_id)
+    if run is None:
+        raise SystemExit(f"run {run_id} is not in {instance.root_directory}: it was deleted while it was queued")
+    return run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m jobs.worker")
+    parser.add_argument("run_id")
+    arguments = parser.parse_args()
+    # A parent that ignores interrupts (a script's background job) would hand that down.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with prepare_instance(Home(choice_from_environment().home)) as instance:
+        try:
+            status = execute(instance, arguments.run_id)
+        except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+            return 128 + signal.SIGINT
+    return 0 if status == dg.DagsterRunStatus.SUCCESS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

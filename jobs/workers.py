@@ -1,0 +1,89 @@
+"""Which process works on a run, written on the run itself, and whether that process still lives.
+
+Belongs here: the mark, how it is written and read. A process id alone is reused, and a container may see its host's
+boot time, so the mark carries the process's own start time, and the machine on which both mean something.
+"""
+
+import socket
+from dataclasses import dataclass
+
+import dagster as dg
+import psutil
+
+PROCESS_TAG = "ec1/process"
+LIVING_RUN = "EC1_RUN"
+"""In the environment of a run's worker and of all that it starts: the run's id."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One process: `started` is its start in seconds since the epoch, as the kernel keeps it."""
+
+    run: str
+    host: str
+    pid: int
+    started: float
+
+    @classmethod
+    def of(cls, run_id: str, pid: int | None = None) -> "Worker":
+        """The worker of a run: this process, or a living one of this machine."""
+        process = psutil.Process(pid)
+        return cls(run_id[:8], socket.gethostname(), process.pid, process.create_time())
+
+    @property
+    def tag(self) -> dict[str, str]:
+        return {PROCESS_TAG: f"{self.run} {self.host} {self.pid} {self.started}"}
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs, or ran, on this machine: of another one's processes nothing is known."""
+        return self.host == socket.gethostname()
+
+    @property
+    def alive(self) -> bool:
+        return _alive(self.pid, self.started)
+
+
+def _alive(pid: int, started: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        # A child that nobody has waited for yet is gone all the same.
+        return process.create_time() == started and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def worker_of(run: dg.DagsterRun) -> Worker | None:
+    """The worker that a run names, or None. A tag that was copied from another run (a re-execution) names nobody."""
+    parts = run.tags.get(PROCESS_TAG, "").split(" ")
+    if len(parts) != 4 or parts[0] != run.run_id[:8]:
+        return None
+    return Worker(parts[0], parts[1], int(parts[2]), float(parts[3]))
+
+
+def is_gone(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the process that works on a run is known to have ended. False where nothing is known."""
+    if worker := worker_of(run):
+        return worker.is_here and not worker.alive
+    # Started by Dagster itself (`dagster job execute`): its first event with a process id is the worker's own.
+    for event in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+        data = event.dagster_event.event_specific_data if event.dagster_event else None
+        if pid := getattr(data, "metadata", {}).get("pid"):
+            try:
+                return psutil.Process(int(str(pid.value))).create_time() > event.timestamp
+            except psutil.NoSuchProcess:
+                return True
+    return False
+
+
+def end_leftovers(run_id: str) -> list[int]:
+    """Kill what the dead worker of a run started and left behind (its steps). Returns their process ids."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(LIVING_RUN) == run_id:
+                process.kill()
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found

@@ -1,0 +1,111 @@
+"""However a night is started it is the same run, and what is killed in its middle needs nobody's help."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from commandline import wait_for_ui
+from light import LightCommandLine, light_project
+from loopback_server import free_port
+
+pytestmark = pytest.mark.slow
+NIGHT = "2026-06-05"
+RUNS = """{ runsOrError(filter: {pipelineName: "nightly_job"}) { ... on Runs { results {
+    runId status runConfigYaml assetSelection { path } hasReExecutePermission parentRunId pipelineSnapshotId
+    repositoryOrigin { repositoryName repositoryLocationName } tags { key value } } } } }"""
+AGAIN = """mutation {
+    launchRunReexecution(reexecutionParams: {parentRunId: "%s", strategy: ALL_STEPS}) { __typename } }"""
+
+
+class Ui:
+    """`ec1 ui` in a process group of its own, and its GraphQL."""
+
+    def __init__(self, ec1: LightCommandLine) -> None:
+        self.port = free_port()
+        self.process = subprocess.Popen(
+            [*ec1.command, "ui", "--port", str(self.port)],
+            cwd=ec1.project,
+            env=ec1.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        wait_for_ui(self.process, self.port)
+
+    def ask(self, query: str) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/graphql",
+            json.dumps({"query": query}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["data"]
+
+    def runs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask(RUNS)["runsOrError"]["results"]
+        return found
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+
+@pytest.fixture
+def ec1(tmp_path: Path, project: Path, tiny_model: Path) -> Iterator[LightCommandLine]:
+    ec1 = light_project(tmp_path, project, tiny_model, train=False)
+    yield ec1
+    for left in ec1.processes():
+        left.kill()
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def essence(run: dict[str, Any]) -> dict[str, Any]:
+    """A run without what must differ."""
+    own = ("runId", "parentRunId", "tags")
+    tags = {tag["key"]: tag["value"] for tag in run["tags"] if not tag["key"].endswith("_run_id")}
+    del tags["ec1/process"]
+    return {**{key: value for key, value in run.items() if key not in own}, "tags": tags}
+
+
+def workers(ec1: LightCommandLine) -> list[psutil.Process]:
+    return [each for each in ec1.processes() if "jobs.worker" in each.cmdline()]
+
+
+def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightCommandLine) -> None:
+    ui = Ui(ec1)
+    done = ec1.run("night", "--date", NIGHT)
+    assert done.returncode == 0 and "graph_mutations" in done.stdout, done.stdout
+    (first,) = ui.runs()
+    assert ui.ask(AGAIN % first["runId"])["launchRunReexecution"]["__typename"] == "LaunchRunSuccess"
+    wait_until(lambda: ui.runs()[0]["status"] == "SUCCESS")
+    second, again = ui.runs()
+    assert again == first and second["parentRunId"] == first["runId"]
+    assert essence(second) == essence(first)
+    assert first["repositoryOrigin"] == {"repositoryName": "__repository__", "repositoryLocationName": "ec1"}
+    assert first["hasReExecutePermission"]
+
+    # Killed in the middle of a night: first the UI alone, which must not take the night with it ...
+    ui.ask(AGAIN % first["runId"])
+    wait_until(lambda: ui.runs()[0]["status"] == "STARTED")
+    ui.kill()
+    (worker,) = workers(ec1)
+    # ... then the night itself, with nobody there to see it.
+    worker.kill()
+    after = ec1.run("night", "--date", NIGHT)
+    assert after.returncode == 0, after.stdout
+    assert "ended the orphaned run" in after.stdout
+    assert ec1.processes() == []
