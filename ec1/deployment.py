@@ -23,7 +23,9 @@ LauncherKind = Literal["local"]
 
 
 class DocumentSettings(Settings):
-    root: Path | None = Field(None, description="document root (CONTRACTS §3); default <home>/documents")
+    root: Path | None = Field(
+        None, description="folder of the document streams (docs/contracts.md); default `<home>/documents`"
+    )
     max_vanished_share: float = Field(
         0.3, gt=0, le=1, description="stop when more of the known documents than this vanished: a lost mount"
     )
@@ -34,7 +36,9 @@ class DocumentSettings(Settings):
 
 
 class CorpusSettings(Settings):
-    root: Path | None = Field(None, description="training corpora (CONTRACTS §4); default <home>/training-corpus")
+    root: Path | None = Field(
+        None, description="folder of the training corpora (docs/contracts.md); default `<home>/training-corpus`"
+    )
 
 
 class ModelSource(Settings):
@@ -91,7 +95,7 @@ class ServerSettings(Settings):
 
 
 class DoormanSettings(Settings):
-    """The inference gateway (CONTRACTS §1). Which model answers is its own affair; `model` counts the tokens."""
+    """The inference gateway (docs/contracts.md). It decides which model answers; `model` counts the tokens."""
 
     kind: Literal["doorman"]
     base_url: HttpAddress = "http://127.0.0.1:9080"
@@ -180,7 +184,7 @@ class LadybugSettings(Settings):
 
 
 class ServiceContentSettings(Settings):
-    """The graph service that other systems read (CONTRACTS §2)."""
+    """The graph service that other systems read (docs/contracts.md)."""
 
     base_url: HttpAddress = "http://127.0.0.1:9081"
     module_id: Name | None = Field(None, description="scope of what is sent; default: the tenant")
@@ -224,7 +228,7 @@ class ScheduleSettings(Settings):
 
 
 class BudgetSettings(Settings):
-    """Seconds; the clock of a phase starts when its machine is ready (CONTRACTS §6)."""
+    """Seconds; the clock of a phase starts when its machine is ready."""
 
     extraction_seconds: float = Field(7200, gt=0)
     training_seconds: float = Field(7200, gt=0)

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 
 def checked_name(value: str, what: str) -> str:
-    """Return `value` if it may become a path part (`[a-z0-9-]{1,64}`, CONTRACTS §5).
+    """Return `value` if it may become a path part (`[a-z0-9-]{1,64}`).
 
     Raises InputError otherwise.
     """

@@ -1,4 +1,4 @@
-"""Where everything lies under EC1_HOME (DESIGN §6). The only module that spells these folder names."""
+"""Where everything lies under EC1_HOME (docs/architecture.md). The only module that spells these folder names."""
 
 from dataclasses import dataclass
 from pathlib import Path

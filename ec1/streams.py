@@ -1,4 +1,4 @@
-"""The document streams and how their documents are named (CONTRACTS §3). What a file holds is `parse.py`'s matter."""
+"""The document streams and how their documents are named (docs/contracts.md). `parse.py` handles what a file holds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

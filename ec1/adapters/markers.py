@@ -1,4 +1,4 @@
-"""Training-pending markers (CONTRACTS §5): a small file that asks a worker to train, claimed by exactly one of them.
+"""Training-pending markers (docs/contracts.md): a small file that asks for a training, claimed by one worker.
 
 `<adapter>-<YYYY-MM-DD>.json` waits, `….claimed` is being worked on, `….completed` is done. Every step is one rename, so
 workers in other languages can take part.

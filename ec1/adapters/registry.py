@@ -1,6 +1,6 @@
 """The registry of adapters: numbered versions that appear whole or not at all and never change afterwards.
 
-Keys in the store (CONTRACTS §5): `adapters/<tenant>/<role>/v<N>/`, whose `manifest.json` makes the version exist;
+Keys in the store (docs/contracts.md): `adapters/<tenant>/<role>/v<N>/`, whose `manifest.json` makes the version exist;
 `adapters/.events/` announces publications; `quarantine/<tenant>/<role>/<night>-<digest>/` keeps what was not accepted.
 Which version is the incumbent follows from the versions themselves, so that publishing changes no file: it is the
 highest one that was not withdrawn, unless a person chose another (`current.json`) since.

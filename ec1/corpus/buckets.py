@@ -1,4 +1,4 @@
-"""Buckets: which files of a corpus belong to one role of one tenant (CONTRACTS §4).
+"""Buckets: which files of a corpus belong to one role of one tenant (docs/contracts.md).
 
 Belongs here: names and places. Does not: what the files hold (tuples, snapshots).
 """
@@ -41,7 +41,7 @@ class Bucket:
 
 
 def bucket(corpus_root: Path, role: str, tenant: str) -> Bucket:
-    """The bucket `<role>-<tenant>`. A role that CONTRACTS §4 does not name holds generic records in `<root>/<role>/`.
+    """The bucket `<role>-<tenant>`. A role without folders of its own holds generic records in `<root>/<role>/`.
 
     Raises InputError if role or tenant cannot be part of a path.
     """

@@ -1,4 +1,4 @@
-"""Engineering tuples from a real git repository: one edit a commit, in the format of CONTRACTS §4.
+"""Engineering tuples from a real git repository: one edit per commit, in the format of docs/contracts.md.
 
 Belongs here: which commits and which parts of their diffs are worth learning from. Does not: cleaning (that happens to
 every tuple when a dataset is made), nor what is trainable (tuples).

@@ -1,6 +1,6 @@
 """The ledger's vocabulary: which version of which document has counted, under which extractor, and how it ended.
 
-The rows themselves live inside the graph store, so that graph and ledger cannot disagree (DESIGN §5).
+The rows themselves live inside the graph store, so that graph and ledger cannot disagree (docs/architecture.md).
 """
 
 from collections.abc import Mapping

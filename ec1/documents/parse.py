@@ -1,7 +1,7 @@
-"""A file's bytes to the text that is read for entities, per stream (CONTRACTS §3).
+"""A file's bytes to the text that is read for entities, per stream (docs/contracts.md).
 
-Belongs here: what the three streams' files look like inside. Encodings are `text.py`'s, HTML is `markup.py`'s. The
-result depends on the bytes, the stream and the suffix, and not on the file's name: the same bytes are extracted once.
+Belongs here: what the three streams' files look like inside. `text.py` handles encodings, `markup.py` HTML. The result
+depends on the bytes, the stream and the suffix, and not on the file's name: the same bytes are extracted once.
 """
 
 import binascii

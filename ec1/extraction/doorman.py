@@ -1,4 +1,4 @@
-"""Doorman, the inference gateway (CONTRACTS §1), in its own words: headers, grammar, tiers, readiness.
+"""Doorman, the inference gateway (docs/contracts.md), in its own words: headers, grammar, tiers, readiness.
 
 Belongs here: its wire. Does not: retries, the circuit breaker and deadlines, which all servers share (`client`).
 """

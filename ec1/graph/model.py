@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from ec1.errors import RejectedError
 
-# CONTRACTS §2 drops these from every name; ours from organisations only, where they are noise and not part of a name.
+# service-content drops these from every name; we drop them from organisations only, where they are noise.
 _LEGAL_SUFFIX = re.compile(r"[ ,]+(?:incorporated|inc|corporation|corp|company|limited|ltd|llc|gmbh|plc)$")
 _ORGANISATIONS = ("Company", "Account")
 _TRAILING = " .,;:™®©"
@@ -94,7 +94,7 @@ def clean_name(name: str) -> str:
 
 
 def normal_name(name: str, entity_class: str) -> str:
-    """The part of an entity's key that comes from its name (CONTRACTS §2). Raises RejectedError for a blank name."""
+    """The part of an entity's key that comes from its name. Raises RejectedError for a blank name."""
     cleaned = clean_name(name)
     if not cleaned:
         raise RejectedError("an entity needs a name; this one is blank")

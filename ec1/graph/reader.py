@@ -1,4 +1,4 @@
-"""The published graph, for people and programs that only read: never the live file (NOTES, LadybugDB).
+"""The published graph, for people and programs that only read: never the live file.
 
 Belongs here: lists, one entity with its evidence, free queries. Does not: writing of any kind.
 """

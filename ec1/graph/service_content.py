@@ -1,4 +1,4 @@
-"""service-content, the graph service that other systems read (CONTRACTS §2): its wire and its rules.
+"""service-content, the graph service that other systems read (docs/contracts.md): its wire and its rules.
 
 Belongs here: its routes, how it makes a node of a name, and the checks that it leaves to its callers. Does not: what we
 want it to hold and what we have sent (`service_content_store.py`).

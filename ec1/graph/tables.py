@@ -2,7 +2,7 @@
 
 Belongs here: names of tables and columns, paging, row shapes. Does not: anything that writes (`ladybug_store.py`).
 A mention is a relationship that carries its own evidence; a document's ledger row is the document's node, so the two
-cannot disagree (DESIGN §5).
+cannot disagree (docs/architecture.md, "Exactly once").
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """One writer at a time for the live graph, by a lock that the kernel frees when its holder dies.
 
-The database's own lock is not enough: it is dropped as soon as the process closes any descriptor of the file (NOTES,
-LadybugDB). `flock` on a file beside it belongs to one open description, so it also keeps a second store in the same
-process out.
+The database's own lock is not enough: it is dropped as soon as the process closes any descriptor of the file.
+`flock` on a file beside it belongs to one open description, so it also keeps a second store in the same process out.
 """
 
 import contextlib

@@ -153,7 +153,7 @@ def test_an_adapter_of_another_shape_is_refused(
     other.mkdir()
     (other / "adapter_config.json").write_bytes((adapters["trained"] / "adapter_config.json").read_bytes())
     tensors = load_file(adapters["trained"] / "adapter_model.safetensors")
-    # What NOTES warn of: another prefix, and the base would answer in its place.
+    # With another prefix an engine would silently serve the base.
     save_file({f"x.{name}": torch.clone(value) for name, value in tensors.items()}, other / "adapter_model.safetensors")
     spec = EvaluationSpec(
         model=small_model,

@@ -1,4 +1,4 @@
-"""The formats of CONTRACTS §4 and the rules of what can be trained on."""
+"""The formats of docs/contracts.md and the rules of what can be trained on."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is read from a file: the formats of CONTRACTS §3, and everything that is not one of them."""
+"""What is read from a file: the formats of docs/contracts.md, and everything that is not one of them."""
 
 import base64
 import hashlib
