@@ -5,8 +5,8 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,21 +59,34 @@ def fsync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write a file in one step: temporary name, fsync, rename. A reader sees the old content or the new."""
+@contextlib.contextmanager
+def atomic_file(path: Path, *, exclusive: bool = False, prefix: str | None = None) -> Iterator[Path]:
+    """Yield an empty file beside `path`; on success its bytes are flushed and it becomes `path` in one step.
+
+    A reader sees the old content or the new; if the block raises, the file is removed and `path` stays as it was.
+    Permissions follow the umask. The temporary name is hidden and starts with `prefix`, by default `.<name>.`. With
+    `exclusive`, raises FileExistsError if `path` exists by then.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.parent / f"{prefix or f'.{path.name}.'}{secrets.token_hex(4)}"
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data.encode() if isinstance(data, str) else data)
-            stream.flush()
+        yield temporary
+        with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        if exclusive:
+            os.link(temporary, path)
+        else:
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     fsync_dir(path.parent)
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Write a whole file in one step, see `atomic_file`."""
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -97,14 +110,14 @@ def staged_directory(final: Path) -> Iterator[Path]:
     derived from the content, so both hold the same.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}."))
+    staging = final.parent / f".{final.name}.{secrets.token_hex(4)}"
+    staging.mkdir()
     try:
         yield staging
         for path in staging.rglob("*"):
             if path.is_file():
                 with path.open("rb") as stream:
                     os.fsync(stream.fileno())
-        staging.chmod(0o755)
         with contextlib.suppress(OSError):
             staging.rename(final)
         if not final.is_dir():

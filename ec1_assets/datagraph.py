@@ -147,7 +147,9 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 keep_mentions=graph.keeps_mentions,
                 rebuild=graph.rebuilder(store, listing.night),
             )
-            resolution = store.resolve(overrides) if deployment.graph.resolution else store.drop_resolution()
+            resolution = store.resolve(overrides) if deployment.graph.resolution else None
+            if resolution is None:
+                store.drop_resolution()
             store.publish(home.published_graph)
             exported = export_night(
                 store, home.graph_exports, listing.night, store.digest_with_resolution(), deployment.graph.keep_exports

@@ -176,7 +176,9 @@ def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: "ScoreTable |
 
 def _of_scores(scores: "ScoreTable") -> Metadata:
     whole = scores["all"]
-    rows = [{"class": row.label, **figures} for row, figures in zip(scores.rows, scores.record().values(), strict=True)]
+    rows: list[Mapping[str, Any]] = [
+        {"class": row.label, **figures} for row, figures in zip(scores.rows, scores.record().values(), strict=True)
+    ]
     return {
         "precision": float(whole.precision),
         "recall": float(whole.recall),

@@ -8,17 +8,22 @@ import datetime as dt
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from ec1.files import write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAX_BYTES = 100_000
 
 
 def line_plot(
     title: str,
-    series: Mapping[str, tuple[Sequence[float] | Sequence[dt.date], Sequence[float]]],
+    series: Mapping[str, tuple[Sequence[Any], Sequence[float]]],
     xlabel: str,
     ylabel: str,
     png: Path,
@@ -45,7 +50,7 @@ def bar_plot(title: str, bars: Mapping[str, float], ylabel: str, png: Path) -> d
     return _finish(figure, title, png)
 
 
-def _figure(title: str, xlabel: str, ylabel: str):
+def _figure(title: str, xlabel: str, ylabel: str) -> "tuple[Figure, Axes]":
     # The object interface, not pyplot: pyplot keeps global state and asks for a display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -61,7 +66,7 @@ def _figure(title: str, xlabel: str, ylabel: str):
     return figure, axes
 
 
-def _finish(figure, title: str, png: Path) -> dg.MarkdownMetadataValue:
+def _finish(figure: "Figure", title: str, png: Path) -> dg.MarkdownMetadataValue:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": ""})
     data = buffer.getvalue()

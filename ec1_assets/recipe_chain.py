@@ -6,6 +6,7 @@ pool, holds the lease, and asks for the night's handover itself, because it may 
 
 import datetime as dt
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 
@@ -30,7 +31,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
     recipe = resolved.recipe
     tenant, role = recipe.tenant, recipe.role
     keys = {step: dg.AssetKey([tenant, role, step]) for step in STEPS}
-    common = {
+    common: dict[str, Any] = {
         "partitions_def": nights,
         "group_name": f"{tenant}_{role}".replace("-", "_"),
         "owners": OWNERS,

@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -50,7 +50,7 @@ def evaluate(
 
     `acted` advances only together with a request, so that growth is never forgotten; the first tick only remembers.
     """
-    state = json.loads(cursor) if cursor else {"acted": dict(marks), "seen": dict(marks), "since": now}
+    state: dict[str, Any] = json.loads(cursor) if cursor else {"acted": dict(marks), "seen": dict(marks), "since": now}
     if state["seen"] != marks:
         state = {**state, "seen": dict(marks), "since": now}
     grown = sorted(name for name, mark in marks.items() if state["acted"].get(name) != mark)

@@ -1,12 +1,22 @@
 """No file is ever seen half-written, and no name from outside becomes a path unchecked."""
 
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
 
 from ec1.errors import InputError
-from ec1.files import canonical_json, checked_name, digest_of, inside, read_json, staged_directory, write_atomic
+from ec1.files import (
+    atomic_file,
+    canonical_json,
+    checked_name,
+    digest_of,
+    inside,
+    read_json,
+    staged_directory,
+    write_atomic,
+)
 
 
 @pytest.mark.parametrize("bad", ["", "..", "a/b", "A", "a_b", "x" * 65, "a\n", "é", "a b", "-\x00"])
@@ -51,6 +61,27 @@ def test_a_reader_sees_the_old_content_or_the_new(tmp_path: Path) -> None:
         assert len(text) == 50_000 and len(set(text)) == 1
     assert [writer.exitcode for writer in writers] == [0, 0]
     assert [each.name for each in tmp_path.iterdir()] == ["value"]
+
+
+def test_a_file_appears_whole_or_not_at_all_and_follows_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file"
+    with pytest.raises(ZeroDivisionError), atomic_file(path) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert list(path.parent.iterdir()) == []
+    before = os.umask(0o077)
+    try:
+        with atomic_file(path) as temporary:
+            temporary.write_text("first")
+        with staged_directory(tmp_path / "folder") as staging:
+            (staging / "x").write_text("x")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(FileExistsError), atomic_file(path, exclusive=True) as temporary:
+        temporary.write_text("second")
+    assert path.read_text() == "first" and [each.name for each in path.parent.iterdir()] == ["file"]
 
 
 def test_a_staged_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:

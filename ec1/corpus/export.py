@@ -4,8 +4,6 @@ Belongs here: the file. Does not: what is trainable (tuples) and what is scrubbe
 """
 
 import json
-import os
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from ec1.corpus.cleaning import scrub_example
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.tuples import Objective, example_of, group_of, parse_record
 from ec1.errors import InputError, RejectedError
+from ec1.files import atomic_file
 
 _BATCH = 1000
 
@@ -37,25 +36,16 @@ def export(snapshot: Snapshot, objective: Objective, path: Path) -> Export:
         raise InputError(f"{path}: name a file that ends in .jsonl or .parquet")
     rejected: Counter[str] = Counter()
     count = 0
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        with _Writer(temporary, parquet=path.suffix == ".parquet") as writer:
-            for row in snapshot.rows():
-                try:
-                    item = parse_record(row.record)
-                    example, _ = scrub_example(example_of(item, objective))
-                except RejectedError as error:
-                    rejected[str(error)] += 1
-                    continue
-                writer.write({**example, "group": group_of(item), "origin": row.origin})
-                count += 1
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_file(path) as temporary, _Writer(temporary, parquet=path.suffix == ".parquet") as writer:
+        for row in snapshot.rows():
+            try:
+                item = parse_record(row.record)
+                example, _ = scrub_example(example_of(item, objective))
+            except RejectedError as error:
+                rejected[str(error)] += 1
+                continue
+            writer.write({**example, "group": group_of(item), "origin": row.origin})
+            count += 1
     return Export(count, dict(sorted(rejected.items())))
 
 

@@ -7,13 +7,12 @@ read as of the end of their own window, so a file's time decides on which night 
 import datetime as dt
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.errors import InputError
-from ec1.files import inside, read_json, staged_directory
+from ec1.files import atomic_file, inside, read_json, staged_directory
 from ec1.home import Home
 
 _DOCUMENTS = "documents"
@@ -110,18 +109,14 @@ def _add(source: Path, target: Path, files: Mapping[str, dt.datetime]) -> list[s
     for path, at in files.items():
         file = inside(target, path)
         if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-            os.close(descriptor)
-            _copy(source / path, Path(temporary), at)
-            Path(temporary).rename(file)
+            with atomic_file(file) as temporary:
+                _copy(source / path, temporary, at)
             added.append(path)
     return added
 
 
 def _copy(source: Path, target: Path, at: dt.datetime) -> None:
     shutil.copyfile(source, target)
-    target.chmod(0o644)
     seconds = int(at.timestamp())
     os.utime(target, ns=(seconds * 10**9, seconds * 10**9))
 

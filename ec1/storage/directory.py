@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ec1.errors import InputError, ServiceError
-from ec1.files import fsync_dir, inside, sha256_file
+from ec1.files import atomic_file, fsync_dir, inside, sha256_file
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, checked_key
 
 _PIECE = 1 << 20
@@ -141,26 +141,16 @@ def _errors(key: str) -> Iterator[None]:
 
 
 def _write(path: Path, source: BinaryIO | bytes, if_absent: bool) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
-    temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as target:
+        with atomic_file(path, exclusive=if_absent, prefix=TEMPORARY) as temporary, temporary.open("wb") as target:
             if isinstance(source, bytes):
                 target.write(source)
-                _flush(target)
             else:
                 _copy(source, target)
-        temporary.chmod(0o644)
-        if if_absent:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                raise AlreadyExists(f"{path} already exists") from None
-        else:
-            temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    fsync_dir(path.parent)
+    except FileExistsError as error:
+        if not if_absent or not path.is_file():
+            raise
+        raise AlreadyExists(f"{path} already exists") from error
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> str:

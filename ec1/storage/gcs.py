@@ -7,15 +7,13 @@ https://cloud.google.com/storage/docs/request-preconditions
 
 import base64
 import contextlib
-import os
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ec1.errors import ServiceError
-from ec1.files import fsync_dir
+from ec1.files import atomic_file
 from ec1.storage.loopback import checked_loopback
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, checked_key
 
@@ -92,25 +90,14 @@ class GcsStore:
 
     def get_file(self, key: str, path: Path) -> None:
         blob = self._blob(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as target:
-                with self._errors(key):
-                    blob.download_to_file(target, checksum="crc32c", retry=self._retry)
-                target.flush()
-                os.fsync(target.fileno())
+        with atomic_file(path, prefix=TEMPORARY) as temporary:
+            with temporary.open("wb") as target, self._errors(key):
+                blob.download_to_file(target, checksum="crc32c", retry=self._retry)
             # The library only logs when an answer carries no checksum; this comparison always happens.
             with self._errors(key):
                 blob.reload(retry=self._retry)
             if _crc32c(temporary) != blob.crc32c:
                 raise ServiceError(f"gs://{self.name}/{key} was damaged or replaced while it was read: try again")
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        fsync_dir(path.parent)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         if prefix:

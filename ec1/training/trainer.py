@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ec1.errors import InputError, PermanentError
-from ec1.files import read_json, staged_directory, write_atomic, write_json
+from ec1.files import atomic_file, read_json, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
@@ -392,9 +392,8 @@ def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table({column: [entry.get(column) for entry in history] for column in _METRIC_COLUMNS})
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".metrics.", delete=False) as stream:
-        pq.write_table(table, stream)
-    Path(stream.name).replace(path)
+    with atomic_file(path) as temporary:
+        pq.write_table(table, temporary)
 
 
 def _reference(spec: TrainingSpec) -> str | None:
