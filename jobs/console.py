@@ -27,7 +27,7 @@ def line_of(entry: dg.EventLogEntry) -> str | None:
     """One event as a line, or None for what nobody at a terminal wants to know."""
     event = entry.dagster_event
     if event is None:
-        if entry.level < LEVEL or entry.user_message.startswith(NOISE):
+        if int(entry.level) < LEVEL or entry.user_message.startswith(NOISE):
             return None
         text = entry.user_message
     elif event.event_type in SHOWN:

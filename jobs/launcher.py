@@ -27,7 +27,7 @@ class ProcessLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
         self._inst_data = inst_data
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
 
     @property
     def inst_data(self) -> ConfigurableClassData | None:

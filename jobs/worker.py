@@ -67,8 +67,8 @@ def with_present_recipes(
     if run.job_snapshot_id == job.get_job_snapshot_id() and not run.asset_selection:
         return run
     layer = job.asset_layer
-    assets = run.asset_selection and run.asset_selection & layer.executable_asset_keys
-    checks = run.asset_check_selection and run.asset_check_selection & layer.asset_graph.asset_check_keys
+    assets = run.asset_selection and run.asset_selection & set(layer.executable_asset_keys)
+    checks = run.asset_check_selection and run.asset_check_selection & set(layer.asset_graph.asset_check_keys)
     if run.asset_selection and not assets:
         raise SystemExit(f"run {run.run_id[:8]}: all assets that it was asked for have gone from the recipes")
     part = recon.get_reconstructable_job(run.job_name).get_subset(asset_selection=assets, asset_check_selection=checks)
