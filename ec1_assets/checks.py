@@ -14,6 +14,7 @@ from ec1.corpus.threshold import Decision
 from ec1.deployment import Deployment
 from ec1.extraction.trust import Trust
 from ec1.night.graph import AppliedNight
+from ec1_assets import metadata
 
 if TYPE_CHECKING:
     from ec1.night.candidate import Candidate, Judged
@@ -84,7 +85,10 @@ def of_threshold(decision: Decision, asset: dg.AssetKey) -> dg.AssetCheckResult:
 
 def spec_of_leaks(asset: dg.AssetKey) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
-        "no_leak", asset=asset, blocking=True, description="Nothing of the held-out side is trained on."
+        "no_leak",
+        asset=asset,
+        blocking=True,
+        description="Training knows nothing of what is held out.",
     )
 
 
@@ -92,8 +96,12 @@ def of_leaks(dataset: Dataset, asset: dg.AssetKey) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name="no_leak",
         asset_key=asset,
-        passed=not dataset.leaks,
-        metadata={"leaks": len(dataset.leaks), "first": str(dataset.leaks[0]) if dataset.leaks else "none"},
+        passed=dataset.is_clean,
+        metadata={
+            "leaks": len(dataset.leaks),
+            "first": str(dataset.leaks[0]) if dataset.leaks else "none",
+            **metadata.of_audit(dataset),
+        },
     )
 
 

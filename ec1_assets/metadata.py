@@ -246,12 +246,26 @@ def of_dataset(dataset: Dataset, plan: "Plan") -> Metadata:
         "digest": dataset.digest,
         "path": dg.MetadataValue.path(dataset.path),
         "left_out": _counts(dataset.rejected),
+        **of_audit(dataset),
         "sample": dg.MetadataValue.json(list(dataset.samples[:2])),
         "planned_steps": plan.steps,
         "planned_seconds": float(plan.seconds),
         "planned_peak_memory_gib": float(plan.peak_memory_gib),
         "planned_cost_usd": float(plan.cost),
         "plan_notes": _list(plan.notes),
+    }
+
+
+def of_audit(dataset: Dataset) -> Metadata:
+    if dataset.audit is None:
+        return {}
+    return {
+        "heldout_checked": dataset.audit.checked,
+        "heldout_known": dataset.audit.known,
+        "heldout_known_share": dataset.audit.known_share,
+        "heldout_verbatim": dataset.audit.verbatim,
+        "heldout_only_read": dataset.audit.read,
+        "max_known_share": dataset.max_known_share,
     }
 
 

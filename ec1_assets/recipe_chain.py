@@ -101,6 +101,8 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         step = tonight(context, project)
         snapshot = step.taken_snapshot()
         dataset = step.dataset(snapshot)
+        for warning in step.split_warnings(dataset):
+            context.log.warning(warning)
         plan = step.plan(dataset)
         step.records.write(context.run_id, DatasetRecord(digest=dataset.digest, snapshot=snapshot.digest, plan=plan))
         return dg.MaterializeResult(

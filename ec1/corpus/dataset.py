@@ -13,6 +13,7 @@ about a kilobyte a row and not the rows.
 import hashlib
 import json
 import logging
+import math
 import shutil
 import tempfile
 import time
@@ -26,12 +27,24 @@ import numpy as np
 from pydantic import Field
 
 from ec1.corpus import cleaning
+from ec1.corpus.audit import Audit, audit
+from ec1.corpus.cleaning import without_persons
 from ec1.corpus.duplicates import PERMUTATIONS, Signatures, near_duplicates, signature, survivors
 from ec1.corpus.rendering import Encoded, Rendered, TrainOn, encode, render, rendered
-from ec1.corpus.snapshots import Snapshot
-from ec1.corpus.split import HeldOutGroups, Leak, Side, SplitRow, leaks
+from ec1.corpus.snapshots import Snapshot, SnapshotRow
+from ec1.corpus.split import HeldOutGroups, Leak, Side, SplitRow, leaks, newest
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
-from ec1.corpus.tuples import Example, Objective, example_of, group_of, parse_record, texts_of
+from ec1.corpus.tuples import (
+    Example,
+    Objective,
+    TrainingTuple,
+    example_of,
+    parse_record,
+    prompt_source,
+    said_in,
+    sources_of,
+    texts_of,
+)
 from ec1.errors import PermanentError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
 from ec1.home import Home
@@ -42,6 +55,7 @@ log = logging.getLogger(__name__)
 VERSION = 2
 """Part of a dataset's identity: raise it when the same snapshot and options would give other rows."""
 
+SHARED = "shares a session, commit, prompt or answer with a held-out tuple"
 SIDES: tuple[Side, ...] = ("train", "heldout")
 _BATCH = 256
 _SAMPLES = 4
@@ -53,6 +67,9 @@ class DataOptions(Settings):
 
     threshold: int = Field(50, ge=1, description="new trainable tuples that start a training")
     heldout_share: float = Field(0.2, gt=0, lt=1, description="share of the groups that is kept for evaluation")
+    heldout_newest: bool = Field(False, description="keep the newest groups for evaluation, not a hash's choice")
+    group_by: tuple[str, ...] = Field((), description="keys that name what rows were cut from, such as metadata.thread")
+    max_known_share: float = Field(0.1, ge=0, le=1, description="more held-out answers known to training: refused")
     max_length: int = Field(512, ge=16, description="tokens of a whole example, system prompt included")
     max_over_length_share: float = Field(0.3, ge=0, le=1, description="more rows over max_length than this: refused")
     system_prompt: str | None = Field(None, description="put before every prompt that has none")
@@ -86,6 +103,14 @@ class Dataset:
     train_groups: int
     leaks: list[Leak]
     samples: list[dict[str, Any]]
+    audit: Audit | None = None
+    """None of a dataset that was made before there were audits."""
+    max_known_share: float = 1.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether training knows no more of the held-out side than the recipe allows."""
+        return not self.leaks and (self.audit is None or self.audit.known_share <= self.max_known_share)
 
     def rows(self, side: Side) -> Any:
         """One side as a `datasets.Dataset`, in memory. (`datasets.load_dataset("parquet")` reads the files, too.)"""
@@ -159,7 +184,13 @@ def load_dataset(home: Home, digest: str) -> Dataset:
     manifest = read_json(path / "manifest.json")
     try:
         found = [Leak(**leak) for leak in manifest.pop("leaks")]
-        return Dataset(path=path, leaks=found, **{key: manifest[key] for key in manifest if key != "options"})
+        seen = manifest.pop("audit", None)
+        return Dataset(
+            path=path,
+            leaks=found,
+            audit=None if seen is None else Audit(**{**seen, "examples": tuple(seen["examples"])}),
+            **{key: manifest[key] for key in manifest if key != "options"},
+        )
     except (KeyError, TypeError):
         raise PermanentError(
             f"{path / 'manifest.json'} is damaged: delete the folder and run the night again"
@@ -191,6 +222,8 @@ class _Row(SplitRow):
 
     origin: str
     offset: int
+    created: float
+    """Seconds since 1970; minus infinity if the tuple does not say."""
     side: Side = "train"
 
     @property
@@ -224,7 +257,7 @@ class _Builder:
             rows, signatures = self._clean_rows()
             if not rows:
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
-            held = self._groups.complete([row.group for row in rows], self._data.heldout_share, self._data.seed)
+            held = self._heldout(rows)
             for row in rows:
                 row.side = "heldout" if row.group in held else "train"
             kept = self._limit(self._without_duplicates(rows, signatures), rows)
@@ -243,11 +276,21 @@ class _Builder:
             "scrubbed": dict(sorted(self._scrubbed.items())),
             "leaks": [asdict(leak) for leak in found],
             **statistics,
+            "audit": asdict(audit(self._folder)),
+            "max_known_share": self._data.max_known_share,
         }
         digest = hasher.hexdigest()
         write_json(self._folder / "manifest.json", manifest | {"digest": digest})
         (self._folder / "examples.jsonl").unlink()
         return digest
+
+    def _heldout(self, rows: list[_Row]) -> frozenset[str]:
+        if self._data.heldout_newest:
+            times: dict[str, float] = {}
+            for row in rows:
+                times[row.group] = max(times.get(row.group, -math.inf), row.created)
+            return newest(times, self._data.heldout_share)
+        return self._groups.complete([row.group for row in rows], self._data.heldout_share, self._data.seed)
 
     @property
     def _where(self) -> str:
@@ -284,17 +327,23 @@ class _Builder:
                         example, found = cleaning.scrub_example(example)
                         self._scrubbed.update(found)
                 except RejectedError as error:
-                    self._reject(source.digest, source.origin, str(error))
+                    self._reject(source.digest, without_persons(source.origin), str(error))
                     continue
                 text = "\n".join(texts_of(example))
                 offset = examples.tell()
                 examples.write(canonical_json(with_system_prompt(example, self._data.system_prompt)) + b"\n")
                 output.write(signature(text).tobytes())
-                sources = item.sources or (group_of(item),)
-                rows.append(_Row(source.digest, sources, bytes.fromhex(digest_of(text)), source.origin, offset))
+                created = -math.inf if item.created is None else item.created.timestamp()
+                origin, digest = without_persons(source.origin), bytes.fromhex(digest_of(text))
+                rows.append(_Row(source.digest, self._sources(source, item), digest, origin, offset, created))
         signatures = np.fromfile(self._folder / "signatures", dtype=np.uint32).reshape(-1, PERMUTATIONS)
         (self._folder / "signatures").unlink()
         return rows, signatures
+
+    def _sources(self, source: SnapshotRow, item: TrainingTuple) -> tuple[str, ...]:
+        """What a row shares with others, what it is grouped by first."""
+        named = dict.fromkeys((*sources_of(source.record, self._data.group_by), *item.sources))
+        return (*map(without_persons, named), prompt_source(item), *said_in(item))
 
     def _without_duplicates(self, rows: list[_Row], signatures: Signatures) -> list[int]:
         """The numbers of the rows that stay: each text once, and nothing to learn that the held-out side knows.
@@ -308,7 +357,7 @@ class _Builder:
         for number in order:
             row = rows[number]
             if row.side == "train" and not held.isdisjoint(row.sources):
-                self._reject(row.digest, row.origin, "shares a session, commit or brief with a held-out tuple")
+                self._reject(row.digest, row.origin, SHARED)
             elif row.text in texts:
                 self._reject(row.digest, row.origin, "duplicate")
             else:

@@ -7,7 +7,7 @@ chance puts every group on one side, the group with the smallest hash is held ou
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -60,6 +60,46 @@ def leaks(
         if left < len(heldout) <= right and heldout[left].text != train[right - len(heldout)].text:
             found.append(Leak("near", train[right - len(heldout)].digest, heldout[left].digest))
     return found
+
+
+def newest(times: Mapping[str, float], heldout_share: float) -> frozenset[str]:
+    """The newest groups, at least one and never all; `times` are seconds since 1970. The split of a time series: with
+    every night other groups are held out."""
+    count = min(max(1, round(heldout_share * len(times))), len(times) - 1)
+    return frozenset(sorted(times, key=lambda group: (-times[group], group))[: max(0, count)])
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An earlier version that knows the split otherwise: groups that it was trained on and that are held out now, and
+    the reverse."""
+
+    version: str
+    trained_on: int
+    heldout: int
+
+
+def moved(dataset: Path, earlier: Mapping[str, Path]) -> list[Moved]:
+    """Which earlier versions (name -> folder of the dataset that they learnt from) saw groups on the other side.
+
+    A version whose dataset is no longer there is left out.
+    """
+    now = {side: _groups(dataset / side) for side in ("train", "heldout")}
+    found = []
+    for version, folder in earlier.items():
+        if not all((folder / side / "rows.parquet").is_file() for side in now):
+            continue
+        trained = len(now["heldout"] & _groups(folder / "train"))
+        heldout = len(now["train"] & _groups(folder / "heldout"))
+        if trained or heldout:
+            found.append(Moved(version, trained, heldout))
+    return found
+
+
+def _groups(side: Path) -> set[str]:
+    import pyarrow.parquet as pq
+
+    return set(pq.read_table(side / "rows.parquet", columns=["group"])["group"].to_pylist())
 
 
 class HeldOutGroups:

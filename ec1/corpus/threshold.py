@@ -58,9 +58,15 @@ def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None) -> D
     )
 
 
-def trained_snapshot(home: Home, bucket: str, tenant: str, role: str, recipe: str) -> Snapshot | None:
-    """The snapshot that this recipe (its digest) was last trained on for this role, None before the first training."""
-    digest = HighWaterMark(home, tenant, role).read(recipe=recipe)
+def trained_snapshot(
+    home: Home, bucket: str, tenant: str, role: str, recipe: str, night: str | None = None
+) -> Snapshot | None:
+    """The snapshot that this recipe (its digest) was last trained on for this role, None before the first training.
+
+    With `night` what was trained by the end of that night: one that is made up later decides as it would have then.
+    """
+    after = None if night is None else (dt.date.fromisoformat(night) + dt.timedelta(days=1)).isoformat()
+    digest = HighWaterMark(home, tenant, role).read(before=after, recipe=recipe)
     return None if digest is None else load_snapshot(home, bucket, digest)
 
 

@@ -24,6 +24,8 @@ Example: TypeAlias = dict[str, list[dict[str, Any]]]
 MIN_PAIR_CHARACTERS = 80
 MAX_CHOSEN_CHARACTERS = 50_000
 MAX_CHOSEN_RATIO = 8
+MIN_SHARED_CHARACTERS = 100
+"""A shorter answer can be given in two talks that have nothing to do with each other."""
 TEMPLATE_ECHOES = ("<no diff provided", "<no changes", "<insert diff", "auto-reject:")
 
 # In order of trust: when a tuple was made, else the event that made it.
@@ -156,7 +158,19 @@ def texts_of(example: Example) -> Iterator[str]:
 
 def group_of(item: TrainingTuple) -> str:
     """What the tuple must be split by: its session, else commit, brief or document, else its prompt's digest."""
-    return item.sources[0] if item.sources else "prompt:" + digest_of(list(item.prompt))[:32]
+    return item.sources[0] if item.sources else prompt_source(item)
+
+
+def prompt_source(item: TrainingTuple) -> str:
+    """The prompt as something that tuples share: the same question belongs on one side, whatever was answered."""
+    return "prompt:" + digest_of(list(item.prompt))[:32]
+
+
+def said_in(item: TrainingTuple) -> tuple[str, ...]:
+    """Each longer answer of a tuple as something that tuples share: overlapping pieces of a talk have one in common."""
+    messages = (*item.prompt, *(item.completion or ()), *(item.chosen or ()))
+    texts = {" ".join(message["content"].split()) for message in messages if message["role"] == "assistant"}
+    return tuple(sorted("said:" + digest_of(text)[:24] for text in texts if len(text) >= MIN_SHARED_CHARACTERS))
 
 
 def sources_of(record: Mapping[str, Any], group_by: Sequence[str] = ()) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from ec1.adapters.scores import BASE, EVALUATION, EXAMPLES
 from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.dataset import Dataset, build_dataset, load_dataset
 from ec1.corpus.snapshots import Snapshot, load_snapshot, take_snapshot
+from ec1.corpus.split import moved
 from ec1.corpus.threshold import Decision, HighWaterMark, decide, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment
@@ -85,9 +86,11 @@ class RecipeNight:
         return load_snapshot(self.home, taken.bucket, taken.digest)
 
     def decision(self, snapshot: Snapshot) -> Decision:
-        """Whether enough tuples came since this recipe was last trained."""
+        """Whether enough tuples came since this recipe was last trained, as of this night: later ones do not count."""
         recipe = self.recipe
-        trained = trained_snapshot(self.home, snapshot.bucket, recipe.tenant, recipe.role, self.resolved.digest)
+        trained = trained_snapshot(
+            self.home, snapshot.bucket, recipe.tenant, recipe.role, self.resolved.digest, self.night.date
+        )
         return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained)
 
     @cached_property
@@ -112,6 +115,18 @@ class RecipeNight:
     def built_dataset(self) -> Dataset:
         """The dataset that the night built. Raises InputError if it built none."""
         return load_dataset(self.home, self.records.read(DatasetRecord).digest)
+
+    def split_warnings(self, dataset: Dataset) -> list[str]:
+        """Which usable versions know the split otherwise: they would be judged on what they were trained on."""
+        tenant, role = self.recipe.tenant, self.recipe.role
+        manifests = [self.registry.get(tenant, role, version) for version in self.registry.usable(tenant, role)]
+        learnt = {manifest.name: self.home.datasets / manifest.dataset.digest for manifest in manifests}
+        return [
+            f"the split was changed (data.seed, heldout_share or group_by): {found.version} was trained on "
+            f"{found.trained_on} groups that are held out now, and {found.heldout} held out then are trained on"
+            for found in moved(dataset.path, learnt)
+            if found.trained_on or not self.recipe.data.heldout_newest
+        ]
 
     def plan(self, dataset: Dataset, budget_seconds: float | None = None) -> Plan:
         """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit."""
