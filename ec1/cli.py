@@ -22,6 +22,7 @@ from ec1.commands.shell import FAILED, INTERRUPTED, USAGE, Options, err
 from ec1.commands.train import train
 from ec1.errors import EC1Error, InputError
 from ec1.home import CHECKOUT, Home
+from ec1.night.failure import advice_for
 
 app = typer.Typer(
     help="EC1: turns what an organisation wrote and did today into a better model tonight.",
@@ -61,12 +62,15 @@ def main() -> None:
         _fail(error, USAGE)
     except EC1Error as error:
         _fail(error, FAILED)
+    except OSError as error:
+        # A full disk, a read-only home, a path that is too long.
+        _fail(advice_for(error), FAILED)
     except KeyboardInterrupt:
         err.print("interrupted")
         sys.exit(INTERRUPTED)
 
 
-def _fail(error: EC1Error, status: int) -> NoReturn:
+def _fail(error: EC1Error | str, status: int) -> NoReturn:
     err.print(f"error: {error}", markup=False)
     sys.exit(status)
 

@@ -98,6 +98,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             deadline_of=inference.deadline,
             progress=_progress_to(context),
         )
+        if report.stopped:
+            context.log.warning(f"work is put off to a later night: {report.stopped}")
         records = Records(home.night(context.partition_key))
         done = ExtractionRecord.model_validate(report.record())
         records.write(

@@ -9,6 +9,7 @@ import argparse
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import dagster as dg
@@ -21,6 +22,7 @@ from dagster._utils.tags import TagConcurrencyLimitsCounter
 from ec1.errors import EC1Error, InputError
 from ec1.files import write_atomic
 from ec1.home import CHECKOUT, Home
+from ec1.night.failure import one_line
 from jobs.console import told
 from jobs.instance import prepare_instance, reconcile
 from jobs.launcher import ProcessLauncher
@@ -140,8 +142,11 @@ def main() -> int:
             run_id = ask_for(instance, arguments.date)
             with told(instance, run_id):
                 status = execute(instance, run_id) if wait_for_turn(instance, run_id) else None
-        except EC1Error as error:
-            sys.stdout.write(f"error: {error}\n")
+        except Exception as error:  # noqa: BLE001  whatever it is, it is told
+            # Before the first step there may be no run that could say it: the last line of the log does.
+            if not isinstance(error, EC1Error):
+                traceback.print_exc()
+            sys.stderr.write(f"{one_line(type(error).__name__, str(error))}\n")
             return 1
         except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
             if run_id is not None:

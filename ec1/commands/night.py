@@ -23,6 +23,7 @@ from ec1.commands.shell import (
 )
 from ec1.deployment import Deployment
 from ec1.errors import InputError
+from ec1.night.failure import one_line
 from ec1.night.report import NightReport, night_report
 from ec1.nights import Night
 
@@ -49,10 +50,7 @@ def night(
             err.print("interrupted: finished work is kept; run the same command again to go on where it stopped")
             sys.exit(INTERRUPTED)
         if not run_file.exists():
-            err.print(
-                f"error: night {chosen.date} did not come to its end ({log}); run it again to go on where it stopped",
-                markup=False,
-            )
+            err.print(f"error: night {chosen.date} did not begin: {_last_words(log)}", markup=False)
             sys.exit(FAILED)
         run = run_file.read_text()
     pairs = [(each.recipe.tenant, each.recipe.role) for each in recipes]
@@ -61,13 +59,25 @@ def night(
         print_json(report.model_dump())
     else:
         _print_report(report, options, time.monotonic() - began)
+    if status:
+        # The last thing that is said is why, and what to do.
+        cause = report.failure.cause if report.failure else _last_words(log)
+        err.print(f"error: night {chosen.date} failed: {cause}", markup=False)
     sys.exit(FAILED if status else PARTIAL if report.partial else DONE)
+
+
+def _last_words(log: Path) -> str:
+    """The last line of a night's log: the error of a night that could write down nothing else."""
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    last = next((line for line in reversed(lines) if line.strip()), "no error was recorded")
+    return f"{one_line('', last)} ({log})"
 
 
 def _print_report(report: NightReport, options: Options, seconds: float) -> None:
     done, this_run = report.done, report.this_run
     again = f" in {report.runs} runs ({_count(this_run.documents_read)} in this one)" if report.runs > 1 else ""
     found = ", ".join(f"{count} {name}" for name, count in (done.entities_found or {}).items() if count) or "none"
+    because = f" ({report.deferred_because})" if report.deferred_because else ""
     calls = f"{_count(done.llm_calls)} LLM calls"
     if report.runs > 1:
         calls += f", {_count(this_run.llm_calls)} in this run"
@@ -75,7 +85,7 @@ def _print_report(report: NightReport, options: Options, seconds: float) -> None
         (
             "documents",
             f"{_count(done.documents_read)} read{again}, {_count(report.documents_deferred)} deferred to a later "
-            f"night, {_count(done.documents_rejected)} rejected, {_count(done.documents_vanished)} vanished",
+            f"night{because}, {_count(done.documents_rejected)} rejected, {_count(done.documents_vanished)} vanished",
         ),
         ("entities", f"{found} ({calls}); the graph holds {_count(report.graph_entities)}"),
         *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),

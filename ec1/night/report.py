@@ -1,11 +1,13 @@
 """The report of a night: what `ec1 night` prints at its end, put together from the records that the steps wrote."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel
 
 from ec1.home import Home
+from ec1.night.failure import Failure, find_failure
 from ec1.night.records import DecisionRecord, ExtractionRecord, GraphRecord, OutcomeRecord, Records
 
 Outcome = Literal["accepted", "review", "rejected", "skipped", "unfinished"]
@@ -43,8 +45,12 @@ class NightReport(BaseModel):
     done: Work = Work()
     this_run: Work = Work()
     documents_deferred: int | None = None
+    deferred_because: str | None = None
+    """Why work was put off: what stopped the extraction, or what most documents' problems have in common."""
     graph_entities: int | None = None
     recipes: list[RecipeReport] = []
+    failure: Failure | None = None
+    """Why this run failed."""
 
     @property
     def partial(self) -> bool:
@@ -66,9 +72,21 @@ def night_report(home: Home, night: str, run: str, recipes: Sequence[tuple[str, 
     if applied is not None:
         report.documents_deferred = applied.deferred + applied.missing
         report.graph_entities = applied.entities_after
+    if report.documents_deferred:
+        report.deferred_because = _why(records.find(ExtractionRecord, run))
+    report.failure = find_failure(home, night, run)
     for tenant, role in recipes:
         report.recipes.append(_recipe_report(Records(home.run(tenant, role, night)), f"{tenant}/{role}", run))
     return report
+
+
+def _why(extraction: ExtractionRecord | None) -> str | None:
+    if extraction is None:
+        return None
+    if extraction.stopped:
+        return extraction.stopped
+    reasons = Counter(row["reason"] for row in extraction.problems if "reason" in row)
+    return reasons.most_common(1)[0][0] if reasons else None
 
 
 def _work(extraction: ExtractionRecord | None, applied: GraphRecord | None) -> Work:

@@ -1,0 +1,113 @@
+"""Why a run failed, in one line that says what to do, and the file in which the morning finds it.
+
+Belongs here: the record, where it lies, and the advice for what the machine itself refuses (disk, rights, memory).
+Does not: how a run's events are read (`jobs/failure.py`); what EC1 raises on purpose carries its advice already.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from ec1.files import read_json, write_json
+from ec1.home import Home
+from ec1.strict_yaml import validate
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space (`ec1 doctor` says how much is needed), then run the night again",
+    errno.EDQUOT: "the disk quota is used up: free some space, then run the night again",
+    errno.EROFS: "the file system is read-only: mount it writable, or choose another home with EC1_HOME",
+    errno.EACCES: "EC1 may not write or read there: give the home to the user that runs the night",
+    errno.EPERM: "EC1 may not write or read there: give the home to the user that runs the night",
+    errno.ENAMETOOLONG: "that path is too long for this file system: choose a home with a shorter path (EC1_HOME)",
+    errno.EMFILE: "too many files are open: raise `ulimit -n`",
+    errno.ENOMEM: "the machine has no memory left: stop what else runs on it, or make the batch smaller",
+    errno.ENOTDIR: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
+}
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+_PATTERNS = (
+    (re.compile(r"database or disk is full|No space left on device", re.IGNORECASE), errno.ENOSPC),
+    (re.compile(r"attempt to write a readonly database|Read-only file system", re.IGNORECASE), errno.EROFS),
+    (re.compile(r"File name too long", re.IGNORECASE), errno.ENAMETOOLONG),
+)
+LONGEST = 600
+"""Characters of a cause: a line, not a page."""
+
+
+class Failure(BaseModel):
+    """Why one run failed. `cause` is one line; `steps` maps each failed step to its own."""
+
+    night: str
+    run: str
+    job: str
+    cause: str
+    steps: dict[str, str] = {}
+    again: str
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+def path_of(home: Home, night: str, run: str) -> Path:
+    return home.night(night) / f"failure-{run[:8]}.json"
+
+
+def write_failure(home: Home, failure: Failure) -> Path:
+    """Write it down, and put its line at the end of the night's log. Raises OSError if the home takes no files."""
+    path = path_of(home, failure.night, failure.run)
+    write_json(path, failure.model_dump(mode="json"))
+    log = home.logs / f"night-{failure.night}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as stream:
+        stream.write(f"night {failure.night}, run {failure.run[:8]} failed: {failure.cause}\n")
+    return path
+
+
+def find_failure(home: Home, night: str, run: str) -> Failure | None:
+    """Why a run failed, or None if it wrote no such record."""
+    path = path_of(home, night, run)
+    return validate(Failure, read_json(path), str(path)) if path.exists() else None
+
+
+def advice_for(error: OSError) -> str:
+    """An error of the operating system as one line: what, where, what to do."""
+    what = f"{os.strerror(error.errno)}" if error.errno else str(error)
+    where = f": {str(error.filename)[:200]}" if error.filename else ""
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{what}{where}; {advice}" if advice else f"{what}{where}"
+
+
+def one_line(kind: str, message: str) -> str:
+    """An error as one line, with what to do where the machine is the cause.
+
+    `kind` is the name of its class; `message` is its text, perhaps with that name in front and over several lines.
+    """
+    text = " ".join(message.strip().split())
+    # `ec1.errors.InputError: text`, as tracebacks print it.
+    text = re.sub(rf"^(?:[\w.]+\.)?{re.escape(kind)}:\s*", "", text) if kind else text
+    text = text or kind or "no error was recorded"
+    number = _ERRNO.search(text)
+    code = int(number.group(1)) if number else next((code for seen, code in _PATTERNS if seen.search(text)), None)
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]} ..."
+    if code in _ADVICE:
+        return f"{text}; {_ADVICE[code]}"
+    if kind == "MemoryError":
+        return f"{text}; {_ADVICE[errno.ENOMEM]}"
+    # A mistake in a program is named with its kind; what EC1 says on purpose needs none.
+    return text if kind in ON_PURPOSE or not kind else f"{kind}: {text}"
+
+
+ON_PURPOSE: Sequence[str] = (
+    "EC1Error",
+    "InputError",
+    "RejectedError",
+    "DeferredError",
+    "PermanentError",
+    "BusyError",
+    "ServiceError",
+)
+"""The errors of `ec1/errors.py`, by name: their text says what to do."""
