@@ -3,7 +3,8 @@
 import dagster as dg
 
 from ec1.corpus.buckets import bucket
-from ec1.night.recipes import nightly_recipes
+from ec1.night.recipes import broken_recipes, nightly_recipes
+from ec1_assets.broken_recipes import broken_recipe_assets
 from ec1_assets.datagraph import datagraph_assets
 from ec1_assets.partitions import nights_of
 from ec1_assets.recipe_chain import recipe_chain
@@ -20,7 +21,7 @@ from schedules.run_failure import night_failure_sensor
 
 
 def build_defs(choice: Choice) -> dg.Definitions:
-    """Everything of one deployment. Raises InputError for a bad deployment or recipe: nothing is swallowed."""
+    """Everything of one deployment. Raises InputError for a bad deployment; a bad recipe is an asset that says so."""
     project = ProjectResource.of(choice)
     deployment = project.deployment()
     nights = nights_of(deployment)
@@ -33,6 +34,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
         assets=[
             *datagraph_assets(nights),
             *(asset for each in recipes for asset in recipe_chain(each, nights)),
+            *broken_recipe_assets(broken_recipes(deployment, choice.project), nights),
         ],
         jobs=jobs,
         schedules=[nightly_schedule(deployment, jobs[0])],

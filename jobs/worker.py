@@ -89,6 +89,9 @@ def with_present_recipes(
     if run.job_snapshot_id == chosen.get_job_snapshot_id():
         return run
     steps = run.step_keys_to_execute
+    if steps is not None and set(steps) == _all_steps(instance, run):
+        # Every step, named one by one, as `dagster job launch` does.
+        steps = None
     if steps is not None:
         known = create_execution_plan(part, run_config=run.run_config, tags=run.tags).step_keys_to_execute
         steps = [step for step in steps if step in known]
@@ -115,6 +118,13 @@ def with_present_recipes(
     _rewrite(instance, present)
     instance.report_engine_event("The recipes changed while this run was queued: it follows the present ones.", present)
     return present
+
+
+def _all_steps(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[str]:
+    """The steps that the whole of a run's job had when the run was asked for."""
+    if run.execution_plan_snapshot_id is None:
+        return set()
+    return {step.key for step in instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id).steps}
 
 
 def _rewrite(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:

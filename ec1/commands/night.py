@@ -24,6 +24,7 @@ from ec1.commands.shell import (
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.night.failure import one_line
+from ec1.night.recipes import broken_recipes
 from ec1.night.report import NightReport, night_report
 from ec1.nights import Night
 
@@ -36,7 +37,6 @@ def night(
     """Run one whole night: new documents to the graph, then tuples to adapters."""
     options: Options = context.obj
     deployment = options.deployment()
-    recipes = options.recipes()
     now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
     fill_with_sample(deployment, options.home)
@@ -53,8 +53,10 @@ def night(
             err.print(f"error: night {chosen.date} did not begin: {_last_words(log)}", markup=False)
             sys.exit(FAILED)
         run = run_file.read_text()
-    pairs = [(each.recipe.tenant, each.recipe.role) for each in recipes]
-    report = night_report(options.home, chosen.date, run, pairs)
+    # As they are now: the run read them when it began.
+    pairs = [(each.recipe.tenant, each.recipe.role) for each in options.recipes()]
+    broken = broken_recipes(deployment, options.project)
+    report = night_report(options.home, chosen.date, run, pairs, broken)
     if as_json:
         print_json(report.model_dump())
     else:
@@ -112,7 +114,6 @@ def ui(
     """Open the Dagster UI, with its daemon, on this home's persistent instance."""
     options: Options = context.obj
     deployment = options.deployment()
-    options.recipes()
     fill_with_sample(deployment, options.home)
     status = run_module(["jobs.ui", "--port", str(port)], options)
     # Ctrl-C is how one leaves it.

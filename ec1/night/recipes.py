@@ -1,10 +1,12 @@
 """Which recipes a deployment's nights run, and where recipe names are looked up."""
 
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from ec1.deployment import Deployment
 from ec1.home import CHECKOUT
-from ec1.recipes.resolution import ResolvedRecipe, discover
+from ec1.recipes.resolution import BrokenRecipe, ResolvedRecipe, survey
 
 
 def recipe_folders(deployment: Deployment, project: Path) -> list[Path]:
@@ -14,10 +16,26 @@ def recipe_folders(deployment: Deployment, project: Path) -> list[Path]:
 
 
 def nightly_recipes(deployment: Deployment, project: Path) -> list[ResolvedRecipe]:
-    """The recipes that a deployment runs at night. Raises InputError for a broken one.
+    """The recipes that a deployment runs at night; a broken one is left out (`broken_recipes`).
 
     All that starts by itself (schedule, sensor, backfill) starts from these, so what is left out here, such as
     continued pre-training, can only be started by a person.
     """
-    found = discover(deployment.recipes, recipe_folders(deployment, project))
+    found, _ = survey(deployment.recipes, recipe_folders(deployment, project))
     return [each for each in found if each.recipe.nightly]
+
+
+def broken_recipes(deployment: Deployment, project: Path) -> list[BrokenRecipe]:
+    """The recipes of a deployment that cannot be used, each with what `ec1 recipe lint` says of it."""
+    return survey(deployment.recipes, recipe_folders(deployment, project))[1]
+
+
+def recipe_marks(deployment_file: Path, folders: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    """Size and time of each file that says what a night is: as soon as one comes, changes or goes, they differ."""
+    files = [deployment_file, *(path for folder in folders for path in folder.rglob("*.yaml"))]
+    marks = {}
+    for path in files:
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            marks[str(path)] = (stat.st_size, stat.st_mtime_ns)
+    return marks

@@ -9,8 +9,9 @@ from pydantic import BaseModel
 from ec1.home import Home
 from ec1.night.failure import Failure, find_failure
 from ec1.night.records import DecisionRecord, ExtractionRecord, GraphRecord, OutcomeRecord, Records
+from ec1.recipes.resolution import BrokenRecipe
 
-Outcome = Literal["accepted", "review", "rejected", "skipped", "unfinished"]
+Outcome = Literal["accepted", "review", "rejected", "skipped", "unfinished", "broken"]
 
 
 class Work(BaseModel):
@@ -54,11 +55,13 @@ class NightReport(BaseModel):
 
     @property
     def partial(self) -> bool:
-        """True if work was deferred to a later night."""
-        return bool(self.documents_deferred)
+        """True if work was deferred to a later night, or a recipe could not be used."""
+        return bool(self.documents_deferred) or any(each.outcome == "broken" for each in self.recipes)
 
 
-def night_report(home: Home, night: str, run: str, recipes: Sequence[tuple[str, str]]) -> NightReport:
+def night_report(
+    home: Home, night: str, run: str, recipes: Sequence[tuple[str, str]], broken: Sequence[BrokenRecipe] = ()
+) -> NightReport:
     """Put the report of a night together after the run `run`; `recipes` are (tenant, role) pairs."""
     records = Records(home.night(night))
     applied = records.total(GraphRecord)
@@ -77,6 +80,7 @@ def night_report(home: Home, night: str, run: str, recipes: Sequence[tuple[str, 
     report.failure = find_failure(home, night, run)
     for tenant, role in recipes:
         report.recipes.append(_recipe_report(Records(home.run(tenant, role, night)), f"{tenant}/{role}", run))
+    report.recipes += [RecipeReport(recipe=each.name, outcome="broken", detail=each.problem) for each in broken]
     return report
 
 

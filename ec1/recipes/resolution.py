@@ -43,6 +43,15 @@ class ResolvedRecipe:
 
 
 @dataclass(frozen=True)
+class BrokenRecipe:
+    """A recipe that cannot be used. `name` is its place below its folder, `problem` what `lint` says of it."""
+
+    name: str
+    path: Path
+    problem: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that `lint` has to say. A warning does not stop a night, an error does."""
 
@@ -86,19 +95,47 @@ def discover(folders: Sequence[Path], search: Sequence[Path]) -> list[ResolvedRe
 
     Raises InputError for a broken recipe, a folder that is not there, and two recipes for one tenant and role.
     """
+    found, broken = survey(folders, search)
+    if broken:
+        raise InputError(broken[0].problem)
+    return found
+
+
+def survey(folders: Sequence[Path], search: Sequence[Path]) -> tuple[list[ResolvedRecipe], list[BrokenRecipe]]:
+    """Every concrete recipe below `folders`, ordered by tenant and role, and those that cannot be used, by path.
+
+    Raises nothing for what is wrong with one recipe: it breaks itself only. Of two recipes for one tenant and role
+    the first stands.
+    """
     cache: dict[Path, RecipeFile] = {}
     found: dict[tuple[str, str], ResolvedRecipe] = {}
-    for path in recipe_files(folders):
-        if read_file(path, cache).values.get("abstract") is True:
+    broken: list[BrokenRecipe] = []
+    for folder in folders:
+        try:
+            paths = recipe_files([folder])
+        except InputError as error:
+            broken.append(BrokenRecipe(folder.stem, folder, str(error)))
             continue
-        resolved, findings = resolve(path, search, cache)
-        if resolved is None:
-            raise InputError("; ".join(f"{finding.where}: {finding.message}" for finding in findings))
-        key = (resolved.recipe.tenant, resolved.recipe.role)
-        if key in found:
-            raise InputError(f"{path} and {found[key].path} are both recipes for {'/'.join(key)}: keep one of them")
-        found[key] = resolved
-    return [found[key] for key in sorted(found)]
+        for path in paths:
+            name = _name_of(path, [*folders, *search])
+            try:
+                if read_file(path, cache).values.get("abstract") is True:
+                    continue
+                resolved, findings = resolve(path, search, cache)
+            except InputError as error:
+                broken.append(BrokenRecipe(name, path, str(error)))
+                continue
+            if resolved is None:
+                problem = "; ".join(f"{finding.where}: {finding.message}" for finding in findings)
+                broken.append(BrokenRecipe(name, path, problem))
+                continue
+            key = (resolved.recipe.tenant, resolved.recipe.role)
+            if key in found:
+                both = f"{path} and {found[key].path} are both recipes for {'/'.join(key)}: keep one of them"
+                broken.append(BrokenRecipe(name, path, both))
+                continue
+            found[key] = resolved
+    return [found[key] for key in sorted(found)], broken
 
 
 def recipe_files(folders: Sequence[Path]) -> list[Path]:
