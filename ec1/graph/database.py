@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 _LOADS_PER_CONNECTION = 40
 _TRANSACTIONS_PER_OPENING = 200
 _MENTIONS_PER_OPENING = 50_000
+_LEAST_FREE_BYTES = 16 * 2**20
 _DAMAGE = (".wal", "wal file", "not a valid lbug database", "cannot read checkpoint", "corrupt")
 
 
@@ -222,6 +223,19 @@ class GraphDatabase:
         if self.connection is None:
             raise RuntimeError(f"the graph store {self.path} is closed")
 
+    def _check_space(self) -> None:
+        """The database ends the whole process when the disk fills while it writes its log, so that must not begin.
+
+        The log, the file itself after a checkpoint, and a copy of it to publish: three times the graph.
+        """
+        wanted = 3 * (self.path.stat().st_size if self.path.exists() else 0) + _LEAST_FREE_BYTES
+        free = shutil.disk_usage(self.path.parent).free
+        if free < wanted:
+            raise PermanentError(
+                f"{self.path.parent} has {free / 2**20:,.0f} MiB free, and writing the graph safely takes "
+                f"{wanted / 2**20:,.0f} MiB (three times its size): free some space, then run the night again"
+            )
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         self.check_usable()
@@ -230,6 +244,7 @@ class GraphDatabase:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
+        self._check_space()
         self._transactions += 1
         self.execute("BEGIN TRANSACTION")
         try:

@@ -3,7 +3,8 @@
 Belongs here: lists, one entity with its evidence, free queries. Does not: writing of any kind.
 """
 
-import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -13,16 +14,12 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.graph import resolved_tables, tables
+from ec1.graph.guard import checked_query
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
 from ec1.graph.resolution import Cluster, Link, Resolution
 
-_QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*|/\*.*?\*/", re.DOTALL)
-# A read-only database still writes files (COPY … TO; CHECKPOINT leaves a log beside it), reads them, loads code and
-# takes settings.
-_OUTSIDE = re.compile(
-    r"\b(?:(?:copy|load|export|import|attach|detach|install|uninstall|use|checkpoint|force|update)\b|call\s+\w+\s*=)",
-    re.IGNORECASE,
-)
+QUERY_SECONDS = 60.0
+"""How long a free query may take, unless the caller says otherwise."""
 _CALLS = "count(m) AS mentions, count(DISTINCT d.key) AS documents, max(m.confidence) AS confidence"
 
 
@@ -59,11 +56,13 @@ class GraphReader:
 
     def stats(self) -> GraphStats:
         """Count what the graph holds."""
-        return tables.stats(self._open())
+        with self._reading() as connection:
+            return tables.stats(connection)
 
     def digest(self) -> str:
         """The same figure as the writer's `digest` at the time of publication."""
-        return tables.digest(self._open())
+        with self._reading() as connection:
+            return tables.digest(connection)
 
     def entities(
         self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None
@@ -110,12 +109,26 @@ class GraphReader:
             raise InputError(f"no entity {wanted!r} in {self._path}{hint}")
         return [(entity, self._mentions_of(entity.key)) for entity in found]
 
-    def query(self, cypher: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Run a Cypher query that reads the graph and nothing else. Raises InputError with the database's message."""
-        outside = _OUTSIDE.search(_QUOTED.sub("''", cypher))
-        if outside:
-            raise InputError(f"{outside[0].upper()} reaches outside the graph and is not allowed here: only read it")
-        return self._rows(cypher, parameters)
+    def query(
+        self, cypher: str, parameters: dict[str, Any] | None = None, *, timeout_seconds: float = QUERY_SECONDS
+    ) -> list[dict[str, Any]]:
+        """Run one Cypher query that only reads; rows by column name.
+
+        Raises InputError for a query that would do anything else (`guard.py`), that fails, or that takes longer than
+        `timeout_seconds`.
+        """
+        text = checked_query(cypher)
+        self._open().set_query_timeout(int(timeout_seconds * 1000))
+        try:
+            return self._rows(text, parameters)
+        except InputError as error:
+            if "Interrupted" not in str(error):
+                raise
+            raise InputError(
+                f"the query took longer than {timeout_seconds:g} s: ask for less, or start from a key"
+            ) from None
+        finally:
+            self._open().set_query_timeout(0)
 
     def relations_of(self, key: str) -> list[StoredRelation]:
         """What documents state of an entity, as subject or object, by relation, document and place."""
@@ -136,18 +149,20 @@ class GraphReader:
 
     def resolution(self) -> Resolution:
         """Which entities are one, and what is for review."""
-        return resolved_tables.read(self._open())
+        with self._reading() as connection:
+            return resolved_tables.read(connection)
 
     def cluster_of(self, key: str) -> tuple[Cluster | None, list[Link]]:
         """The cluster of an entity, if it is in one, and all its links."""
-        connection = self._open()
-        return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
+        with self._reading() as connection:
+            return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
 
     def export(self, directory: Path) -> list[Path]:
         """Write the graph as Parquet, like the writer's `export`."""
         from ec1.graph.export import write_parquet
 
-        return write_parquet(self._open(), directory)
+        with self._reading() as connection:
+            return write_parquet(connection, directory)
 
     def _open(self) -> Any:
         if self._connection is None:
@@ -169,11 +184,22 @@ class GraphReader:
         return self._connection
 
     def _rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        with self._reading() as connection:
+            return tables.rows(connection, query, parameters)
+
+    def ledger(self) -> dict[DocumentKey, LedgerEntry]:
+        """Every document that the graph has heard of, as of the publication."""
+        with self._reading() as connection:
+            return tables.ledger(connection)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """The connection; whatever the database raises becomes one line."""
         connection = self._open()
         try:
-            return tables.rows(connection, query, parameters)
-        except RuntimeError as error:
-            raise InputError(f"the query failed: {_first_line(error)}") from None
+            yield connection
+        except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError) as error:
+            raise InputError(f"{self._path}: the query failed: {_first_line(error)}") from None
 
     def _entities_of(self, key: str) -> list[Entity]:
         found = self._rows(
@@ -197,7 +223,7 @@ class GraphReader:
         )
 
 
-def _first_line(error: RuntimeError) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else "no message"
 
 
@@ -206,4 +232,4 @@ def published_ledger(published: Path) -> dict[DocumentKey, LedgerEntry]:
     if not published.is_file():
         return {}
     with GraphReader(published) as reader:
-        return tables.ledger(reader._open())
+        return reader.ledger()

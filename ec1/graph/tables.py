@@ -86,10 +86,16 @@ def ledger(connection: Any) -> dict[DocumentKey, LedgerEntry]:
 
 
 def rows(connection: Any, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Run a query and return its rows by column name; the result's memory is given back at once."""
+    """Run a query and return its rows by column name; the result's memory is given back at once.
+
+    Raises RuntimeError, as the database does for everything.
+    """
     with connection.execute(query, parameters or {}) as result:
         names = result.get_column_names()
-        return [dict(zip(names, row, strict=True)) for row in result.get_all()]
+        try:
+            return [dict(zip(names, row, strict=True)) for row in result.get_all()]
+        except UnicodeDecodeError:
+            raise RuntimeError("a text in the database is no text any more: its file is damaged on the disk") from None
 
 
 def meta(connection: Any) -> dict[str, str]:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 from graph_samples import NIGHT, key, result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from ec1.errors import InputError
+from ec1.errors import InputError, PermanentError
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.reader import GraphReader
 
@@ -83,6 +85,28 @@ def test_free_queries_read(reader: GraphReader) -> None:
     assert reader.query("MATCH (e:Entity) WHERE e.name = 'LOAD FROM' RETURN e.key AS key") == []
 
 
+PIECES = ["MATCH (e:Entity) ", "RETURN e.key AS a", "RETURN 1 AS a", "CALL ", "show_tables() ", "read_parquet('x') "]
+PIECES += [
+    "'",
+    '"',
+    "`",
+    "/*",
+    "*/",
+    "//",
+    "\n",
+    ";",
+    "\\",
+    " UNION ",
+    "WHERE e.name = ",
+    "'x'",
+    "$p",
+    "{",
+    "}",
+    "\0",
+    "Ж",
+]
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -98,6 +122,28 @@ def test_free_queries_read(reader: GraphReader) -> None:
         "CALL home_directory = '{folder}'",
         "PROFILE COPY (MATCH (e:Entity) RETURN e.key) TO '{folder}/out.csv'",
         "nonsense",
+        "",
+        ";",
+        "RETURN 1 AS a; MATCH (e:Entity) RETURN e.key",
+        "RETURN 1 AS a /* ; */ ; RETURN 2 AS b",
+        # These end the process where they are let through.
+        "CALL read_csv_serial('{folder}/in.csv') RETURN *",
+        "CALL read_parquet('{folder}/in.csv') RETURN *",
+        "CALL /* x */ read_parquet('{folder}/in.csv') RETURN *",
+        "CALL // show_tables()\n read_parquet('{folder}/in.csv') RETURN *",
+        "CALL `read_parquet`('{folder}/in.csv') RETURN *",
+        "call\tREAD_CSV_PARALLEL('{folder}/in.csv') RETURN *",
+        "MATCH (e:Entity) CALL bm_info() RETURN *",
+        "RETURN 'a' AS a /* it's */ UNION CALL read_parquet('{folder}/in.csv') RETURN *",
+        "RETURN \"/*\" AS a UNION ALL LOAD FROM '{folder}/in.csv' RETURN * // */",
+        "RETURN 'unclosed",
+        "RETURN 1 /* unclosed",
+        "RETURN '\ud83d' AS a",
+        "RETURN 1\0 AS a",
+        "RETURN 9999999999999999999999999999999999999999999 AS a",
+        "RETURN " + "[" * 500 + "1" + "]" * 500 + " AS a",
+        "RETURN " + "CASE WHEN true THEN " * 20 + "1" + " END" * 20 + " AS a",
+        "RETURN " + "1+" * 5000 + "1 AS a",
     ],
 )
 def test_free_queries_do_nothing_else(reader: GraphReader, tmp_path: Path, query: str) -> None:
@@ -115,3 +161,41 @@ def test_the_published_copy_is_exported_like_the_live_graph(
     with LadybugStore.open(published.with_name("live"), buffer_pool_mib=64, wait_seconds=0) as store:
         live = [path.read_bytes() for path in store.export(tmp_path / "live")]
     assert [path.read_bytes() for path in reader.export(tmp_path / "published")] == live
+
+
+def test_what_describes_the_graph_may_be_called(reader: GraphReader) -> None:
+    names = {row["name"] for row in reader.query("CALL show_tables() /* all of them */ RETURN name; // that is it")}
+    assert {"Document", "Entity", "MENTIONS"} <= names
+    assert reader.query("MATCH (e:Entity) WHERE e.name <> 'call read_parquet; //' RETURN count(*) AS n")[0]["n"]
+
+
+def test_a_query_that_takes_too_long_ends(reader: GraphReader) -> None:
+    slow = "UNWIND range(1, 1000000) AS a UNWIND range(1, 1000) AS b RETURN sum(a * b) AS s"
+    with pytest.raises(InputError, match="took longer than"):
+        reader.query(slow, timeout_seconds=0.1)
+    assert reader.query("MATCH (e:Entity) RETURN count(*) AS n")[0]["n"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+def test_no_query_does_more_than_read(reader: GraphReader, query: str) -> None:
+    try:
+        reader.query(query, timeout_seconds=5)
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
+def test_a_text_that_rotted_on_the_disk_is_an_error_of_ours(tmp_path: Path) -> None:
+    live, name = tmp_path / "live", "Rotterdam Harbour Works"
+    with LadybugStore.open(live, buffer_pool_mib=64, wait_seconds=0) as store:
+        store.apply(key("a.md"), "mk-a", result("a", (name, "Company")), NIGHT)
+        store.publish(tmp_path / "published")
+    for path in (live, tmp_path / "published"):
+        path.write_bytes(path.read_bytes().replace(name.encode(), name.replace("Works", "").encode() + b"\xff" * 5))
+    with GraphReader(tmp_path / "published") as reader, pytest.raises(InputError, match="damaged on the disk"):
+        reader.show("Company:rotterdam harbour works")
+    with (
+        pytest.raises(PermanentError, match="damaged on the disk"),
+        LadybugStore.open(live, buffer_pool_mib=64, wait_seconds=0) as store,
+    ):
+        store.export(tmp_path / "export")

@@ -561,3 +561,15 @@ def test_ledger_entries_are_plain_records(live: Path) -> None:
         store.apply(A, "mk-a", result("a", ACME), NIGHT)
         entry = store.ledger()[A]
     assert replace(entry, night="2026-07-01").night == "2026-07-01"
+
+
+def test_a_disk_that_is_almost_full_is_not_written_to(live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LadybugDB ends the process when the disk fills while it writes its log."""
+    with opened(live) as store:
+        store.apply(A, "mk-a", result("a", ACME), NIGHT)
+        before = store.digest()
+        usage = shutil.disk_usage(live.parent)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**20))
+        with pytest.raises(PermanentError, match="three times its size"):
+            store.apply(key("b.md"), "mk-b", result("b", ACME), NIGHT)
+        assert store.digest() == before
