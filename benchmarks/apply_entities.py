@@ -115,13 +115,13 @@ def upsert(store: LadybugStore, todo: list[Change]) -> None:
         changes._Plan(
             changes.Change(key, identity, "", "", "complete"),
             {},
-            True,
+            None,
             mentions=changes._mention_rows(result),
         )
         for key, identity, result in todo
     ]
     with store._db.transaction():
-        changes.Changes(store._db)._write_entities(plans, changes._Touched())
+        changes.Changes(store._db)._write_entities(plans, changes._Touched(tables.Totals()))
 
 
 def measure(

@@ -5,7 +5,7 @@ and resolution (`ladybug_store.py`), which documents are read (`ec1/documents/`)
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -71,15 +71,16 @@ class _Plan:
 
     change: Change
     node: dict[str, Any]
-    is_new: bool
+    old: dict[str, Any] | None
     retract: int = 0
     mentions: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass
 class _Touched:
-    """Names that entities gained and lost in one transaction, by entity key."""
+    """Names that entities gained and lost in one transaction, by entity key, and the graph's figures after it."""
 
+    totals: tables.Totals
     gained: dict[str, set[str]] = field(default_factory=dict)
     lost: dict[str, set[str]] = field(default_factory=dict)
 
@@ -110,15 +111,20 @@ class Changes:
         todo = [plan for plan in plans if isinstance(plan, _Plan)]
         if todo:
             with self._db.transaction():
-                touched = _Touched()
+                touched = _Touched(tables.totals(self._db.connection))
                 self._take_back([plan for plan in todo if plan.retract], touched)
-                self._db.write_nodes("Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if plan.is_new])
-                self._db.set_nodes("Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if not plan.is_new])
+                self._db.write_nodes(
+                    "Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if plan.old is None]
+                )
+                self._db.set_nodes(
+                    "Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if plan.old is not None]
+                )
                 self._write_entities(todo, touched)
-                self._write_mentions(todo)
-                self._write_traits(todo)
-                self._write_relations(todo)
+                self._write_mentions(todo, touched.totals)
+                self._write_traits(todo, touched.totals)
+                self._write_relations(todo, touched.totals)
                 self._settle(touched)
+                self._keep(touched.totals, todo)
                 self._db.written += sum(len(plan.mentions) + plan.retract for plan in todo)
         return [
             plan
@@ -126,6 +132,15 @@ class Changes:
             else Applied(plan.change.key, Status(plan.node["status"]), True, len(plan.mentions), plan.retract)
             for plan in plans
         ]
+
+    def _keep(self, totals: tables.Totals, plans: Sequence[_Plan]) -> None:
+        """Count the documents, and keep the figures in the same transaction as what they are of."""
+        for plan in plans:
+            if plan.old is not None:
+                totals.remove("document", plan.old)
+            totals.add("document", plan.node)
+        self._db.execute("MATCH (m:Meta {name: 'totals'}) DELETE m")
+        self._db.execute("CREATE (:Meta {name: 'totals', value: $totals})", {"totals": totals.to_text()})
 
     def _plan(self, change: Change, old: dict[str, Any] | None, night: str, quarantine_after: int) -> _Plan | Applied:
         """The new node of a document, or what already counts if the change says nothing new."""
@@ -142,7 +157,7 @@ class Changes:
         node.update(status=change.outcome, night=night, reason=change.reason, attempts=0)
         if change.outcome == "deleted":
             node.update(mentions=0, applied_id=None, applied_content=None, applied_night=None)
-            return _Plan(change, node, old is None, retract=held)
+            return _Plan(change, node, old, retract=held)
         node.update(
             document_id=change.document_id, content_sha256=change.content_sha256, fingerprint=change.fingerprint
         )
@@ -154,16 +169,16 @@ class Changes:
                 applied_content=change.content_sha256,
                 applied_night=night,
             )
-            return _Plan(change, node, old is None, retract=held, mentions=change.mentions)
+            return _Plan(change, node, old, retract=held, mentions=change.mentions)
         if change.outcome == "deferred":
             node["attempts"] = 1 + (old["attempts"] if old is not None and same and old["status"] == "deferred" else 0)
             if node["attempts"] >= quarantine_after:
                 node["status"] = Status.QUARANTINED
-            return _Plan(change, node, old is None)
+            return _Plan(change, node, old)
         if node["applied_content"] == change.content_sha256:
-            return _Plan(change, node, old is None)
+            return _Plan(change, node, old)
         node.update(mentions=0, applied_id=None, applied_content=None, applied_night=None)
-        return _Plan(change, node, old is None, retract=held)
+        return _Plan(change, node, old, retract=held)
 
     @staticmethod
     def _empty_node(key: DocumentKey) -> dict[str, Any]:
@@ -184,20 +199,28 @@ class Changes:
             match = {"key": plan.node["key"]}
             if self._relates:
                 # An entity that is mentioned twice is reached twice, and a relation goes once.
-                self._db.execute(
+                for row in self._db.execute(
                     "MATCH (d:Document {key: $key})-[:MENTIONS]->(e:Entity) WITH DISTINCT e "
-                    "MATCH (e)-[r:RELATES]->(:Entity) WHERE r.document = $key DELETE r",
+                    "MATCH (e)-[r:RELATES]->(o:Entity) WHERE r.document = $key DELETE r "
+                    f"RETURN e.key AS subject, o.key AS object, {_returned('r', tables.RELATION_COLUMNS)}",
                     match,
-                )
+                ):
+                    touched.totals.remove("relation", row)
             gone = self._db.execute(
                 "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) DELETE m "
-                "RETURN e.key AS entity, m.name AS name",
+                f"RETURN d.key AS document, e.key AS entity, {_returned('m', tables.MENTION_COLUMNS)}",
                 match,
             )
             self._check_count(plan.retract, len(gone), f"of {plan.node['key']} were taken back")
             for row in gone:
                 touched.lost.setdefault(row["entity"], set()).add(row["name"])
-            self._db.execute("MATCH (d:Document {key: $key})-[t:TRAIT]->(:Entity) DELETE t", match)
+                touched.totals.remove("mention", row)
+            for row in self._db.execute(
+                "MATCH (d:Document {key: $key})-[t:TRAIT]->(e:Entity) DELETE t "
+                "RETURN d.key AS document, e.key AS entity, t.kind AS kind, t.value AS value",
+                match,
+            ):
+                touched.totals.remove("trait", row)
 
     def _check_count(self, wanted: int, written: int, what: str) -> None:
         """A MATCH that finds nothing writes nothing and says nothing, so what was written is counted."""
@@ -220,15 +243,23 @@ class Changes:
             if key not in known
         ]
         self._db.write_nodes("Entity", tables.ENTITY_COLUMNS, fresh)
+        for row in fresh:
+            touched.totals.add("entity", row)
         better = []
         for key, name in known.items():
             if touched.gained[key] != {name} and name not in touched.lost.get(key, ()):
                 best = preferred_name({name, *touched.gained[key]})
                 if best != name:
                     better.append({"key": key, "name": best})
-        self._db.set_nodes("Entity", ("key", "name"), better)
+        self._rename(better, known, touched.totals)
 
-    def _write_mentions(self, plans: Sequence[_Plan]) -> None:
+    def _rename(self, renamed: list[dict[str, Any]], names: Mapping[str, str], totals: tables.Totals) -> None:
+        self._db.set_nodes("Entity", ("key", "name"), renamed)
+        for row in renamed:
+            totals.remove("entity", _entity_row(row["key"], names[row["key"]]))
+            totals.add("entity", _entity_row(row["key"], row["name"]))
+
+    def _write_mentions(self, plans: Sequence[_Plan], totals: tables.Totals) -> None:
         mentions = [mention for plan in plans for mention in plan.mentions]
         if not mentions:
             return
@@ -241,20 +272,24 @@ class Changes:
             columns,
         )
         self._check_count(len(mentions), written["n"], "were written")
+        for plan in plans:
+            for mention in plan.mentions:
+                values_of = {name: mention[name] for name in ("entity", *tables.MENTION_COLUMNS)}
+                totals.add("mention", {"document": plan.node["key"], **values_of})
 
-    def _write_traits(self, plans: Sequence[_Plan]) -> None:
+    def _write_traits(self, plans: Sequence[_Plan], totals: tables.Totals) -> None:
+        traits = [
+            {"document": plan.node["key"], **trait} for plan in plans if plan.mentions for trait in plan.change.traits
+        ]
         self._db.load(
             "LOAD FROM $batch MATCH (d:Document {key: row_document}) MATCH (e:Entity {key: row_entity}) "
             "CREATE (d)-[:TRAIT {kind: row_kind, value: row_value}]->(e)",
-            [
-                {"document": plan.node["key"], **trait}
-                for plan in plans
-                if plan.mentions
-                for trait in plan.change.traits
-            ],
+            traits,
         )
+        for trait in traits:
+            totals.add("trait", trait)
 
-    def _write_relations(self, plans: Sequence[_Plan]) -> None:
+    def _write_relations(self, plans: Sequence[_Plan], totals: tables.Totals) -> None:
         relations = [
             {"document": plan.node["key"], **relation}
             for plan in plans
@@ -267,6 +302,8 @@ class Changes:
             f"CREATE (a)-[:RELATES {{{values}}}]->(b)",
             relations,
         )
+        for relation in relations:
+            totals.add("relation", relation)
         self._relates = self._relates or bool(relations)
 
     def _settle(self, touched: _Touched) -> None:
@@ -287,7 +324,8 @@ class Changes:
                 renamed.append({"key": key, "name": best})
         for key in gone:
             self._db.execute("MATCH (e:Entity {key: $key}) DETACH DELETE e", {"key": key})
-        self._db.set_nodes("Entity", ("key", "name"), renamed)
+            touched.totals.remove("entity", _entity_row(key, names[key]))
+        self._rename(renamed, names, touched.totals)
 
     def _spelt(self, key: str, name: str) -> bool:
         """Whether some document still spells the entity so; stops at the first."""
@@ -299,6 +337,14 @@ class Changes:
             "LOAD FROM $batch MATCH (e:Entity {key: row_key}) RETURN e.key AS key, e.name AS name",
             [{"key": key} for key in keys],
         )
+
+
+def _returned(name: str, columns: tuple[str, ...]) -> str:
+    return ", ".join(f"{name}.{column} AS {column}" for column in columns)
+
+
+def _entity_row(key: str, name: str) -> dict[str, Any]:
+    return {"key": key, "name": name, "entity_class": key.partition(":")[0]}
 
 
 def _says_nothing_new(change: Change, old: dict[str, Any], same: bool, night: str) -> bool:

@@ -30,8 +30,6 @@ class LadybugStore:
     def __init__(self, path: Path, *, buffer_pool_mib: int, published: Path | None) -> None:
         self._db = GraphDatabase(path, buffer_pool_mib=buffer_pool_mib, published=published)
         self._changes = Changes(self._db)
-        self._digest: tuple[str, str] | None = None
-        """The graph's state and its digest, which takes a while."""
 
     @classmethod
     @contextlib.contextmanager
@@ -141,8 +139,6 @@ class LadybugStore:
                 for start in range(0, len(records), BATCH_MENTIONS):
                     self._db.load(query, records[start : start + BATCH_MENTIONS])
             self._db.execute("CREATE (:Meta {name: 'resolution', value: $basis})", {"basis": basis})
-        # Only what is derived was written.
-        self._digest = tables.meta(self._db.connection)["state"], digest
         return resolution
 
     def drop_resolution(self) -> None:
@@ -169,15 +165,18 @@ class LadybugStore:
     def stats(self) -> GraphStats:
         """Count what the graph holds."""
         with self._db.reading():
-            return tables.stats(self._db.connection)
+            return tables.totals(self._db.connection).stats
 
     def digest(self) -> str:
-        """SHA-256 over all that documents said and the ledger, whatever the order in which it came."""
+        """SHA-256 over all that documents said and the ledger, whatever the order in which it came. It is kept with the
+        graph, so asking costs nothing."""
         with self._db.reading():
-            state = tables.meta(self._db.connection)["state"]
-            if self._digest is None or self._digest[0] != state:
-                self._digest = state, tables.digest(self._db.connection)
-            return self._digest[1]
+            return tables.totals(self._db.connection).digest
+
+    def recounted_digest(self) -> str:
+        """The same figure from every row of the graph: takes a while, and shows whether what is kept is right."""
+        with self._db.reading():
+            return tables.recount(self._db.connection).digest
 
     def publish(self, destination: Path) -> Path:
         """Put a read-only copy of the graph at `destination` in one step; an unchanged graph writes nothing.

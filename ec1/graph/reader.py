@@ -57,12 +57,12 @@ class GraphReader:
     def stats(self) -> GraphStats:
         """Count what the graph holds."""
         with self._reading() as connection:
-            return tables.stats(connection)
+            return tables.totals(connection).stats
 
     def digest(self) -> str:
         """The same figure as the writer's `digest` at the time of publication."""
         with self._reading() as connection:
-            return tables.digest(connection)
+            return tables.totals(connection).digest
 
     def entities(
         self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None

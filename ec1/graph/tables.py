@@ -6,9 +6,12 @@ cannot disagree (docs/architecture.md, "Exactly once").
 """
 
 import hashlib
+import json
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
@@ -108,21 +111,82 @@ def meta(connection: Any) -> dict[str, str]:
     }
 
 
-def stats(connection: Any) -> GraphStats:
-    """Count what the graph holds."""
-    classes = rows(connection, "MATCH (e:Entity) RETURN e.entity_class AS class, count(*) AS n")
-    states = rows(connection, "MATCH (d:Document) RETURN d.status AS status, count(*) AS n")
-    mentions = rows(
-        connection, "MATCH (:Document)-[m:MENTIONS]->(e:Entity) RETURN e.entity_class AS class, count(m) AS n"
+@dataclass
+class Totals:
+    """What the graph holds in figures, kept up to date with each change so that nobody has to look through the whole.
+
+    `sum` is the sum of the SHA-256 of all rows modulo 2^256: it does not depend on their order, and a change of a few
+    rows changes it by a few hashes. `entities` and `mentions` count by class, `statuses` the documents.
+    """
+
+    sum: int = 0
+    entities: Counter[str] = field(default_factory=Counter)
+    mentions: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    def add(self, table: str, row: Mapping[str, Any], times: int = 1) -> None:
+        """Count one row of a table in, or out with `times` -1."""
+        row_hash = hashlib.sha256(table.encode() + canonical_json(row)).digest()
+        self.sum = (self.sum + times * int.from_bytes(row_hash)) % 2**256
+        if table == "entity":
+            self.entities[row["entity_class"]] += times
+        elif table == "mention":
+            self.mentions[row["entity"].partition(":")[0]] += times
+        elif table == "document":
+            self.statuses[row["status"]] += times
+
+    def remove(self, table: str, row: Mapping[str, Any]) -> None:
+        self.add(table, row, -1)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all that documents said, whatever the order in which it came; not over what is derived."""
+        return hashlib.sha256(self.sum.to_bytes(32)).hexdigest()
+
+    @property
+    def stats(self) -> GraphStats:
+        counts = {name: dict(sorted((+each).items())) for name, each in self._counters().items()}
+        return GraphStats(
+            documents=sum(n for status, n in counts["statuses"].items() if status != Status.DELETED),
+            entities=counts["entities"],
+            mentions=sum(counts["mentions"].values()),
+            mentions_by_class=counts["mentions"],
+            statuses=counts["statuses"],
+        )
+
+    def to_text(self) -> str:
+        return json.dumps({"sum": f"{self.sum:064x}", **{name: +each for name, each in self._counters().items()}})
+
+    @classmethod
+    def from_text(cls, text: str) -> "Totals":
+        value = json.loads(text)
+        counters = (Counter(value[name]) for name in ("entities", "mentions", "statuses"))
+        return cls(int(value["sum"], 16), *counters)
+
+    def _counters(self) -> dict[str, Counter[str]]:
+        return {"entities": self.entities, "mentions": self.mentions, "statuses": self.statuses}
+
+
+def totals(connection: Any) -> Totals:
+    """The graph's figures as they are kept in it; counted if a graph of an earlier program does not keep them."""
+    kept = meta(connection).get("totals")
+    return Totals.from_text(kept) if kept is not None else recount(connection)
+
+
+def recount(connection: Any) -> Totals:
+    """The graph's figures, counted: takes a while in a large one."""
+    counted = Totals()
+    sources = (
+        ("document", all_documents),
+        ("entity", all_entities),
+        ("mention", all_mentions),
+        ("trait", all_traits),
+        ("relation", all_relations),
     )
-    statuses = {row["status"]: row["n"] for row in sorted(states, key=lambda row: row["status"])}
-    return GraphStats(
-        documents=sum(n for status, n in statuses.items() if status != Status.DELETED),
-        entities={row["class"]: row["n"] for row in sorted(classes, key=lambda row: row["class"])},
-        mentions=sum(row["n"] for row in mentions),
-        mentions_by_class={row["class"]: row["n"] for row in sorted(mentions, key=lambda row: row["class"])},
-        statuses=statuses,
-    )
+    for name, table in sources:
+        for row in table(connection):
+            counted.add(name, row)
+    return counted
 
 
 def all_documents(connection: Any) -> Iterator[dict[str, Any]]:
@@ -166,23 +230,6 @@ def all_relations(connection: Any) -> Iterator[dict[str, Any]]:
     if rows(connection, "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"):
         for low, high in _node_ranges(connection, "Entity"):
             yield from rows(connection, query, {"low": low, "high": high})
-
-
-def digest(connection: Any) -> str:
-    """SHA-256 over all that documents said, whatever the order in which it was written; not over what is derived."""
-    total = hashlib.sha256()
-    sources = (
-        ("document", all_documents),
-        ("entity", all_entities),
-        ("mention", all_mentions),
-        ("trait", all_traits),
-        ("relation", all_relations),
-    )
-    for name, table in sources:
-        # Hashes are sorted, not rows: 32 bytes a row stay in memory.
-        for row_hash in sorted(hashlib.sha256(canonical_json(row)).digest() for row in table(connection)):
-            total.update(name.encode() + row_hash)
-    return total.hexdigest()
 
 
 def _node_pages(connection: Any, label: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:

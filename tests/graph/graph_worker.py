@@ -62,6 +62,7 @@ def run(home: Path, night: int) -> None:
         store.resolve(NO_OVERRIDES)
         store.publish(published)
         store.export(home / "export" / date)
+        assert store.digest() == store.recounted_digest()
         (home / f"{date}.digest").write_text(store.digest())
     print("done", flush=True)
 

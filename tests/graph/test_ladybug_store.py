@@ -5,7 +5,8 @@ import random
 import shutil
 import subprocess
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from graph_samples import FINGERPRINT, NIGHT, Change, key, random_changes, resul
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.errors import BusyError, PermanentError
-from ec1.extraction.results import Mention
+from ec1.extraction.results import ExtractionResult, Mention, Relation, Trait
 from ec1.files import sha256_file
+from ec1.graph import tables
 from ec1.graph.changes import Changes
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.reader import GraphReader
@@ -26,8 +28,13 @@ A, B = key("a.md"), key("b.md")
 ACME, ANNA = ("Acme Inc", "Company"), ("Anna Berg", "Person")
 
 
-def opened(path: Path, published: Path | None = None) -> AbstractContextManager[LadybugStore]:
-    return LadybugStore.open(path, buffer_pool_mib=64, wait_seconds=0, published=published)
+@contextmanager
+def opened(path: Path, published: Path | None = None) -> Iterator[LadybugStore]:
+    """A store whose kept figures are those of its rows, whatever a test did to it."""
+    with LadybugStore.open(path, buffer_pool_mib=64, wait_seconds=0, published=published) as store:
+        yield store
+        assert store.digest() == store.recounted_digest()
+        assert store.stats() == tables.recount(store._db.connection).stats
 
 
 @pytest.fixture
@@ -573,3 +580,35 @@ def test_a_disk_that_is_almost_full_is_not_written_to(live: Path, monkeypatch: p
         with pytest.raises(PermanentError, match="three times its size"):
             store.apply(key("b.md"), "mk-b", result("b", ACME), NIGHT)
         assert store.digest() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_kept_figures_are_those_of_the_rows_after_any_history(live: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    forms = ["Acme Inc", "ACME", "acme", "Bo Li", "BO LI", "Bo  Li", "Carl Ek"]
+    with opened(live) as store:
+        for step in range(60):
+            path, night = key(f"{rng.randrange(8)}.md"), f"2026-06-{1 + step // 4:02}"
+            said = [(rng.choice(forms), rng.choice(["Person", "Company"])) for _ in range(rng.randrange(5))]
+            status = rng.choices(["complete", "deferred", "rejected"], [6, 1, 1])[0]
+            found = result(f"{path.path} {step if rng.random() < 0.8 else 0}", *said, status=status)
+            if status == "complete" and said:
+                found = related(found, rng)
+            if rng.random() < 0.2:
+                store.retract_many([path], night)
+            else:
+                store.apply_many([(path, f"mk-{step}", found)], night)
+            if rng.random() < 0.3:
+                assert store.digest() == store.recounted_digest()
+
+
+def related(found: ExtractionResult, rng: random.Random) -> ExtractionResult:
+    """The same result with a trait and a relation between two of its entities."""
+    one, other = rng.choice(found.mentions), rng.choice(found.mentions)
+    relation = Relation(
+        relation="part_of", subject=one.name, subject_class=one.entity_class, object=other.name,
+        object_class=other.entity_class, confidence=0.5, chunk=0, start=0, end=9,
+    )  # fmt: skip
+    trait = Trait(name=one.name, entity_class=one.entity_class, kind="email", value=f"{rng.randrange(3)}@a.example")
+    return found.model_copy(update={"relations": (relation,), "traits": (trait,)})
