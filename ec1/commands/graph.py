@@ -113,6 +113,110 @@ def show(
 
 
 @graph_app.command()
+def schema(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the graph's tables, their columns and what they mean."""
+    from ec1.graph.schema_page import schema_of
+
+    with _reader(context) as reader:
+        tables = schema_of(reader)
+    if as_json:
+        print_json(tables)
+        return
+    for table in tables:
+        out.print(f"{table['table']} ({table['kind']}): {table['meaning']}", markup=False)
+        columns = ", ".join(f"{name} {kind}" for name, kind in table["columns"].items())
+        out.print(f"    {columns or '(no columns)'}", markup=False)
+
+
+@graph_app.command()
+def search(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(help="part of a name, in any spelling that a document used")],
+    entity_class: Annotated[str | None, typer.Option("--class", help="only this class, such as Person")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="entities to show, those mentioned most first")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Find entities by a part of their name."""
+    with _reader(context) as reader:
+        found = reader.entities(limit, entity_class, text)
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    for each in found:
+        line = f"{printable(each.name)}  {each.entity_class}, {each.mentions} mentions in {each.documents} documents"
+        out.print(f"{line}  [{printable(each.key)}]", markup=False)
+
+
+@graph_app.command()
+def neighbours(
+    context: typer.Context,
+    entity: Annotated[str, typer.Argument(help="a key such as 'Person:maria alvarez', or a name")],
+    limit: Annotated[int, typer.Option(min=1, help="neighbours of each entity that is reached")] = 20,
+    depth: Annotated[int, typer.Option(min=1, max=4, help="steps from the entity, for --graphml and --html")] = 1,
+    graphml: Annotated[Path | None, typer.Option(help="write the neighbourhood as GraphML to this file")] = None,
+    html: Annotated[Path | None, typer.Option(help="write a page that shows it to this file")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what stands around an entity, or write it as GraphML or as a page to look at."""
+    from ec1.graph import neighbours as around
+
+    with _reader(context) as reader:
+        (found, _), *_ = reader.show(entity)
+        near = around.neighbours(reader, found.key, limit=limit)
+        if graphml or html:
+            graph = around.neighbourhood(reader, found.key, depth=depth, limit=limit)
+            if graphml:
+                around.write_graphml(graph, graphml.expanduser())
+            if html:
+                around.write_html(graph, html.expanduser())
+    if as_json:
+        print_json(around.as_rows(near))
+        return
+    for each in near:
+        often = f" in {each.documents} documents" if each.documents else ""
+        out.print(f"  {each.how}{often}: {printable(each.name)}  [{printable(each.key)}]", markup=False)
+
+
+@graph_app.command()
+def diff(
+    context: typer.Context,
+    night: Annotated[str, typer.Argument(help="YYYY-MM-DD")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what a night changed, from the Parquet exports of that night and of the one before."""
+    from ec1.graph.differences import difference
+
+    options: Options = context.obj
+    found = difference(options.home.graph_exports, night)
+    if as_json:
+        print_json(asdict(found))
+        return
+    out.print(f"{found.night} against {found.since}: mentions {found.mentions_before} -> {found.mentions_after}")
+    for label, lines in (
+        ("documents added", found.documents_added),
+        ("documents changed", found.documents_changed),
+        ("entities added", found.entities_added),
+        ("entities removed", found.entities_removed),
+        ("entities renamed", [f"{key}: {before} -> {after}" for key, before, after in found.renamed]),
+        ("joined a cluster", [f"{entity} -> {cluster}" for entity, cluster in found.merged]),
+        ("left a cluster", [f"{entity} from {cluster}" for entity, cluster in found.parted]),
+    ):
+        out.print(f"  {label}: {len(lines)}")
+        for line in lines:
+            out.print(f"    {printable(line)}", markup=False)
+
+
+@graph_app.command()
+def mcp(context: typer.Context) -> None:
+    """Serve the published graph to an assistant over the Model Context Protocol, on standard input and output."""
+    from ec1.graph.mcp_server import graph_server
+
+    options: Options = context.obj
+    pool = options.deployment().graph.buffer_pool_mib
+    graph_server(options.home.published_graph, buffer_pool_mib=pool).run("stdio")
+
+
+@graph_app.command()
 def review(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="pairs to show, the likeliest first")] = 50,

@@ -1,0 +1,144 @@
+"""What stands around an entity in the published graph, and that as GraphML or as a page to look at.
+
+Belongs here: the neighbourhood and its forms. Does not: reading one entity (`reader.py`).
+"""
+
+import html
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ec1.errors import InputError
+from ec1.files import write_atomic
+from ec1.graph.reader import GraphReader
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+MAX_NODES = 500
+_COLOURS = {
+    "Person": "#4477aa", "Company": "#cc6677", "Project": "#117733", "Account": "#ddaa33", "Location": "#999999",
+}  # fmt: skip
+_TOGETHER = "mentioned together"
+_ONE = "one entity"
+
+
+@dataclass(frozen=True, order=True)
+class Neighbour:
+    """An entity and how it stands to the one that was asked about: `how` is a stated relation, `mentioned together`
+    or `one entity`; `documents` is in how many documents that is so."""
+
+    key: str
+    name: str
+    entity_class: str
+    how: str
+    documents: int
+
+
+def neighbours(reader: GraphReader, key: str, *, limit: int = 50) -> list[Neighbour]:
+    """What is next to an entity: what it is one with, what documents state, then what is mentioned together with it
+    most often, `limit` of those at most. Raises InputError for a key that the graph does not have."""
+    if not reader.query("MATCH (e:Entity {key: $key}) RETURN e.key AS key", {"key": key}):
+        raise InputError(f"no entity has the key {key!r}: look for it with `ec1 graph search`")
+    found = []
+    columns = "b.key AS key, b.name AS name, b.entity_class AS entity_class"
+    for row in reader.query(
+        "MATCH (:Entity {key: $key})-[:MEMBER_OF]->(c:Cluster)<-[:MEMBER_OF]-(b:Entity) WHERE b.key <> $key "
+        f"RETURN DISTINCT {columns}",
+        {"key": key},
+    ):
+        found.append(Neighbour(**row, how=_ONE, documents=0))
+    for pattern, label in (("-[r:RELATES]->", "{}"), ("<-[r:RELATES]-", "is the object of {}")):
+        for row in reader.query(
+            f"MATCH (:Entity {{key: $key}}){pattern}(b:Entity) "
+            f"RETURN {columns}, r.relation AS relation, count(DISTINCT r.document) AS documents",
+            {"key": key},
+        ):
+            how = label.format(row.pop("relation"))
+            found.append(Neighbour(**row, how=how))
+    for row in reader.query(
+        "MATCH (a:Entity {key: $key})<-[:MENTIONS]-(d:Document) WITH DISTINCT d MATCH (d)-[:MENTIONS]->(b:Entity) "
+        f"WHERE b.key <> $key RETURN {columns}, count(DISTINCT d.key) AS documents "
+        f"ORDER BY documents DESC, key LIMIT {int(limit)}",
+        {"key": key},
+    ):
+        found.append(Neighbour(**row, how=_TOGETHER))
+    return found
+
+
+def neighbourhood(reader: GraphReader, key: str, *, depth: int = 1, limit: int = 20) -> "nx.MultiGraph":
+    """The graph around an entity, `depth` steps far with `limit` neighbours at each; `MAX_NODES` nodes at most.
+
+    Nodes carry `name` and `entity_class`, edges `how` and `documents`.
+    """
+    import networkx as nx
+
+    graph = nx.MultiGraph()
+    (entity, _), *_ = reader.show(key)
+    graph.add_node(entity.key, name=entity.name, entity_class=entity.entity_class)
+    border = [entity.key]
+    for _ in range(depth):
+        further: list[str] = []
+        for at in border:
+            for each in neighbours(reader, at, limit=limit):
+                if each.key not in graph:
+                    if len(graph) >= MAX_NODES:
+                        continue
+                    graph.add_node(each.key, name=each.name, entity_class=each.entity_class)
+                    further.append(each.key)
+                if not any(known["how"] == each.how for known in (graph.get_edge_data(at, each.key) or {}).values()):
+                    graph.add_edge(at, each.key, how=each.how, documents=each.documents)
+        border = further
+    return graph
+
+
+def write_graphml(graph: "nx.MultiGraph", path: Path) -> None:
+    """GraphML, as Gephi, yEd, Cytoscape and igraph read it."""
+    import networkx as nx
+
+    write_atomic(path, "\n".join(nx.generate_graphml(graph, prettyprint=True)) + "\n")
+
+
+def write_html(graph: "nx.MultiGraph", path: Path) -> None:
+    """A page of its own that shows the graph; it loads nothing from anywhere. Drawn by gravis."""
+    import gravis as gv
+
+    nodes = {
+        key: {
+            "label": _harmless(data["name"]),
+            "metadata": {
+                "color": _COLOURS.get(data["entity_class"], "#666666"),
+                "hover": f"{_harmless(data['entity_class'])}: {_harmless(data['name'])}",
+            },
+        }
+        for key, data in ((_harmless(key), data) for key, data in graph.nodes(data=True))
+    }
+    edges = [
+        {
+            "source": _harmless(one),
+            "target": _harmless(other),
+            "metadata": {"hover": f"{_harmless(data['how'])} ({data['documents']} documents)"},
+        }
+        for one, other, data in graph.edges(data=True)
+    ]
+    drawn: Any = gv.d3(
+        {"graph": {"directed": False, "nodes": nodes, "edges": edges}},
+        graph_height=800,
+        node_label_data_source="label",
+        zoom_factor=1.5,
+    )
+    write_atomic(path, drawn.to_html_standalone())
+
+
+def _harmless(text: str) -> str:
+    """Text from documents that can be no tag, wherever a page puts it."""
+    return html.escape(text.replace("<", "‹").replace(">", "›"), quote=False).replace("&amp;", "&")
+
+
+def as_rows(found: Iterable[Neighbour]) -> list[dict[str, Any]]:
+    """The neighbours as JSON types."""
+    return [
+        {"key": each.key, "name": each.name, "class": each.entity_class, "how": each.how, "documents": each.documents}
+        for each in found
+    ]

@@ -1,0 +1,35 @@
+"""What the tables of the graph mean, for people and programs that write queries."""
+
+from typing import Any
+
+from ec1.graph.reader import GraphReader
+
+MEANING = {
+    "Document": "a document that a night has read or tried to; its ledger row",
+    "Entity": "a name in one class, such as `Person:maria alvarez`",
+    "MENTIONS": "from a Document to an Entity: one place where it is named",
+    "RELATES": "from an Entity to an Entity: one place where a document states a relation of the two",
+    "TRAIT": "from a Document to an Entity: a fact beside its name, such as an e-mail address",
+    "Cluster": "entities that are one and the same thing; made by resolution",
+    "MEMBER_OF": "from an Entity to its Cluster",
+    "SAME_AS": "between two Entities that resolution compared: band `merge`, `review` or `new`, and why",
+    "Meta": "the graph's own record",
+}
+
+
+def schema_of(reader: GraphReader) -> list[dict[str, Any]]:
+    """Each table with its kind, columns and meaning, in the order of `MEANING`."""
+    kinds = {row["name"]: row["type"] for row in reader.query("CALL show_tables() RETURN name, type")}
+    found = []
+    for name, meaning in MEANING.items():
+        if name in kinds:
+            columns = reader.query(f"CALL table_info('{name}') RETURN name, type")
+            found.append(
+                {
+                    "table": name,
+                    "kind": kinds[name].lower(),
+                    "meaning": meaning,
+                    "columns": {row["name"]: row["type"] for row in columns},
+                }
+            )
+    return found

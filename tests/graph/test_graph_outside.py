@@ -1,0 +1,138 @@
+"""The published graph for analysts and assistants: schema, neighbours, differences, GraphML, a page, MCP, the docs."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import networkx as nx
+import pytest
+from graph_samples import NIGHT, key, result
+
+from ec1.errors import InputError
+from ec1.extraction.results import Relation
+from ec1.graph.differences import difference
+from ec1.graph.exports import export_night
+from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.neighbours import neighbourhood, neighbours, write_graphml, write_html
+from ec1.graph.overrides import NO_OVERRIDES
+from ec1.graph.reader import GraphReader
+from ec1.graph.schema_page import MEANING, schema_of
+
+ROOT = Path(__file__).parents[2]
+MARIA, ACME = "Person:maria alvarez", "Company:acme"
+NASTY = "</script><script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two nights: the second brings a document, changes one, and removes one."""
+    folder = tmp_path_factory.mktemp("home")
+    works = Relation(
+        relation="works_at", subject="Maria Alvarez", subject_class="Person", object="Acme", object_class="Company",
+        confidence=0.9, chunk=0, start=0, end=20,
+    )  # fmt: skip
+    first = result("a", ("Maria Alvarez", "Person"), ("Acme", "Company"), (NASTY, "Project"))
+    with LadybugStore.open(folder / "graph", buffer_pool_mib=64, wait_seconds=0) as store:
+        store.apply(key("a.md"), "mk-a", first.model_copy(update={"relations": (works,)}), NIGHT)
+        store.apply(key("b.md"), "mk-b", result("b", ("Alvarez, Maria", "Person"), ("Bo Li", "Person")), NIGHT)
+        store.apply(key("c.md"), "mk-c", result("c", ("Old Hall", "Location")), NIGHT)
+        store.resolve(NO_OVERRIDES)
+        export_night(store, folder / "exports", NIGHT, store.digest_with_resolution(), 7)
+        store.apply(
+            key("b.md"), "mk-b", result("b2", ("Maria Alvarez", "Person"), ("ACME Inc", "Company")), "2026-06-02"
+        )
+        store.apply(key("d.md"), "mk-d", result("d", ("New Hall", "Location")), "2026-06-02")
+        store.retract_many([key("c.md")], "2026-06-02")
+        store.resolve(NO_OVERRIDES)
+        export_night(store, folder / "exports", "2026-06-02", store.digest_with_resolution(), 7)
+        store.publish(folder / "published")
+    return folder
+
+
+@pytest.fixture
+def reader(home: Path) -> Iterator[GraphReader]:
+    with GraphReader(home / "published", buffer_pool_mib=64) as found:
+        yield found
+
+
+def test_the_schema_says_what_each_table_means(reader: GraphReader) -> None:
+    tables = {table["table"]: table for table in schema_of(reader)}
+    assert set(tables) == set(MEANING)
+    assert tables["Entity"]["columns"] == {"key": "STRING", "name": "STRING", "entity_class": "STRING"}
+    assert tables["MENTIONS"]["kind"] == "rel"
+
+
+def test_neighbours_are_stated_before_they_are_seen_together(reader: GraphReader) -> None:
+    found = [(each.how, each.key, each.documents) for each in neighbours(reader, MARIA)]
+    assert found[0] == ("works_at", ACME, 1)
+    assert ("mentioned together", ACME, 2) in found
+    assert neighbours(reader, ACME)[0].how == "is the object of works_at"
+    with pytest.raises(InputError, match="no entity has the key"):
+        neighbours(reader, "Person:nobody")
+
+
+def test_a_neighbourhood_is_read_by_other_tools(reader: GraphReader, tmp_path: Path) -> None:
+    graph = neighbourhood(reader, MARIA, depth=2)
+    write_graphml(graph, tmp_path / "x.graphml")
+    read = nx.read_graphml(tmp_path / "x.graphml")
+    assert read.nodes[ACME]["entity_class"] == "Company" and set(read.nodes) == set(graph.nodes)
+
+
+def test_a_page_loads_nothing_and_runs_nothing_of_a_document(reader: GraphReader, tmp_path: Path) -> None:
+    write_html(neighbourhood(reader, MARIA), tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "Maria Alvarez" in page and NASTY not in page and "<script>alert" not in page
+    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)\s*=\s*[\"']?(?:https?:)?//", page)
+
+
+def test_a_night_is_compared_with_the_one_before(home: Path) -> None:
+    found = difference(home / "exports", "2026-06-02")
+    assert (found.night, found.since) == ("2026-06-02", NIGHT)
+    assert found.entities_added == ("Location:new hall",)
+    assert found.entities_removed == ("Location:old hall", "Person:alvarez, maria", "Person:bo li")
+    assert found.renamed == ((ACME, "Acme", "ACME Inc"),) or found.renamed == ()
+    assert found.documents_added == ("meetings/d.md",) and "meetings/b.md" in found.documents_changed
+    assert found.parted == (("Person:alvarez, maria", "Person:alvarez, maria"), (MARIA, "Person:alvarez, maria"))
+    with pytest.raises(InputError, match="nothing to compare"):
+        difference(home / "exports", NIGHT)
+    with pytest.raises(InputError, match="no export of night 2030-01-01"):
+        difference(home / "exports", "2030-01-01")
+
+
+QUERIES = re.findall(r"```cypher\n(.*?)```", (ROOT / "docs" / "graph.md").read_text(), re.DOTALL)
+
+
+def test_the_page_has_ten_questions() -> None:
+    assert len(QUERIES) == 10
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_query_of_the_page_runs(reader: GraphReader, query: str) -> None:
+    assert isinstance(reader.query(query), list)
+
+
+def test_an_assistant_reads_the_graph_over_mcp(home: Path) -> None:
+    """The official client against the server in a process of its own, over standard input and output."""
+    from mcp import Client, StdioServerParameters
+
+    program = (
+        "import sys; from pathlib import Path; from ec1.graph.mcp_server import graph_server; "
+        "graph_server(Path(sys.argv[1]), buffer_pool_mib=64).run('stdio')"
+    )
+    parameters = StdioServerParameters(command=sys.executable, args=["-c", program, str(home / "published")])
+
+    async def talk() -> tuple[set[str], object, object, bool]:
+        async with Client(parameters) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            found = await client.call_tool("search", {"text": "alvarez"})
+            rows = await client.call_tool("query", {"cypher": "MATCH (e:Entity) RETURN count(*) AS n"})
+            refused = await client.call_tool("query", {"cypher": "MATCH (e:Entity) DETACH DELETE e"})
+            return tools, found.structured_content, rows.structured_content, bool(refused.is_error)
+
+    tools, found, rows, refused = asyncio.run(talk())
+    assert tools == {"schema", "search", "show", "neighbours", "query"}
+    assert json.dumps(found).count(MARIA) == 1 and '"n": 4' in json.dumps(rows)
+    assert refused
