@@ -149,6 +149,11 @@ class ExtractionSettings(Settings):
         "full", description="which documents a changed prompt, schema or model reads again (ec1/documents/refresh.py)"
     )
     refresh_per_night: int = Field(100, gt=0, description="budgeted: documents that are read again a night")
+    adapter: Path | None = Field(
+        None,
+        description="an adapter that makes the model an extractor, for an engine of our own; an accepted version of "
+        "<tenant>/extractor takes its place",
+    )
     min_confidence: float = Field(0.0, ge=0, le=1)
     max_hallucination_rate: float = Field(
         0.5, ge=0, le=1, description="a larger share of invented names in a night's answers fails a check"
@@ -290,6 +295,19 @@ class Deployment(Settings):
         return self
 
     @model_validator(mode="after")
+    def _adapters_need_an_engine(self) -> "Deployment":
+        if self.extraction.adapter is None:
+            return self
+        if not isinstance(self.inference, VllmSettings):
+            raise ValueError(
+                f"extraction.adapter needs an engine of our own (inference.kind vllm, not {self.inference.kind}); "
+                "leave it out"
+            )
+        if self.extraction.relations:
+            raise ValueError("extraction.adapter is trained for entities only: switch extraction.relations off")
+        return self
+
+    @model_validator(mode="after")
     def _thinking_is_said_twice(self) -> "Deployment":
         model = self.inference
         if isinstance(model, VllmSettings) and bool(model.reasoning_parser) != bool(self.extraction.reasoning_tokens):
@@ -362,7 +380,9 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
         "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
-        "extraction": deployment.extraction.model_copy(update={"gold": below(deployment.extraction.gold)}),
+        "extraction": deployment.extraction.model_copy(
+            update={"gold": below(deployment.extraction.gold), "adapter": below(deployment.extraction.adapter)}
+        ),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
         "models": {
             key: source.model_copy(update={"path": below(source.path)}) for key, source in deployment.models.items()

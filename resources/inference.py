@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ec1.deployment import DoormanSettings, ServerSettings
-from ec1.models import model_folder, prepare_model
+from ec1.models import prepare_model
 from ec1.streams import STREAMS
 from resources.environment import child_environment
 from resources.gpu import GpuResource
@@ -27,12 +27,9 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
     gpu: dg.ResourceDependency[GpuResource]
 
     def extractor(self) -> "Extractor":
-        from ec1.extraction.extractor import Extractor
+        from ec1.night.extractor import extractor_of
 
-        deployment = self.project.deployment()
-        model = deployment.inference
-        folder = model_folder(model.model, model.revision, deployment.models, self.project.home.models)
-        return Extractor(deployment.extraction, model.model, model.revision, folder)
+        return extractor_of(self.project.deployment(), self.project.home)
 
     def fingerprints(self) -> dict[str, str]:
         """The extractor's fingerprint for each stream."""
@@ -67,8 +64,9 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
             yield DoormanClient(model, deployment.extraction_module_id, deployment.extraction)
             return
         from ec1.gpu.engine import VllmEngine
+        from ec1.night.extractor import adapter_of
 
-        engine = VllmEngine(model, folder, model.model, deployment.gpu.device)
+        engine = VllmEngine(model, folder, model.model, deployment.gpu.device, adapter_of(deployment, home))
         # The engine is gone before the lease is.
         with (
             self.gpu.hold(context, "inference") as grant,

@@ -38,6 +38,7 @@ class Kind(StrEnum):
     EDIT = "edit"
     APPRENTICESHIP = "apprenticeship"
     FEEDBACK = "apprenticeship-feedback"
+    EXTRACTION = "extraction"
     GENERIC = "generic"
 
 
@@ -95,6 +96,8 @@ def parse_record(record: Mapping[str, Any]) -> TrainingTuple:
         return _apprenticeship(record, digest)
     if kind == Kind.FEEDBACK:
         return _feedback(record, digest)
+    if kind == Kind.EXTRACTION:
+        return _extraction(record, digest)
     if kind is not None and not ({"messages", "conversations", "prompt"} & record.keys()):
         raise RejectedError("unknown tuple_type")
     return _generic(record, digest)
@@ -263,6 +266,32 @@ def _apprenticeship(record: Mapping[str, Any], digest: str) -> TrainingTuple:
         rejected=(_message("assistant", _text(attempt, "diff") or ""),),
         created=created_at(record) or created_at(attempt) or created_at(brief),
         tier=_text(attempt, "tier") or _text(record, "tier_used"),
+    )
+
+
+def _extraction(record: Mapping[str, Any], digest: str) -> TrainingTuple:
+    """A chunk of a document and what is named in it: the question and the answer of a trained extractor."""
+    from ec1.extraction import trained
+    from ec1.extraction.results import ENTITY_CLASSES
+
+    text, entities = _text(record, "text") or "", record.get("entities")
+    if not isinstance(entities, list) or not all(isinstance(each, dict) for each in entities):
+        raise RejectedError("entities is not a list of objects with a name and a class")
+    gold: dict[str, str] = {}
+    for each in entities:
+        name, entity_class = _text(each, "name"), _text(each, "class")
+        if not name or name not in " ".join(text.split()):
+            raise RejectedError("an entity's name does not stand in the text")
+        if entity_class not in ENTITY_CLASSES:
+            raise RejectedError(f"an entity's class is not one of {', '.join(ENTITY_CLASSES)}")
+        gold[name] = entity_class
+    return _build(
+        Kind.EXTRACTION,
+        record,
+        digest,
+        prompt=tuple(trained.messages(text)) if text.strip() else (),
+        completion=(_message("assistant", trained.answer_of(text, gold)),),
+        tier=_text(record, "tier_used"),
     )
 
 

@@ -18,7 +18,7 @@ from ec1.deployment import ExtractionSettings
 from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, RejectedError, ServiceError
-from ec1.extraction import grounding, prompt, relations, schema
+from ec1.extraction import grounding, prompt, relations, schema, trained
 from ec1.extraction.answer_log import AnswerLog, Span
 from ec1.extraction.client import ChatClient, Completion, NoTimeError, ServerFaultError
 from ec1.extraction.folding import normalised
@@ -30,6 +30,8 @@ from ec1.streams import STREAMS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from ec1.extraction.adapter import ExtractorAdapter
 
 log = logging.getLogger(__name__)
 
@@ -200,9 +202,17 @@ class _Unit:
 class Extractor:
     """Extracts documents with one model under fixed settings. Reads the model's tokenizer only when it must count."""
 
-    def __init__(self, settings: ExtractionSettings, model_id: str, revision: str, model_folder: Path) -> None:
+    def __init__(
+        self,
+        settings: ExtractionSettings,
+        model_id: str,
+        revision: str,
+        model_folder: Path,
+        adapter: "ExtractorAdapter | None" = None,
+    ) -> None:
         self.settings = settings
         self.model_id = model_id
+        self.adapter = adapter
         self.revision = revision
         self._tokenizer_file = model_folder / "tokenizer.json"
         self._tokenizer: Tokenizer | None = None
@@ -220,14 +230,36 @@ class Extractor:
                 "stream": stream,
                 "parser": PARSER_VERSION,
                 "chunks": [self.settings.chunk_tokens, self.settings.overlap_tokens],
-                "schema": schema.answer_schema(self.settings.relations),
-                "prompt": [prompt.PROMPT_VERSION, prompt.messages("", stream, relations=self.settings.relations)],
-                "model": [self.model_id, self.revision],
+                "schema": self._schema,
+                "prompt": [
+                    prompt.PROMPT_VERSION if self.adapter is None else trained.TRAINED_VERSION,
+                    self._messages("", stream),
+                ],
+                "model": [self.model_id, self.revision, *((self.adapter.digest,) if self.adapter else ())],
                 "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
                 "grounding": [grounding.GROUNDING_VERSION, self.settings.min_confidence],
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
             }
         )
+
+    @property
+    def _schema(self) -> dict[str, Any]:
+        """The shape of an answer, which a server makes a grammar of."""
+        return schema.answer_schema(self.settings.relations) if self.adapter is None else trained.SCHEMA
+
+    def _messages(self, chunk_text: str, stream: str) -> list[dict[str, str]]:
+        """What the model is asked about a chunk; a model with an adapter was trained to need no examples."""
+        if self.adapter is not None:
+            return trained.messages(chunk_text)
+        return prompt.messages(chunk_text, stream, relations=self.settings.relations)
+
+    def _read(self, content: str, finish_reason: str) -> tuple[schema.Answer, bool]:
+        """What an answer holds, and whether it is so full that it may lack something. Raises DeferredError."""
+        if self.adapter is not None:
+            named, listed = trained.decode(content, finish_reason)
+            return schema.Answer(named, []), listed >= trained.MAX_LISTED
+        answer = schema.decode_answer(content, finish_reason, relations=self.settings.relations)
+        return answer, len(set(answer.entities)) >= schema.MAX_ENTITIES
 
     @property
     def _thinking(self) -> list[int]:
@@ -237,14 +269,14 @@ class Extractor:
         """The chunks of a text, as they are sent."""
         return chunk_text(
             text,
-            self._counter(),
+            self.counter(),
             max_tokens=self.settings.chunk_tokens,
             overlap_tokens=self.settings.overlap_tokens,
         )
 
     def plan(self, documents: Iterable[WorkItem]) -> Plan:
         """Count what these units would ask of the model."""
-        count_tokens = self._counter()
+        count_tokens = self.counter()
         read = rejected = chunks = tokens = 0
         for item in documents:
             try:
@@ -278,7 +310,7 @@ class Extractor:
         if waiting:
             if client is None:
                 raise ValueError(f"{len(waiting)} units are not in the outbox and there is no client to ask")
-            self._counter()
+            self.counter()
             run = _Run(self, waiting, client, outbox, deadline, progress, report, begin)
             asyncio.run(run.all())
         report.seconds = time.monotonic() - begin
@@ -311,7 +343,8 @@ class Extractor:
             seen.add(unit)
         return report, waiting
 
-    def _counter(self) -> TokenCounter:
+    def counter(self) -> TokenCounter:
+        """Counts tokens as the model does. Raises InputError without the model's tokenizer."""
         if self._tokenizer is None:
             from tokenizers import Tokenizer
 
@@ -457,10 +490,7 @@ class _Run:
         answer, cut, problem = schema.Answer([], []), False, completion.problem
         if problem is None:
             try:
-                answer = schema.decode_answer(
-                    completion.content, completion.finish_reason, relations=self.extractor.settings.relations
-                )
-                cut = len(set(answer.entities)) >= schema.MAX_ENTITIES
+                answer, cut = self.extractor._read(completion.content, completion.finish_reason)
             except DeferredError as error:
                 cut, problem = True, str(error)
         halves = self._halves(chunk) if cut and splits else []
@@ -501,8 +531,8 @@ class _Run:
             return known
         asked = time.monotonic()
         completion = await self.client.complete(
-            prompt.messages(chunk.text, unit.item.stream, relations=self.extractor.settings.relations),
-            schema.answer_schema(self.extractor.settings.relations),
+            self.extractor._messages(chunk.text, unit.item.stream),
+            self.extractor._schema,
             stream=unit.item.stream,
             deadline=self.deadline,
         )
@@ -510,7 +540,7 @@ class _Run:
         return completion
 
     def _halves(self, chunk: Chunk) -> list[Chunk]:
-        count = self.extractor._counter()
+        count = self.extractor.counter()
         limit = count([chunk.text])[0] // 2 + 1
         with suppress(InputError):
             parts = chunk_text(chunk.text, count, max_tokens=limit, overlap_tokens=0)
@@ -524,7 +554,7 @@ class _Run:
         asked, answered = completion.prompt_tokens, completion.completion_tokens
         if not asked and not answered:
             # A gateway that does not say: what we can count, which is the chunk without the constant beginning.
-            asked, answered = self.extractor._counter()([chunk.text, completion.content])
+            asked, answered = self.extractor.counter()([chunk.text, completion.content])
         self.report.prompt_tokens += asked
         self.report.completion_tokens += answered
         self.typical_seconds = seconds if not self.typical_seconds else 0.8 * self.typical_seconds + 0.2 * seconds

@@ -97,12 +97,13 @@ class Answer:
     relations: list[Stated]
 
 
-def _encodable(record: dict[str, Any]) -> dict[str, Any]:
+def encodable(text: str) -> str:
     """`"Clara\\ud83d"` is JSON and no text: half a character becomes U+FFFD, which no document's text matches."""
-    return {
-        _SURROGATE.sub("\ufffd", key): _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
-        for key, value in record.items()
-    }
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _encodable(record: dict[str, Any]) -> dict[str, Any]:
+    return {encodable(key): encodable(each) if isinstance(each, str) else each for key, each in record.items()}
 
 
 def answer_schema(relations: bool) -> dict[str, Any]:
@@ -125,6 +126,17 @@ def decode(content: str, finish_reason: str) -> list[Named]:
 
 def decode_answer(content: str, finish_reason: str, *, relations: bool) -> Answer:
     """Read a complete answer. Raises DeferredError with the reason why an answer does not count."""
+    value = whole_answer(content, finish_reason)
+    if problem := best_match(_VALIDATORS[relations].iter_errors(value)):
+        raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
+    return Answer(
+        [Named(each["name"], each["class"]) for each in value["entities"]],
+        [Stated(each["subject"], each["relation"], each["object"]) for each in value.get("relations", ())],
+    )
+
+
+def whole_answer(content: str, finish_reason: str) -> Any:
+    """The JSON value of an answer that was not cut off. Raises DeferredError with the reason why it does not count."""
     if finish_reason not in ("stop", FINISH_UNSTATED):
         raise DeferredError(f"the answer was not finished: {finish_reason}")
     answer = content.rpartition(_THINK_CLOSE)[2]
@@ -135,14 +147,8 @@ def decode_answer(content: str, finish_reason: str, *, relations: bool) -> Answe
     if len(answer) > _MAX_ANSWER_CHARACTERS:
         raise DeferredError(f"the answer is not of our schema: {len(answer):,} characters")
     try:
-        value = json.loads(answer, object_hook=_encodable)
+        return json.loads(answer, object_hook=_encodable)
     except ValueError as error:
         raise DeferredError(f"the answer is not JSON: {error}") from None
     except RecursionError:
         raise DeferredError("the answer is not JSON of our schema: too deeply nested") from None
-    if problem := best_match(_VALIDATORS[relations].iter_errors(value)):
-        raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
-    return Answer(
-        [Named(each["name"], each["class"]) for each in value["entities"]],
-        [Stated(each["subject"], each["relation"], each["object"]) for each in value.get("relations", ())],
-    )

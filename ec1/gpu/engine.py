@@ -23,6 +23,7 @@ from ec1.deployment import VllmSettings
 from ec1.errors import ServiceError
 
 if TYPE_CHECKING:
+    from ec1.extraction.adapter import ExtractorAdapter
     from ec1.gpu.lease import Grant
     from ec1.launch.process import SupervisedProcess
 
@@ -46,15 +47,24 @@ class Endpoint:
 
 
 class VllmEngine:
-    """Starts vLLM for one model. `model_name` is the id under which it is served; the folder holds its safetensors."""
+    """Starts vLLM for one model. `model_name` is the id under which it is served; the folder holds its safetensors.
+
+    With an `adapter`, the endpoint's model is the adapter, by its own name; the base answers beside it.
+    """
 
     def __init__(
-        self, settings: VllmSettings, model_folder: Path, model_name: str, device: Literal["cuda", "cpu"]
+        self,
+        settings: VllmSettings,
+        model_folder: Path,
+        model_name: str,
+        device: Literal["cuda", "cpu"],
+        adapter: "ExtractorAdapter | None" = None,
     ) -> None:
         self.settings = settings
         self.model_folder = model_folder
         self.model_name = model_name
         self.device = device
+        self.adapter = adapter
 
     def command(self, port: int, *, lora: bool = False) -> list[str]:
         """The server's command line. The `vllm` command is not used: the CPU build's looks up another distribution."""
@@ -74,8 +84,11 @@ class VllmEngine:
             command.append("--enforce-eager")
         if settings.reasoning_parser:
             command += ["--reasoning-parser", settings.reasoning_parser]
-        if lora:
-            command += ["--enable-lora", "--max-lora-rank", str(settings.max_lora_rank)]
+        if lora or self.adapter is not None:
+            rank = max(settings.max_lora_rank, self.adapter.rank if self.adapter else 0)
+            command += ["--enable-lora", "--max-lora-rank", str(rank)]
+        if self.adapter is not None:
+            command += ["--lora-modules", f"{self.adapter.name}={self.adapter.folder}"]
         return [*command, *settings.extra_args]
 
     def environment(self, environment: Mapping[str, str], *, lora: bool = False) -> dict[str, str]:
@@ -114,9 +127,10 @@ class VllmEngine:
         `ready_timeout_seconds`.
         """
         port = _free_port()
-        endpoint = Endpoint(f"http://127.0.0.1:{port}", self.model_name)
+        endpoint = Endpoint(f"http://127.0.0.1:{port}", self.adapter.name if self.adapter else self.model_name)
         begin = time.monotonic()
-        progress(f"starting vLLM with {self.model_name} on the {self.device}, log in {log}")
+        served = self.model_name + (f" and {self.adapter.name}" if self.adapter else "")
+        progress(f"starting vLLM with {served} on the {self.device}, log in {log}")
         with grant.start(
             self.command(port, lora=lora),
             env=self.environment(environment, lora=lora),

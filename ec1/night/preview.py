@@ -11,12 +11,12 @@ from pydantic import BaseModel
 
 from ec1.deployment import Deployment
 from ec1.errors import PermanentError
-from ec1.extraction.extractor import Extractor
 from ec1.extraction.outbox import Outbox
 from ec1.graph.reader import published_ledger
 from ec1.home import Home
 from ec1.models import prepare_model
 from ec1.night.extraction import pending, work_of
+from ec1.night.extractor import extractor_of
 from ec1.night.listing import list_documents
 from ec1.night.recipe_night import RecipeNight
 from ec1.nights import Night
@@ -75,8 +75,8 @@ def plan_whole_night(
 
 def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.datetime) -> ExtractionPlan:
     model = deployment.inference
-    folder = prepare_model(model.model, model.revision, deployment.models, home.models)
-    extractor = Extractor(deployment.extraction, model.model, model.revision, folder)
+    prepare_model(model.model, model.revision, deployment.models, home.models)
+    extractor = extractor_of(deployment, home)
     fingerprints: Mapping[str, str] = {stream: extractor.fingerprint(stream) for stream in STREAMS}
     outbox = Outbox(home.outbox)
     listing, refresh = list_documents(

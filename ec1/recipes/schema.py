@@ -131,8 +131,10 @@ class Recipe(Settings):
     version: int = Field(ge=1)
     tenant: Name
     role: Name
-    kind: Literal["adapter", "pretraining"] = Field(
-        "adapter", description="pretraining: continued pre-training, started by a person only"
+    kind: Literal["adapter", "extraction", "pretraining"] = Field(
+        "adapter",
+        description="extraction: learns from chunks and what is named in them, judged by F1, serves phase 1; "
+        "pretraining: continued pre-training, started by a person only",
     )
     description: str = ""
     base_model: BaseModelRef
@@ -167,6 +169,8 @@ class Recipe(Settings):
             problems.append(f"objective {self.objective} needs the section {self.objective} with {values}")
         if self.kind == "pretraining" and self.objective != "sft":
             problems.append(f"kind pretraining learns from every token: objective is sft, not {self.objective}")
+        if self.kind == "extraction" and (self.objective != "sft" or self.method == "full"):
+            problems.append("kind extraction trains an adapter on single answers: objective sft, method lora or qlora")
         if self.lora is not None and self.lora.dora and self.method == "qlora":
             problems.append("lora.dora cannot be served by vLLM; switch it off")
         if self.objective != "sft" and self.optimisation.neftune_alpha is not None:
@@ -187,7 +191,7 @@ class Recipe(Settings):
     @property
     def nightly(self) -> bool:
         """Whether nights run it: they publish adapters. The rest is started by a person, with `ec1 train`."""
-        return self.kind == "adapter" and self.method != "full"
+        return self.kind != "pretraining" and self.method != "full"
 
     def digest(self) -> str:
         """SHA-256 of everything that bears on the training; a new wording of the description is no change."""

@@ -74,7 +74,7 @@ def _simpo() -> tuple[Any, Any]:
 def _sft_settings(recipe: Recipe) -> dict[str, Any]:
     return {
         # Continued pre-training learns from every token, fine-tuning from the answers.
-        "completion_only_loss": recipe.kind == "adapter",
+        "completion_only_loss": recipe.kind != "pretraining",
         "packing": False,
         "neftune_noise_alpha": recipe.optimisation.neftune_alpha,
     }

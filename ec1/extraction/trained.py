@@ -1,0 +1,105 @@
+"""What a trained extractor is asked, and what it answers: no examples, a compact list, a class for each name.
+
+Belongs here: the prompt of a trained extractor, the form of its answer, and the answer that a chunk with known entities
+ought to get. Does not: which adapter is served (`adapter`), and how a model without one is asked (`prompt`).
+
+The answer lists, in the order of the text, each candidate that the text's structure proposes (`candidates`) and each
+name beyond them, with its class, or `none` for what is no name: the small model learns to look at every one of them
+instead of stopping after the first.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from ec1.errors import DeferredError
+from ec1.extraction.candidates import propose
+from ec1.extraction.filters import objection
+from ec1.extraction.prompt import escape
+from ec1.extraction.results import ENTITY_CLASSES
+from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named, encodable, whole_answer
+
+# Raise this when an adapter that was trained before would be asked or read in another way.
+TRAINED_VERSION = 1
+NONE = "none"
+MAX_LISTED = 40
+"""Most names and candidates of one answer; a chunk with more is halved."""
+
+# Short, since it is a part of every row of a training; what it means is learnt.
+_SYSTEM = "Names and their classes."
+SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "maxItems": MAX_LISTED,
+    "items": {
+        "type": "array",
+        "prefixItems": [
+            {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARACTERS},
+            {"type": "string", "enum": [*ENTITY_CLASSES, NONE]},
+        ],
+        "items": False,
+        "minItems": 2,
+    },
+}
+"""The grammar of an answer: `[["Maria Alvarez","Person"],["However","none"]]`."""
+_VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+
+def messages(chunk_text: str) -> list[dict[str, str]]:
+    """The messages that ask for the entities of one chunk."""
+    return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": escape(chunk_text)}]
+
+
+def answer_of(text: str, gold: Mapping[str, str]) -> str:
+    """The answer that a chunk's text ought to get; `gold` is the class of each name as it stands in the text.
+
+    A name in `gold` that is no candidate is listed, too.
+    """
+    return json.dumps(_listed(text, gold), separators=(",", ":"), ensure_ascii=False)
+
+
+def decode(content: str, finish_reason: str) -> tuple[list[Named], int]:
+    """The entities of a complete answer, and how much it lists. Raises DeferredError with the reason why an answer does
+    not count."""
+    value = whole_answer(content, finish_reason)
+    if problem := best_match(_VALIDATOR.iter_errors(value)):
+        raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
+    return [Named(encodable(name), entity_class) for name, entity_class in value if entity_class != NONE], len(value)
+
+
+def _listed(text: str, gold: Mapping[str, str]) -> list[list[str]]:
+    """Name and class of what is to be listed, each spelling once, in the order of the text.
+
+    Of candidates that overlap, those are listed that are names, else only the longest, as none.
+    """
+    listed: dict[str, tuple[int, str]] = {}
+    for run in _runs(text):
+        names = [" ".join(text[start:end].split()) for start, end in run]
+        known = [(start, name) for (start, _), name in zip(run, names, strict=True) if name in gold]
+        if not known and any(names[0] in name for name in gold):
+            # A part of a name that stands elsewhere as a whole.
+            continue
+        for start, name in known or [(run[0][0], names[0])]:
+            listed.setdefault(name, (start, gold.get(name, NONE)))
+    for name, entity_class in gold.items():
+        listed.setdefault(name, (max(0, text.find(name)), entity_class))
+    ordered = sorted(listed.items(), key=lambda item: (item[1][0], -len(item[0])))
+    return [[name, entity_class] for name, (_, entity_class) in ordered if len(name) <= MAX_NAME_CHARACTERS]
+
+
+def _runs(text: str) -> list[list[tuple[int, int]]]:
+    """Candidates that no filter objects to, in runs of those that overlap, the longest of a run first."""
+    runs: list[list[tuple[int, int]]] = []
+    reach = -1
+    places = [(each.start, each.end) for each in propose(text)]
+    for start, end in sorted(places, key=lambda place: (place[0], -place[1])):
+        if objection(text, [(start, end)], ENTITY_CLASSES[0]):
+            continue
+        if start >= reach:
+            runs.append([])
+        runs[-1].append((start, end))
+        reach = max(reach, end)
+    return [sorted(run, key=lambda place: (place[0] - place[1], place[0])) for run in runs]

@@ -1,0 +1,53 @@
+"""The extractor of a night: the deployment's model, with the adapter that it is served with.
+
+Belongs here: which adapter that is. Does not: how documents are extracted (`ec1.extraction`).
+"""
+
+from typing import TYPE_CHECKING
+
+from ec1.deployment import Deployment, VllmSettings
+from ec1.errors import InputError
+from ec1.home import Home
+from ec1.models import model_folder
+
+if TYPE_CHECKING:
+    from ec1.extraction.adapter import ExtractorAdapter
+    from ec1.extraction.extractor import Extractor
+
+
+def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
+    """The extractor that the deployment's documents are read with tonight."""
+    from ec1.extraction.extractor import Extractor
+
+    model = deployment.inference
+    folder = model_folder(model.model, model.revision, deployment.models, home.models)
+    return Extractor(
+        deployment.extraction, model.model, model.revision, folder, adapter=adapter_of(deployment, home)
+    )
+
+
+def adapter_of(deployment: Deployment, home: Home) -> "ExtractorAdapter | None":
+    """The accepted version of `<tenant>/extractor` if there is one, else what `extraction.adapter` names; None without.
+
+    Only an engine of our own is served with one, and only where no relations are asked for, which none is trained for.
+    Raises InputError for an adapter of another model.
+    """
+    from ec1.adapters.registry import vllm_name
+    from ec1.extraction.adapter import ROLE, extractor_adapter
+    from ec1.night.stores import open_registry
+
+    model = deployment.inference
+    if not isinstance(model, VllmSettings) or deployment.extraction.relations:
+        return None
+    registry = open_registry(deployment, home)
+    incumbent = registry.incumbent(deployment.tenant, ROLE)
+    if incumbent is None or incumbent.version is None:
+        shipped = deployment.extraction.adapter
+        return None if shipped is None else extractor_adapter(shipped, model.model)
+    if incumbent.base_model.id != model.model:
+        raise InputError(
+            f"{incumbent.name} was trained on {incumbent.base_model.id}, and inference.model is {model.model}: "
+            "withdraw it with `ec1 adapters quarantine`, or train the recipe on that model"
+        )
+    folder = registry.fetch(deployment.tenant, ROLE, incumbent.version)
+    return extractor_adapter(folder, model.model, vllm_name(deployment.tenant, ROLE, incumbent.version))
