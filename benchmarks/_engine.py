@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 
 from ec1.deployment import Deployment, VllmSettings, load_deployment
+from ec1.extraction.adapter import ExtractorAdapter
 from ec1.gpu.engine import Endpoint, VllmEngine
 from ec1.gpu.lease import GpuLease
 from ec1.home import CHECKOUT, Home
@@ -31,9 +32,11 @@ def model_of(deployment: Deployment, scratch: Path) -> Path:
 
 
 @contextmanager
-def serving(deployment: Deployment, settings: VllmSettings, model: Path) -> Iterator[Endpoint]:
+def serving(
+    deployment: Deployment, settings: VllmSettings, model: Path, adapter: ExtractorAdapter | None = None
+) -> Iterator[Endpoint]:
     """Start the engine as a night does; its cache of prompts can be emptied (`forget`)."""
-    engine = VllmEngine(settings, model, settings.model, deployment.gpu.device)
+    engine = VllmEngine(settings, model, settings.model, deployment.gpu.device, adapter)
     with tempfile.TemporaryDirectory() as folder:
         lease = GpuLease(Path(folder) / "lock", device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
         with (

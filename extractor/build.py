@@ -1,12 +1,14 @@
 """`python -m extractor.build`: makes `extractor/tuples.jsonl`, chunks of text with what is named in them.
 
-Two origins: GUM's documents that may be fitted to (`benchmarks.gum.seen`; text CC BY 2.5 and 4.0, see NOTICE), and texts that
-`generate` writes. The same inputs give the same file. Needs GUM beside the checkout, and the embedded model's tokenizer.
+Two origins: GUM's documents that may be fitted to (`benchmarks.gum.seen`; text CC BY 2.5 and 4.0, see NOTICE) and
+texts that `generate` writes. The same inputs give the same file. Needs GUM beside the checkout, and the embedded
+model's tokenizer.
 """
 
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import gum
@@ -83,9 +85,7 @@ def _longest(text: gum.Text) -> gum.Text:
         if (" or " in each.name or " and " in each.name) and sum(holds(each, other) for other in text.mentions) > 1
     }
     kept = [each for each in text.mentions if each not in lists]
-    return gum.Text(
-        text.name, text.text, tuple(each for each in kept if not any(holds(other, each) for other in kept))
-    )
+    return replace(text, mentions=tuple(each for each in kept if not any(holds(other, each) for other in kept)))
 
 
 def _taken() -> frozenset[str]:

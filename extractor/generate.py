@@ -6,13 +6,26 @@ tuples (`build`).
 
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.gum import Named, Text
+from ec1.extraction.folding import normalised
 from extractor import pools, templates
 
 _SLOT = re.compile(r"\{([A-Z]+)\}")
+_APART = {"card": "\n", "minutes": "\n", "email": "\n", "social": "\n", "meeting": "\n\n", "interview": "\n\n"}
+_LIST_TITLES = ("Copied to: ", "Invited: ", "Stops: ", "Customers: ", "List: ", "Sites: ", "Suppliers:\n- ")
 _UPPER_KINDS = ("meeting", "minutes", "card", "email")
+
+
+_HAN = {
+    "HP": (pools.HAN_PEOPLE, "Person"),
+    "HL": (pools.HAN_PLACES, "Location"),
+    "HC": (pools.HAN_FIRMS, "Company"),
+    "HJ": (pools.HAN_PROJECTS, "Project"),
+    "HA": (pools.HAN_ACCOUNTS, "Account"),
+}
 
 
 @dataclass
@@ -66,7 +79,7 @@ def _text(name: str, kind: str, random_: random.Random, taken: frozenset[str]) -
     cast = _cast(kind, random_, taken)
     sentences = templates.KINDS[kind][0]
     writer = _Writer()
-    apart = {"card": "\n", "minutes": "\n", "email": "\n", "social": "\n", "meeting": "\n\n", "interview": "\n\n"}.get(kind, " ")
+    apart = _APART.get(kind, " ")
     dense = random_.random() < 0.06
     if dense:
         _dense(writer, cast, random_, taken)
@@ -82,14 +95,15 @@ def _text(name: str, kind: str, random_: random.Random, taken: frozenset[str]) -
                 sentence = random_.choice(sentences)
             _fill(writer, sentence, cast, random_, upper=kind in _UPPER_KINDS and random_.random() < 0.04)
             writer.add(random_.choice([apart, apart, "\n\n"]) if apart == " " else apart)
-    return Text(name, "".join(writer.parts), tuple(writer.mentions))
+    gold = frozenset((normalised(each.name), each.entity_class) for each in writer.mentions)
+    return Text(name, "".join(writer.parts), tuple(writer.mentions), gold)
 
 
 def _cast(kind: str, random_: random.Random, taken: frozenset[str]) -> _Cast:
-    def free(make: "object", count: int) -> list[str]:
+    def free(make: Callable[[random.Random], str], count: int) -> list[str]:
         names: list[str] = []
         while len(names) < count:
-            name = make(random_)  # type: ignore[operator]
+            name = make(random_)
             if not any(word in taken for word in (name.lower(), *name.lower().split())):
                 names.append(name)
         return names
@@ -172,12 +186,10 @@ def _account(random_: random.Random) -> str:
 
 def _date(random_: random.Random) -> str:
     month, day = random_.choice(pools.MONTHS), random_.randint(1, 28)
-    return random_.choice(
-        [
-            *(month, random_.choice(pools.DAYS), f"{day} {month}", f"{month} {day}", f"{day} {month} {random_.randint(1950, 2030)}"),
-            *(f"2026-{random_.randint(1, 12):02}-{day:02}", f"the {day}th of {month}", "May", "June", "March", f"May {day}"),
-        ]
-    )
+    weekday, year, number = random_.choice(pools.DAYS), random_.randint(1950, 2030), random_.randint(1, 12)
+    plain = (f"{day} {month}", f"{month} {day}", f"{day} {month} {year}", f"2026-{number:02}-{day:02}")
+    # Months that are also names of people come more often than the others.
+    return random_.choice([month, weekday, *plain, f"the {day}th of {month}", "May", "June", "March", f"May {day}"])
 
 
 def _fill(writer: _Writer, sentence: str, cast: _Cast, random_: random.Random, *, upper: bool = False) -> None:
@@ -232,17 +244,14 @@ def _slot(writer: _Writer, slot: str, cast: _Cast, random_: random.Random, used:
     elif slot == "D":
         writer.add(_date(random_))
     elif slot == "N":
-        writer.add(str(random_.choice([random_.randint(2, 60), random_.randint(100, 4000), random_.randint(1900, 2026)])))
+        numbers = [random_.randint(2, 60), random_.randint(100, 4000), random_.randint(1900, 2026)]
+        writer.add(str(random_.choice(numbers)))
     elif slot == "W":
         writer.add(random_.choice(pools.DISTRACTORS))
     elif slot == "R":
         writer.add(random_.choice(pools.ROLES))
     else:
-        kinds = {
-            "HP": (pools.HAN_PEOPLE, "Person"), "HL": (pools.HAN_PLACES, "Location"), "HC": (pools.HAN_FIRMS, "Company"),
-            "HJ": (pools.HAN_PROJECTS, "Project"), "HA": (pools.HAN_ACCOUNTS, "Account"),
-        }  # fmt: skip
-        names, entity_class = kinds[slot]
+        names, entity_class = _HAN[slot]
         writer.add(one(list(names)), entity_class)
 
 
@@ -259,7 +268,7 @@ def _dense(writer: _Writer, cast: _Cast, random_: random.Random, taken: frozense
     shape = random_.choice(["people", "places", "firms", "table"])
     join = random_.choice([", ", "\n- ", "; ", " | "])
     if random_.random() < 0.5:
-        writer.add(random_.choice(["Copied to: ", "Invited: ", "Stops: ", "Customers: ", "List: ", "Sites: ", "Suppliers:\n- "]))
+        writer.add(random_.choice(_LIST_TITLES))
     for number in range(random_.randint(10, 24)):
         if number:
             writer.add(join)

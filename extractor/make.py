@@ -1,7 +1,8 @@
 """`make extractor`: trains the shipped extractor on `tuples.jsonl` and writes `adapter/`.
 
 The ordinary way of a recipe: bucket, snapshot, dataset, trainer; all but the gate, which has no night here
-(`python -m benchmarks.extraction_quality` measures it). Seeds are in the recipe: the same machine makes the same weights.
+(`python -m benchmarks.trained_extractor` measures it). The seed is the recipe's: the same machine makes the same
+weights.
 """
 
 import datetime as dt

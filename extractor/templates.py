@@ -1,7 +1,11 @@
-"""Sentences with marked slots, by kind of text. `{P}` a person in any form, `{PF}` in full, `{PG}` by the given name, `{PS}` by
-title and family name, `{PL}` by the family name, `{PU}` the speaker in capitals; `{C}` a firm, `{O}` another organisation, `{X}` either;
-`{J}` a project, `{A}` an account, `{L}` a place; `{D}` a date, `{N}` a number, `{W}` a capitalised word that names none of
-these, `{R}` a person's role. What stands in a slot of the first kinds is gold; nothing else in a template is a name."""
+"""Sentences with marked slots, by kind of text.
+
+Gold is what stands in these: `{PF}` a person in full, `{PG}` by the given name, `{PL}` by the family name, `{PS}` by
+title and family name, `{PU}` the speaker of a turn in capitals; `{C}` a firm, `{O}` another organisation, `{X}` either;
+`{J}` a project, `{A}` an account, `{L}` a place; and the same with `H` before it in Han and Hangul. No gold: `{D}` a
+date, `{N}` a number, `{R}` a person's role, `{W}` a word with a capital that names none of these. Nothing else in a
+template is a name.
+"""
 
 
 def _lines(text: str) -> tuple[str, ...]:

@@ -47,7 +47,6 @@ SCHEMA: dict[str, Any] = {
 _VALIDATOR = Draft202012Validator(SCHEMA)
 
 
-
 def messages(chunk_text: str) -> list[dict[str, str]]:
     """The messages that ask for the entities of one chunk."""
     return [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": escape(chunk_text)}]

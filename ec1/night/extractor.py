@@ -21,9 +21,7 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
 
     model = deployment.inference
     folder = model_folder(model.model, model.revision, deployment.models, home.models)
-    return Extractor(
-        deployment.extraction, model.model, model.revision, folder, adapter=adapter_of(deployment, home)
-    )
+    return Extractor(deployment.extraction, model.model, model.revision, folder, adapter=adapter_of(deployment, home))
 
 
 def adapter_of(deployment: Deployment, home: Home) -> "ExtractorAdapter | None":

@@ -1,0 +1,107 @@
+"""The model as it is and with the shipped adapter, over the same texts, through phase 1's own code.
+
+Texts: the documents of GUM that nothing was fitted to (`gum.unseen`) and the bundled sample, which no training saw.
+Beside both stands the base line of capital letters (`ec1.extraction.baseline`). One engine serves both, so that their
+seconds compare.
+"""
+
+import argparse
+import hashlib
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import gum, sample
+from benchmarks._engine import embedded, forget, model_of, serving
+from ec1.deployment import Deployment
+from ec1.documents.ledger import DocumentKey
+from ec1.documents.parse import Document
+from ec1.extraction import baseline
+from ec1.extraction.adapter import ExtractorAdapter, extractor_adapter
+from ec1.extraction.extractor import Extractor, WorkItem
+from ec1.extraction.openai import OpenAIClient
+from ec1.extraction.outbox import Outbox
+from ec1.extraction.scoring import ScoreTable, entities_of, score
+from ec1.gpu.engine import Endpoint
+
+STREAM = "research"
+
+
+def measure(
+    texts: Sequence[gum.Text], extractor: Extractor, client: OpenAIClient, scratch: Path
+) -> tuple[ScoreTable, float]:
+    """The score of one extractor over these texts, and the seconds that it took."""
+    keys = {text.name: DocumentKey(STREAM, text.name) for text in texts}
+    digests = {text.name: hashlib.sha256(text.text.encode()).hexdigest() for text in texts}
+    work = [
+        WorkItem(STREAM, digests[text.name], lambda text=text: Document(keys[text.name], text.name, text.text))
+        for text in texts
+    ]
+    outbox = Outbox(scratch)
+    report = extractor.extract(work, client, outbox, deadline=None, progress=lambda _: None)
+    found = {}
+    for text in texts:
+        result = outbox.get(extractor.fingerprint(STREAM), digests[text.name])
+        found[keys[text.name]] = entities_of(result.mentions if result else ())
+    gold = {keys[text.name]: text.gold for text in texts}
+    plain = score({keys[text.name]: baseline.names_of(text.text) for text in texts}, gold)
+    print(
+        f"{report.chunks} chunks, {report.llm_calls} requests, {report.prompt_tokens} + {report.completion_tokens} "
+        f"tokens in {report.seconds:.0f} s; dropped {dict(report.dropped)}"
+    )
+    return replace(score(found, gold), baseline=plain), report.seconds
+
+
+def _extractors(
+    deployment: Deployment, folder: Path, endpoint: Endpoint, adapter: ExtractorAdapter, only: str
+) -> dict[str, tuple[Extractor, OpenAIClient]]:
+    model, settings = deployment.inference, deployment.extraction
+    both = {
+        "base": (Extractor(settings, model.model, model.revision, folder), model.model),
+        "adapter": (Extractor(settings, model.model, model.revision, folder, adapter), adapter.name),
+    }
+    return {
+        name: (extractor, OpenAIClient(endpoint.base_url, served, settings))
+        for name, (extractor, served) in both.items()
+        if only in ("both", name)
+    }
+
+
+def main(adapter: Path | None, sets: Sequence[str], only: str) -> dict[str, dict[str, float]]:
+    """Print and return strict and any-class F1 of each extractor on each set."""
+    deployment, settings = embedded()
+    chosen = adapter or deployment.extraction.adapter
+    if chosen is None:
+        raise SystemExit("no adapter: name one with --adapter")
+    texts = {"gum": gum.unseen, "seen": lambda: gum.seen()[::4], "sample": sample.read}
+    figures: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        model = model_of(deployment, scratch)
+        wrapped = extractor_adapter(chosen, settings.model)
+        began = time.monotonic()
+        with serving(deployment, settings, model, wrapped) as endpoint:
+            print(f"ready after {time.monotonic() - began:.0f} s")
+            for title, (extractor, client) in _extractors(deployment, model, endpoint, wrapped, only).items():
+                for kind in sets:
+                    forget(endpoint)
+                    table, seconds = measure(texts[kind](), extractor, client, scratch / title / kind)
+                    print(f"\n{title} on {kind}: {table.documents} documents\n{table}\n", flush=True)
+                    figures[f"{title} {kind}"] = {
+                        "strict": round(table["all"].f1, 3),
+                        "any class": round(table["any class"].f1, 3),
+                        "seconds": round(seconds, 1),
+                    }
+    print(figures)
+    return figures
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--adapter", type=Path, help="default: the embedded deployment's")
+    parser.add_argument("--sets", nargs="+", choices=["gum", "seen", "sample"], default=["gum", "sample"])
+    parser.add_argument("--only", choices=["both", "base", "adapter"], default="both")
+    arguments = parser.parse_args()
+    main(arguments.adapter, arguments.sets, arguments.only)
