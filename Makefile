@@ -14,7 +14,7 @@ export EC1_DEPLOYMENT := $(DEPLOYMENT)
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night ui test lint types bench lock clean
+.PHONY: help install night ui test lint types bench extractor lock clean
 help: ## what each target does
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
@@ -43,6 +43,9 @@ lint: install ## ruff, mypy, and that imports point one way
 
 bench: install ## measure the ratios in benchmarks/
 	@$(BIN)/python -m benchmarks
+
+extractor: install ## train the shipped extractor again (about ten minutes on two idle cores)
+	@$(BIN)/python -m extractor.make
 
 lock: install ## renew constraints.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev pyproject.toml --output-file - \

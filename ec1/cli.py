@@ -14,6 +14,7 @@ import typer
 from ec1.commands.adapters import adapters_app
 from ec1.commands.corpus import corpus_app
 from ec1.commands.doctor import doctor
+from ec1.commands.extraction import extraction_app
 from ec1.commands.graph import graph_app
 from ec1.commands.night import night, plan, score, ui
 from ec1.commands.recipes import recipe_app
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.add_typer(recipe_app, name="recipe")
 app.add_typer(adapters_app, name="adapters")
 app.add_typer(graph_app, name="graph")
+app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 for command in (night, ui, plan, train, score, doctor):

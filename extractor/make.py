@@ -14,56 +14,49 @@ import tempfile
 from pathlib import Path
 
 from ec1.adapters.manifest import CONFIG, WEIGHTS
-from ec1.corpus.buckets import bucket
-from ec1.corpus.snapshots import take_snapshot
 from ec1.deployment import load_deployment
 from ec1.extraction.adapter import extractor_adapter
 from ec1.files import sha256_file, staged_directory, write_json
 from ec1.home import CHECKOUT, Home
+from ec1.launch.environment import process_environment
 from ec1.models import prepare_model
-from ec1.night import training
+from ec1.night.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe
-from ec1.training.spec import TrainingSpec, check_result
+from ec1.training.spec import check_result
 
 HERE = Path(__file__).parent
 ADAPTER = HERE / "adapter"
+TUPLES = HERE / "tuples.jsonl"
 _BUDGET_SECONDS = 3600.0
 
 
 def main(target: Path = ADAPTER) -> None:
+    """Train and write the adapter; what was there is replaced. Needs two gigabytes of memory."""
     resolved = load_recipe(HERE / "recipe.yaml", [])
-    recipe, deployment = resolved.recipe, load_deployment("embedded", CHECKOUT)
-    model = prepare_model(
-        recipe.base_model.id, recipe.base_model.revision, deployment.models, Home(CHECKOUT / ".ec1").models
-    )
+    recipe, deployment, now = resolved.recipe, load_deployment("embedded", CHECKOUT), dt.datetime.now(dt.UTC)
+    models = Home(CHECKOUT / ".ec1").models
+    prepare_model(recipe.base_model.id, recipe.base_model.revision, deployment.models, models)
     with tempfile.TemporaryDirectory(prefix="ec1-extractor-") as scratch:
         home = Home(Path(scratch))
-        corpus = home.corpus / recipe.role / "tuples.jsonl"
+        home.models.symlink_to(models)
+        corpus = home.corpus / recipe.role / TUPLES.name
         corpus.parent.mkdir(parents=True)
-        shutil.copyfile(HERE / "tuples.jsonl", corpus)
-        source = bucket(home.corpus, recipe.role, recipe.tenant)
-        snapshot = take_snapshot(source, recipe.rows, as_of=dt.datetime.now(dt.UTC), home=home)
-        dataset = training.dataset_of(recipe, snapshot, model, deployment, home)
+        shutil.copyfile(TUPLES, corpus)
+        tomorrow = deployment.current_night(now + dt.timedelta(days=1))
+        night = RecipeNight(resolved, deployment, home, tomorrow)
+        dataset = night.dataset(night.snapshot(dt.datetime.now(dt.UTC)))
         print(f"{dataset.train_rows} rows to train on, {dataset.tokens} tokens", flush=True)
-        spec = TrainingSpec(
-            recipe=recipe,
-            recipe_digest=resolved.digest,
-            dataset=dataset.path,
-            dataset_digest=dataset.digest,
-            base_model=model,
-            output=home.root / "training",
-            budget_seconds=_BUDGET_SECONDS,
-            device="cpu",
-        )
-        spec.output.mkdir()
-        path = spec.output / training.SPEC
+        spec = night.spec(dataset, budget_seconds=_BUDGET_SECONDS)
+        path = spec.output / "spec.json"
         write_json(path, spec.model_dump(mode="json"))
-        subprocess.run([sys.executable, "-m", "ec1.training", str(path)], check=True, env=os.environ, cwd=CHECKOUT)
+        command = [sys.executable, "-m", "ec1.training", str(path)]
+        subprocess.run(command, check=True, env=process_environment("cpu", os.environ), cwd=CHECKOUT)
         result = check_result(spec)
         _ship(spec.output / str(result.weights), target)
+        adapter = extractor_adapter(target, recipe.base_model.id)
         print(
             f"{result.steps} steps in {result.training_seconds:.0f} s, loss {result.loss_first:.3f} to "
-            f"{result.loss_last:.3f}; {extractor_adapter(target, recipe.base_model.id).name} in {target}"
+            f"{result.loss_last:.3f}; {adapter.name} in {target}"
         )
 
 
@@ -77,7 +70,7 @@ def _ship(trained: Path, target: Path) -> None:
         weights = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(trained / WEIGHTS).items()}
         save_file(weights, staging / WEIGHTS, metadata={"format": "pt"})
         shutil.copyfile(trained / CONFIG, staging / CONFIG)
-        write_json(staging / "origin.json", {"tuples": sha256_file(HERE / "tuples.jsonl")})
+        write_json(staging / "origin.json", {"tuples": sha256_file(TUPLES)})
 
 
 if __name__ == "__main__":
