@@ -10,8 +10,7 @@ from pathlib import Path
 import httpx
 
 from ec1.deployment import Deployment, VllmSettings, load_deployment
-from ec1.extraction.adapter import ExtractorAdapter
-from ec1.gpu.engine import Endpoint, VllmEngine
+from ec1.gpu.engine import Endpoint, ServedAdapter, VllmEngine
 from ec1.gpu.lease import GpuLease
 from ec1.home import CHECKOUT, Home
 from ec1.models import prepare_model
@@ -33,7 +32,7 @@ def model_of(deployment: Deployment, scratch: Path) -> Path:
 
 @contextmanager
 def serving(
-    deployment: Deployment, settings: VllmSettings, model: Path, adapter: ExtractorAdapter | None = None
+    deployment: Deployment, settings: VllmSettings, model: Path, adapter: ServedAdapter | None = None
 ) -> Iterator[Endpoint]:
     """Start the engine as a night does; its cache of prompts can be emptied (`forget`)."""
     engine = VllmEngine(settings, model, settings.model, deployment.gpu.device, adapter)

@@ -15,16 +15,16 @@ from pathlib import Path
 
 from benchmarks import gum, sample
 from benchmarks._engine import embedded, forget, model_of, serving
+from ec1.adapters.extractor import extractor_adapter
 from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.extraction import baseline
-from ec1.extraction.adapter import ExtractorAdapter, extractor_adapter
 from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.scoring import ScoreTable, entities_of, score
-from ec1.gpu.engine import Endpoint
+from ec1.gpu.engine import Endpoint, ServedAdapter
 
 STREAM = "research"
 
@@ -55,7 +55,7 @@ def measure(
 
 
 def _extractors(
-    deployment: Deployment, folder: Path, endpoint: Endpoint, adapter: ExtractorAdapter, only: str
+    deployment: Deployment, folder: Path, endpoint: Endpoint, adapter: ServedAdapter, only: str
 ) -> dict[str, tuple[Extractor, OpenAIClient]]:
     model, settings = deployment.inference, deployment.extraction
     both = {

@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.manifest import CONFIG, WEIGHTS
 from ec1.deployment import load_deployment
-from ec1.extraction.adapter import extractor_adapter
 from ec1.files import sha256_file, staged_directory, write_json
 from ec1.home import CHECKOUT, Home
 from ec1.launch.environment import process_environment
@@ -33,7 +33,7 @@ _BUDGET_SECONDS = 3600.0
 def main(target: Path = ADAPTER) -> None:
     """Train and write the adapter; what was there is replaced. Needs two gigabytes of memory."""
     resolved = load_recipe(HERE / "recipe.yaml", [])
-    recipe, deployment, now = resolved.recipe, load_deployment("embedded", CHECKOUT), dt.datetime.now(dt.UTC)
+    recipe, deployment = resolved.recipe, load_deployment("embedded", CHECKOUT)
     models = Home(CHECKOUT / ".ec1").models
     prepare_model(recipe.base_model.id, recipe.base_model.revision, deployment.models, models)
     with tempfile.TemporaryDirectory(prefix="ec1-extractor-") as scratch:
@@ -42,9 +42,9 @@ def main(target: Path = ADAPTER) -> None:
         corpus = home.corpus / recipe.role / TUPLES.name
         corpus.parent.mkdir(parents=True)
         shutil.copyfile(TUPLES, corpus)
-        tomorrow = deployment.current_night(now + dt.timedelta(days=1))
-        night = RecipeNight(resolved, deployment, home, tomorrow)
-        dataset = night.dataset(night.snapshot(dt.datetime.now(dt.UTC)))
+        now = dt.datetime.now(dt.UTC)
+        night = RecipeNight(resolved, deployment, home, deployment.current_night(now))
+        dataset = night.dataset(night.snapshot(now))
         print(f"{dataset.train_rows} rows to train on, {dataset.tokens} tokens", flush=True)
         spec = night.spec(dataset, budget_seconds=_BUDGET_SECONDS)
         path = spec.output / "spec.json"

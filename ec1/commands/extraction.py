@@ -29,8 +29,8 @@ def label(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Write what the last nights found, a chunk a line, or take a corrected file into the extractor's bucket."""
-    from ec1.extraction.adapter import ROLE
-    from ec1.extraction.labels import take
+    from ec1.adapters.extractor import ROLE
+    from ec1.corpus.labels import take
 
     options: Options = context.obj
     if (corrected is None) == (to is None):
@@ -54,7 +54,7 @@ def label(
 
 def _found(options: Options, prefix: str) -> list[dict[str, Any]]:
     """The chunks of all applied documents that still hold the version that was read."""
-    from ec1.extraction.labels import records_of
+    from ec1.corpus.labels import records_of
     from ec1.extraction.outbox import Outbox
     from ec1.graph.reader import published_ledger
     from ec1.night.extractor import extractor_of

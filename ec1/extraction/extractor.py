@@ -31,7 +31,7 @@ from ec1.streams import STREAMS
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from ec1.extraction.adapter import ExtractorAdapter
+    from ec1.gpu.engine import ServedAdapter
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class Extractor:
         model_id: str,
         revision: str,
         model_folder: Path,
-        adapter: "ExtractorAdapter | None" = None,
+        adapter: "ServedAdapter | None" = None,
     ) -> None:
         self.settings = settings
         self.model_id = model_id

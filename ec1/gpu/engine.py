@@ -23,7 +23,6 @@ from ec1.deployment import VllmSettings
 from ec1.errors import ServiceError
 
 if TYPE_CHECKING:
-    from ec1.extraction.adapter import ExtractorAdapter
     from ec1.gpu.lease import Grant
     from ec1.launch.process import SupervisedProcess
 
@@ -46,6 +45,16 @@ class Endpoint:
     died: Callable[[], str | None] = lambda: None
 
 
+@dataclass(frozen=True)
+class ServedAdapter:
+    """A LoRA adapter that is loaded with the model; `name` is the id under which it answers, `digest` of its files."""
+
+    name: str
+    folder: Path
+    digest: str
+    rank: int
+
+
 class VllmEngine:
     """Starts vLLM for one model. `model_name` is the id under which it is served; the folder holds its safetensors.
 
@@ -58,7 +67,7 @@ class VllmEngine:
         model_folder: Path,
         model_name: str,
         device: Literal["cuda", "cpu"],
-        adapter: "ExtractorAdapter | None" = None,
+        adapter: ServedAdapter | None = None,
     ) -> None:
         self.settings = settings
         self.model_folder = model_folder

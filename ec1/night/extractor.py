@@ -11,8 +11,8 @@ from ec1.home import Home
 from ec1.models import model_folder
 
 if TYPE_CHECKING:
-    from ec1.extraction.adapter import ExtractorAdapter
     from ec1.extraction.extractor import Extractor
+    from ec1.gpu.engine import ServedAdapter
 
 
 def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
@@ -24,14 +24,14 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     return Extractor(deployment.extraction, model.model, model.revision, folder, adapter=adapter_of(deployment, home))
 
 
-def adapter_of(deployment: Deployment, home: Home) -> "ExtractorAdapter | None":
+def adapter_of(deployment: Deployment, home: Home) -> "ServedAdapter | None":
     """The accepted version of `<tenant>/extractor` if there is one, else what `extraction.adapter` names; None without.
 
     Only an engine of our own is served with one, and only where no relations are asked for, which none is trained for.
     Raises InputError for an adapter of another model.
     """
+    from ec1.adapters.extractor import ROLE, extractor_adapter
     from ec1.adapters.registry import vllm_name
-    from ec1.extraction.adapter import ROLE, extractor_adapter
     from ec1.night.stores import open_registry
 
     model = deployment.inference

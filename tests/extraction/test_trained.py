@@ -1,19 +1,14 @@
 """What a trained extractor is asked and answers, which adapter serves it, and what it is taught."""
 
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 
 from ec1.corpus.tuples import example_of, parse_record
-from ec1.deployment import Deployment, load_deployment
-from ec1.errors import DeferredError, InputError, RejectedError
+from ec1.deployment import Deployment
+from ec1.errors import DeferredError, RejectedError
 from ec1.extraction import trained
-from ec1.extraction.adapter import extractor_adapter
-from ec1.extraction.extractor import Extractor
 from ec1.extraction.schema import Named
-from ec1.gpu.engine import VllmEngine
 from ec1.home import CHECKOUT
 from extractor import generate
 
@@ -122,37 +117,6 @@ def test_the_sample_is_not_among_the_tuples() -> None:
     for line in gold:
         assert not named & {entity["name"].casefold() for entity in json.loads(line)["entities"]}
     assert len(generated) > 400
-
-
-def test_the_shipped_adapter_is_small_whole_and_of_the_embedded_model() -> None:
-    adapter = extractor_adapter(ADAPTER, BASE)
-    assert sum(path.stat().st_size for path in ADAPTER.iterdir()) <= 5_000_000
-    assert adapter.name == f"extractor@{adapter.digest[:12]}"
-    with pytest.raises(InputError, match="cannot be served with other/model"):
-        extractor_adapter(ADAPTER, "other/model")
-
-
-def test_another_adapter_is_another_extractor(tmp_path: Path) -> None:
-    adapter = extractor_adapter(ADAPTER, BASE)
-    settings = load_deployment("embedded", CHECKOUT).extraction
-    plain = Extractor(settings, BASE, "main", tmp_path)
-    with_adapter = Extractor(settings, BASE, "main", tmp_path, adapter)
-    assert plain.fingerprint("meeting") != with_adapter.fingerprint("meeting")
-    other = tmp_path / "other"
-    shutil.copytree(ADAPTER, other)
-    config = json.loads((other / "adapter_config.json").read_text())
-    (other / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": config["lora_alpha"] * 2}))
-    changed = Extractor(settings, BASE, "main", tmp_path, extractor_adapter(other, BASE))
-    assert changed.fingerprint("meeting") != with_adapter.fingerprint("meeting")
-
-
-def test_the_engine_is_started_with_it(tmp_path: Path) -> None:
-    adapter = extractor_adapter(ADAPTER, BASE)
-    settings = load_deployment("embedded", CHECKOUT).inference
-    assert settings.kind == "vllm"
-    command = VllmEngine(settings, tmp_path, BASE, "cpu", adapter).command(8123)
-    assert command[command.index("--lora-modules") + 1] == f"{adapter.name}={adapter.folder}"
-    assert "--enable-lora" in command
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ec1.corpus.buckets import bucket
+from ec1.corpus.labels import records_of, take
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.tuples import example_of, parse_record
 from ec1.documents.chunks import Chunk
 from ec1.errors import InputError
-from ec1.extraction.labels import records_of, take
 from ec1.extraction.results import Mention
 from ec1.home import Home
 

@@ -1,7 +1,7 @@
 """People's corrections of what was extracted: chunks go out with what was found, and come back as tuples to learn from.
 
 Belongs here: the file that a person edits, and what of it may be learnt. Does not: how a tuple is trained on
-(`ec1.corpus.tuples`).
+(`tuples`).
 
 One JSON object a line: `stream`, `path`, `content_sha256`, `start` (of the chunk in the parsed text), `text`, and
 `entities`, a list of `name` and `class`. A person changes `entities` only, and deletes lines that they did not read.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ec1.corpus.tuples import parse_record
 from ec1.documents.chunks import Chunk
 from ec1.errors import InputError, RejectedError
 from ec1.extraction.results import Mention
@@ -51,8 +52,6 @@ def take(source: Path, bucket: Path, now: dt.datetime) -> Taken:
 
     Raises InputError with the line that is wrong; then nothing is added.
     """
-    from ec1.corpus.tuples import parse_record
-
     if not source.is_file():
         raise InputError(f"there is no file {source}: `ec1 extraction label --out {source}` writes one to correct")
     known = {_identity(record) for file in sorted(bucket.glob("*.jsonl")) for record in _records(file)}
