@@ -133,7 +133,7 @@ class Recipe(Settings):
     role: Name
     kind: Literal["adapter", "extraction", "pretraining"] = Field(
         "adapter",
-        description="extraction: learns from chunks and what is named in them, judged by F1, serves phase 1; "
+        description="extraction: learns from chunks and what is named in them, its versions serve phase 1; "
         "pretraining: continued pre-training, started by a person only",
     )
     description: str = ""
