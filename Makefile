@@ -14,7 +14,7 @@ export EC1_DEPLOYMENT := $(DEPLOYMENT)
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night ui test lint types bench extractor lock clean
+.PHONY: help install night ui test lint types bench extractor mutants lock clean
 help: ## what each target does
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
@@ -47,8 +47,12 @@ bench: install ## measure the ratios in benchmarks/
 extractor: install ## train the shipped extractor again (about ten minutes on two idle cores)
 	@$(BIN)/python -m extractor.make
 
+mutants: install ## what mistakes the tests of the critical modules miss, against the recorded floor (half an hour)
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[$(HARDWARE),dev,mutants]'
+	@$(BIN)/python -m benchmarks.mutants
+
 lock: install ## renew constraints.txt from pyproject.toml
-	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev pyproject.toml --output-file - \
+	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev --extra mutants pyproject.toml --output-file - \
 	  | sed -E 's/\+cpu$$//' | grep -vE '^(triton|cuda-.*|nvidia-(cu|nc|nv).*)==' > constraints.new && mv constraints.new constraints.txt
 
 clean: ## remove the sample's home and caches (keeps .venv)

@@ -18,8 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks._engine import embedded, model_of
+
 PROJECT = Path(__file__).resolve().parent.parent
-MODEL = PROJECT / ".ec1" / "models" / "HuggingFaceTB--SmolLM2-135M-Instruct" / "main"
 GOODS = ("apples", "pears", "plums", "figs", "dates", "limes", "kiwis", "melons", "grapes", "olives")
 VARIANTS = ("ours", "ours, in the same order", "bare, our environment", "bare", "bare, padded to the full")
 
@@ -159,9 +160,7 @@ def _bare(options: argparse.Namespace, rows: list[dict[str, Any]], tokenizer: An
     trainer.train()
 
 
-def main(
-    rows: int = 48, batch: int = 4, max_length: int = 256, epochs: int = 1, model: Path = MODEL, rounds: int = 1
-) -> dict[str, Any]:
+def main(rows: int, batch: int, max_length: int, epochs: int, model: Path, rounds: int) -> dict[str, Any]:
     """Print and return tokens a CPU second of each variant, the best of `rounds` that take turns, and the ratios."""
     from ec1.launch.environment import process_environment
 
@@ -210,11 +209,13 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=48)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--max-length", type=int, default=256)
-    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--model", type=Path, help="folder; default: the sample's small model")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.variant is None:
-        main(arguments.rows, arguments.batch, arguments.max_length, arguments.epochs, arguments.model, arguments.rounds)
+        with tempfile.TemporaryDirectory() as scratch:
+            model = arguments.model or model_of(embedded()[0], Path(scratch))
+            main(arguments.rows, arguments.batch, arguments.max_length, arguments.epochs, model, arguments.rounds)
     else:
         print(json.dumps(_train(arguments)))

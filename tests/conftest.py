@@ -1,5 +1,6 @@
 """Fixtures that several test folders share. Everything is written under pytest's temporary folders."""
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,17 @@ def embedded(project: Path) -> Deployment:
 
 @pytest.fixture(scope="session")
 def small_model(embedded: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real small model as safetensors: the one that `make night` converted if it is there, else made now."""
-    ready = Home(PROJECT / ".ec1").models
-    models = ready if ready.is_dir() else tmp_path_factory.mktemp("models")
-    return prepare_model(embedded.inference.model, embedded.inference.revision, embedded.models, models)
+    """The real small model as safetensors: the one that `make night` converted if it is there, else made now, once for
+    all workers."""
+    models = Home(PROJECT / ".ec1").models
+    if not models.is_dir():
+        # A worker's own folder lies in the folder of the whole test run.
+        whole = tmp_path_factory.getbasetemp()
+        models = (whole.parent if "PYTEST_XDIST_WORKER" in os.environ else whole) / "models"
+    models.parent.mkdir(parents=True, exist_ok=True)
+    with (models.parent / ".models.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return prepare_model(embedded.inference.model, embedded.inference.revision, embedded.models, models)
 
 
 @pytest.fixture(scope="session")

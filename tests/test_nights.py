@@ -40,6 +40,7 @@ def test_the_night_of_a_moment() -> None:
     late = dt.datetime(2026, 6, 1, 23, 30, tzinfo=UTC)
     assert Night.containing(late).date == "2026-06-01"
     assert Night.containing(late, "Europe/Berlin").date == "2026-06-02"
+    assert Night.containing(late, "Europe/Berlin") == Night.of("2026-06-02", "Europe/Berlin"), "its window, too"
 
 
 @pytest.mark.parametrize("bad", ["today", "2026-13-01", "2026-6-1", "20260601", "2026-06-01T00:00", ""])

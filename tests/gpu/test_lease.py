@@ -1,12 +1,14 @@
 """The lease is exclusive, survives every kind of death, and robs nobody. All processes here are real."""
 
+import fcntl
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,7 @@ import pytest
 
 from ec1.errors import BusyError
 from ec1.gpu.lease import GpuLease, marked_processes
+from ec1.gpu.memory import DeviceMemory
 
 HOLD = """
 import sys, time
@@ -45,7 +48,7 @@ def lease(lock: Path, min_free_gib: float = 0) -> GpuLease:
     return GpuLease(lock, device="cpu", min_free_gib=min_free_gib)
 
 
-def until(condition, seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -104,7 +107,7 @@ def test_giving_back_ends_the_whole_family(lock: Path, tmp_path: Path) -> None:
 def test_a_grant_that_was_given_back_starts_nothing(lock: Path) -> None:
     with lease(lock).hold("training", night="2026-06-01", holder="run", wait_seconds=0) as grant:
         pass
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="this grant was given back already"):
         grant.start(["true"], env={}, log=lock.with_suffix(".log"))
 
 
@@ -147,3 +150,100 @@ def test_two_at_once_in_each_order_never_overlap(lock: Path, tmp_path: Path) -> 
             inside = phase
         else:
             assert inside == phase, "somebody else came in between"
+
+
+def test_the_record_reads_as_a_sentence(lock: Path) -> None:
+    with lease(lock).hold("training", night="2026-06-01", holder="run 1", wait_seconds=0):
+        holder = lease(lock).holder()
+        assert holder is not None
+        said = f"run 1 (training of night 2026-06-01, process {os.getpid()}, since {holder.since})"
+        assert str(holder) == said and holder.since.endswith("+00:00")
+
+
+def test_what_runs_at_the_end_is_interrupted_before_it_is_killed(lock: Path, tmp_path: Path) -> None:
+    """A trainer writes its checkpoint in the grace period."""
+    script = (
+        "import pathlib, signal, sys, time\n"
+        "def save(*_):\n"
+        "    pathlib.Path('saved').write_text('saved')\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGINT, save)\n"
+        "pathlib.Path('ready').write_text('ready')\n"
+        "time.sleep(600)\n"
+    )
+    with lease(lock).hold("training", night="2026-06-01", holder="run", wait_seconds=0) as grant:
+        log = lock.with_suffix(".log")
+        process = grant.start([sys.executable, "-c", script], env={}, log=log, grace_seconds=20, cwd=tmp_path)
+        until((tmp_path / "ready").exists)
+        marked = psutil.Process(process.pid).environ()
+        assert marked["EC1_GPU_LEASE"] == str(lock)
+        assert marked["SPT_NOENV"] == "1", "vLLM's process titles would overwrite the mark"
+    assert (tmp_path / "saved").read_text() == "saved"
+    assert process.poll() == 0
+
+
+def test_a_waiter_is_told_once_and_granted_as_soon_as_the_lease_is_free(lock: Path) -> None:
+    told: list[str] = []
+    first = lease(lock).hold("inference", night="2026-06-01", holder="run 1", wait_seconds=0)
+    first.__enter__()
+    began = time.monotonic()
+    with (
+        pytest.raises(BusyError, match=r"waited 1 s: let it finish or stop its run"),
+        lease(lock).hold("training", night="2026-06-02", holder="run 2", wait_seconds=0.6, progress=told.append),
+    ):
+        raise AssertionError("granted twice")
+    assert time.monotonic() - began >= 0.6
+    assert len(told) == 1 and told[0].startswith("waiting for the GPU, held by run 1 (inference of night 2026-06-01")
+    release = threading.Timer(0.5, first.__exit__, (None, None, None))
+    release.start()
+    with lease(lock).hold("training", night="2026-06-02", holder="run 2", wait_seconds=600, progress=told.append):
+        assert time.monotonic() - began < 300
+    release.join()
+
+
+def test_a_lock_without_a_record_is_held_by_somebody(lock: Path) -> None:
+    with lock.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        stream.write("half a rec")
+        stream.flush()
+        with (
+            pytest.raises(BusyError, match="is held by somebody; waited 0 s"),
+            lease(lock).hold("training", night="2026-06-02", holder="run 2", wait_seconds=0),
+        ):
+            raise AssertionError("granted twice")
+
+
+def test_memory_that_comes_back_late_is_waited_for_and_its_users_are_named(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([10.0, 19.9, 20.0])
+
+    def memory(device: str) -> DeviceMemory:
+        assert device == "cpu"
+        return DeviceMemory("a card", next(looks), 24.0, (11, 12))
+
+    monkeypatch.setattr("ec1.gpu.lease.device_memory", memory)
+    wanted = lease(lock, min_free_gib=20)
+    with wanted.hold("training", night="2026-06-01", holder="run", wait_seconds=0) as grant:
+        assert grant.memory.free_gib == 20.0, "exactly the bound is enough"
+    looks = iter([10.0])
+    with pytest.raises(
+        BusyError,
+        match=r"^a card has 10\.0 GiB free of 24\.0, gpu\.min_free_gib asks for 20 \(used by processes 11, 12\): free",
+    ):
+        wanted._enough_memory(settle_seconds=0)
+
+
+def test_the_next_holder_says_what_it_had_to_kill(lock: Path, tmp_path: Path) -> None:
+    holder = hold(lock, "inference", 600, tmp_path / "trace")
+    until(lambda: len(marked_processes(lock)) >= 3)
+    warden = next(process for process in marked_processes(lock) if process.ppid() == holder.pid)
+    warden.suspend()
+    holder.kill()
+    holder.wait()
+    told: list[str] = []
+    after = lease(lock).hold("training", night="2026-06-01", holder="next", wait_seconds=20, progress=told.append)
+    with after as grant:
+        assert warden.pid in grant.swept and grant.swept == tuple(sorted(grant.swept))
+    numbers = ", ".join(map(str, grant.swept))
+    assert told == [f"killed what a crashed holder left behind: processes {numbers}"]
