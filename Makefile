@@ -14,7 +14,7 @@ export EC1_DEPLOYMENT := $(DEPLOYMENT)
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night ui test lint types bench extractor mutants lock clean
+.PHONY: help install night ui test soak coverage format lint docs hooks bench extractor mutants lock clean
 help: ## what each target does
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
@@ -35,11 +35,26 @@ night: install ## run a whole night on the bundled sample (NIGHT=YYYY-MM-DD for 
 ui: install ## open the Dagster UI on a persistent instance, http://127.0.0.1:3000
 	@$(BIN)/ec1 ui
 
-test: install ## run every test (TESTS="-m 'not slow'" for the quick ones)
+test: install ## run every test but the soaks (TESTS="-m 'not slow'" for the quick ones)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(TESTS)
+
+soak: install ## run the tests that take long: matrices of crashes, many nights
+	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m soak $(TESTS)
+
+coverage: install ## run the tests and show the lines that none of them ran (TESTS as for `make test`)
+	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(patsubst %,--cov=%,ec1 ec1_assets resources jobs schedules) $(TESTS)
+
+format: install ## format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 lint: install ## ruff, mypy, and that imports point one way
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
+
+docs: install ## write docs/settings.md anew
+	@$(BIN)/python docs/generate_settings.py
+
+hooks: install ## check each commit before it is made (.pre-commit-config.yaml)
+	@$(BIN)/pre-commit install
 
 bench: install ## measure the ratios in benchmarks/
 	@$(BIN)/python -m benchmarks

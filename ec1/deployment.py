@@ -27,7 +27,10 @@ class DocumentSettings(Settings):
         None, description="folder of the document streams (docs/contracts.md); default `<home>/documents`"
     )
     max_vanished_share: float = Field(
-        0.3, gt=0, le=1, description="stop when more of the known documents than this vanished: a lost mount"
+        0.3,
+        gt=0,
+        le=1,
+        description="stop if a larger share of the known documents vanished: a lost mount; typically 0.1–0.5",
     )
     max_bytes: int = Field(50 * 2**20, gt=0, description="a larger file is rejected with a reason")
     verify_every_days: int = Field(
@@ -44,7 +47,9 @@ class CorpusSettings(Settings):
 class ModelSource(Settings):
     """Where the weights of a model id come from."""
 
-    source: Literal["hub", "directory", "gguf-package"]
+    source: Literal["hub", "directory", "gguf-package"] = Field(
+        description="the Hugging Face hub, a folder, or a GGUF file inside an installed package"
+    )
     path: Path | None = Field(None, description="source=directory: a folder of safetensors")
     package: str | None = Field(None, description="source=gguf-package: the installed package that ships the file")
     file: str | None = Field(None, description="source=gguf-package: the GGUF file's name inside the package")
@@ -59,20 +64,26 @@ class ModelSource(Settings):
 
 
 class VllmSettings(Settings):
-    """An engine of our own: started for phase 1 and stopped before phase 2."""
+    """`kind: vllm`: an engine that is started for phase 1 and stopped before phase 2."""
 
-    kind: Literal["vllm"]
+    kind: Literal["vllm"] = Field(description="chooses this section")
     model: str = Field(description="model id; a key of `models`")
-    revision: str = "main"
-    max_model_len: int = Field(4096, gt=0, description="tokens")
-    max_num_seqs: int = Field(8, gt=0, description="requests that the engine runs at once")
-    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
-    kv_cache_gib: int = Field(2, gt=0, description="CPU only: memory for the key-value cache")
+    revision: str = Field("main", description="of the model: branch, tag or commit")
+    max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together; typically 2048–16384")
+    max_num_seqs: int = Field(8, gt=0, description="requests that the engine runs at once; typically 4–64")
+    gpu_memory_utilization: float = Field(
+        0.9, gt=0, le=1, description="share of the card that weights and cache may fill; typically 0.85–0.95"
+    )
+    kv_cache_gib: int = Field(2, gt=0, description="CPU only: GiB for the key-value cache; typically 1–8")
     enforce_eager: bool = Field(False, description="no graph capture: starts faster, runs slower")
-    max_lora_rank: int = 16
-    reasoning_parser: str | None = None
-    ready_timeout_seconds: float = Field(900, gt=0)
-    extra_args: tuple[str, ...] = ()
+    max_lora_rank: int = Field(
+        16, description="highest rank of an adapter that the engine can serve; as in the recipes"
+    )
+    reasoning_parser: str | None = Field(
+        None, description="vLLM's parser for a model that thinks, such as olmo3; set together with reasoning_tokens"
+    )
+    ready_timeout_seconds: float = Field(900, gt=0, description="how long the engine may take to load the model")
+    extra_args: tuple[str, ...] = Field((), description="further arguments of vLLM's server, as they are")
 
 
 def _http_address(value: str) -> str:
@@ -85,39 +96,39 @@ HttpAddress = Annotated[str, AfterValidator(_http_address)]
 
 
 class ServerSettings(Settings):
-    """An OpenAI-compatible server that somebody else keeps running."""
+    """`kind: server`: an OpenAI-compatible server that somebody else keeps running."""
 
-    kind: Literal["server"]
-    base_url: HttpAddress = Field(description="such as http://127.0.0.1:8000, without /v1")
+    kind: Literal["server"] = Field(description="chooses this section")
+    base_url: HttpAddress = Field(description="address, such as http://127.0.0.1:8000, without /v1")
     model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
-    revision: str = "main"
-    max_model_len: int = Field(4096, gt=0, description="tokens")
+    revision: str = Field("main", description="of the model: branch, tag or commit")
+    max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together")
 
 
 class DoormanSettings(Settings):
-    """The inference gateway (docs/contracts.md). It decides which model answers; `model` counts the tokens."""
+    """`kind: doorman`: the inference gateway (docs/contracts.md). It decides which model answers."""
 
-    kind: Literal["doorman"]
-    base_url: HttpAddress = "http://127.0.0.1:9080"
+    kind: Literal["doorman"] = Field(description="chooses this section")
+    base_url: HttpAddress = Field("http://127.0.0.1:9080", description="address of the gateway")
     module_id: Name | None = Field(
         None,
         description="scope of the requests; default: `<tenant>-extraction`. Never that of service_content, whose "
         "entities the gateway would put before each question",
     )
     complexity: dict[str, Literal["low", "medium", "high"]] = Field(
-        {}, description="by stream; default `high`, where a smaller tier's answer is deferred"
+        {}, description="per stream; default `high`: an answer of a smaller tier is deferred"
     )
     model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
-    revision: str = "main"
-    max_model_len: int = Field(4096, gt=0, description="tokens")
+    revision: str = Field("main", description="of the model: branch, tag or commit")
+    max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together")
     server_deadline_seconds: float = Field(
-        170, gt=0, description="what an answer may take: after 180 s the gateway lets a smaller model answer"
+        170, gt=0, description="how long an answer may take: after 180 s the gateway uses a smaller model"
     )
     answer_tokens_per_second: float = Field(
-        12, gt=0, description="of one request at the large tier; `ec1 doctor` holds the longest answer against it"
+        12, gt=0, description="of one request at the large tier; `ec1 doctor` checks the longest answer against it"
     )
     ready_timeout_seconds: float = Field(5400, gt=0, description="how long its machine may take to boot")
-    poll_seconds: float = Field(10, gt=0, description="between two questions whether it is ready")
+    poll_seconds: float = Field(10, gt=0, description="seconds between two readiness checks")
 
     @field_validator("complexity")
     @classmethod
@@ -136,30 +147,41 @@ MIN_ANSWER_TOKENS = 64
 
 
 class ExtractionSettings(Settings):
-    chunk_tokens: int = Field(900, gt=0)
-    overlap_tokens: int = Field(90, ge=0)
-    max_answer_tokens: int = Field(512, gt=0, description="all that the model may write, its thoughts included")
-    reasoning_tokens: int = Field(0, ge=0, description="of those, how many it may think; 0: a model that does not")
-    max_in_flight: int = Field(16, gt=0, description="requests in flight, over all documents")
-    request_timeout_seconds: float = Field(300, gt=0)
-    max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
-    quarantine_after: int = Field(3, gt=0, description="nights on which a document may be deferred")
-    relations: bool = Field(False, description="ask also for what the text states between entities: longer answers")
-    fingerprint_policy: Literal["lazy", "budgeted", "full"] = Field(
-        "full", description="which documents a changed prompt, schema or model reads again (ec1/documents/refresh.py)"
+    chunk_tokens: int = Field(900, gt=0, description="tokens of text per request; typically 300–1500")
+    overlap_tokens: int = Field(
+        90, ge=0, description="tokens that neighbouring chunks share; typically a tenth of chunk_tokens, at most half"
     )
-    refresh_per_night: int = Field(100, gt=0, description="budgeted: documents that are read again a night")
+    max_answer_tokens: int = Field(
+        512, gt=0, description="all that the model may write per chunk, its thoughts included"
+    )
+    reasoning_tokens: int = Field(
+        0, ge=0, description="how many of those may be thoughts; 0: a model that does not think"
+    )
+    max_in_flight: int = Field(
+        16, gt=0, description="requests in flight, over all documents; typically 2 × max_num_seqs"
+    )
+    request_timeout_seconds: float = Field(300, gt=0, description="of one request, the wait in the queue included")
+    max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
+    quarantine_after: int = Field(
+        3, gt=0, description="nights on which a document may be deferred before it is given up"
+    )
+    relations: bool = Field(False, description="also extract relations between entities: longer answers")
+    fingerprint_policy: Literal["lazy", "budgeted", "full"] = Field(
+        "full",
+        description="which documents are read again after a change of prompt, schema or model (docs/operations.md)",
+    )
+    refresh_per_night: int = Field(100, gt=0, description="policy budgeted: documents that are read again per night")
     adapter: Path | None = Field(
         None,
-        description="an adapter that makes the model an extractor, for an engine of our own; an accepted version of "
-        "<tenant>/extractor takes its place",
+        description="an adapter that makes the model an extractor, for `kind: vllm`; an accepted version of "
+        "`<tenant>/extractor` takes its place",
     )
-    min_confidence: float = Field(0.0, ge=0, le=1)
+    min_confidence: float = Field(0.0, ge=0, le=1, description="mentions below it are dropped; typically 0–0.5")
     max_hallucination_rate: float = Field(
-        0.5, ge=0, le=1, description="a larger share of invented names in a night's answers fails a check"
+        0.5, ge=0, le=1, description="the check fails if a larger share of the names in a night's answers was invented"
     )
     gold: Path | None = Field(
-        None, description="gold file (ec1/extraction/scoring.py) that each night is scored against"
+        None, description="gold file (`ec1/extraction/scoring.py`) that each night is scored against"
     )
 
     @model_validator(mode="after")
@@ -180,42 +202,55 @@ class ExtractionSettings(Settings):
 
 
 class LadybugSettings(Settings):
-    kind: Literal["ladybug"] = "ladybug"
-    buffer_pool_mib: int = Field(256, ge=64)
+    kind: Literal["ladybug"] = Field("ladybug", description="the embedded graph store")
+    buffer_pool_mib: int = Field(256, ge=64, description="memory of the database, in MiB; typically 256–4096")
     keep_exports: int = Field(7, ge=0, description="nights whose Parquet export of the graph is kept; 0: none is made")
-    resolution: bool = Field(True, description="say after each night which entities are one; a layer beside the graph")
-    overrides: Path | None = Field(None, description="YAML with what operators decided: entities that are one, or not")
-    max_shrink_share: float = Field(0.1, ge=0, le=1, description="a larger loss of entities in one night fails a check")
+    resolution: bool = Field(True, description="decide after each night which entities are one; a separate layer")
+    overrides: Path | None = Field(None, description="YAML file of operators' decisions: entities that are one, or not")
+    max_shrink_share: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="the check fails if a night loses a larger share of the entities; typically 0.05–0.3",
+    )
 
 
 class ServiceContentSettings(Settings):
     """The graph service that other systems read (docs/contracts.md)."""
 
-    base_url: HttpAddress = "http://127.0.0.1:9081"
+    base_url: HttpAddress = Field("http://127.0.0.1:9081", description="address of the service")
     module_id: Name | None = Field(None, description="scope of what is sent; default: the tenant")
-    batch_entities: int = Field(200, gt=0, description="entities a request")
-    request_timeout_seconds: float = Field(60, gt=0)
+    batch_entities: int = Field(200, gt=0, description="entities per request")
+    request_timeout_seconds: float = Field(60, gt=0, description="of one request")
     max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
 
 
 class DirectoryStoreSettings(Settings):
-    kind: Literal["directory"] = "directory"
-    root: Path | None = Field(None, description="default: the home itself")
+    """`kind: directory`: adapters and markers in a folder."""
+
+    kind: Literal["directory"] = Field("directory", description="chooses this section")
+    root: Path | None = Field(None, description="the folder; default: the home itself")
 
 
 class GcsStoreSettings(Settings):
-    kind: Literal["gcs"] = "gcs"
-    bucket: str
-    endpoint: str | None = Field(None, description="for an emulator on loopback; default is Google's")
+    """`kind: gcs`: adapters and markers in Google Cloud Storage."""
+
+    kind: Literal["gcs"] = Field("gcs", description="chooses this section")
+    bucket: str = Field(description="name of the bucket")
+    endpoint: str | None = Field(None, description="address of an emulator on loopback; default: Google's")
 
 
 class ScheduleSettings(Settings):
-    cron: str = "0 2 * * *"
-    timezone: str = "UTC"
-    first_night: dt.date = dt.date(2026, 6, 1)
+    cron: str = Field("0 2 * * *", description="when the night of the day before is run, five fields")
+    timezone: str = Field("UTC", description="IANA name, such as Europe/Berlin; nights are calendar days in it")
+    first_night: dt.date = Field(dt.date(2026, 6, 1), description="no night before this one exists")
     enabled: bool = Field(True, description="whether the schedule runs as soon as the Dagster daemon does")
-    grace_minutes: int = Field(120, gt=0, description="a tick later than this is left to the catch-up in the window")
-    debounce_seconds: int = Field(600, ge=0, description="quiet time before corpus growth asks for a night")
+    grace_minutes: int = Field(
+        120, gt=0, description="a tick that is later than this is skipped; the next one catches up"
+    )
+    debounce_seconds: int = Field(
+        600, ge=0, description="seconds without growth before the corpus-growth sensor asks for a night"
+    )
 
     @field_validator("timezone")
     @classmethod
@@ -235,35 +270,43 @@ class ScheduleSettings(Settings):
 class BudgetSettings(Settings):
     """Seconds; the clock of a phase starts when its machine is ready."""
 
-    extraction_seconds: float = Field(7200, gt=0)
-    training_seconds: float = Field(7200, gt=0)
+    extraction_seconds: float = Field(7200, gt=0, description="phase 1: no request is started after it")
+    training_seconds: float = Field(7200, gt=0, description="one training; the plan is fitted to it")
     lease_wait_seconds: float = Field(14400, gt=0, description="how long a phase queues for the GPU")
 
 
 class RetentionSettings(Settings):
-    """What is kept of each role. Recipe, figures and curves of a run are kept for good, whatever is set here."""
+    """What is kept of each role. Recipe, figures and curves of a run are always kept."""
 
-    versions: int = Field(20, ge=1, description="best versions, beside the one in use, the newest and the best")
+    versions: int = Field(
+        20, ge=1, description="versions, the best first; the one in use, the newest and the best are always kept"
+    )
     runs: int = Field(14, ge=1, description="newest nights whose checkpoints and weights stay in runs/")
     quarantined: int = Field(14, ge=1, description="newest candidates in quarantine")
 
 
 class GpuSettings(Settings):
-    device: Literal["cuda", "cpu"] = "cuda"
-    lock: Path | None = Field(None, description="one file for all homes that share a card; default <home>/gpu.lock")
-    min_free_gib: float = Field(20.0, ge=0, description="measured free memory before a phase is granted")
-    name: str = Field("NVIDIA L4", description="for the plan: the card's name")
-    memory_gib: float = Field(24.0, gt=0, description="for the plan: the card's memory")
-    tokens_per_second: float = Field(900.0, gt=0, description="for the plan: training tokens a second, measured")
-    cost_per_hour: float = Field(0.0, ge=0, description="for the plan: in USD")
+    """This machine's device. `name`, `memory_gib`, `tokens_per_second` and `cost_per_hour` are for the plan only."""
+
+    device: Literal["cuda", "cpu"] = Field("cuda", description="where models are served and trained")
+    lock: Path | None = Field(None, description="one file for all homes that share a card; default `<home>/gpu.lock`")
+    min_free_gib: float = Field(
+        20.0, ge=0, description="measured free memory that a phase needs before it starts; 20–22 for a card of 24 GiB"
+    )
+    name: str = Field("NVIDIA L4", description="the card's name")
+    memory_gib: float = Field(24.0, gt=0, description="the card's memory")
+    tokens_per_second: float = Field(
+        900.0, gt=0, description="training tokens per second, measured; 700–1200 for a 7B on an L4"
+    )
+    cost_per_hour: float = Field(0.0, ge=0, description="USD")
 
 
 class Deployment(Settings):
     """Everything that one deployment sets. Paths in the file are relative to the project's root."""
 
-    name: Name
-    description: str = ""
-    tenant: Name
+    name: Name = Field(description="of the deployment: the file's name without `.yaml`")
+    description: str = Field("", description="one line for people")
+    tenant: Name = Field(description="whose entities and adapters these are")
     sample: Path | None = Field(None, description="a bundled sample that fills an empty home")
     documents: DocumentSettings = DocumentSettings()
     corpus: CorpusSettings = CorpusSettings()
@@ -278,7 +321,7 @@ class Deployment(Settings):
     service_content: ServiceContentSettings = ServiceContentSettings()
     store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
-    launcher: LauncherKind = Field("local", description="where trainings and evaluations run: on this machine")
+    launcher: LauncherKind = Field("local", description="where trainings and evaluations run; `local`: on this machine")
     schedule: ScheduleSettings = ScheduleSettings()
     budgets: BudgetSettings = BudgetSettings()
     retention: RetentionSettings = RetentionSettings()

@@ -1,9 +1,13 @@
-"""What the documentation points to exists."""
+"""What the documentation points to exists, and what is generated is current."""
 
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from ec1.settings import Settings
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
@@ -30,3 +34,24 @@ def test_code_refers_to_pages_that_exist() -> None:
         if name != "docs/plan.md" and not (PROJECT / name).exists()
     }
     assert missing == set()
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_settings", PROJECT / "docs" / "generate_settings.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_settings_page_is_current(generator: ModuleType) -> None:
+    assert (PROJECT / "docs" / "settings.md").read_text() == generator.render(), "run `make docs`"
+
+
+def test_every_setting_needs_a_description(generator: ModuleType) -> None:
+    class Silent(Settings):
+        width: int = 3
+
+    with pytest.raises(ValueError, match=r"Silent\.width needs a description="):
+        list(generator._section(Silent, "silent"))

@@ -21,9 +21,9 @@ class ToxicityOptions(Settings):
     """A recipe's `data.toxicity:` section."""
 
     model: str = Field(description="id of a text classification model, such as unitary/toxic-bert")
-    revision: str = Field("main", min_length=1)
+    revision: str = Field("main", min_length=1, description="of the model: branch, tag or commit")
     label: str = Field("toxic", description="the classifier's label whose score counts")
-    max_score: float = Field(0.5, ge=0, lt=1, description="answers above this are dropped")
+    max_score: float = Field(0.5, ge=0, lt=1, description="answers above this are dropped; typically 0.3–0.9")
 
 
 class ToxicityClassifier:

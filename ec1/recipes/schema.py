@@ -1,7 +1,7 @@
 """Recipes: versioned YAML that says how one adapter is trained, typed and checked before anything is loaded.
 
-Belongs here: the types, the resolution of `extends`, the origin of each value, and the checks that need no data. Does
-not: whether a recipe fits the data and the machine (`plan.py`), and the training (`trainer.py`).
+Belongs here: the types, and the checks that need no data. Does not: finding and resolving files (`resolution.py`),
+whether a recipe fits the data and the machine (`ec1.training.plan`), and the training (`ec1.training.trainer`).
 
 This module is imported when Dagster loads its definitions: it stays light.
 """
@@ -28,8 +28,10 @@ _MODEL_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 class BaseModelRef(Settings):
     """The model that is trained; the same id is trained, referred to and served."""
 
-    id: str = Field(description="model id on the hub, owner/name; where its files come from is the deployment's matter")
-    revision: str = Field("main", min_length=1)
+    id: str = Field(
+        description="model id on the hub, owner/name; the deployment's `models` says where its files come from"
+    )
+    revision: str = Field("main", min_length=1, description="of the model: branch, tag or commit")
 
     @field_validator("id")
     @classmethod
@@ -40,12 +42,14 @@ class BaseModelRef(Settings):
 
 
 class LoraOptions(Settings):
-    r: int = Field(16, ge=1, le=512, description="rank")
-    alpha: float = Field(32, gt=0)
-    dropout: float = Field(0.05, ge=0, lt=1)
-    target_modules: tuple[str, ...] = Field(PROJECTIONS, min_length=1)
-    rank_stabilised: bool = Field(False, description="scale by alpha / sqrt(r)")
-    dora: bool = Field(False, description="weight-decomposed; cannot be served by vLLM as it is")
+    """The adapter's shape (https://arxiv.org/abs/2106.09685)."""
+
+    r: int = Field(16, ge=1, le=512, description="rank; typically 8–64")
+    alpha: float = Field(32, gt=0, description="updates are scaled by alpha / r; typically r to 2 × r")
+    dropout: float = Field(0.05, ge=0, lt=1, description="typically 0–0.1")
+    target_modules: tuple[str, ...] = Field(PROJECTIONS, min_length=1, description="layers that get an adapter")
+    rank_stabilised: bool = Field(False, description="scale by alpha / sqrt(r); for r of 64 and more")
+    dora: bool = Field(False, description="weight-decomposed; vLLM cannot serve it as it is")
 
     @field_validator("target_modules")
     @classmethod
@@ -61,31 +65,43 @@ class LoraOptions(Settings):
 class QuantizationOptions(Settings):
     """How the frozen base is held in memory (https://arxiv.org/abs/2305.14314)."""
 
-    type: Literal["nf4"] = "nf4"
+    type: Literal["nf4"] = Field("nf4", description="4-bit NormalFloat")
     double: bool = Field(True, description="quantise the quantisation constants too")
-    compute_dtype: Literal["bfloat16"] = "bfloat16"
+    compute_dtype: Literal["bfloat16"] = Field("bfloat16", description="type in which layers compute")
 
 
 class OptimisationOptions(Settings):
-    epochs: float = Field(gt=0, le=100)
-    learning_rate: float = Field(gt=0, lt=1)
-    batch_size: int = Field(ge=1, description="rows that the device holds at once")
-    gradient_accumulation: int = Field(ge=1, description="batches in one optimiser step")
-    warmup_share: float | None = Field(None, ge=0, lt=1, description="of all steps")
-    warmup_steps: int | None = Field(None, ge=0)
-    scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
-    optimizer: Literal["adamw_torch", "adamw_torch_fused", "paged_adamw_8bit"] = "adamw_torch"
-    weight_decay: float = Field(0.0, ge=0, lt=1)
-    max_grad_norm: float = Field(1.0, gt=0)
+    """How the weights are optimised."""
+
+    epochs: float = Field(gt=0, le=100, description="passes over the training rows; typically 1–4")
+    learning_rate: float = Field(gt=0, lt=1, description="LoRA: typically 5e-5–5e-4; full: 5e-6–5e-5")
+    batch_size: int = Field(ge=1, description="rows that the device holds at once; typically 1–16")
+    gradient_accumulation: int = Field(ge=1, description="batches per optimiser step; typically 1–32")
+    warmup_share: float | None = Field(None, ge=0, lt=1, description="share of all steps; typically 0.03–0.1")
+    warmup_steps: int | None = Field(None, ge=0, description="instead of warmup_share")
+    scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = Field(
+        "linear", description="how the learning rate falls after the warm-up"
+    )
+    optimizer: Literal["adamw_torch", "adamw_torch_fused", "paged_adamw_8bit"] = Field(
+        "adamw_torch", description="paged_adamw_8bit needs a GPU and takes a quarter of the memory for its state"
+    )
+    weight_decay: float = Field(0.0, ge=0, lt=1, description="typically 0–0.1")
+    max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are clipped; typically 0.3–1")
     liger_kernels: bool = Field(False, description="fused Triton kernels (GPU, liger-kernel)")
-    neftune_alpha: float | None = Field(None, gt=0, description="noise on the embeddings (NEFTune)")
-    seed: int = Field(17, ge=0, lt=2**32)
+    neftune_alpha: float | None = Field(
+        None, gt=0, description="noise on the embeddings (NEFTune, sft only); typically 5–15"
+    )
+    seed: int = Field(17, ge=0, lt=2**32, description="of initialisation, order and dropout")
     gradient_checkpointing: bool = Field(True, description="recompute activations: less memory, a third more time")
     group_by_length: bool = Field(True, description="rows of like length share a batch: less padding")
-    evaluation_steps: int | None = Field(None, ge=1, description="held-out loss every so many steps")
-    checkpoint_minutes: float = Field(10, gt=0)
-    keep_checkpoints: int = Field(2, ge=1)
-    divergence_factor: float = Field(3.0, gt=1, description="stop when loss exceeds its running median this many times")
+    evaluation_steps: int | None = Field(
+        None, ge=1, description="measure the held-out loss every so many steps; default: not measured during training"
+    )
+    checkpoint_minutes: float = Field(10, gt=0, description="minutes between checkpoints; typically 5–30")
+    keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that are kept during a training")
+    divergence_factor: float = Field(
+        3.0, gt=1, description="stop if the loss exceeds its running median this many times; typically 2–5"
+    )
 
     @property
     def effective_batch(self) -> int:
@@ -102,44 +118,52 @@ class OptimisationOptions(Settings):
 class DpoOptions(Settings):
     """The reference is the role's accepted SFT adapter if there is one, else the base model."""
 
-    beta: float = Field(gt=0, le=10, description="how strongly the model is held to the reference")
+    beta: float = Field(gt=0, le=10, description="how strongly the model is held to the reference; typically 0.1–0.5")
 
 
 class OrpoOptions(Settings):
     """No reference: the chosen answer is learnt, and its odds over the rejected one (https://arxiv.org/abs/2403.07691)."""
 
-    beta: float = Field(gt=0, le=10, description="weight of the odds")
+    beta: float = Field(gt=0, le=10, description="weight of the odds; typically 0.1–0.5")
 
 
 class SimpoOptions(Settings):
     """No reference: mean log-probabilities are compared (https://arxiv.org/abs/2405.14734)."""
 
-    beta: float = Field(gt=0, le=100, description="how much a difference counts")
-    gamma: float = Field(ge=0, le=100, description="margin by which the chosen answer should win")
+    beta: float = Field(gt=0, le=100, description="how much a difference counts; typically 2–10")
+    gamma: float = Field(
+        ge=0, le=100, description="margin by which the chosen answer should win; typically 0.2–0.5 × beta"
+    )
 
 
 class HardwareOptions(Settings):
-    device: Literal["cuda", "cpu", "any"] = "any"
-    memory_gib: float | None = Field(None, gt=0, description="the most that training may use; default all of the card")
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    """What the training needs."""
+
+    device: Literal["cuda", "cpu", "any"] = Field(
+        "any", description="what the recipe is written for; refused on another device"
+    )
+    memory_gib: float | None = Field(None, gt=0, description="the most that training may use; default: all of the card")
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
+        "sdpa", description="implementation of attention; flash_attention_2 must be installed"
+    )
 
 
 class Recipe(Settings):
     """One resolved recipe."""
 
-    name: str
-    version: int = Field(ge=1)
-    tenant: Name
-    role: Name
+    name: str = Field(description="if it is not set: the file's path below its folder, without `.yaml`")
+    version: int = Field(ge=1, description="of the recipe; raise it when the recipe changes")
+    tenant: Name = Field(description="whose adapter")
+    role: Name = Field(description="what for; also names the bucket, `<role>-<tenant>`")
     kind: Literal["adapter", "extraction", "pretraining"] = Field(
         "adapter",
         description="extraction: learns from chunks and what is named in them, its versions serve phase 1; "
-        "pretraining: continued pre-training, started by a person only",
+        "pretraining: continued pre-training, started with `ec1 train` only",
     )
-    description: str = ""
+    description: str = Field("", description="one line for people")
     base_model: BaseModelRef
-    method: Method
-    objective: Objective
+    method: Method = Field(description="which weights are trained: all, or an adapter on a 16- or 4-bit base")
+    objective: Objective = Field(description="what is learnt (docs/recipes.md)")
     lora: LoraOptions | None = None
     quantization: QuantizationOptions | None = None
     optimisation: OptimisationOptions
@@ -190,9 +214,9 @@ class Recipe(Settings):
 
     @property
     def nightly(self) -> bool:
-        """Whether nights run it: they publish adapters. The rest is started by a person, with `ec1 train`."""
+        """Whether nights run it: they publish adapters. The rest is started with `ec1 train` only."""
         return self.kind != "pretraining" and self.method != "full"
 
     def digest(self) -> str:
-        """SHA-256 of everything that bears on the training; a new wording of the description is no change."""
+        """SHA-256 of everything that affects the training; a change of the description does not count."""
         return digest_of(self.model_dump(mode="json", exclude={"description"}, exclude_none=True))
