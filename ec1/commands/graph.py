@@ -236,6 +236,48 @@ def review(
         _print_link(f"{printable(link['one'])} and", printable(link["other"]), link)
 
 
+@graph_app.command()
+def decide(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="pairs to ask about, those that would change most first")] = 20,
+    sentences: Annotated[int, typer.Option(min=0, help="sentences to show of each side")] = 3,
+) -> None:
+    """Ask about the pairs that may be one, each with its sentences, and write the answers to `graph.overrides`.
+
+    The next night follows them.
+    """
+    from ec1.errors import InputError
+    from ec1.graph.quotes import Quotes
+    from ec1.graph.review import pairs_to_decide, write_decision
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    path = deployment.graph.overrides
+    if path is None:
+        raise InputError(
+            f"deployment {deployment.name!r} names no file for decisions: set graph.overrides, such as "
+            "configs/overrides.yaml"
+        )
+    quotes = Quotes(deployment.documents_root(options.home), deployment.documents.max_bytes)
+    with _reader(context) as reader:
+        pairs = pairs_to_decide(reader, path)
+        out.print(f"{len(pairs)} pairs to decide; answers go to {path}", markup=False)
+        for number, pair in enumerate(pairs[:limit], 1):
+            out.print(f"\n{number}. {pair.weight} mentions would change hands", markup=False)
+            for side in (pair.one, pair.other):
+                out.print(f"  {printable(side.name)}  [{printable(side.key)}], {side.mentions} mentions", markup=False)
+                ((_, mentions),) = reader.show(side.key)
+                for mention in mentions[:sentences]:
+                    _print_evidence({**asdict(mention), "quote": asdict(quotes.of(mention))})
+            _print_link("why:", "", asdict(pair.link))
+            answer = typer.prompt("one and the same? [y]es, [n]o, [s]kip, [q]uit", default="s").strip().lower()[:1]
+            if answer == "q":
+                break
+            if answer in ("y", "n"):
+                reason = typer.prompt("how is that known?")
+                write_decision(path, pair.one.key, pair.other.key, same=answer == "y", reason=reason)
+
+
 def _print_link(before: str, after: str, link: dict[str, Any]) -> None:
     but = f"; {link['veto']}" if link["veto"] else ""
     why = printable(f"{link['reasons']}{but}")

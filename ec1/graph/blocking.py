@@ -9,6 +9,7 @@ is compared with the next few. So the number of pairs grows with the number of e
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ec1.graph.names import full_names
 from ec1.graph.scoring import KINDS, PERSON, Profile
 
 if TYPE_CHECKING:
@@ -59,12 +60,16 @@ def _keys(profile: Profile) -> Iterator[str]:
             if name.given:
                 yield f"name {' '.join(sorted(parts))}"
                 yield from _near(name.surname, name.given[0])
+                for full in full_names(name.given):
+                    yield f"called {full} {name.surname}"
                 if len(name.given) > 1:
                     yield from _near(name.given, name.surname[0])
         return
     for thing in profile.things:
         yield f"joined {thing.joined}"
         yield f"begins {thing.joined[:5]}"
+        if letters := thing.acronym or thing.initials:
+            yield f"acronym {letters}"
         for word in thing.words:
             if len(word) > 2:
                 yield f"word {word}"

@@ -1,28 +1,30 @@
 """The parts of a name that decide whether two names may be one thing: `Dr. Jane A. Smith` and `Smith, Jane`.
 
-Belongs here: taking names apart, by class. Does not: weighing what agrees (`scoring.py`). Knows no list of real names.
+Belongs here: taking names apart, by class. Does not: weighing what agrees (`scoring.py`). Knows no list of real names
+of its own: short forms of given names and legal forms come from libraries.
 """
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 from ec1.extraction.folding import normalised, words
 
 _TITLES = words(
     """mr mrs ms miss mx dr prof professor sir dame madam judge justice senator councillor captain capt sergeant sgt rev
-    colonel lieutenant president lord lady reverend hon herr frau monsieur madame dipl ing"""
+    colonel lieutenant president lord lady reverend hon herr frau monsieur madame dipl ing administrator minister
+    chairman chairwoman ambassador mayor governor congressman congresswoman secretary detective inspector bishop
+    archbishop"""
 )
 _ADDRESSED = dict.fromkeys(("mr", "sir", "lord", "herr", "monsieur"), "mr") | dict.fromkeys(
     ("ms", "mrs", "miss", "madam", "dame", "lady", "frau", "madame"), "ms"
 )
 _GENERATIONS = {"jr": "jr", "junior": "jr", "sr": "sr", "senior": "sr", "ii": "ii", "iii": "iii", "iv": "iv"}
-_DEGREES = words("phd md mba cpa esq esquire msc bsc dds dvm rn pe llm jd ma ba")
+_DEGREES = words("phd md mba cpa esq esquire msc bsc dds dvm rn pe llm jd ma ba qc kc obe mbe cbe frs")
 _PARTICLES = words("de del della der den di da dos das du la le van von bin ibn al el ter ten af av zu")
-_LEGAL = words(
-    """inc incorporated corp corporation co company ltd limited llc llp lp plc gmbh kg ag ab oy oyj as aps bv nv sa spa
-    srl sarl pty pte kk"""
-)
+# Beside those of every country that cleanco knows.
+_LEGAL = words("inc incorporated corp corporation co company limited kk aps")
 _CLASS_WORDS = {
     "Company": _LEGAL,
     "Account": _LEGAL | words("account accounts acct"),
@@ -33,6 +35,9 @@ _SHORT = {
     "st": "street", "ave": "avenue", "rd": "road", "blvd": "boulevard", "mt": "mount", "ft": "fort", "hwy": "highway",
 }  # fmt: skip
 _LINKS = words("and of the for")
+_SEVERAL = re.compile(r"&|\band\b", re.IGNORECASE)
+_LONGEST_LEGAL = 4
+_ACRONYM = re.compile(r"[A-Z]{3,6}")
 _DOTS = re.compile(r"(?<=\w)\.(?=\w)|['’]")
 _APART = re.compile(r"[^\w,&-]+|(?<!\w)-|-(?!\w)")
 
@@ -51,6 +56,13 @@ class PersonName:
     single: str = ""
     generation: str = ""
     addressed: str = ""
+    several: bool = False
+    """`Carrano & Biewener` are two people."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Given names and surname, in this order."""
+        return tuple(part for part in (self.given, *self.middles, self.surname) if part)
 
     @property
     def all_given(self) -> str:
@@ -67,6 +79,13 @@ class ThingName:
     words: tuple[str, ...]
     qualifiers: tuple[str, ...] = ()
     numbers: frozenset[str] = frozenset()
+    acronym: str = ""
+    """The letters of a name that is one word in capitals, such as `WHO`."""
+
+    @property
+    def initials(self) -> str:
+        """What an acronym of this name would be; empty for one or two words."""
+        return "".join(word[0] for word in self.words) if len(self.words) > 2 else ""
 
     @property
     def joined(self) -> str:
@@ -94,10 +113,13 @@ def person_name(name: str) -> PersonName:
             named.append(kept)
     order = [*named[1], *named[0]] if len(named) > 1 else (named[0] if named else [])
     turned = len(named[0]) if len(named) > 1 else 0
-    if not order:
-        return PersonName(single=normalised(name), generation=generation, addressed=addressed)
+    if not order or _SEVERAL.search(name):
+        return PersonName(single=normalised(name), generation=generation, addressed=addressed, several=bool(order))
     if len(order) == 1:
         return PersonName(single=order[0], generation=generation, addressed=addressed)
+    if not turned and len(named) == 1 and all(word in _PARTICLES for word in order[:-1]):
+        # `van Gogh` is a surname, as in `Vincent van Gogh`; `Van Morrison` has a given name, and is found by it, too.
+        return PersonName(single=" ".join(order), generation=generation, addressed=addressed)
     start = len(order) - turned if turned else _surname_start(order)
     return PersonName(order[0], tuple(order[1:start]), " ".join(order[start:]), "", generation, addressed)
 
@@ -118,8 +140,8 @@ def thing_name(name: str, entity_class: str) -> ThingName:
     class_words = _CLASS_WORDS.get(entity_class, frozenset())
     whole = _thing_words(head)
     kept = list(whole)
-    while len(kept) > 1 and kept[-1] in class_words:
-        kept.pop()
+    while (size := _tail(kept, class_words, entity_class in ("Company", "Account"))) and len(kept) > size:
+        del kept[-size:]
     if entity_class != "Company":
         while len(kept) > 1 and kept[0] in class_words:
             kept.pop(0)
@@ -128,7 +150,41 @@ def thing_name(name: str, entity_class: str) -> ThingName:
         chosen,
         tuple(word for part in rest for word in _thing_words(part)),
         frozenset(word for word in chosen if any(letter.isdigit() for letter in word)),
+        chosen[0] if len(chosen) == 1 and _ACRONYM.fullmatch(name.replace(".", "").strip()) else "",
     )
+
+
+def _tail(kept: list[str], class_words: frozenset[str], organisation: bool) -> int:
+    """How many of the last words say what something is, and not which: 0 if none does."""
+    if organisation:
+        legal = _legal_forms()
+        for size in range(min(_LONGEST_LEGAL, len(kept) - 1), 0, -1):
+            if tuple(kept[-size:]) in legal:
+                return size
+    # `GmbH & Co. KG` leaves an `and`.
+    return int(bool(kept) and (kept[-1] in class_words or kept[-1] == "and"))
+
+
+@cache
+def _legal_forms() -> frozenset[tuple[str, ...]]:
+    """The legal forms of firms in all countries that cleanco knows, as words."""
+    from cleanco.termdata import terms_by_type
+
+    spelt = (term for terms in terms_by_type.values() for term in terms)
+    return frozenset(form for term in spelt if (form := tuple(_words(normalised(term)))))
+
+
+@cache
+def _nicknames() -> Any:
+    from nicknames import NickNamer
+
+    return NickNamer()
+
+
+@lru_cache(maxsize=50_000)
+def full_names(given: str) -> frozenset[str]:
+    """The names that a given name may be short for, itself included: `bill` is `william`."""
+    return frozenset({given, *(_nicknames().canonicals_of(given) if len(given) > 1 else ())})
 
 
 def _thing_words(text: str) -> list[str]:

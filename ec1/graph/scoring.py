@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA, JaroWinkler
 
-from ec1.graph.names import PersonName, ThingName, person_name, thing_name
+from ec1.graph.names import PersonName, ThingName, full_names, person_name, thing_name
 
 PERSON = "Person"
 MERGE_BITS = math.log2(0.99 / 0.01)
@@ -37,6 +37,12 @@ _INITIAL_BITS = 3.5
 _NEIGHBOURS = 10
 _ADDRESS_BITS = (-4.0, 12.0)
 _SHORT_FORM_BITS = 6.0
+# `Houston` and `Houston, Texas` in one document.
+_LESS_SAID_BITS = 9.0
+# Of an acronym, a letter: 26 of them, some far more common than others.
+_LETTER_BITS = 4.0
+# `Cassandra from Doctor Who` is not Doctor Who.
+_OF = frozenset(("from", "of", "in", "at", "for", "to", "by", "on", "and"))
 _TURNED_BITS = 2.0
 
 
@@ -206,9 +212,11 @@ class Scorer:
 
     def _person(self, one: PersonName, other: PersonName, together: bool, always: bool) -> _Names:
         """`always`: one is a single word that is never mentioned without the other in the same document."""
+        if together and (whole := self._with_role(one, other)) is not None:
+            return whole
         found = []
         for given, surname in _alignments(one, other):
-            levels = _level(*given), _level(*surname)
+            levels = _given_level(*given), _level(*surname)
             bits = self._weight("given", levels[0], given) + self._weight("surname", levels[1], surname)
             found.append((bits, levels, bool(surname[0]) and surname[0] not in (one.surname, one.single)))
         bits, levels, turned = max(found, key=lambda each: each[0] - _TURNED_BITS * each[2])
@@ -234,6 +242,19 @@ class Scorer:
         singled_out = whole_given or (Level.INITIAL in levels and together) or surname_alone
         return _Names(bits, (("given", levels[0]), ("surname", levels[1])), notes, singled_out, levels == _BOTH_EXACT)
 
+    def _with_role(self, one: PersonName, other: PersonName) -> _Names | None:
+        """`US President Barack Obama` and `Barack Obama` in one document: one name at the end of the other."""
+        shorter, longer = sorted((one.words, other.words), key=len)
+        before = longer[: -len(shorter)] if shorter else longer
+        if not 2 <= len(shorter) < len(longer) or longer[len(before) :] != shorter or len(shorter[0]) < 2:
+            return None
+        if not _OF.isdisjoint(" ".join(before).split()):
+            return None
+        parts = (("given", shorter[0]), ("surname", shorter[-1]))
+        bits = _INITIAL_BITS + sum(self._weight(kind, Level.EXACT, (part, part)) for kind, part in parts)
+        levels = (("given", Level.EXACT), ("surname", Level.EXACT))
+        return _Names(bits, levels, ("one name ends the other in the same document",), True, False)
+
     def _things(self, one: Profile, other: Profile, together: bool) -> _Names:
         return max((self._thing(a, b, together) for a in one.things for b in other.things), key=_bits)
 
@@ -243,7 +264,10 @@ class Scorer:
             if one.qualifiers == other.qualifiers:
                 return _Names(bits, (), ("same name in another form",), True, True)
             # Portland, and Portland in Oregon.
-            return _Names(bits + _SHORT_FORM_BITS * together, (), ("same name, less said",), together, False)
+            return _Names(bits + _LESS_SAID_BITS * together, (), ("same name, less said",), together, False)
+        if together and (letters := _acronym_of(one, other) or _acronym_of(other, one)):
+            bits = _LETTER_BITS * letters + _SHORT_FORM_BITS
+            return _Names(bits, (), ("acronym in the same document",), True, False)
         left, right = list(one.words), list(other.words)
         bits = 0.0
         notes = []
@@ -295,6 +319,8 @@ def _is_proven(one: Profile, other: Profile) -> bool:
 
 
 def _person_veto(one: PersonName, other: PersonName) -> str | None:
+    if one.several != other.several:
+        return "several people"
     if one.generation and other.generation and one.generation != other.generation:
         return "other suffix"
     if one.addressed and other.addressed and one.addressed != other.addressed:
@@ -304,7 +330,7 @@ def _person_veto(one: PersonName, other: PersonName) -> str | None:
     ours = (one.given, one.surname, *one.middles, one.all_given)
     theirs = (other.given, other.surname, *other.middles, other.all_given)
     compatible = any(
-        _level(name, part) >= Level.INITIAL
+        _given_level(name, part) >= Level.INITIAL
         for names, parts in (((one.given, one.all_given), theirs), ((other.given, other.all_given), ours))
         for name in names
         for part in parts
@@ -346,6 +372,20 @@ def _alignments(one: PersonName, other: PersonName) -> Iterable[tuple[tuple[str,
             yield (one.all_given, other.all_given), (one.surname, other.surname)
         if len(one.given) > 1 and len(other.given) > 1:
             yield (one.given, other.surname), (one.surname, other.given)
+
+
+def _acronym_of(one: ThingName, other: ThingName) -> int:
+    """The number of letters of `one` if it is the acronym of `other`, else 0."""
+    return len(one.acronym) if one.acronym and one.acronym == other.initials else 0
+
+
+@lru_cache(maxsize=200_000)
+def _given_level(one: str, other: str) -> Level:
+    """As `_level`; `Bill` and `William` are close."""
+    level = _level(one, other)
+    if level is Level.DIFFERENT and not full_names(one).isdisjoint(full_names(other)):
+        return Level.CLOSE
+    return level
 
 
 @lru_cache(maxsize=500_000)

@@ -9,6 +9,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from ec1.cli import app
+from ec1.commands import shell
+from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import parse_document
 from ec1.errors import InputError
@@ -156,3 +158,34 @@ def test_control_characters_of_a_name_do_not_reach_the_terminal(home: Home) -> N
 def test_before_the_first_night(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="run a night first"):
         ec1(Home(tmp_path), "stats")
+
+
+def test_decide_asks_and_writes_the_answer(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
+        more = DocumentKey("meeting", "service-minutebook/assets/b.md")
+        path = home.documents / more.path
+        path.write_text("A. Berg was there.\n")
+        mention = Mention(name="A. Berg", entity_class="Person", confidence=0.5, chunk=0, start=0, end=7)
+        found = ExtractionResult(
+            content_sha256=sha256_file(path), stream="meeting", fingerprint="ab" * 32, status="complete",
+            mentions=(mention,),
+        )  # fmt: skip
+        store.apply(more, "mk-b", found, "2026-06-02")
+        store.resolve(NO_OVERRIDES)
+        store.publish(home.published_graph)
+    overrides = tmp_path / "overrides.yaml"
+    ordinary = shell.load_deployment
+
+    def with_overrides(name: str, project: Path) -> Deployment:
+        deployment = ordinary(name, project)
+        return deployment.model_copy(update={"graph": deployment.graph.model_copy(update={"overrides": overrides})})
+
+    monkeypatch.setattr(shell, "load_deployment", with_overrides)
+    arguments = ["--home", str(home.root), "graph", "decide"]
+    answered = CliRunner().invoke(app, arguments, input="y\nshe signs so\ny\nso\n", catch_exceptions=False)
+    assert "»A. Berg« was there." in answered.stdout and "would change hands" in answered.stdout
+    assert "she signs so" in overrides.read_text()
+    assert "0 pairs to decide" in CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"set graph\.overrides"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)

@@ -288,3 +288,86 @@ def test_contact_records_with_slips_of_the_pen(shared_data: Path, name: str, lea
     print(f"{name}: {len(people)} records, {len(true)} true pairs, precision {precision:.4f}, recall {recall:.4f}")
     assert precision >= 0.98
     assert recall >= least_recall
+
+
+# --- forms that libraries and positions tell
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "entity_class"),
+    [
+        ("van Gogh", "Vincent van Gogh", "Person"),
+        ("US President Jane Marlow", "Jane Marlow", "Person"),
+        ("WHO", "World Health Organization", "Company"),
+        ("JSC", "Johnson Space Center", "Location"),
+        ("Houston", "Houston, Texas", "Location"),
+    ],
+)
+def test_forms_of_one_document_are_merged_there_and_nowhere_else(one: str, other: str, entity_class: str) -> None:
+    together = [profile(each, entity_class, ["a"]) for each in (one, other)]
+    assert band(*together) is Band.MERGE
+    assert band(profile(one, entity_class, ["a"]), profile(other, entity_class, ["b"])) is not Band.MERGE
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "entity_class"),
+    [
+        ("Müller Bau GmbH & Co. KG", "Müller Bau", "Company"),
+        ("Tessera Sp. z o.o.", "Tessera", "Company"),
+        ("Tessera Oyj", "Tessera AB", "Company"),
+    ],
+)
+def test_legal_forms_of_many_countries_are_no_part_of_a_name(one: str, other: str, entity_class: str) -> None:
+    assert band(profile(one, entity_class), profile(other, entity_class)) is Band.MERGE
+
+
+def test_a_nickname_is_no_other_first_name() -> None:
+    one, other = profile("Bill Sommerfeld"), profile("William Sommerfeld")
+    assert veto(one, other) is None and band(one, other) is Band.REVIEW
+    assert veto(one, profile("Carl Sommerfeld")) == "other first name"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("Biewener", "Carrano & Biewener"), ("Doctor Who", "Lady Cassandra from Doctor Who"), ("Who Company", "WHO")],
+)
+def test_what_only_ends_alike_is_not_merged(one: str, other: str) -> None:
+    assert band(profile(one, documents=["a"]), profile(other, documents=["a"])) is not Band.MERGE
+
+
+# --- what operators decide, and the best link first
+
+
+def same(*entities: str) -> Overrides:
+    return Overrides(same=(Decision(entities=entities, reason="x"),))
+
+
+def test_a_decided_pair_does_not_stop_the_search_for_others() -> None:
+    names = ("Anna Berg", "Berg, Anna", "Carl Dahl", "Dahl, Carl")
+    decided = Overrides(different=(Decision(entities=("Person:anna berg", "Person:berg, anna"), reason="x"),))
+    found = resolve([profile(name) for name in names], decided)
+    assert clusters(found) == [("Person:carl dahl", "Person:dahl, carl")]
+
+
+def test_two_that_an_operator_made_one_do_not_contest_a_third() -> None:
+    people = [profile(name, documents=["a"]) for name in ("Jane Smith", "John Smith", "J. Smith")]
+    contested = resolve(people)
+    assert {link.veto for link in contested.band(Band.REVIEW)} == {"could be either of two"}
+    found = resolve(people, same("Person:jane smith", "Person:john smith"))
+    assert "could be either of two" not in {link.veto for link in found.links}
+
+
+def test_links_that_do_not_contradict_each_other_are_not_contested() -> None:
+    people = [profile(name, documents=["a"]) for name in ("Jane Smith", "Smith, Jane", "J. Smith")]
+    assert "could be either of two" not in {link.veto for link in resolve(people).links}
+
+
+def test_the_best_link_wins_where_only_one_of_two_can() -> None:
+    """The better link comes later in the order of keys, and is so much better that it is not contested."""
+    worse = profile("Jane A. Smith", email="one@a.example")
+    middle = profile("Jane Smith", phone="555 0100 200")
+    better = profile("Smith, Jane", phone="555 0100 200", email="two@b.example")
+    found = resolve([worse, middle, better])
+    assert clusters(found) == [("Person:jane smith", "Person:smith, jane")]
+    (left,) = [link for link in found.links if {link.one, link.other} == {worse.key, middle.key}]
+    assert left.band is Band.REVIEW and (left.veto or "").startswith("other email")

@@ -1,0 +1,138 @@
+"""How well resolution finds what is one thing: precision and recall over pairs, on gold data, by what it was fitted on.
+
+Names of GUM (people, organisations, places; two names are one thing where coreference says so) in three parts: `gum`,
+which the rules were written on; of `gum-more`, the documents that may be looked at and those that nobody looked at
+(int(sha1(stem), 16) % 3 == 0). Contact records of FEBRL 1 and 3.
+
+Run: python -m benchmarks.resolution_quality [--show PART]
+"""
+
+import argparse
+import csv
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.gum import CLASSES, DATA, is_unseen
+from ec1.graph.model import entity_key
+from ec1.graph.resolution import resolve
+from ec1.graph.scoring import Profile
+
+_MARK = re.compile(r"\(\d+-[^()]*\)?|\d+\)")
+_NAME_TAGS = {"PROPN", "ADP", "CCONJ", "PUNCT", "NUM", "DET"}
+Pairs = set[tuple[str, str]]
+
+
+def parts(data: Path) -> dict[str, list[Path]]:
+    """The documents by what they were used for."""
+    more = sorted((data / "gum-more").glob("*.conllu"))
+    return {
+        "gum (fitted on)": sorted((data / "gum").glob("*.conllu")),
+        "gum-more (seen)": [path for path in more if not is_unseen(path.stem)],
+        "gum-more (unseen)": [path for path in more if is_unseen(path.stem)],
+    }
+
+
+def spans(path: Path) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Entity id, type and (word, tag) pairs of each mention in a CoNLL-U file with `Entity=` marks."""
+    waiting: list[tuple[str, str, list[tuple[str, str]]]] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        cells = line.split("\t")
+        if len(cells) != 10 or not cells[0].isdigit():
+            continue
+        for _, _, words in waiting:
+            words.append((cells[1], cells[3]))
+        marks = re.search(r"Entity=([^|]*)", cells[9])
+        for mark in _MARK.findall(marks[1]) if marks else ():
+            if mark.startswith("("):
+                identity, kind = mark.strip("()").split("-")[:2]
+                span = (identity, kind, [(cells[1], cells[3])])
+                if mark.endswith(")"):
+                    yield span
+                else:
+                    waiting.append(span)
+            else:
+                span = next(each for each in reversed(waiting) if each[0] == mark[:-1])
+                waiting.remove(span)
+                yield span
+
+
+def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
+    """The names of documents as entities, and which two are one thing."""
+    names, documents, identities = defaultdict(set), defaultdict(set), defaultdict(set)
+    for path in paths:
+        for identity, kind, words in spans(path):
+            named = list(itertools.dropwhile(lambda word: word[1] in ("DET", "PUNCT"), words))
+            if kind not in CLASSES or not named or named[0][1] != "PROPN" or {tag for _, tag in named} - _NAME_TAGS:
+                continue
+            name = re.sub(r" (?=[,.]|'s)", "", " ".join(word for word, _ in named))
+            key = entity_key(name, CLASSES[kind])
+            names[key].add(name)
+            documents[key].add(path.name)
+            identities[key].add((path.name, identity))
+    profiles = [
+        Profile(key, key.partition(":")[0], frozenset(names[key]), {}, frozenset(documents[key])) for key in names
+    ]
+    true = {
+        (one, other)
+        for one, other in itertools.combinations(sorted(names), 2)
+        if identities[one] & identities[other] and one.partition(":")[0] == other.partition(":")[0]
+    }
+    return profiles, true
+
+
+def febrl(path: Path) -> tuple[list[Profile], Pairs]:
+    """Contact records as entities with evidence, and which two are one person."""
+    profiles, groups = [], defaultdict(list)
+    with path.open(newline="") as stream:
+        for row in csv.DictReader(stream, skipinitialspace=True):
+            evidence = {
+                "house_number": [row["street_number"]],
+                "street": [row["address_1"], row["address_2"]],
+                "city": [row["suburb"]],
+                "postcode": [row["postcode"]],
+                "region": [row["state"]],
+                "birth_date": [row["date_of_birth"]],
+                "identifier": [row["soc_sec_id"]],
+            }
+            attributes = {kind: frozenset(filter(None, values)) for kind, values in evidence.items()}
+            name = f"{row['given_name']} {row['surname']}".strip() or "unknown"
+            kept = {kind: values for kind, values in attributes.items() if values}
+            profiles.append(Profile(row["rec_id"], "Person", frozenset([name]), kept))
+            groups[row["rec_id"].split("-")[1]].append(row["rec_id"])
+    return profiles, {pair for keys in groups.values() for pair in itertools.combinations(sorted(keys), 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--show", help="list what is wrong in this part; never of the unseen one")
+    arguments = parser.parse_args()
+    sets = {name: gum(paths) for name, paths in parts(arguments.data).items() if paths}
+    for path in sorted((arguments.data / "febrl").glob("*.csv")):
+        sets[f"febrl {path.stem}"] = febrl(path)
+    print(
+        f"{'data':<20} {'entities':>8} {'true':>6} {'merged':>6} {'right':>6} {'precision':>9} "
+        f"{'recall':>7} {'review':>7}"
+    )
+    for name, (profiles, true) in sets.items():
+        resolution = resolve(profiles)
+        found = {pair for each in resolution.clusters for pair in itertools.combinations(each.members, 2)}
+        linked = found | {(link.one, link.other) for link in resolution.links if link.veto is None}
+        right = len(found & true)
+        print(
+            f"{name:<20} {len(profiles):>8} {len(true):>6} {len(found):>6} {right:>6} "
+            f"{right / max(len(found), 1):>9.3f} {right / max(len(true), 1):>7.3f} "
+            f"{len(linked & true) / max(len(true), 1):>7.3f}",
+            flush=True,
+        )
+        if arguments.show and arguments.show in name and "unseen" not in name:
+            for label, pairs in (("wrong", found - true), ("missed", true - found)):
+                for one, other in sorted(pairs):
+                    print(f"    {label}: {one} | {other}{'  (review)' if (one, other) in linked else ''}")
+
+
+if __name__ == "__main__":
+    main()
