@@ -13,7 +13,7 @@ from ec1.corpus.dataset import Dataset
 from ec1.corpus.threshold import Decision
 from ec1.deployment import Deployment
 from ec1.extraction.trust import Trust
-from ec1.night.graph import AppliedNight
+from ec1.night.records import GraphRecord
 from ec1_assets import metadata
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def specs_of_graph() -> list[dg.AssetCheckSpec]:
 
 
 def of_graph(
-    applied: AppliedNight, deployment: Deployment, ungrounded: Sequence[str], trust: Trust
+    applied: GraphRecord, deployment: Deployment, ungrounded: Sequence[str], trust: Trust
 ) -> list[dg.AssetCheckResult]:
     lost = applied.entities_before - applied.entities_after
     share = lost / applied.entities_before if applied.entities_before else 0.0

@@ -158,7 +158,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             )
             ledger = store.ledger()
         records = Records(folder)
-        records.write(context.run_id, GraphRecord.model_validate(applied.record()))
+        records.write(context.run_id, applied)
         delivery = graph.deliver(ledger, outbox, listing.night, resolution.clusters if resolution else ())
         if delivery is not None:
             records.write(context.run_id, DeliveryRecord.model_validate(delivery.record()))

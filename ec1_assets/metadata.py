@@ -114,7 +114,7 @@ def of_graph(applied: GraphRecord, home: Home, folder: Path, exported: Path | No
         "published": dg.MetadataValue.path(home.published_graph),
         **({"export": dg.MetadataValue.path(exported)} if exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
-        **({"rebuild": applied.rebuild["reason"]} if applied.rebuild else {}),
+        **({"rebuild": applied.rebuild.reason} if applied.rebuild else {}),
     }
 
 

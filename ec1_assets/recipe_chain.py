@@ -74,7 +74,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         step = tonight(context, project)
         decision = step.decision(step.taken_snapshot())
-        step.records.write(context.run_id, DecisionRecord(**vars(decision)))
+        step.records.write(context.run_id, DecisionRecord(decision=decision))
         check = checks.of_threshold(decision, keys["threshold_check"])
         if decision.train:
             yield dg.MaterializeResult(metadata=metadata.of_decision(decision), check_results=[check])

@@ -1,9 +1,8 @@
 """Phase 1's last step for one night: a listing and the outbox become mutations of the graph."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, ledger_fingerprints
 from ec1.documents.parse import read_document
@@ -11,6 +10,7 @@ from ec1.documents.scan import DocumentVersion, Listing
 from ec1.errors import DeferredError, RejectedError
 from ec1.extraction.folding import normalised
 from ec1.extraction.trust import Trust, trust_of
+from ec1.night.records import GraphRecord
 
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
@@ -19,34 +19,6 @@ if TYPE_CHECKING:
     from ec1.graph.rebuild import Rebuild
 
 Results = Iterable[tuple[DocumentKey, str, "ExtractionResult"]]
-
-
-@dataclass
-class AppliedNight:
-    """Counts of documents, by what happened to them, and the state of the graph before and after."""
-
-    applied: int = 0
-    deferred: int = 0
-    rejected: int = 0
-    vanished: int = 0
-    missing: int = 0
-    """Documents without any result in the outbox: extraction did not get to them."""
-    entities_before: int = 0
-    entities_after: int = 0
-    entities_by_class: Mapping[str, int] | None = None
-    mentions_after: int = 0
-    mentions_by_class: Mapping[str, int] | None = None
-    digest: str = ""
-    recovered: str | None = None
-    rebuild: "Rebuild | None" = None
-    """What became of the documents that a changed extractor reads again, where they count all at once."""
-
-    @property
-    def partial(self) -> bool:
-        return bool(self.deferred or self.missing)
-
-    def record(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def listing_to_apply(
@@ -69,7 +41,7 @@ def apply_night(
     quarantine_after: int,
     keep_mentions: bool = True,
     rebuild: "Callable[[Results, int], Rebuild] | None" = None,
-) -> AppliedNight:
+) -> GraphRecord:
     """Apply what the night found, a bounded batch of whole documents a transaction.
 
     A crash loses the batch at hand, which the outbox still holds. Safe to repeat: what has been applied already changes
@@ -77,7 +49,7 @@ def apply_night(
     the documents that are only read again (`listing.refresh`) count all at once, when each of them has been.
     """
     recorded = ledger_fingerprints(fingerprints, keep_mentions=keep_mentions)
-    done = AppliedNight(recovered=store.recovered, entities_before=sum(store.stats().entities.values()))
+    done = GraphRecord(recovered=store.recovered, entities_before=sum(store.stats().entities.values()))
     store.retract_many(listing.vanished, listing.night)
     done.vanished = len(listing.vanished)
     store.reject_many(
@@ -90,7 +62,7 @@ def apply_night(
     done.rejected = len(listing.rejected)
     again = set(listing.refresh if rebuild else ())
 
-    def results(versions: Iterable[DocumentVersion], counts: AppliedNight) -> Results:
+    def results(versions: Iterable[DocumentVersion], counts: GraphRecord) -> Results:
         found = _results(versions, outbox, fingerprints, counts)
         if keep_mentions:
             return found
@@ -122,8 +94,8 @@ def _rebuild(
     versions: list[DocumentVersion],
     outbox: "Outbox",
     fingerprints: Mapping[str, str],
-    done: AppliedNight,
-    build: "Callable[[AppliedNight], Rebuild]",
+    done: GraphRecord,
+    build: "Callable[[GraphRecord], Rebuild]",
 ) -> "Rebuild":
     """Build if every document has been read again, be it in vain; count its documents if they came to count."""
     from ec1.graph.rebuild import Rebuild
@@ -135,7 +107,7 @@ def _rebuild(
         done.missing += waiting
         reason = f"{waiting} of {len(versions)} documents still have to be read by the new extractor"
         return Rebuild(documents=len(versions), waiting=waiting, reason=reason)
-    counts = AppliedNight()
+    counts = GraphRecord()
     rebuilt = build(counts)
     if rebuilt.swapped:
         done.applied += counts.applied
@@ -145,7 +117,7 @@ def _rebuild(
 
 
 def _results(
-    versions: Iterable[DocumentVersion], outbox: "Outbox", fingerprints: Mapping[str, str], done: AppliedNight
+    versions: Iterable[DocumentVersion], outbox: "Outbox", fingerprints: Mapping[str, str], done: GraphRecord
 ) -> Iterator[tuple[DocumentKey, str, "ExtractionResult"]]:
     """The results of documents, counted; read when their turn comes, so that a batch is in memory."""
     for version in versions:

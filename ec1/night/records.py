@@ -12,13 +12,15 @@ import datetime as dt
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ec1.adapters.manifest import VerdictName
+from ec1.corpus.threshold import Decision
 from ec1.errors import InputError
 from ec1.files import checked_name, read_json, write_json
+from ec1.graph.rebuild import Rebuild
 from ec1.strict_yaml import validate
 from ec1.training.plan import Plan
 from ec1.training.spec import TrainingResult
@@ -111,8 +113,13 @@ class ExtractionRecord(Record):
 
 
 class GraphRecord(Record):
-    """What was applied to the graph: documents by what happened to them, and the graph before and after."""
+    """What was applied to the graph: documents by what happened to them, and the graph before and after.
 
+    `missing` documents have no result in the outbox: extraction did not get to them. `rebuild` says what became of the
+    documents that a changed extractor reads again, where they count all at once. Filled in while the night is applied.
+    """
+
+    model_config = ConfigDict(frozen=False)
     step: ClassVar[str] = "graph_mutations"
     applied: int = 0
     deferred: int = 0
@@ -126,7 +133,12 @@ class GraphRecord(Record):
     mentions_by_class: dict[str, int] | None = None
     digest: str = ""
     recovered: str | None = None
-    rebuild: dict[str, Any] | None = None
+    rebuild: Rebuild | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether documents are left for a later night."""
+        return bool(self.deferred or self.missing)
 
     def plus(self, later: Self) -> Self:
         """What was applied adds up; what is left, and the graph afterwards, are the later run's."""
@@ -183,16 +195,10 @@ class SnapshotRecord(Record):
 
 
 class DecisionRecord(Record):
-    """The decision to train, see `ec1.corpus.threshold.Decision`."""
+    """The decision to train."""
 
     step: ClassVar[str] = "threshold_check"
-    train: bool
-    reason: str
-    trainable: int
-    new: int
-    threshold: int
-    snapshot: str
-    trained_snapshot: str | None
+    decision: Decision
 
 
 class DatasetRecord(Record):

@@ -106,7 +106,8 @@ def _work(extraction: ExtractionRecord | None, applied: GraphRecord | None) -> W
 
 def _recipe_report(records: Records, name: str, run: str) -> RecipeReport:
     """The night's outcome if it has one; else what the run `run` decided, or that it did not get this far."""
-    decision = records.find(DecisionRecord, run)
+    decided = records.find(DecisionRecord, run)
+    decision = decided.decision if decided is not None else None
     outcome = records.find(OutcomeRecord)
     training_again = decision is not None and decision.train and outcome is not None and outcome.run != run
     if outcome is not None and not training_again:

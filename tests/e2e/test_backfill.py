@@ -30,7 +30,7 @@ def digests(ec1: LightCommandLine) -> dict[str, Any]:
             "documents": Listing.load(folder / "source_documents.json").digest,
             "graph": Records(folder).read(GraphRecord).digest,
             "snapshot": records.read(SnapshotRecord).digest,
-            "decision": records.read(DecisionRecord).train,
+            "decision": records.read(DecisionRecord).decision.train,
             "dataset": dataset.digest if (dataset := records.find(DatasetRecord)) else None,
             "adapter": outcome.verdict if (outcome := records.find(OutcomeRecord)) else None,
         }

@@ -22,8 +22,9 @@ from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.rebuild import rebuild_graph
 from ec1.home import Home
 from ec1.night.extraction import extract_night, work_of
-from ec1.night.graph import AppliedNight, apply_night
+from ec1.night.graph import apply_night
 from ec1.night.listing import list_documents
+from ec1.night.records import GraphRecord
 from ec1.streams import STREAMS
 
 MEETINGS = "service-minutebook/assets"
@@ -36,7 +37,7 @@ class Night:
 
     listing: Listing
     report: ExtractionReport
-    applied: AppliedNight
+    applied: GraphRecord
 
 
 @dataclass

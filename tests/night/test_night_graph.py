@@ -16,7 +16,8 @@ from ec1.documents.scan import Listing, scan_documents
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.night.graph import AppliedNight, apply_night, listing_to_apply
+from ec1.night.graph import apply_night, listing_to_apply
+from ec1.night.records import GraphRecord
 from ec1.streams import STREAMS
 
 FINGERPRINTS = dict.fromkeys(STREAMS, FINGERPRINT)
@@ -60,7 +61,7 @@ class Phase1:
             self.root / "live", buffer_pool_mib=64, wait_seconds=0, published=self.root / "published"
         )
 
-    def night(self, listing: Listing | None = None) -> AppliedNight:
+    def night(self, listing: Listing | None = None) -> GraphRecord:
         with self.open() as store:
             tonight = listing_to_apply(store, listing or self.list(store.ledger()), self.list)
             done = apply_night(store, tonight, self.outbox, FINGERPRINTS, quarantine_after=3)
