@@ -1,4 +1,4 @@
-"""`ec1`, the command line. Thin: every command calls one thing in the domain, or starts Dagster.
+"""`ec1`, the command line. Thin: every command calls one function of the domain, or starts Dagster.
 
 This is the only module of the package that a shell's environment reaches, through the options' `envvar`.
 Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was deferred to a later night).

@@ -1,1 +1,1 @@
-"""The commands of `ec1`, one module a subject; `ec1/cli.py` puts them together."""
+"""The commands of `ec1`, one module per subject; `ec1/cli.py` assembles them."""

@@ -1,4 +1,4 @@
-"""`ec1 adapters`: what was trained, which version is in use, and a person's say in it."""
+"""`ec1 adapters`: what was trained, which version is in use, and manual control of it."""
 
 import re
 import sys
@@ -13,11 +13,11 @@ from ec1.errors import InputError
 from ec1.night.stores import open_registry
 
 adapters_app = typer.Typer(
-    help="Adapters: what was trained, from what, which is in use, and whether it is intact.", no_args_is_help=True
+    help="Adapters: what was trained, from what, which version is in use, whether it is intact.", no_args_is_help=True
 )
 
 Name = Annotated[str, typer.Argument(help="tenant/role@vN")]
-Reason = Annotated[str, typer.Option(help="why, for whoever asks later")]
+Reason = Annotated[str, typer.Option(help="the reason, recorded with the change")]
 
 
 def _registry(context: typer.Context) -> AdapterRegistry:
@@ -100,7 +100,7 @@ def adapters_verify(
 
 @adapters_app.command("promote")
 def adapters_promote(context: typer.Context, name: Name, reason: Reason) -> None:
-    """Make a version the one in use, until a newer one is published."""
+    """Use this version until a newer one is published."""
     manifest = _registry(context).promote(*_adapter_name(name), reason)
     out.print(f"{manifest.name} is in use", markup=False)
 
@@ -116,7 +116,7 @@ def adapters_rollback(
 
 @adapters_app.command("quarantine")
 def adapters_quarantine(context: typer.Context, name: Name, reason: Reason) -> None:
-    """Take a published version out of use for good; its files stay."""
+    """Withdraw a published version permanently; its files are kept."""
     registry, (tenant, role, version) = _registry(context), _adapter_name(name)
     registry.withdraw(tenant, role, version, reason)
     incumbent = registry.incumbent(tenant, role)
@@ -129,7 +129,7 @@ def adapters_pull(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="tenant/role@vN, or tenant/role for the version in use")],
 ) -> None:
-    """Bring a version to this machine, checked against its manifest, and print its folder."""
+    """Download a version, check it against its manifest, and print its folder."""
     registry = _registry(context)
     if "@" in name:
         tenant, role, version = _adapter_name(name)
@@ -149,7 +149,7 @@ def adapters_clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be removed")] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Remove old versions, runs' weights and quarantined candidates as the deployment's `retention` says."""
+    """Remove old versions, weights of runs and quarantined candidates, by the deployment's `retention`."""
     from ec1.night.retention import clean
 
     options: Options = context.obj

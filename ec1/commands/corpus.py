@@ -1,4 +1,4 @@
-"""`ec1 corpus`: tuples from a git repository, what the buckets hold, and a file of them for other tools."""
+"""`ec1 corpus`: capture, import, preview, count and export tuples."""
 
 import datetime as dt
 import re
@@ -26,7 +26,7 @@ def from_git(
     tenant: Annotated[str | None, typer.Option(help="default: the deployment's")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one engineering tuple a commit into the corpus. Doing it again changes nothing."""
+    """Write one engineering tuple per commit into the corpus. Idempotent."""
     from ec1.corpus.from_git import capture
 
     options: Options = context.obj
@@ -56,7 +56,7 @@ def import_(
     dataset: Annotated[str | None, typer.Option(help="the data set's name in that file")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring rows of a public format into the corpus. Whatever is left out is counted, with the reason and a row."""
+    """Import rows of a public format into the corpus. What is left out is counted, with the reason and an example."""
     from ec1.corpus.importing import import_rows
     from ec1.corpus.mapping import mapping_of
 
@@ -87,7 +87,7 @@ def preview(
     rows: Annotated[int, typer.Option(min=1, help="how many")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Show rows as the model will read them; what is learnt is green, or stands in «» where there is no colour."""
+    """Show rows as the model reads them; what is learnt is green, or in «» where there is no colour."""
     from rich.text import Text
 
     from ec1.corpus.preview import preview_file, preview_snapshot
@@ -125,7 +125,7 @@ def _visible(text: str) -> str:
 
 @corpus_app.command()
 def stats(context: typer.Context, as_json: AsJson = False) -> None:
-    """Count each recipe's bucket: lines, trainable ones, what is new since the last training, reasons of the rest."""
+    """Count the tuples of each recipe's bucket: all, trainable, new since the last training, and why others are not."""
     from ec1.night.recipe_night import RecipeNight
 
     options: Options = context.obj

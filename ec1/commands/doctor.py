@@ -16,7 +16,7 @@ def doctor(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Look at the machine, the configuration and the home: can a night run here?"""
+    """Check the machine, the configuration and the home: can a night run here?"""
     options: Options = context.obj
     deployment = options.deployment()
     recipes = options.recipes()

@@ -1,4 +1,4 @@
-"""`ec1 extraction`: what people correct in what phase 1 found, which the extractor learns from."""
+"""`ec1 extraction`: corrections of what phase 1 found; the extractor learns from them."""
 
 import datetime as dt
 import json
@@ -28,7 +28,7 @@ def label(
     path: Annotated[str | None, typer.Option(help="only documents whose path begins so")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Write what the last nights found, a chunk a line, or take a corrected file into the extractor's bucket."""
+    """Write what the last nights found, one chunk per line, or take a corrected file into the extractor's bucket."""
     from ec1.adapters.extractor import ROLE
     from ec1.corpus.labels import take
 

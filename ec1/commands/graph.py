@@ -11,7 +11,7 @@ from ec1.commands.shell import Options, out, print_json, printable
 if TYPE_CHECKING:
     from ec1.graph.reader import GraphReader
 
-graph_app = typer.Typer(help="The published graph: what it holds, and where each fact stands.", no_args_is_help=True)
+graph_app = typer.Typer(help="The published graph: what it holds, and the source of each fact.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -222,7 +222,7 @@ def review(
     limit: Annotated[int, typer.Option(min=1, help="pairs to show, the likeliest first")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the pairs of entities that may be one, for a person to decide (in the file `graph.overrides`)."""
+    """List the pairs of entities that may be one; decide in the file that `graph.overrides` names."""
     from ec1.graph.resolution import Band
 
     with _reader(context) as reader:

@@ -1,4 +1,4 @@
-"""`ec1 night`, `ec1 ui`, `ec1 plan` and `ec1 score`: run a night, look at it, say what it would do."""
+"""`ec1 night`, `ec1 ui`, `ec1 plan` and `ec1 score`: run a night, look at it, plan it, score it."""
 
 import datetime as dt
 import sys
@@ -47,7 +47,7 @@ def night(
         command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
         status = run_module(command, options, log, quiet=as_json)
         if status == INTERRUPTED:
-            err.print("interrupted: finished work is kept; run the same command again to go on where it stopped")
+            err.print("interrupted: finished work is kept; run the same command again to continue")
             sys.exit(INTERRUPTED)
         if not run_file.exists():
             err.print(f"error: night {chosen.date} did not begin: {_last_words(log)}", markup=False)
@@ -135,7 +135,7 @@ def plan(
     date: Annotated[str | None, typer.Option(help="the night, YYYY-MM-DD; default: the one that is open now")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Say what a night would do: its documents, decisions, tokens, time, memory and cost. Starts no model."""
+    """Show what a night would do: documents, decisions, tokens, time, memory and cost. Starts no model."""
     # Imported here: these load libraries that the other commands do without.
     from ec1.night.preview import plan_whole_night
 

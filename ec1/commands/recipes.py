@@ -24,7 +24,7 @@ def recipe_lint(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Check recipes; each message says what is wrong, where, and what was meant."""
+    """Check recipes; each message says what is wrong, where, and how to correct it."""
     options: Options = context.obj
     folders = recipe_folders(options.deployment(), options.project)
     findings = lint(paths or folders, folders)

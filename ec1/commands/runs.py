@@ -1,4 +1,4 @@
-"""`ec1 run`: the log book of all trainings, and any of them once more."""
+"""`ec1 run`: the log book of all trainings; repeat one of them."""
 
 import datetime as dt
 import sys
@@ -24,7 +24,7 @@ def run_list(
     verdict: Annotated[str | None, typer.Option(help="accepted, review, rejected or diverged")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """All trainings, one a line."""
+    """List all trainings, one per line."""
     from ec1.night.log_book import runs
 
     options: Options = context.obj
@@ -46,7 +46,7 @@ def run_list(
 
 @run_app.command("show")
 def run_show(context: typer.Context, name: Name) -> None:
-    """One training as JSON: resolved recipe, digests, code, packages, hardware, seeds, result."""
+    """Print one training as JSON: resolved recipe, digests, code, packages, hardware, seeds, result."""
     from ec1.night.log_book import find_run
     from ec1.training.provenance import LOCK
 
@@ -65,7 +65,7 @@ def run_show(context: typer.Context, name: Name) -> None:
 
 @run_app.command("replay")
 def run_replay(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
-    """Train it once more and compare: exit status 0 if every loss and every weight is the same."""
+    """Train it again and compare: exit status 0 if every loss and every weight is the same."""
     from ec1.night.by_hand import run_by_hand
     from ec1.night.log_book import compare, find_run, replay_of
 

@@ -1,4 +1,4 @@
-"""What all commands share: the options in front of a command's name, exit statuses, and how output is printed."""
+"""What all commands share: the options before a command's name, exit statuses, and how output is printed."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""`ec1 train`: one training that a person starts and whose cost they confirm. The only way to start pre-training."""
+"""`ec1 train`: one training, started manually after its cost was confirmed. The only way to start pre-training."""
 
 import datetime as dt
 import sys
@@ -23,7 +23,7 @@ def train(
     hours: Annotated[float | None, typer.Option(min=0.01, help="budget; default: the deployment's")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
-    """Train one recipe now, after its cost was confirmed; nothing is judged or published."""
+    """Train one recipe now, after its cost was confirmed. Nothing is evaluated or published."""
     # Imported here: these load libraries that the other commands do without.
     from ec1.night.by_hand import prepare, run_by_hand
 
@@ -48,7 +48,7 @@ def train(
 
 
 def _confirm(recipe: str, plan: Plan, confirmed: float | None) -> None:
-    """Go on only if a person agreed to the cost. Raises InputError."""
+    """Raise InputError unless the cost was confirmed."""
     text = (
         f"{recipe}: {plan.rows} rows, {plan.tokens} tokens, {plan.steps} steps, {plan.trainable_parameters} weights; "
         f"about {plan.seconds / 3600:.2f} h and {plan.peak_memory_gib:.1f} GiB on {plan.hardware}, "
