@@ -10,7 +10,7 @@ class EC1Error(Exception):
 
 
 class InputError(EC1Error):
-    """Something that a person wrote (configuration, recipe, argument) is wrong; nothing was started."""
+    """A configuration, recipe or argument is wrong; nothing was started."""
 
 
 class RejectedError(EC1Error):
@@ -22,11 +22,11 @@ class DeferredError(EC1Error):
 
 
 class PermanentError(EC1Error):
-    """Trying again cannot help: a contract was broken or an artefact is damaged."""
+    """Retrying cannot help: a contract was broken or an artefact is damaged."""
 
 
 class BusyError(EC1Error):
-    """Somebody else holds what is needed (the GPU lease, the graph's writer lock) and did not let go in time."""
+    """Another process holds what is needed (the GPU lease, the graph's writer lock) and did not release it in time."""
 
 
 class ServiceError(EC1Error):

@@ -1,4 +1,4 @@
-"""Where everything lies under EC1_HOME (docs/architecture.md). The only module that spells these folder names."""
+"""Where files are under EC1_HOME (docs/architecture.md). The only module that spells these folder names."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Home:
-    """The tree of one deployment's files. Properties give paths; nothing is created by asking."""
+    """The tree of one deployment's files. Properties give paths; nothing is created."""
 
     root: Path
 

@@ -1,4 +1,4 @@
-"""The evaluation: base, incumbent and candidate scored on the same held-out examples, in one process of its own.
+"""The evaluation: base, incumbent and candidate scored on the same held-out examples, in a separate process.
 
 Run as `python -m ec1.adapters.evaluation SPEC.json`. The base is loaded once and the adapters are switched on it. It is
 scored as it is served: the weights in bf16 with the adapter unmerged, not the 4-bit weights that were trained on.
@@ -83,7 +83,7 @@ class _Sequence:
 
 
 def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
-    """Score all candidates, write the result to `spec.output` and return it. `report` gets a line a stage.
+    """Score all candidates, write the result to `spec.output` and return it. `report` gets a line per stage.
 
     Raises InputError for held-out data of another shape, PermanentError for an adapter that does not fit the model.
     """

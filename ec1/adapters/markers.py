@@ -68,7 +68,7 @@ class PendingMarkers:
         self.store = store
 
     def write(self, marker: Marker, night: str) -> bool:
-        """Ask for a training; False if that adapter was asked for on that night already, in whatever state it is.
+        """Ask for a training; False if that adapter has a marker for that night already, in any state.
 
         Raises InputError for something that is not a night.
         """
@@ -90,7 +90,7 @@ class PendingMarkers:
         return self._read(CLAIMED)
 
     def claim(self) -> Claim | None:
-        """Take the oldest marker that nobody else takes; None if there is none."""
+        """Claim the oldest free marker; None if there is none."""
         for waiting in self.pending():
             key = PREFIX + waiting.file
             try:

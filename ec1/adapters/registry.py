@@ -3,7 +3,7 @@
 Keys in the store (docs/contracts.md): `adapters/<tenant>/<role>/v<N>/`, whose `manifest.json` makes the version exist;
 `adapters/.events/` announces publications; `quarantine/<tenant>/<role>/<night>-<digest>/` keeps what was not accepted.
 Which version is the incumbent follows from the versions themselves, so that publishing changes no file: it is the
-highest one that was not withdrawn, unless a person chose another (`current.json`) since.
+highest one that was not withdrawn, unless an operator chose another (`current.json`) since.
 
 Belongs here: publishing, finding, checking and choosing versions. Does not: what makes one acceptable (`gate.py`).
 """
@@ -40,7 +40,7 @@ Record = TypeVar("Record", bound=Settings)
 
 
 class Current(Settings):
-    """A person's choice of the incumbent; it holds until a version above `as_of` is published."""
+    """An operator's choice of the incumbent; it holds until a version above `as_of` is published."""
 
     version: int = Field(ge=1)
     as_of: int = Field(ge=1)
@@ -49,7 +49,7 @@ class Current(Settings):
 
 
 class Withdrawal(Settings):
-    """Why a published version must not be used any more. The version stays, for whoever asks later."""
+    """Why a published version must not be used any more. The version is kept for audits."""
 
     reason: str
     at: dt.datetime
@@ -165,7 +165,7 @@ class AdapterRegistry:
         return [number for number in self.versions(tenant, role) if not self.withdrawal(tenant, role, number)]
 
     def incumbent(self, tenant: str, role: str) -> AdapterManifest | None:
-        """The version in use: the highest that was not withdrawn, unless a person chose another since."""
+        """The version in use: the highest that was not withdrawn, unless an operator chose another since."""
         versions = self.usable(tenant, role)
         if not versions:
             return None
@@ -179,7 +179,7 @@ class AdapterRegistry:
         return max(manifests, key=_above_base, default=None)
 
     def current(self, tenant: str, role: str) -> Current | None:
-        """The last choice of a person, if there was one."""
+        """The last choice of an operator, if there was one."""
         return self._record(f"{self._folder(tenant, role)}/{_CURRENT}", Current)
 
     def withdrawal(self, tenant: str, role: str, version: int) -> Withdrawal | None:
@@ -206,7 +206,7 @@ class AdapterRegistry:
         return self.promote(tenant, role, below[-1], reason)
 
     def withdraw(self, tenant: str, role: str, version: int, reason: str) -> None:
-        """Take a published version out of use for good; its files stay. A second reason changes nothing."""
+        """Withdraw a published version permanently; its files are kept. Idempotent: the first reason stays."""
         self.get(tenant, role, version)
         record = Withdrawal(reason=reason, at=dt.datetime.now(dt.UTC))
         try:
@@ -218,7 +218,7 @@ class AdapterRegistry:
     def expendable(self, tenant: str, role: str, keep: int) -> list[AdapterManifest]:
         """Versions that may be removed when only `keep` are wanted, the worst first.
 
-        Never the incumbent, the best or the newest; nor withdrawn ones, which are kept for whoever asks why.
+        Never the incumbent, the best or the newest; nor withdrawn ones, which are kept for audits.
         """
         usable = [self.get(tenant, role, version) for version in self.usable(tenant, role)]
         kept = {manifest.version for manifest in self._needed(tenant, role)}
@@ -226,7 +226,7 @@ class AdapterRegistry:
         return [manifest for manifest in ranked[: max(0, len(ranked) - keep)] if manifest.version not in kept]
 
     def remove(self, tenant: str, role: str, version: int, reason: str) -> None:
-        """Delete a version's files for good; its manifest stays under `adapters/.removed/`, for the auditor.
+        """Delete a version's files permanently; its manifest stays under `adapters/.removed/`, for the auditor.
 
         Raises InputError for the incumbent, the best and the newest version: one could not go back to them.
         """
@@ -261,7 +261,7 @@ class AdapterRegistry:
             return problems + self._download(manifest, Path(temporary))
 
     def fetch(self, tenant: str, role: str, version: int) -> Path:
-        """This machine's folder of a version, downloaded if need be and checked against the manifest every time.
+        """This machine's folder of a version, downloaded if needed and checked against the manifest every time.
 
         Raises PermanentError if the version is damaged in the store.
         """
@@ -289,7 +289,7 @@ class AdapterRegistry:
         reason: str,
         attachments: Mapping[str, Path] | None = None,
     ) -> Path:
-        """Keep a candidate that was not accepted, with the evaluation that condemned it; return the folder.
+        """Keep a candidate that was not accepted, with its evaluation; return the folder.
 
         It takes no version number, and may lack what a whole adapter has. The same candidate again is the same folder.
         """

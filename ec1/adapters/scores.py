@@ -34,7 +34,7 @@ class ExampleScores(Settings):
 
 
 class Sample(Settings):
-    """What each model answered to one held-out prompt, for people to read; nothing is decided by it."""
+    """What each model answered to one held-out prompt, for people to read; no decision depends on it."""
 
     prompt: str
     expected: str
@@ -77,7 +77,7 @@ class Scores(Settings):
 
 
 def write_scores(scores: Scores, folder: Path) -> None:
-    """Write `examples.jsonl` (a line an example) and then `evaluation.json` (the rest, and the means)."""
+    """Write `examples.jsonl` (a line per example) and then `evaluation.json` (the rest, and the means)."""
     value = scores.model_dump(mode="json")
     lines = [json.dumps(example, ensure_ascii=False, allow_nan=False) for example in value.pop("examples")]
     write_atomic(folder / EXAMPLES, "".join(f"{line}\n" for line in lines))

@@ -37,7 +37,7 @@ class AdapterServer:
         return {model["id"]: str(model.get("root")) for model in self._models() if model.get("parent")}
 
     def load(self, tenant: str, role: str, version: int) -> str:
-        """Load a version and return its name, `tenant/role@vN`; nothing happens if it is loaded already.
+        """Load a version and return its name, `tenant/role@vN`; does nothing if it is already loaded.
 
         The server's answers must change: tensors that do not fit are dropped silently, and the base would answer in
         the adapter's name. Raises InputError for a withdrawn version or another base model, PermanentError if the
@@ -68,7 +68,7 @@ class AdapterServer:
         return name
 
     def unload(self, tenant: str, role: str, version: int) -> None:
-        """Take a version out of the server; nothing happens if it is not loaded."""
+        """Unload a version from the server; does nothing if it is not loaded."""
         name = vllm_name(tenant, role, version)
         if name in self.loaded():
             self._post("/v1/unload_lora_adapter", {"lora_name": name})

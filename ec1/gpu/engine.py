@@ -1,4 +1,4 @@
-"""The inference engine of our own: vLLM in a process under the lease, ready when it answers, gone when the block ends.
+"""The local inference engine: vLLM in a process under the lease, ready when it answers, stopped when the block ends.
 
 Belongs here: its command line, its environment, and how long it may take to get ready. Does not: what it is asked
 (`ec1/extraction`), or who may start it (`ec1/gpu/lease.py`).
@@ -37,7 +37,7 @@ _STAGE = re.compile(r"^INFO \S+ \S+ \[[^\]]+\] (?P<words>\w+ \w.*)$")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where an OpenAI-compatible server answers; `base_url` is without `/v1`. `died` says what became of its process,
+    """Where an OpenAI-compatible server answers; `base_url` is without `/v1`. `died` says how its process ended,
     None while it lives."""
 
     base_url: str
@@ -191,7 +191,7 @@ def meaning(log: Path, lines: int = 3) -> str:
 
 
 def stage(log: Path) -> str:
-    """The last thing that vLLM said it does, shortened."""
+    """The last line of progress in vLLM's log, shortened."""
     words = [match["words"] for line in _tail(log) if (match := _STAGE.match(line))]
     return words[-1][:100] if words else "loading its libraries"
 

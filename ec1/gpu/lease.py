@@ -79,7 +79,7 @@ class Grant:
 
 
 class GpuLease:
-    """The lease on one card (or CPU slot). `lock` is one file for everybody who shares the card."""
+    """The lease on one card (or CPU slot). `lock` is one file for all that share the card."""
 
     def __init__(self, lock: Path, *, device: Literal["cuda", "cpu"], min_free_gib: float) -> None:
         self.lock = lock.resolve()
@@ -110,7 +110,7 @@ class GpuLease:
         """Queue for the lease, make sure that the card is free, and hold it until the block ends.
 
         Raises BusyError if another holder keeps it longer than `wait_seconds`, or if less than `min_free_gib` of
-        memory is free although nobody holds the lease (something outside EC1 uses the card).
+        memory is free although the lease is free (something outside EC1 uses the card).
         """
         self.lock.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o644)
@@ -151,7 +151,7 @@ class GpuLease:
                 time.sleep(min(0.2, max(0.0, deadline - now)))
 
     def _enough_memory(self, settle_seconds: float = 30) -> DeviceMemory:
-        """A killed process gives its memory back a moment later than it vanishes, so look more than once."""
+        """A killed process releases its memory shortly after it is gone, so measure more than once."""
         deadline = time.monotonic() + settle_seconds
         while True:
             memory = device_memory(self.device)
@@ -167,7 +167,7 @@ class GpuLease:
 
 
 def marked_processes(lock: Path) -> list[psutil.Process]:
-    """All live processes that were started under the lease of this lock file, by whoever held it then."""
+    """All live processes that were started under the lease of this lock file, by any holder."""
     found = []
     for process in psutil.process_iter():
         try:

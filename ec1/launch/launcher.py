@@ -29,11 +29,11 @@ class Work:
     specification: Path
     device: Literal["cuda", "cpu"]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Beside the environment that the launcher is given; the launcher's wins."""
+    """In addition to the launcher's environment, which takes precedence."""
 
 
 class Grant(Protocol):
-    """What a held lease lets one do (`ec1.gpu.lease.Grant`)."""
+    """What a held lease allows (`ec1.gpu.lease.Grant`)."""
 
     def start(
         self, command: Sequence[str], *, env: Mapping[str, str], log: Path, grace_seconds: float
@@ -42,7 +42,7 @@ class Grant(Protocol):
 
 
 class Launcher(Protocol):
-    """Runs one piece of work to its end."""
+    """Runs one piece of work until it ends."""
 
     def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
         """Run `work` with the environment `env`; what it prints goes to the file `log`.

@@ -1,4 +1,4 @@
-"""A child process that never outlives us and leaves no family behind (see `warden`)."""
+"""A child process that never outlives this one and leaves no processes behind (see `warden`)."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ class SupervisedProcess:
 
     @property
     def pid(self) -> int:
-        """The warden's process id, which is also the id of the family's session."""
+        """The warden's process id, which is also the id of the session."""
         return self._process.pid
 
     def poll(self) -> int | None:
@@ -60,7 +60,7 @@ class SupervisedProcess:
         return self._process.wait(timeout)
 
     def stop(self) -> int:
-        """Interrupt, wait for the grace period, kill the whole family. Returns the exit status; safe to repeat."""
+        """Interrupt, wait for the grace period, kill the process tree. Returns the exit status; idempotent."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
         try:

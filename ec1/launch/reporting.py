@@ -1,4 +1,4 @@
-"""How a trainer tells what it does: into a Dagster run through Pipes, or as JSON lines where there is none.
+"""How a trainer reports what it does: to a Dagster run through Pipes, or as JSON lines where there is none.
 
 The only module of ec1 that may import `dagster_pipes`, a protocol library without dependencies
 (https://docs.dagster.io/api/libraries/dagster-pipes).
@@ -18,17 +18,17 @@ CONTEXT_VARIABLE = "DAGSTER_PIPES_CONTEXT"
 
 
 class Reporter(Protocol):
-    """What a trainer needs to be heard."""
+    """What a trainer reports to."""
 
     def progress(self, message: str) -> None:
-        """Say something now and then; may be dropped if it comes too often."""
+        """Report progress; dropped if it comes too often."""
 
     def result(self, values: Mapping[str, Any]) -> None:
-        """Hand over the final figures, once."""
+        """Report the final figures, once."""
 
 
 class JsonLinesReporter:
-    """One JSON object a line, for a person or a program that reads the log."""
+    """One JSON object per line, for a person or a program that reads the log."""
 
     def __init__(self, stream: TextIO, *, every_seconds: float = 2.0) -> None:
         self._stream = stream

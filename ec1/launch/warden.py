@@ -1,6 +1,6 @@
-"""Runs one command and takes its whole family down with it: `python warden.py GRACE_SECONDS COMMAND [ARG ...]`.
+"""Runs one command and kills its process tree if its parent exits: `python warden.py GRACE_SECONDS COMMAND [ARG ...]`.
 
-A process of its own, between us and the command, because only another process survives our `kill -9`. It watches its
+A separate process between us and the command, because only another process survives our `kill -9`. It watches its
 standard input, a pipe whose other end we hold: when that closes, because we asked or because we died, the command is
 interrupted, given the grace period, and killed with everything that it started. Its exit status is the command's.
 """

@@ -1,4 +1,4 @@
-"""A training that a person starts: one recipe, planned, its cost confirmed, trained. No gate, nothing is published.
+"""A training that is started manually: one recipe, planned, its cost confirmed, trained. No gate, nothing is published.
 
 Belongs here: what stands between a recipe's name and its training when no night is involved. Does not: asking the
 person (`ec1.commands.train`).

@@ -76,7 +76,7 @@ class Judged:
 
 
 def run_training(spec: TrainingSpec, launcher: Launcher, env: Mapping[str, str], log: Path) -> TrainingResult:
-    """Train where the launcher says. Raises as `Launcher.run` and `check_result`."""
+    """Train through the launcher. Raises as `Launcher.run` and `check_result`."""
     path = spec.output / SPEC
     write_json(path, spec.model_dump(mode="json"))
     folder = spec.tracking_folder or spec.output / "tracking"
@@ -87,7 +87,7 @@ def run_training(spec: TrainingSpec, launcher: Launcher, env: Mapping[str, str],
 
 
 def run_evaluation(spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str], log: Path) -> None:
-    """Score where the launcher says. Raises as `Launcher.run`, and PermanentError if no scores are left."""
+    """Score through the launcher. Raises as `Launcher.run`, and PermanentError if no scores are left."""
     path = spec.output.with_suffix(".spec.json")
     write_json(path, spec.model_dump(mode="json"))
     launcher.run(Work("the evaluation", "ec1.adapters.evaluation", path, spec.device), env, log)

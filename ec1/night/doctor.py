@@ -1,4 +1,4 @@
-"""What `ec1 doctor` looks at: whether this machine, this configuration and this home can run a night."""
+"""What `ec1 doctor` checks: whether this machine, this configuration and this home can run a night."""
 
 import importlib.metadata
 import importlib.util
@@ -32,7 +32,7 @@ class Finding:
 
 
 def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
-    """Look at everything that a night needs; starts nothing and changes nothing."""
+    """Check everything that a night needs; starts nothing and changes nothing."""
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
     yield _inference(deployment)

@@ -50,7 +50,7 @@ def extract_night(
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
 ) -> "ExtractionReport":
-    """Extract every unit; `serve` is entered only if a unit really needs the model.
+    """Extract every unit; `serve` is entered only if a unit needs the model.
 
     `deadline_of` is asked when the model is ready (that is when the phase's clock starts) and answers in
     `time.monotonic` seconds. A `serve` that raises DeferredError when it is entered has no model for this night: every

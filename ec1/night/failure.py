@@ -1,4 +1,4 @@
-"""Why a run failed, in one line that says what to do, and the file in which the morning finds it.
+"""Why a run failed, in one line that says what to do, and the file that keeps it.
 
 Belongs here: the record, where it lies, and the advice for what the machine itself refuses (disk, rights, memory).
 Does not: how a run's events are read (`jobs/failure.py`); what EC1 raises on purpose carries its advice already.

@@ -42,7 +42,7 @@ def apply_night(
     keep_mentions: bool = True,
     rebuild: "Callable[[Results, int], Rebuild] | None" = None,
 ) -> GraphRecord:
-    """Apply what the night found, a bounded batch of whole documents a transaction.
+    """Apply what the night found, a bounded batch of whole documents per transaction.
 
     A crash loses the batch at hand, which the outbox still holds. Safe to repeat: what has been applied already changes
     nothing. Without `keep_mentions` the store is only the ledger. With `rebuild`, which gets results and their number,

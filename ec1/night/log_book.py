@@ -1,4 +1,4 @@
-"""The log book of all trainings: what ran, from what, how it ended, and the same again to compare.
+"""The log book of all trainings: what ran, from what, how it ended, and how two runs compare.
 
 Belongs here: reading run folders, and comparing two of them. Does not: writing them (`trainer.py`, `records.py`).
 
@@ -23,7 +23,7 @@ TRAINING, BY_HAND, REPLAYS = "training", "by-hand", "replays"
 
 @dataclass(frozen=True)
 class Run:
-    """One training. `verdict` is the gate's, or `diverged`; None where nobody judged it."""
+    """One training. `verdict` is the gate's, or `diverged`; None if it was not evaluated."""
 
     name: str
     folder: Path
@@ -85,7 +85,7 @@ def commit_of(folder: Path) -> str | None:
 
 
 def replay_of(run: Run, now: dt.datetime) -> TrainingSpec:
-    """The same training in a folder of its own. Raises InputError if what it was made of is gone."""
+    """The same training in a separate folder. Raises InputError if its dataset or model is gone."""
     spec = run.spec
     night = run.folder.parent if run.folder.name in (TRAINING, BY_HAND) else run.folder.parent.parent
     for what, path in (("dataset", spec.dataset), ("base model", spec.base_model)):

@@ -1,4 +1,4 @@
-"""What a night would do, before it does it: documents, chunks and tokens of phase 1; decision and plan of each recipe.
+"""What a night would do: documents, chunks and tokens of phase 1; decision and plan of each recipe.
 
 Starts no model and applies nothing. Snapshots and datasets that it makes on the way are those that the night would
 make; they are named by their content and used again.

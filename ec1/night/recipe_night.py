@@ -45,7 +45,7 @@ from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpe
 
 
 class RecipeNight:
-    """The steps of `resolved` on `night`, in their order. Nothing is read or written before a step is asked for."""
+    """The steps of `resolved` on `night`, in their order. Nothing is read or written before a step is called."""
 
     def __init__(self, resolved: ResolvedRecipe, deployment: Deployment, home: Home, night: Night) -> None:
         self.resolved = resolved
@@ -95,7 +95,7 @@ class RecipeNight:
 
     @cached_property
     def base_model(self) -> Path:
-        """The recipe's base model as a folder of safetensors, made ready if it is not."""
+        """The recipe's base model as a folder of safetensors, prepared if needed."""
         base = self.recipe.base_model
         return prepare_model(base.id, base.revision, self.deployment.models, self.home.models)
 
@@ -165,11 +165,11 @@ class RecipeNight:
         )
 
     def is_trained(self, spec: TrainingSpec) -> bool:
-        """Whether this very training has ended in its folder already, so that it need not run."""
+        """Whether the same training has already finished in its folder."""
         return finished(spec) is not None
 
     def train(self, spec: TrainingSpec, launcher: Launcher, env: Mapping[str, str]) -> TrainingResult:
-        """Train where the launcher says, and check what was left."""
+        """Train through the launcher, and check the result."""
         return run_training(spec, launcher, env, self._log("training"))
 
     def candidate(self) -> Candidate:
@@ -204,7 +204,7 @@ class RecipeNight:
         )
 
     def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> Judged:
-        """Score where the launcher says, and let the gate judge."""
+        """Score through the launcher, and let the gate judge."""
         run_evaluation(spec, launcher, env, self._log("evaluation"))
         return self.judged()
 
@@ -242,7 +242,7 @@ class RecipeNight:
         return self.home.logs / f"{what}-{self.recipe.tenant}-{self.recipe.role}-{self.night.date}.log"
 
     def _accepted_sft(self) -> StartAdapter | None:
-        """The role's newest usable SFT adapter of the same base: preference training goes on from it."""
+        """The role's newest usable SFT adapter of the same base: preference training continues from it."""
         tenant, role = self.recipe.tenant, self.recipe.role
         for version in reversed(self.registry.usable(tenant, role)):
             manifest = self.registry.get(tenant, role, version)

@@ -84,7 +84,7 @@ class ExtractionRecord(Record):
         return sum(counts.get(name, 0) for counts in self.streams.values())
 
     def plus(self, later: Self) -> Self:
-        """What was done adds up; what is left is what the later run left of the streams that it read."""
+        """What was done adds up; what is left is what the later run left, in the streams that it read."""
         streams = dict(self.streams)
         for stream, counts in later.streams.items():
             before = streams.get(stream, {})

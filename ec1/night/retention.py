@@ -1,7 +1,7 @@
 """What is removed when it is old, so that a disk does not fill: versions, the weights of runs, quarantine, leftovers.
 
 Belongs here: the choice. Does not: how a version is removed (`registry.py`, which refuses the incumbent and the best),
-and the log book of runs: recipe, lock, figures and curves of every run are kept for good.
+and the log book of runs: recipe, lock, figures and curves of every run are always kept.
 """
 
 import re
@@ -19,7 +19,7 @@ from ec1.storage.store import ObjectInfo
 from ec1.training.spec import ADAPTER, CHECKPOINTS, MODEL
 
 _QUIET_SECONDS = 24 * 3600
-"""What was written to more lately than this may be somebody's work in progress: a backfill's night is an old one."""
+"""What was written to within this time may be work in progress: a backfill's night is an old one."""
 # How temporary files and folders are called here: `.name.` and eight characters, or one of these prefixes.
 _TEMPORARY = re.compile(r"\.(?:ec1-tmp-|building-).*|\..+\.[a-z0-9_]{8}")
 _QUARANTINED = re.compile(r"quarantine/([a-z0-9-]{1,64})/([a-z0-9-]{1,64})/([^/]+)/(.+)")

@@ -30,7 +30,7 @@ class Installed:
 def install_sample(sample: Path, home: Home, until: dt.date | None = None) -> Installed | None:
     """Copy a sample's documents and training corpus into an empty home; return None if the home is not empty.
 
-    Without `until`, everything is copied, and a home that has documents, or a corpus of its own, is left as it is.
+    Without `until`, everything is copied, and a home that has documents, or a corpus, is not changed.
     With `until` (a UTC date, inclusive) only what was written by then is copied, and a home that has documents
     already gets the files that it lacks: so days can be added one by one. Files that exist are never written to.
     Raises InputError if the sample's timeline and its files disagree.

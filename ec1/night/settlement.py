@@ -33,7 +33,7 @@ def manifest_of(
     candidate: Candidate,
     judged: Judged | None,
 ) -> AdapterManifest:
-    """What a version says about where it comes from. `judged` is None where training diverged."""
+    """The manifest of a candidate: what it was made from. `judged` is None where training diverged."""
     recipe, result = resolved.recipe, candidate.result
     evaluation = None
     if judged is not None:

@@ -1,4 +1,4 @@
-"""Checks recipe files: what is wrong, and what is allowed and yet rarely meant."""
+"""Checks recipe files: errors, and settings that are allowed but rarely intended."""
 
 from collections.abc import Sequence
 from pathlib import Path

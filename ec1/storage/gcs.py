@@ -117,7 +117,7 @@ class GcsStore:
             blob.delete(retry=self._retry)
 
     def rename(self, source: str, destination: str) -> None:
-        """As the interface says: whoever creates the destination has won, and then removes the source."""
+        """As the interface says: the call that creates the destination succeeds, and then removes the source."""
         blob, target = self._blob(source), self._blob(destination)
         with self._errors(source):
             blob.reload(retry=self._retry)

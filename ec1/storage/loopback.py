@@ -1,4 +1,4 @@
-"""Whether an address is on this machine: what has no password is talked to only there."""
+"""Whether an address is on this machine: services without a password are used only there."""
 
 import contextlib
 import ipaddress

@@ -75,7 +75,7 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object; nothing happens if there is none."""
+        """Remove an object; does nothing if there is none."""
         ...
 
     def rename(self, source: str, destination: str) -> None:

@@ -62,7 +62,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
 
 
 def figures(result: TrainingResult, summary: Path) -> dict[str, Any]:
-    """What the run that launched us is told at the end."""
+    """What is reported to the launching run at the end."""
     values = result.model_dump(
         mode="json",
         include={

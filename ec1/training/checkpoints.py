@@ -61,7 +61,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def keep_newest(folder: Path, count: int) -> None:
-    """Delete all but the `count` newest whole checkpoints; broken ones go too."""
+    """Delete all but the `count` newest whole checkpoints; damaged ones are deleted too."""
     kept = set(whole_checkpoints(folder)[-count:] if count else [])
     for path in list(folder.iterdir()) if folder.is_dir() else []:
         if _NAME.fullmatch(path.name) and path not in kept:

@@ -1,4 +1,4 @@
-"""What makes training on a CPU correct and bearable. Nothing here touches a training on a GPU.
+"""What makes training on a CPU correct and fast enough. Nothing here affects training on a GPU.
 
 Belongs here: the two places where the libraries' CPU paths are wrong or slow for training. Does not: anything that
 changes what is learnt.

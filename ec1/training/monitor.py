@@ -1,4 +1,4 @@
-"""What is watched while a training runs: its figures, its health, its budget, and the wish to stop.
+"""What is monitored while a training runs: its figures, its health, its budget, and requests to stop.
 
 Belongs here: decisions at the edge of a step. Does not: the training loop, which is Trainer's; `callback_of` is the
 only thing that it sees.
@@ -45,7 +45,7 @@ class Monitor:
     """Whether steps are being taken; before that there is nothing to save."""
     out_of_time: bool = False
     verdict: str | None = None
-    """Why training stopped for good."""
+    """Why training stopped permanently."""
     notes: list[str] = field(default_factory=list)
     _losses: "deque[float]" = field(default_factory=lambda: deque(maxlen=_WINDOW + _RECENT))
     _step_began: float = 0.0
@@ -55,7 +55,7 @@ class Monitor:
     _tokens_before: float = 0.0
 
     def note(self, text: str) -> None:
-        """Keep a remark for the summary, once."""
+        """Add a remark to the summary, once."""
         if text not in self.notes:
             self.notes.append(text)
 

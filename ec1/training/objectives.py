@@ -3,8 +3,7 @@
 Belongs here: what differs between objectives: the columns that they read, TRL's classes, what a recipe's section sets
 in them. Does not: which weights are trained (`methods.py`) and the loop (`trainer.py`).
 
-KTO is left out: TRL's trainer reads its rows in the order of the file, in batches of a fixed size, so that neither rows
-of like length can share a batch nor a batch be halved when memory runs out.
+KTO is left out: docs/decisions/no-kto.md.
 
 https://huggingface.co/docs/trl/sft_trainer, https://huggingface.co/docs/trl/dpo_trainer,
 https://huggingface.co/docs/trl/orpo_trainer, https://huggingface.co/docs/trl/cpo_trainer

@@ -110,12 +110,12 @@ class HardwareFigures(Settings):
 
 
 class Schedule(Settings):
-    """Steps of the optimiser, after the recipe's wishes met the real number of rows."""
+    """Steps of the optimiser, of the recipe, for the real number of rows."""
 
     steps: int
     warmup_steps: int
     evaluation_steps: int | None
-    """Held-out loss every so many steps; None: not during training."""
+    """Steps between two measurements of the held-out loss; None: not during training."""
     evaluations: int
     notes: tuple[str, ...] = ()
 
@@ -285,6 +285,6 @@ def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
 
 
 def _slowdown(recipe: Recipe) -> float:
-    """Seconds a token relative to SFT: preference training also runs the reference forward, without gradients."""
+    """Seconds per token relative to SFT: preference training also runs the reference forward, without gradients."""
     passes = 3 if recipe.optimisation.gradient_checkpointing else 2
     return (passes + 1) / passes if OBJECTIVES[recipe.objective].reference else 1.0

@@ -1,4 +1,4 @@
-"""Where a run comes from, beside its specification: code, packages, machine. Written when it starts, kept for good.
+"""Where a run comes from, beside its specification: code, packages, machine. Written when it starts, always kept.
 
 Belongs here: looking. Does not: what a recipe or a dataset is (the specification names both by digest).
 """
@@ -31,7 +31,7 @@ def provenance(device: str) -> dict[str, Any]:
 
 
 def package_lock() -> str:
-    """All installed distributions, one a line, sorted."""
+    """All installed distributions, one per line, sorted."""
     found = {(each.metadata["Name"].lower().replace("_", "-"), each.version) for each in distributions()}
     return "".join(sorted(f"{name}=={version}\n" for name, version in found))
 

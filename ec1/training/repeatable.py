@@ -1,4 +1,4 @@
-"""TRL's trainers, made to go on from a checkpoint exactly as if they had never stopped.
+"""TRL's trainers, changed to resume from a checkpoint exactly as if they had never stopped.
 
 Belongs here: what has to be changed inside Trainer for that: the order of rows, what a checkpoint holds, which tokens
 are counted. Does not: when to save or stop (`monitor.py`).

@@ -1,4 +1,4 @@
-"""What a trainer process is told and what it answers: two JSON files, the same wherever the training runs."""
+"""Input and output of a trainer process: two JSON files, the same wherever the training runs."""
 
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,7 @@ CHECKPOINTS = "checkpoints"
 
 
 class StartAdapter(Settings):
-    """The adapter that training goes on from, and that preference training is measured against."""
+    """The adapter that training continues from, and that preference training is measured against."""
 
     folder: Path
     name: str = Field(description="how the registry calls it, such as pointsav/engineering@v3")
@@ -72,7 +72,7 @@ class TrainingSpec(Settings):
 
 
 class TrainingResult(Settings):
-    """`summary.json`: how a training ended. Written last and in one step, so whoever sees it sees a whole result.
+    """`summary.json`: how a training ended. Written last and in one step, so a reader sees a whole result.
 
     `finished`: all steps done. `partial`: the budget ended first; the adapter is usable and the training can go on.
     `diverged`: stopped, with the reason in `verdict`; there is no adapter.
@@ -124,7 +124,7 @@ class TrainingResult(Settings):
 
 
 def finished(spec: TrainingSpec) -> TrainingResult | None:
-    """The result that this very training left in its output folder, or None if it has to run (on)."""
+    """The result that the same training left in its output folder, or None if it has to run or to resume."""
     result = read_result(spec.output)
     if result is None or result.identity != spec.identity or result.status == "partial":
         return None

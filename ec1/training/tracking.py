@@ -1,6 +1,6 @@
 """Experiment trackers: TensorBoard beside every run, and MLflow, Weights & Biases or trackio where a deployment asks.
 
-Belongs here: which of them, where their files go, and that nothing leaves this machine unless somebody says so. Does
+Belongs here: which of them, where their files go, and that nothing leaves this machine unless it is configured. Does
 not: what is logged (`monitor.py`), and what decides about an adapter: no tracker is ever read.
 
 All of them write files below one folder by default. A server is named in the environment that EC1 is started with,
@@ -47,7 +47,7 @@ def check_trackers(trackers: Sequence[Tracker]) -> None:
 
 
 def tracking_callbacks(trackers: Sequence[Tracker], folder: Path, from_step: int) -> "list[TrainerCallback]":
-    """What Trainer calls with each step's figures. `from_step`: figures of later steps from an earlier process go."""
+    """What Trainer calls with each step's figures. `from_step`: later ones of an earlier process are removed."""
     from torch.utils.tensorboard import SummaryWriter
     from transformers.integrations import MLflowCallback, TensorBoardCallback, TrackioCallback, WandbCallback
 

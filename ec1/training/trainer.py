@@ -114,7 +114,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def _check(spec: TrainingSpec) -> None:
-    """Everything that can be wrong and costs nothing to look at."""
+    """Every check that needs no model."""
     import torch
 
     if spec.recipe.digest() != spec.recipe_digest:
@@ -133,7 +133,7 @@ def _check(spec: TrainingSpec) -> None:
 
 
 def _start_or_go_on(spec: TrainingSpec, monitor: Monitor) -> None:
-    """Keep the checkpoints of this very training; those of another one, or unwanted ones, are thrown away."""
+    """Keep the checkpoints of the same training; those of another one, or unwanted ones, are deleted."""
     run = spec.output / RUN
     same = run.is_file() and read_json(run).get("identity") == spec.identity
     if not (same and spec.resume):
@@ -387,7 +387,7 @@ def _save_weights(trainer: Any, tokenizer: Any, spec: TrainingSpec, name: str) -
 
 
 def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:
-    """One row a step."""
+    """One row per step."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
