@@ -1,4 +1,4 @@
-"""Every benchmark, each in a process of its own, one after the other: `make bench`.
+"""Every benchmark, each in a separate process, one after the other: `make bench`.
 
 Each can be run alone, `python -m benchmarks.<name>`, and takes minutes.
 """

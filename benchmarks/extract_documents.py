@@ -1,7 +1,7 @@
 """Documents a second through the whole of phase 1, against the two plain ways of asking the same engine.
 
 - one by one: a loop that sends one document at a time, chunk after chunk, to the same server;
-- offline: the engine's own batch (`LLM.chat`) on the very same prompts, in a process of its own.
+- offline: the engine's own batch (`LLM.chat`) on the same prompts, in a separate process.
 
 Phase 1 is what a night does: listing, extraction, graph, publication. The engine forgets all prompts between the runs,
 and each run begins with one question of the same form, so that grammar and constant prompt are ready for all alike.

@@ -1,6 +1,6 @@
 """Preparing a dataset of many tuples: tuples a second, and the memory that more tuples need.
 
-Each size runs in a process of its own, so that its peak memory is its own. The tokenizer is the small model's.
+Each size runs in a separate process, so that its peak memory is measured alone. The tokenizer is the small model's.
 """
 
 import argparse

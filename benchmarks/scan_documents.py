@@ -83,7 +83,7 @@ def applied(listing: Listing) -> dict[DocumentKey, LedgerEntry]:
 
 
 def measure_memory(count: int) -> None:
-    """In a process of its own: print the peak of an unchanged scan of `count` files, as JSON, in bytes."""
+    """In a separate process: print the peak of an unchanged scan of `count` files, as JSON, in bytes."""
     with tempfile.TemporaryDirectory(prefix="ec1-scan-") as folder:
         root, cache = Path(folder, "documents"), Path(folder, "cache")
         make_tree(root, count)

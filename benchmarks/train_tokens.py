@@ -1,6 +1,6 @@
 """Training speed: ours against a bare TRL script with the same recipe, and against one that pads every row to the full.
 
-Each training is a process of its own, the small model with NF4 QLoRA on rows of mixed lengths. Tokens are those of the
+Each training is a separate process, the small model with NF4 QLoRA on rows of mixed lengths. Tokens are those of the
 rows, not padding; the clock runs from Trainer's first step to its last. Losses are means over held-out rows, after it.
 Seconds are the process's own, on one core, so that what else the machine does hardly counts. `bare` is what
 the library's own example does; `bare, our environment` has our allocator's settings too, so that the

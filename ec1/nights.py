@@ -1,7 +1,7 @@
 """A night: the daily partition `YYYY-MM-DD` and the window of time that it answers for.
 
 The night of a date covers that calendar day in the deployment's time zone and normally runs soon after the day has
-ended. What it reads is cut off at the end of its own window, never at the moment when it happens to run, so that a
+ended. What it reads is cut off at the end of its window, never at the moment when it happens to run, so that a
 missed night can be made up later with the same result.
 """
 

@@ -1,4 +1,4 @@
-"""A recipe that cannot be used, as an asset: it fails its check with lint's own sentence, and nothing else fails."""
+"""A recipe that cannot be used, as an asset: its check fails with the message of lint, and nothing else fails."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ CHECK = "recipe_lint"
 def broken_recipe_assets(
     broken: Sequence[BrokenRecipe], nights: dg.DailyPartitionsDefinition
 ) -> list[dg.AssetsDefinition]:
-    """One asset `broken_recipe/<name>` for each, one partition a night."""
+    """One asset `broken_recipe/<name>` for each, one partition per night."""
     assets: dict[dg.AssetKey, dg.AssetsDefinition] = {}
     for each in broken:
         # A file may be called what no asset may, and two files may then be called the same.

@@ -1,6 +1,6 @@
 """Asset checks: what must hold of an asset, declared beside it and evaluated in its own step.
 
-A separate step a check would start a process for each; the ones here look at what the step has in hand. Blocking ones
+A separate step per check would start a process for each; the ones here look at what the step has in hand. Blocking ones
 stop what is downstream in the same run.
 """
 

@@ -41,7 +41,7 @@ OBSERVATION_SECONDS = 30.0
 
 
 def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
-    """The assets of group `datagraph`, one partition a night."""
+    """The assets of group `datagraph`, one partition per night."""
 
     @dg.asset(
         partitions_def=nights,

@@ -46,7 +46,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
             "inference": InferenceResource(project=project, gpu=gpu),
             "pipes": PipesResource(),
         },
-        # A process a step: leaving it is what gives memory back. The forkserver pays for the imports once.
+        # One process per step: only leaving it gives all memory back. The forkserver pays for the imports once.
         executor=dg.multiprocess_executor.configured(
             {"max_concurrent": 2, "start_method": {"forkserver": {"preload_modules": ["ec1_assets.definitions"]}}}
         ),

@@ -1,4 +1,4 @@
-"""The metadata of each asset family: one typed function a family, from a domain object to what the UI shows.
+"""The metadata of each asset family: one typed function per family, from a domain object to what the UI shows.
 
 Numbers that people follow over time are floats or ints of their own, because the UI plots those across partitions.
 """

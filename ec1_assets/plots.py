@@ -1,4 +1,4 @@
-"""The one place that draws. A plot goes into the UI as Markdown with the picture in it, and beside the artefact as PNG.
+"""All plots are made here. A plot goes into the UI as Markdown with the picture in it, and beside the artefact as PNG.
 
 Dagster has no metadata type for pictures, and stores what it gets in its event log, so pictures are kept small.
 """

@@ -27,7 +27,7 @@ STEPS = ("corpus_snapshot", "threshold_check", "training_dataset", "adapter_cand
 
 
 def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
-    """The six assets of one recipe, one partition a night."""
+    """The six assets of one recipe, one partition per night."""
     recipe = resolved.recipe
     tenant, role = recipe.tenant, recipe.role
     keys = {step: dg.AssetKey([tenant, role, step]) for step in STEPS}

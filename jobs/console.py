@@ -1,4 +1,4 @@
-"""What `ec1 night` shows while it runs: one short line for each thing that a person would want to know.
+"""What `ec1 night` shows while it runs: one short line per event that matters to an operator.
 
 Read from the run's event log and not from a logger, so that a run is the same run whoever looks at it.
 """
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.5
 
 
 def line_of(entry: dg.EventLogEntry) -> str | None:
-    """One event as a line, or None for what nobody at a terminal wants to know."""
+    """One event as a line, or None for what does not matter at a terminal."""
     event = entry.dagster_event
     if event is None:
         if int(entry.level) < LEVEL or entry.user_message.startswith(NOISE):

@@ -21,9 +21,9 @@ OPEN = (
     dg.DagsterRunStatus.CANCELING,
 )
 STALE_SECONDS = 300.0
-"""A run that was created and neither queued nor started for so long never will be."""
+"""A run that was neither queued nor started this long after its creation never will be."""
 SHIPPED_BEFORE = frozenset({"e9b8b6303cfac62a3d7cb2c97ebd1b6cb0e6e9e8f5923fe573f50a32fbb93eb2"})
-"""SHA-256 of the configurations of earlier releases: a file that nobody edited is renewed."""
+"""SHA-256 of the configurations of earlier releases: an unedited file is replaced."""
 
 
 def prepare_instance(home: Home) -> dg.DagsterInstance:

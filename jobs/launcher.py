@@ -1,7 +1,7 @@
 """How a run gets its process, as the `run_launcher` of configs/dagster.yaml.
 
 Dagster's own launcher lets the code server start the worker: the run dies with it, nobody sees that it died, and what
-the server loaded hours ago decides which recipes there are. Here each run is a process of its own, in a session of its
+the server loaded hours ago decides which recipes there are. Here each run is a separate process, in a session of its
 own, which loads the definitions as they are now and names itself on the run, so that Dagster's monitor can ask for it.
 """
 
@@ -22,7 +22,7 @@ from jobs.workers import LIVING_RUN, Worker, end_leftovers, is_gone, worker_of
 
 
 class ProcessLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
-    """One process a run. A run that a waiting `ec1 night` asked for is left to that process."""
+    """One process per run. A run that a waiting `ec1 night` asked for is left to that process."""
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
         self._inst_data = inst_data

@@ -33,9 +33,9 @@ from resources.environment import choice_from_environment
 
 DAEMON = "QUEUED_RUN_COORDINATOR"
 HEARTBEAT_SECONDS = 60.0
-"""A daemon tells that it lives every 30 seconds."""
+"""A daemon writes a heartbeat every 30 seconds."""
 PATIENCE_SECONDS = 15.0
-"""How long a daemon that seems to live may take to take a run that is free to go."""
+"""How long a daemon with a heartbeat may take to start a run that may begin."""
 POLL_SECONDS = 0.5
 
 
@@ -157,7 +157,7 @@ def main() -> int:
 
 
 def give_up(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Leave no run behind that nobody works on."""
+    """Leave no run behind that no process works on."""
     run = instance.get_run_by_id(run_id)
     if run is not None and not run.is_finished:
         instance.report_run_canceled(run, "interrupted")

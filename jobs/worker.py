@@ -141,7 +141,7 @@ def _rewrite(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 @contextlib.contextmanager
 def _ended_from_outside(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
-    """While the block runs, look whether somebody ended the run (UI, monitor) and interrupt this process if so."""
+    """While the block runs, check whether the run was ended (UI, monitor) and interrupt this process if so."""
     done = threading.Event()
 
     def watch() -> None:

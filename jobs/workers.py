@@ -54,7 +54,7 @@ def _alive(pid: int, started: float) -> bool:
 
 
 def worker_of(run: dg.DagsterRun) -> Worker | None:
-    """The worker that a run names, or None. A tag that was copied from another run (a re-execution) names nobody."""
+    """The worker that a run names, or None. A tag that was copied from another run (a re-execution) names no worker."""
     parts = run.tags.get(PROCESS_TAG, "").split(" ")
     if len(parts) != 4 or parts[0] != run.run_id[:8]:
         return None

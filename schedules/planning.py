@@ -1,4 +1,4 @@
-"""Whether a night should be started now. The schedule and the sensor both ask here, and nowhere else.
+"""Whether a night should be started now. Schedule and sensor both use this.
 
 A Dagster `run_key` is burnt for ever once used, even by a failed run, and is not shared between a schedule and a
 sensor. So the decision looks at the runs themselves, and the key carries the attempt.

@@ -2,8 +2,9 @@
 
 Non-inferiority on the same held-out examples: a candidate is accepted only if it is, with confidence, at most a margin
 worse than every reference (the base, the incumbent, the best ever). If the evidence is inconclusive, the verdict is
-`review`, which is not accepted. The bounds are those of a studentised bootstrap over sources: with the 8 to 16 sources of a small corpus, the
-plain percentile bootstrap accepts an inferior candidate 9 to 15 times in a hundred where 5 are allowed.
+`review`, which is not accepted. The bounds are those of a studentised bootstrap over sources: with the 8 to 16 sources
+of a small corpus, the plain percentile bootstrap accepts an inferior candidate 9 to 15 times in a hundred where 5 are
+allowed.
 Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 12.
 """
 

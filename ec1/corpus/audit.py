@@ -1,6 +1,6 @@
 """The audit of a finished dataset: does the held-out side stand in what is trained on?
 
-Belongs here: a second look at the rows as they were written, by a rule of its own. Does not: the split and its rules
+Belongs here: a second look at the rows as they were written, by a separate rule. Does not: the split and its rules
 (split, dataset), whose work this judges: nothing of theirs is used.
 
 A held-out answer counts as known if a training answer is the same text, or if half of its runs of thirteen words stand

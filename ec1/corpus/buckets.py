@@ -41,7 +41,7 @@ class Bucket:
 
 
 def bucket(corpus_root: Path, role: str, tenant: str) -> Bucket:
-    """The bucket `<role>-<tenant>`. A role without folders of its own holds generic records in `<root>/<role>/`.
+    """The bucket `<role>-<tenant>`. A role without fixed folders holds generic records in `<root>/<role>/`.
 
     Raises InputError if role or tenant cannot be part of a path.
     """
@@ -54,7 +54,7 @@ def bucket(corpus_root: Path, role: str, tenant: str) -> Bucket:
 def watermark(bucket: Bucket) -> str:
     """A short text that changes when a file is added to the bucket, renamed or removed.
 
-    Costs one stat a folder, two levels deep, and never lists the folders that hold the files: a sensor may call it
+    Costs one stat per folder, two levels deep, and never lists the folders that hold the files: a sensor may call it
     every minute. A line appended to a file that is there already does not show; the nightly schedule finds it.
     """
     hasher = hashlib.sha256()

@@ -51,7 +51,7 @@ _NUMBER = re.compile(r"\d[\d ().\-]{6,}\d")
 
 
 def without_persons(name: str) -> str:
-    """The name of a session or a file; if an address or a number of a person is in it, what stands for it: a digest."""
+    """The name of a session or a file; if it contains personal data, a digest replaces it."""
     if not _ADDRESS.search(name) and (not _NUMBER.search(name) or not find_pii(name)):
         return name
     return "scrubbed:" + hashlib.sha256(name.encode()).hexdigest()[:24]

@@ -1,4 +1,4 @@
-"""Datasets: what a training reads. A snapshot, validated, scrubbed, freed of duplicates, split, measured in tokens.
+"""Datasets: what a training reads. A snapshot, validated, scrubbed, de-duplicated, split, measured in tokens.
 
 Belongs here: the order of these steps and the folder that they end in. Does not: each step's own rules (tuples,
 cleaning, duplicates, split, rendering).
@@ -223,7 +223,7 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
 
 
 def with_system_prompt(example: Example, prompt: str | None) -> Example:
-    """The example, led by a recipe's system prompt if it has none of its own."""
+    """The example, led by a recipe's system prompt if it has none."""
     if prompt is None or example["prompt"][0]["role"] == "system":
         return example
     return {**example, "prompt": [{"role": "system", "content": prompt}, *example["prompt"]]}
@@ -520,7 +520,7 @@ class _Measure:
 
 
 class _Tables:
-    """One Parquet file a side, written in pieces."""
+    """One Parquet file per side, written in pieces."""
 
     def __init__(self, folder: Path, objective: Objective) -> None:
         import pyarrow as pa
@@ -583,7 +583,7 @@ def _shortened(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a killed process left behind; another that is at work now has touched its folder lately."""
+    """Remove what a killed process left behind; one that is running has touched its folder recently."""
     for path in folder.glob(".*"):
         if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 Belongs here: signatures, pairs, and which of a pair survives. Does not: what a row's text is (dataset), groups (split).
 
-Signatures lie in one array (256 bytes a row) and are banded by sorting it, so that a hundred thousand rows need 25 MB
+Signatures lie in one array (256 bytes per row) and are banded by sorting it, so that a hundred thousand rows need 25 MB
 where an index of Python objects needs some hundreds. https://ekzhu.com/datasketch/lsh.html
 """
 

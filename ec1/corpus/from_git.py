@@ -42,11 +42,11 @@ class Capture:
 
 
 def capture(repo: Path, since: str, until: str | None, cluster: str, tenant: str, out: Path) -> Capture:
-    """Write one tuple a commit to `<out>/<cluster>/<sha>.jsonl`; `out` is a corpus's `engineering` folder.
+    """Write one tuple per commit to `<out>/<cluster>/<sha>.jsonl`; `out` is a corpus's `engineering` folder.
 
     `since` and `until` are dates as git understands them; a bare day means its start, in UTC. Merges are left out; of
     the others the parts of the diff that are binary, generated or over-long. A commit that is still too large keeps its
-    first whole files and is marked as truncated. Doing it again changes nothing. Raises InputError if `repo` is no git
+    first whole files and is marked as truncated. Idempotent. Raises InputError if `repo` is no git
     repository.
     """
     checked_name(cluster, "cluster")
@@ -135,7 +135,7 @@ def _unfit(segment: str) -> str | None:
 
 
 def _git(repo: Path, *arguments: str) -> str:
-    """Run git on a repository that may be anybody's: none of its hooks, filters or monitors is started."""
+    """Run git on a repository that may be untrusted: none of its hooks, filters or monitors is started."""
     command = ["git", "-C", str(repo), "-c", "core.quotepath=false", "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False)

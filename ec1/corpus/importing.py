@@ -1,4 +1,4 @@
-"""Importing: rows that people bring become tuples of a bucket, with everything that was left out counted and named.
+"""Importing: rows that people bring become tuples of a bucket, with everything that was left out counted by reason.
 
 Belongs here: the one file that an import leaves in the corpus, and its report. Does not: kinds of files (containers),
 formats of rows (formats), column mappings (mapping), and cleaning, which every dataset does for itself.
@@ -74,7 +74,7 @@ def import_rows(
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
-    `only` is a format's name: rows of others are refused. Doing it again with the same rows changes nothing. Raises
+    `only` is a format's name: rows of others are refused. Idempotent for the same rows. Raises
     InputError if there is no file of rows, or no row that can be learnt from.
     """
     sources = find_sources(source)

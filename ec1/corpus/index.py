@@ -1,6 +1,6 @@
 """The line index of a bucket: which lines its files hold, so that a night reads only the bytes that are new.
 
-Belongs here: finding what changed (size, modification time, inode, then the bytes themselves) and one row a line.
+Belongs here: finding what changed (size, modification time, inode, then the bytes themselves) and one row per line.
 Does not: which lines a night counts (snapshots). The index is a cache in SQLite: deleting it only costs time.
 """
 
@@ -99,7 +99,7 @@ class LineIndex:
         return int(self.db.execute("SELECT generation FROM state").fetchone()[0])
 
     def rebuild(self) -> None:
-        """Throw a damaged index away and begin with an empty one."""
+        """Delete a damaged index and begin with an empty one."""
         log.warning("%s is damaged; the corpus is indexed anew", self._path)
         if hasattr(self, "db"):
             self.db.close()

@@ -1,4 +1,4 @@
-"""Column mappings: which key of somebody's rows is which of ours, as LLaMA-Factory and Axolotl write it, or by hand.
+"""Column mappings: which key of foreign rows is which of ours, from LLaMA-Factory, Axolotl, or the command line.
 
 Belongs here: reading a mapping and applying it to a row. Does not: what the keys mean afterwards (formats).
 

@@ -92,7 +92,7 @@ def _phones(text: str) -> Iterator[Finding]:
 
 
 def _is_public(value: str) -> bool:
-    """True for the address of a machine in the world; private, loopback and documentation ranges are nobody's."""
+    """True for a public IP address; private, loopback and documentation ranges are not personal data."""
     try:
         address = ipaddress.ip_interface(value).ip
     except ValueError:

@@ -82,7 +82,7 @@ class HighWaterMark:
 
         With `before` (a night), later nights do not count: a night that is made up or repeated decides as it would
         have decided then. With `recipe` (its digest), only trainings of that recipe count: a corpus does not trigger
-        the same training twice, but a changed recipe deserves a training of its own.
+        the same training twice, but a changed recipe is trained separately.
         """
         entries = [
             entry

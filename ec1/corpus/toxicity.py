@@ -1,4 +1,4 @@
-"""Toxicity: how likely a text is one that nobody should learn to write, as a classifier sees it that the recipe names.
+"""Toxicity: how toxic a text is, as scored by the classifier that the recipe names.
 
 Belongs here: cutting texts to what the classifier reads at once, and asking it. Does not: which rows that costs
 (`dataset`). The classifier is any text classification model of `transformers`, as safetensors; it runs on the CPU.
@@ -56,7 +56,7 @@ class ToxicityClassifier:
     def scores(self, texts: Sequence[str]) -> list[float]:
         """For each text the highest score of any part of it, from 0 to 1; every part is read."""
         parts = [(number, part) for number, text in enumerate(texts) for part in self._parts(text)]
-        # As many labels as there are, each with its score: sigmoid or softmax is the model's own matter.
+        # As many labels as there are, each with its score: the model decides between sigmoid and softmax.
         answers = self._classify(
             [part for _, part in parts], top_k=None, truncation=True, max_length=self._length, batch_size=_BATCH
         )

@@ -143,7 +143,7 @@ def scan_documents(
     A document needs work if its content or its stream's extractor fingerprint (`fingerprints`, by stream name) differs
     from its ledger row, or if the row is deferred. A file modified after `as_of` (aware) is not visible: it is left to
     its own night. `retract_vanished=False`, for a night made up later, reports no deletion. `cache` is a folder for
-    what may be lost. `verify` reads every file, as happens by itself every `settings.verify_every_days`.
+    what may be lost. `verify` reads every file, as happens automatically every `settings.verify_every_days`.
 
     Raises InputError (no such root, and none known), DeferredError (a folder could not be listed, so nothing is said
     about deletions), PermanentError (so much is gone that it looks like a lost mount).

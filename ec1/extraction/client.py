@@ -123,7 +123,7 @@ class Circuit:
     """Stops asking a server that fails: opens after `threshold` failures in a row, then lets one probe through at a
     time, the first after `cool_down_seconds`, each further one after twice as long, up to a minute. After `rounds`
     failed probes (with the defaults some four minutes) the server is given up, unless it says itself that it is only
-    unavailable: then probing goes on until the deadline.
+    unavailable: then probing continues until the deadline.
     """
 
     def __init__(self, threshold: int = 5, cool_down_seconds: float = 5.0, rounds: int = 6) -> None:

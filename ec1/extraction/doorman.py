@@ -71,7 +71,7 @@ class DoormanClient(HttpChatClient):
 
     @property
     def _longest_seconds(self) -> float:
-        # When its GPU tier is silent it asks a smaller one by itself: going earlier would leave its slot taken.
+        # When its GPU tier does not answer it asks a smaller one: disconnecting earlier would leave its slot taken.
         return max(self._settings.request_timeout_seconds, _SLACK * self._gateway.server_deadline_seconds)
 
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:

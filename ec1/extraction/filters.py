@@ -1,7 +1,7 @@
 """What is not the name of a person, company, project, account or place, however confidently a model says so.
 
 Belongs here: the filters that `docs/contracts.md` asks for. Knows how English writes dates, laws, paths and job titles;
-the words are in `words/`, and no real name is. What class a name has is `evidence`'s matter.
+the words are in `words/`, and no real name is. `evidence` decides the class.
 """
 
 import re

@@ -42,7 +42,7 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -
     """Locate what the model named in one chunk of `text`, and filter it; rules of the groups in `off` do not act.
 
     Every place in the chunk where an accepted name stands is a mention, with offsets in `text`. A place inside a longer
-    accepted name counts only if it may be an entity of its own (`_stands_alone`). What is not accepted is returned with
+    accepted name counts only if it may be a separate entity (`_stands_alone`). What is not accepted is returned with
     the reason.
     """
     folded = Folded.of(chunk.text)
@@ -112,7 +112,7 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -
 
 
 def _stands_alone(entity_class: str, outer_class: str, before: str, after: str) -> bool:
-    """Whether a name inside a longer one is an entity of its own, as `Lisbon` is in `University of Lisbon`, and
+    """Whether a name inside a longer one is a separate entity, as `Lisbon` is in `University of Lisbon`, and
     `Tennessee` in `Murfreesboro, Tennessee`; and not `Renner` in `Lucas Renner`. `before` and `after` are the rest of
     the longer name."""
     if entity_class != outer_class:

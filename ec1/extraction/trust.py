@@ -12,7 +12,7 @@ from ec1.extraction.folding import normalised
 from ec1.extraction.results import ExtractionResult
 
 INVENTED = ("not in the text", "only in the prompt")
-"""The reasons of grounding that mean that the model named what nobody had written."""
+"""The reasons of grounding that mean that the model invented the name."""
 
 
 @dataclass(frozen=True)

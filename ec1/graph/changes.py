@@ -362,7 +362,7 @@ def _says_nothing_new(change: Change, old: dict[str, Any], same: bool, night: st
 
 
 def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
-    """The result's mentions, one an entity and place: overlapping chunks may both have found it."""
+    """The result's mentions, one per entity and place: overlapping chunks may both have found it."""
     models = {answer.chunk: answer.model for answer in result.answers}
     best: dict[tuple[str, int, int], Mention] = {}
     for mention in result.mentions:

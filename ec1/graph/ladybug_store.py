@@ -80,7 +80,7 @@ class LadybugStore:
         *,
         quarantine_after: int = QUARANTINE_AFTER,
     ) -> Applied:
-        """Let one document's extraction count, in one transaction. Doing it again changes nothing.
+        """Let one document's extraction count, in one transaction. Idempotent.
 
         complete: the mentions replace those of the document's older version.
         deferred: the older mentions stay; the ledger counts the night and quarantines after `quarantine_after`.

@@ -101,7 +101,7 @@ def write_graphml(graph: "nx.MultiGraph", path: Path) -> None:
 
 
 def write_html(graph: "nx.MultiGraph", path: Path) -> None:
-    """A page of its own that shows the graph; it loads nothing from anywhere. Drawn by gravis."""
+    """A standalone page that shows the graph; it loads nothing over the network. Drawn by gravis."""
     import gravis as gv
 
     nodes = {

@@ -138,7 +138,7 @@ class ServiceContentClient:
             raise DeferredError("service-content's answer about one name cannot be read") from None
 
     def _record(self, entity: ServiceEntity) -> dict[str, Any]:
-        # A module id of its own that differed would cross tenants: there is only one source for it.
+        # A different module id would cross tenants: there is only one source for it.
         vectors = {"role_vector": None, "location_vector": None, "contact_vector": None}
         return {**asdict(entity), "module_id": self.module_id, **vectors}
 

@@ -1,7 +1,7 @@
 """What service-content should hold, what we sent to it, and what still has to be sent: an outbox in one SQLite file.
 
 Belongs here: choosing what to send so that a later write is never a worse one, and comparing with what the service
-holds. Does not: the service's wire and rules (`service_content.py`), or which documents count (the ledger's matter).
+holds. Does not: the service's wire and rules (`service_content.py`), or which documents count (the ledger).
 
 A node there holds one name, one class and one confidence, and the last write wins. So we keep what every document says
 (a claim) and send, for each key, the best of all documents:
@@ -264,7 +264,7 @@ class ServiceContentStore:
 
     @staticmethod
     def _changes(state: sqlite3.Connection) -> list[_Write]:
-        """What to write, by key; None for a key that nobody claims any more."""
+        """What to write, by key; None for a key that no document claims any more."""
         changes = []
         for (key,) in state.execute("SELECT key FROM waiting ORDER BY key").fetchall():
             wanted = _best(state, key)

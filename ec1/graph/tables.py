@@ -113,7 +113,7 @@ def meta(connection: Any) -> dict[str, str]:
 
 @dataclass
 class Totals:
-    """What the graph holds in figures, kept up to date with each change so that nobody has to look through the whole.
+    """What the graph holds in figures, kept up to date with each change, so that the whole need not be read.
 
     `sum` is the sum of the SHA-256 of all rows modulo 2^256: it does not depend on their order, and a change of a few
     rows changes it by a few hashes. `entities` and `mentions` count by class, `statuses` the documents.
