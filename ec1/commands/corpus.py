@@ -24,16 +24,20 @@ def from_git(
     until: Annotated[str | None, typer.Option(help="a date; default: now")] = None,
     cluster: Annotated[str | None, typer.Option(help="the project's name; default: project-<repository>")] = None,
     tenant: Annotated[str | None, typer.Option(help="default: the deployment's")] = None,
+    max_tokens: Annotated[
+        int, typer.Option(min=100, help="of question and answer together; a larger commit is split by file")
+    ] = 2000,
     as_json: AsJson = False,
 ) -> None:
-    """Write one engineering tuple per commit into the corpus. Idempotent."""
+    """Write the tuples of each commit worth learning from into the corpus. Idempotent."""
     from ec1.corpus.from_git import capture
 
     options: Options = context.obj
     deployment = options.deployment()
     slug = re.sub(r"[^a-z0-9]+", "-", repo.resolve().name.removesuffix(".git").lower()).strip("-")
     folder = deployment.corpus_root(options.home) / "engineering"
-    captured = capture(repo, since, until, cluster or f"project-{slug}"[:64], tenant or deployment.tenant, folder)
+    name, owner = cluster or f"project-{slug}"[:64], tenant or deployment.tenant
+    captured = capture(repo, since, until, name, owner, folder, max_tokens=max_tokens)
     if as_json:
         print_json(vars(captured))
         return
@@ -124,8 +128,13 @@ def _visible(text: str) -> str:
 
 
 @corpus_app.command()
-def stats(context: typer.Context, as_json: AsJson = False) -> None:
-    """Count the tuples of each recipe's bucket: all, trainable, new since the last training, and why others are not."""
+def stats(
+    context: typer.Context,
+    tokens: Annotated[bool, typer.Option(help="measure rows with each base model's tokenizer, too")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Count each recipe's bucket: lines, trainable ones, what is new since the last training, reasons of the rest."""
+    from ec1.corpus.preview import measure
     from ec1.night.recipe_night import RecipeNight
 
     options: Options = context.obj
@@ -148,6 +157,8 @@ def stats(context: typer.Context, as_json: AsJson = False) -> None:
                 "rejected": snapshot.rejected,
             }
         )
+        if tokens and snapshot.trainable:
+            rows[-1]["tokens"] = vars(measure(snapshot, resolved.recipe.data, step.base_model))
     if as_json:
         print_json(rows)
         return
@@ -159,6 +170,11 @@ def stats(context: typer.Context, as_json: AsJson = False) -> None:
         )
         for reason, count in sorted(row["rejected"].items(), key=lambda item: -item[1]):
             out.print(f"  {'':<32} {count} {reason}", markup=False)
+        if measured := row.get("tokens"):
+            shares = ", ".join(f"{name} {count}" for name, count in measured["percentiles"].items())
+            out.print(f"  {'':<32} tokens of {measured['rows']} rows: {shares}", markup=False)
+            for reason, count in measured["dropped"].items():
+                out.print(f"  {'':<32} the recipe would drop {count}: {reason}", markup=False)
 
 
 @corpus_app.command("export")

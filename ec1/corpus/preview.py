@@ -5,10 +5,13 @@ rendering). Does not: how they are printed (commands), the steps themselves.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ec1.corpus import cleaning
 from ec1.corpus.containers import find_sources
@@ -40,6 +43,38 @@ def preview_file(path: Path, data: DataOptions, objective: Objective, model: Pat
     """The first rows of a file or folder that was not imported yet."""
     found = ((f"{row.file}:{row.number}", row.record or {}) for row in find_sources(path).rows())
     return _preview(itertools.islice(found, rows), data, objective, model)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Lengths of the first `rows` rows in tokens, and what a recipe would drop of them, by reason."""
+
+    rows: int
+    percentiles: dict[str, int]
+    dropped: dict[str, int]
+
+
+def measure(snapshot: Snapshot, data: DataOptions, model: Path, rows: int = 2000) -> Measured:
+    """How long the rows are and which would be dropped, before a night finds out; duplicates are not looked for."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    lengths: list[int] = []
+    dropped: Counter[str] = Counter()
+    for row in itertools.islice(snapshot.rows(), rows):
+        try:
+            example = with_system_prompt(example_of(parse_record(row.record), snapshot.objective), data.system_prompt)
+            sides = ("chosen", "rejected") if snapshot.objective == "dpo" else ("completion",)
+            forms = [rendered(tokenizer, {**example, "completion": example[side]}, data.train_on) for side in sides]
+            lengths.append(max(len(item.input_ids) for item in encode(tokenizer, forms)))
+        except RejectedError as error:
+            dropped[str(error)] += 1
+    refused = dropped.total()
+    long = sum(length > data.max_length for length in lengths)
+    if long:
+        dropped[f"longer than data.max_length = {data.max_length}"] = long
+    shares = {f"p{share}": int(np.percentile(lengths, share)) for share in (50, 90, 95, 99, 100)} if lengths else {}
+    return Measured(len(lengths) + refused, shares, dict(dropped.most_common()))
 
 
 def _preview(

@@ -243,6 +243,9 @@ def _edit(record: Mapping[str, Any], digest: str) -> TrainingTuple:
             problem = "diff is cut off and not described" if diff.strip() else "neither a diff nor a description of it"
     cluster = _text(record, "cluster")
     context = f"Project: {cluster}\n\n" if cluster else ""
+    before = (_text(record, "before") or "").rstrip("\n")
+    if before and target is diff:
+        wish = f"{wish}\n\nBefore the change:\n\n{before}"
     return _build(
         Kind.EDIT,
         record,

@@ -42,7 +42,7 @@ def ec1(home: Home) -> Callable[..., Result]:
     return lambda *arguments: CliRunner().invoke(app, ["--home", str(home.root), "corpus", *arguments])
 
 
-def test_from_git_to_a_file(ec1: Callable[..., Result], repo: Path, home: Home, tmp_path: Path) -> None:
+def test_from_git_to_a_file(ec1: Callable[..., Result], repo: Path, home: Home, tmp_path: Path, project: Path) -> None:
     captured = ec1("from-git", str(repo), "--since", "2026-06-01", "--json")
     assert captured.exit_code == 0, captured.exception
     assert json.loads(captured.stdout) == {"written": 3, "known": 0, "dropped": {}}
@@ -56,6 +56,11 @@ def test_from_git_to_a_file(ec1: Callable[..., Result], repo: Path, home: Home, 
     engineering = counted["engineering-fernhollow"]
     assert [engineering[key] for key in ("lines", "trainable", "new", "threshold")] == [3, 3, 3, 50]
     assert counted["apprenticeship-fernhollow"]["lines"] == 0
+    if (project / ".ec1" / "models").is_dir():
+        (home.root / "models").symlink_to(project / ".ec1" / "models")
+    measured = {row["bucket"]: row for row in json.loads(ec1("stats", "--tokens", "--json").stdout)}
+    tokens = measured["engineering-fernhollow"]["tokens"]
+    assert tokens["rows"] == 3 and 50 < tokens["percentiles"]["p100"] < 200 and tokens["dropped"] == {}
 
     for suffix, kind in (("jsonl", "json"), ("parquet", "parquet")):
         file = tmp_path / "out" / f"tuples.{suffix}"

@@ -176,8 +176,8 @@ def test_nothing_to_train_on_is_refused(sft: Recipe) -> None:
 
 
 def test_rows_that_will_be_cut_are_said(sft: Recipe) -> None:
-    plan = plan_training(sft, OLMO_7B, L4, **{**FIGURES, "longest": 900})
-    assert "rows are cut at 512 tokens; the longest has 900" in plan.notes
+    plan = plan_training(sft, OLMO_7B, L4, **{**FIGURES, "longest": 2900})
+    assert "rows are cut at 2048 tokens; the longest has 2900" in plan.notes
 
 
 ROLES = {
