@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ec1.corpus.pii import find_pii
@@ -17,30 +17,70 @@ from ec1.corpus.tuples import Example
 from ec1.errors import RejectedError
 
 PLACEHOLDERS = {
-    "card": "<CARD>",
-    "email": "<EMAIL>",
-    "iban": "<IBAN>",
-    "ip": "<IP>",
-    "person": "<PERSON>",
-    "phone": "<PHONE>",
-    "ssn": "<SSN>",
+    "card": "CARD",
+    "email": "EMAIL",
+    "iban": "IBAN",
+    "ip": "IP",
+    "person": "PERSON",
+    "phone": "PHONE",
+    "ssn": "SSN",
 }
-SECRET = "<SECRET>"
-VERSION = 1
+# What a secret is called by a part of its kind's name; in this order.
+_SECRETS = {
+    "private-key": "PRIVATE_KEY",
+    "password": "PASSWORD",
+    "basic-auth": "PASSWORD",
+    "login": "PASSWORD",
+    "webhook": "WEBHOOK",
+    "token": "TOKEN",
+    "jwt": "TOKEN",
+    "authorization": "TOKEN",
+    "key": "KEY",
+    "recognized-": "ID",
+}
+_NAME = re.compile(r"<[A-Z]+(?:_[A-Z]+)*(?:_\d+)?>")
+VERSION = 2
 """Part of a dataset's identity: raise it when the same text would be cleaned differently."""
 
 
-def scrub(text: str) -> tuple[str, Counter[str]]:
+class Placeholders:
+    """What stands for each thing that was taken out of one row: the same value has the same name throughout.
+
+    The first of a kind is `<EMAIL>`, another one `<EMAIL_2>`, so that who wrote to whom stays readable.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def of(self, kind: str, value: str) -> str:
+        name = PLACEHOLDERS.get(kind) or next((name for part, name in _SECRETS.items() if part in kind), "SECRET")
+        if (name, value) not in self._names:
+            self._counts[name] += 1
+            number = self._counts[name]
+            self._names[name, value] = f"<{name}>" if number == 1 else f"<{name}_{number}>"
+        return self._names[name, value]
+
+
+def scrub(
+    text: str, recognizers: Sequence[str] = (), placeholders: Placeholders | None = None
+) -> tuple[str, Counter[str]]:
     """Replace secrets and personal data by placeholders; returns the text and what was replaced, by kind.
 
-    Raises RejectedError if the scrubbed text still holds something that looks like either.
+    `recognizers` are Presidio's, by name, beside those that always look. Raises RejectedError if the scrubbed text
+    still holds something that looks like a secret or personal data.
     """
     counts: Counter[str] = Counter()
+    names = placeholders or Placeholders()
+
+    def persons(of: str) -> list[Finding]:
+        return find_pii(of, recognizers)
+
     # Secrets first: the password of a URL would else be taken for the name in an e-mail address.
-    for find in (find_secrets, find_pii):
-        text = _replace(text, find(text), counts)
+    for find in (find_secrets, persons):
+        text = _replace(text, find(text), counts, names)
     if counts:
-        left = {item.kind for find in (find_secrets, find_pii) for item in find(text) if not _is_replaced(text, item)}
+        left = {item.kind for find in (find_secrets, persons) for item in find(text) if not _is_replaced(text, item)}
         if left:
             raise RejectedError(f"still holds what looks like {', '.join(sorted(left))} after scrubbing")
     return text, counts
@@ -57,47 +97,51 @@ def without_persons(name: str) -> str:
     return "scrubbed:" + hashlib.sha256(name.encode()).hexdigest()[:24]
 
 
-def scrub_example(example: Example) -> tuple[Example, Counter[str]]:
+def scrub_example(example: Example, recognizers: Sequence[str] = ()) -> tuple[Example, Counter[str]]:
     """`scrub` every text of an example, those of calls and tools too. Raises RejectedError as `scrub` does."""
-    counts: Counter[str] = Counter()
-    clean: Example = {}
-    for column, items in example.items():
-        clean[column] = [_scrubbed(item, counts) for item in items]
-    return clean, counts
+    scrubber = _Scrubber(recognizers)
+    clean = {column: [scrubber.clean(item) for item in items] for column, items in example.items()}
+    return clean, scrubber.counts
 
 
 # What names and pairs things, and is no text that anybody wrote.
 _NAMES = frozenset({"role", "type", "id", "tool_call_id", "name", "train", "required", "enum"})
 
 
-def _scrubbed(value: Any, counts: Counter[str]) -> Any:
-    """A message or a tool with every text in it scrubbed, however deep it stands."""
-    if isinstance(value, str):
-        text, found = scrub(value)
-        counts.update(found)
-        return text
-    if isinstance(value, list):
-        return [_scrubbed(item, counts) for item in value]
-    if isinstance(value, dict):
-        return {key: _scrubbed_field(key, item, counts) for key, item in value.items()}
-    return value
+class _Scrubber:
+    """One row's texts, scrubbed with one set of placeholders."""
+
+    def __init__(self, recognizers: Sequence[str]) -> None:
+        self._recognizers, self._names = recognizers, Placeholders()
+        self.counts: Counter[str] = Counter()
+
+    def clean(self, value: Any) -> Any:
+        """A message or a tool with every text in it scrubbed, however deep it stands."""
+        if isinstance(value, str):
+            text, found = scrub(value, self._recognizers, self._names)
+            self.counts.update(found)
+            return text
+        if isinstance(value, list):
+            return [self.clean(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._field(key, item) for key, item in value.items()}
+        return value
+
+    def _field(self, key: str, value: Any) -> Any:
+        if key == "arguments" and not isinstance(value, str):
+            # As text, so that a value is seen together with the name before it.
+            try:
+                return json.loads(self.clean(json.dumps(value, ensure_ascii=False)))
+            except ValueError:
+                raise RejectedError("arguments of a call are no JSON any more after scrubbing") from None
+        return value if key in _NAMES else self.clean(value)
 
 
-def _scrubbed_field(key: str, value: Any, counts: Counter[str]) -> Any:
-    if key == "arguments" and not isinstance(value, str):
-        # As text, so that a value is seen together with the name before it.
-        try:
-            return json.loads(_scrubbed(json.dumps(value, ensure_ascii=False), counts))
-        except ValueError:
-            raise RejectedError("arguments of a call are no JSON any more after scrubbing") from None
-    return value if key in _NAMES else _scrubbed(value, counts)
-
-
-def _replace(text: str, findings: Iterable[Finding], counts: Counter[str]) -> str:
+def _replace(text: str, findings: Iterable[Finding], counts: Counter[str], names: Placeholders) -> str:
     pieces: list[str] = []
     position = 0
     for start, end, kind in _merged(findings):
-        pieces += [text[position:start], PLACEHOLDERS.get(kind, SECRET)]
+        pieces += [text[position:start], names.of(kind, text[start:end])]
         counts[kind] += 1
         position = end
     return "".join([*pieces, text[position:]])
@@ -118,8 +162,5 @@ def _merged(findings: Iterable[Finding]) -> list[tuple[int, int, str]]:
 
 
 def _is_replaced(text: str, item: Finding) -> bool:
-    """True if a finding consists of placeholders: `https://user:<SECRET>@host` still looks like a login."""
-    rest = text[item.start : item.end]
-    for placeholder in (SECRET, *PLACEHOLDERS.values()):
-        rest = rest.replace(placeholder, "")
-    return not any(map(str.isalnum, rest))
+    """True if a finding consists of placeholders: `https://user:<PASSWORD>@host` still looks like a login."""
+    return not any(map(str.isalnum, _NAME.sub("", text[item.start : item.end])))

@@ -90,6 +90,7 @@ class DataOptions(Settings):
     train_on: TrainOn = Field("all", description="of a conversation: every answer of the assistant, or only the last")
     max_rows: int | None = Field(None, ge=2, description="use at most this many rows, chosen by a stable hash")
     scrub: bool = Field(True, description="replace secrets and personal data by placeholders")
+    recognizers: tuple[str, ...] = Field((), description="more of Presidio's recognisers, such as DeTaxIdRecognizer")
     toxicity: ToxicityOptions | None = Field(None, description="drop rows whose answer a classifier finds toxic")
     seed: int = Field(0, ge=0, description="of the split; another seed is another split")
 
@@ -337,7 +338,7 @@ class _Builder:
                     item = parse_record(source.record)
                     example = example_of(item, self._objective)
                     if self._data.scrub:
-                        example, found = cleaning.scrub_example(example)
+                        example, found = cleaning.scrub_example(example, self._data.recognizers)
                         self._scrubbed.update(found)
                 except RejectedError as error:
                     self._reject(source.digest, without_persons(source.origin), str(error))

@@ -10,10 +10,11 @@ one downloads a language model.
 import functools
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ec1.corpus.secrets import Finding
+from ec1.errors import InputError
 
 # Cheap tests of whether a text can hold anything at all; importing Presidio takes seconds.
 _MAY_BE_EMAIL = re.compile(r"[\w.+\-]@\w+[\w\-]*\.\w")
@@ -34,8 +35,16 @@ _PRIVATE_SUFFIXES = ("corp", "example", "home", "internal", "intranet", "invalid
 _NO_PERSON = re.compile(r"(?i)(?:git|hg|svn|noreply|no-reply|.*\[bot\]|.*@users\.noreply\.github\.com)(?:@|$)")
 
 
-def find_pii(text: str) -> list[Finding]:
-    """Everything in the text that looks like personal data, in order; findings may overlap."""
+_SURE = 0.8
+"""The score from which a recogniser that a recipe asked for counts: its pattern fits, and its check digits too."""
+
+
+def find_pii(text: str, recognizers: Sequence[str] = ()) -> list[Finding]:
+    """Everything in the text that looks like personal data, in order; findings may overlap.
+
+    `recognizers`: names of more of Presidio's recognisers, such as those of national identity numbers; what they are
+    sure of counts. Raises InputError for a name that Presidio does not know.
+    """
     found = [Finding(*match.span(1), "person") for match in _TRAILER.finditer(text) if "<" not in match.group(1)]
     found += _emails(text)
     found += _phones(text)
@@ -44,6 +53,10 @@ def find_pii(text: str) -> list[Finding]:
     found += _of(_MAY_BE_SSN, "UsSsnRecognizer", "ssn", text)
     found += [item for item in _of(_MAY_BE_IPV4, "IpRecognizer", "ip", text) if _is_public(text[item.start : item.end])]
     found += [item for item in _of(_MAY_BE_IPV6, "IpRecognizer", "ip", text) if _is_public(text[item.start : item.end])]
+    for name in recognizers:
+        for result in _recognizer(name).analyze(text, [], None):
+            if result.score >= _SURE:
+                found.append(Finding(result.start, result.end, f"recognized-{result.entity_type.lower()}"))
     return sorted(set(found))
 
 
@@ -105,7 +118,9 @@ def _is_public(value: str) -> bool:
 def _recognizer(name: str) -> Any:
     from presidio_analyzer import predefined_recognizers
 
-    recognizer: Any = getattr(predefined_recognizers, name)
+    recognizer: Any = getattr(predefined_recognizers, name, None)
+    if recognizer is None or not name.endswith("Recognizer"):
+        raise InputError(f"data.recognizers: Presidio has no {name!r}; its recognisers are called DeTaxIdRecognizer, …")
     if name == "EmailRecognizer":
         # Its own check fetches the public suffix list from the network; `_emails` checks without.
         recognizer = type("OfflineEmailRecognizer", (recognizer,), {"validate_result": lambda self, text: None})

@@ -88,7 +88,7 @@ def _preview(
         try:
             example = example_of(parse_record(record), objective)
             if data.scrub:
-                example, _ = cleaning.scrub_example(example)
+                example, _ = cleaning.scrub_example(example, data.recognizers)
             example = with_system_prompt(example, data.system_prompt)
             sides = [example] if objective == "sft" else [_side(example, side) for side in ("chosen", "rejected")]
             shown += [_row(tokenizer, origin, side, data) for side in sides]

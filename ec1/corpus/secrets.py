@@ -1,18 +1,20 @@
 """Secrets in text: where they stand. Keys, tokens, passwords, in source code, diffs, configuration and prose.
 
 Belongs here: patterns, and what tells a secret from a hash, a path or a placeholder. Does not: what is put in its place
-(cleaning). The vendors' formats come from detect-secrets (https://github.com/Yelp/detect-secrets); those that it lacks,
-and everything that depends on context, are ours. Its keyword and hexadecimal detectors are not used: on code they
-mostly find git SHAs and checksums.
+(cleaning). The vendors' formats come from gitleaks (https://github.com/gitleaks/gitleaks, MIT) and from detect-secrets
+(https://github.com/Yelp/detect-secrets); those that they lack, and everything that depends on context, are ours. The
+keyword and hexadecimal detectors of detect-secrets are not used: on code they mostly find git SHAs and checksums.
 """
 
 import functools
 import itertools
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -161,9 +163,14 @@ _KEY_LINES = _pattern(
 )
 _QUOTED = re.compile(r"([\"'`])([A-Za-z0-9+/_\-]{20,128}={0,2})\1")
 
+# Names of calls, answers and runs that services hand out: they pair a call with its result and open nothing.
+_IDENTIFIER = re.compile(
+    r"(?:call|toolu|tool|fc|func|chatcmpl|cmpl|msg|run|resp|rs|req|thread|asst|step|item|evt|event|batch|file|sess|ws)"
+    r"[_\-][A-Za-z0-9_\-]+"
+)
 # Words count only where no letter or digit joins on: random strings hold every short word now and then.
 _PLACEHOLDER = re.compile(
-    r"<[A-Z_]+>|\$\{?[A-Z_]|\{\{|%\(|%[sdr]|\*{3}|(?i:x{4})|\.{3}|(?<![A-Za-z0-9])(?i:change[_\-]?(?:me|it)|example|"
+    r"<[A-Z_]+\d*>|\$\{?[A-Z_]|\{\{|%\(|%[sdr]|\*{3}|(?i:x{4})|\.{3}|(?<![A-Za-z0-9])(?i:change[_\-]?(?:me|it)|example|"
     r"placeholder|redacted|dummy|your[_\-]\w+|my[_\-]\w+|insert|replace|undefined|null|none|true|false)(?![A-Za-z0-9])"
 )
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F]+")
@@ -184,6 +191,7 @@ def find_secrets(text: str) -> list[Finding]:
     found += _matches((_KEY_LINES,), text, lowered, _is_key_block)
     found += _random_strings(text)
     found += _vendor_tokens(text, lowered)
+    found += _gitleaks_secrets(text, lowered)
     return sorted(set(found))
 
 
@@ -239,7 +247,7 @@ def _random_strings(text: str) -> Iterator[Finding]:
         kinds = (any(map(str.isupper, value)), any(map(str.islower, value)), any(map(str.isdigit, value)))
         if not all(kinds) or _HEX.fullmatch(value) or _UUID.fullmatch(value) or _HASH_PREFIX.match(value):
             continue
-        if _PLACEHOLDER.search(value) and len(value) < 40:
+        if (_PLACEHOLDER.search(value) and len(value) < 40) or _IDENTIFIER.fullmatch(value):
             continue
         if _is_alphabet(value) or _made_of_words(value):
             continue
@@ -281,6 +289,51 @@ def _group_weight(match: re.Match[str], number: int) -> tuple[bool, int]:
     """Of several groups the longest that can be a secret; group 0, the whole match, if none can."""
     text = match.group(number) or ""
     return (number > 0 and len(text) >= 16, len(text))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One of gitleaks' rules. One of `keywords` is in every text that can match; `group` is the secret's, if said."""
+
+    kind: str
+    regex: re.Pattern[str]
+    keywords: tuple[str, ...]
+    entropy: float
+    group: int
+    allowed: tuple[re.Pattern[str], ...]
+    stopwords: tuple[str, ...]
+
+
+@functools.cache
+def _gitleaks_rules() -> tuple[_Rule, ...]:
+    """Rules of https://github.com/gitleaks/gitleaks (MIT), version and attribution in the file;
+    `benchmarks/_gitleaks_rules.py` renews it."""
+    path = Path(__file__).parent / "data" / "gitleaks.json"
+    return tuple(
+        _Rule(
+            rule["id"],
+            re.compile(rule["regex"]),
+            tuple(rule["keywords"]),
+            rule["entropy"],
+            rule["group"],
+            tuple(map(re.compile, rule["allowed"])),
+            tuple(rule["stopwords"]),
+        )
+        for rule in json.loads(path.read_text(encoding="utf-8"))["rules"]
+    )
+
+
+def _gitleaks_secrets(text: str, lowered: str) -> Iterator[Finding]:
+    for rule in _gitleaks_rules():
+        if rule.keywords and not any(word in lowered for word in rule.keywords):
+            continue
+        for match in rule.regex.finditer(text):
+            group = rule.group or next((number for number in range(1, rule.regex.groups + 1) if match[number]), 0)
+            value = match[group]
+            if _entropy(value) < rule.entropy or any(pattern.search(value) for pattern in rule.allowed):
+                continue
+            if _always(value) and not any(word in value.lower() for word in rule.stopwords):
+                yield Finding(*match.span(group), rule.kind)
 
 
 @functools.cache

@@ -69,7 +69,7 @@ def test_from_git_to_a_file(ec1: Callable[..., Result], repo: Path, home: Home, 
         rows = load_dataset(kind, data_files=str(file), split="train", cache_dir=str(tmp_path / suffix))
         assert set(rows.column_names) == {"prompt", "completion", "group", "origin"}
         text = json.dumps(rows["completion"][:])
-        assert "Tr0ub4dor" not in text and "<SECRET>" in text, "what leaves the corpus is scrubbed"
+        assert "Tr0ub4dor" not in text and "<PASSWORD>" in text, "what leaves the corpus is scrubbed"
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["tuples.jsonl", "tuples.parquet"]
 
 

@@ -1,9 +1,12 @@
 """No planted secret survives; hashes, paths and code do; what is cut is cut afterwards."""
 
 import hashlib
+import json
 import random
+import re
 import sysconfig
 import uuid
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from ec1.corpus import cleaning
 from ec1.corpus.cleaning import scrub, scrub_example
 from ec1.corpus.pii import find_pii
 from ec1.corpus.secrets import Finding, find_secrets
-from ec1.errors import RejectedError
+from ec1.errors import InputError, RejectedError
 
 SETTINGS = {
     "alone": "{}",
@@ -39,7 +42,7 @@ def test_no_token_survives_wherever_it_stands(kind: str) -> None:
         for setting, template in SETTINGS.items():
             text, found = scrub(template.format(secret))
             assert not survives(core, text), (setting, kind)
-            assert "<SECRET>" in text
+            assert re.search(r"<(?:SECRET|KEY|TOKEN|PASSWORD|PRIVATE_KEY|WEBHOOK)>", text)
             assert sum(found.values()) >= 1
 
 
@@ -98,7 +101,7 @@ def test_cutting_comes_after_scrubbing() -> None:
 )
 def test_personal_data_is_replaced(kind: str, text: str) -> None:
     clean, found = scrub(text)
-    assert cleaning.PLACEHOLDERS[kind] in clean
+    assert f"<{cleaning.PLACEHOLDERS[kind]}>" in clean
     assert found[kind] >= 1
     digits = "".join(filter(str.isdigit, clean))
     assert len(digits) <= 4 or kind == "phone"
@@ -206,5 +209,45 @@ def test_every_message_of_an_example_is_scrubbed() -> None:
     messages = [{"role": "user", "content": f"use {secret}"}]
     clean, found = scrub_example({"prompt": messages, "chosen": messages, "rejected": messages})
     assert secret not in str(clean)
-    assert found["npm-token"] == 3
+    assert found.total() == 3
     assert secret in str(messages)
+
+
+def test_the_positive_cases_of_gitleaks_are_found() -> None:
+    """A share of them in each run; `python -m benchmarks.secrets_found` takes them all."""
+    known = json.loads((Path(__file__).parent / "gitleaks_cases.json").read_text())["cases"]
+    texts = [text for number, rule in enumerate(sorted(known)) for text in known[rule][number % 7 :: 7]]
+    found = sum(bool(find_secrets(text)) for text in texts)
+    assert len(texts) > 500 and found / len(texts) >= 0.95
+
+
+def test_ids_that_pair_a_call_with_its_result_stay() -> None:
+    rng = random.Random(3)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    for prefix in ("call_", "toolu_01", "chatcmpl-", "msg_", "fc_", "resp_", "run_", "thread_"):
+        for _ in range(20):
+            name = prefix + "".join(rng.choices(letters, k=24))
+            text = f'{{"tool_call_id": "{name}", "role": "tool", "content": "21 degrees"}}'
+            assert scrub(text) == (text, Counter())
+
+
+def test_the_same_value_has_the_same_name_throughout_a_row() -> None:
+    password = "kT7#vq9!Lm2x"
+    row = {
+        "prompt": [{"role": "user", "content": f"ana@fern.example wrote to bo@fern.example, password = '{password}'"}],
+        "completion": [
+            {"role": "assistant", "content": "Ask bo@fern.example, not ana@fern.example or cy@fern.example."}
+        ],
+    }
+    clean, found = scrub_example(row)
+    assert clean["prompt"][0]["content"] == "<EMAIL> wrote to <EMAIL_2>, password = '<PASSWORD>'"
+    assert clean["completion"][0]["content"] == "Ask <EMAIL_2>, not <EMAIL> or <EMAIL_3>."
+    assert (found["email"], found["password"]) == (5, 1)
+
+
+def test_a_recipe_asks_for_more_recognisers() -> None:
+    text = "Su NIF es 12345678Z."
+    assert scrub(text)[0] == text
+    assert scrub(text, ["EsNifRecognizer"])[0] == "Su NIF es <ID>."
+    with pytest.raises(InputError, match="Presidio has no 'NoSuchRecognizer'"):
+        scrub(text, ["NoSuchRecognizer"])
