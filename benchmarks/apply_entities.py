@@ -55,7 +55,7 @@ def documents(prefix: str, names: list[str], per_document: int) -> list[Change]:
 
 
 def seed(store: LadybugStore, size: int) -> None:
-    """Fill an empty graph by COPY, which takes seconds: `size` entities, a mention each, 100 to a document."""
+    """Fill an empty graph by COPY, which takes seconds: `size` entities, one mention each, 100 per document."""
     owners = [f"meetings/seed-{number // 100}.md" for number in range(size)]
     nodes = [
         changes.Changes._empty_node(DocumentKey("meetings", f"seed-{number}.md")) for number in range(len(set(owners)))

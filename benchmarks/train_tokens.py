@@ -109,7 +109,7 @@ def _train(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _bare(options: argparse.Namespace, rows: list[dict[str, Any]], tokenizer: Any, watch: Any, folder: Path) -> None:
-    """What somebody would write from the library's documentation, with this recipe's figures."""
+    """The training as the library's documentation shows it, with this recipe's figures."""
     import torch
     from datasets import Dataset
     from peft import LoraConfig

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
+    """A port of loopback that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -31,7 +31,7 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 def send(handler: BaseHTTPRequestHandler, status: int, data: bytes, retry_after: str | None) -> None:
-    """Answer a request; `retry_after` goes with the statuses that it belongs to."""
+    """Answer a request; `retry_after` is sent with the statuses that allow it."""
     handler.send_response(status)
     if status in (429, 503) and retry_after is not None:
         handler.send_header("Retry-After", retry_after)

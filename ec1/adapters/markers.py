@@ -97,7 +97,7 @@ class PendingMarkers:
                 self.store.rename(key, key + CLAIMED)
                 return waiting
             except (NotFound, AlreadyExists):
-                log.info("%s was claimed by somebody else", waiting.file)
+                log.info("%s was claimed by another worker", waiting.file)
         return None
 
     def complete(self, claim: Claim) -> None:
@@ -120,7 +120,7 @@ class PendingMarkers:
             except NotFound:
                 continue
             except ValidationError as error:
-                log.warning("%s is not a marker (%s errors): mend or remove it", item.key, error.error_count())
+                log.warning("%s is not a marker (%s errors): correct or remove it", item.key, error.error_count())
                 continue
             found.append(Claim(match[0], match[2], marker))
         return sorted(found, key=lambda claim: (claim.marker.triggered_at, claim.file))

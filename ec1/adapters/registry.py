@@ -157,7 +157,7 @@ class AdapterRegistry:
         except ValidationError as error:
             raise PermanentError(f"{key} is damaged: {error.error_count()} errors; restore it") from None
         if (manifest.tenant, manifest.role, manifest.version) != (tenant, role, version):
-            raise PermanentError(f"{key} is the manifest of {manifest.name}: somebody moved it; restore it")
+            raise PermanentError(f"{key} is the manifest of {manifest.name}: it was moved; restore it")
         return manifest
 
     def usable(self, tenant: str, role: str) -> list[int]:

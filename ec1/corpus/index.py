@@ -100,7 +100,7 @@ class LineIndex:
 
     def rebuild(self) -> None:
         """Delete a damaged index and begin with an empty one."""
-        log.warning("%s is damaged; the corpus is indexed anew", self._path)
+        log.warning("%s is damaged; the corpus is indexed again", self._path)
         if hasattr(self, "db"):
             self.db.close()
         for suffix in ("", "-wal", "-shm"):

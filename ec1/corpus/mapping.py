@@ -163,7 +163,7 @@ def _axolotl(entry: Mapping[str, Any], where: str) -> ColumnMapping:
     kind = entry.get("type")
     fields = {**entry, **(kind if isinstance(kind, Mapping) else {})}
     if any(fields.get(key) for key in ("format", "no_input_format", "system_format")):
-        raise InputError(f"{where}: a prompt format of its own would not be applied: the base model's template is used")
+        raise InputError(f"{where}: its own prompt format would not be applied: the base model's template is used")
     if fields.get("roles_to_train") not in (None, ["assistant"], ["gpt"]):
         raise InputError(f"{where}: roles_to_train: only the assistant's answers are trained")
     names = {

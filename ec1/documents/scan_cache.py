@@ -135,7 +135,7 @@ class ScanCache:
             log.warning("the scan cache %s is not used or not updated: %s", self._path, error)
             self._writable = False
         except sqlite3.DatabaseError as error:
-            log.warning("the scan cache %s is damaged (%s) and is built anew", self._path, error)
+            log.warning("the scan cache %s is damaged (%s) and is rebuilt", self._path, error)
             self._close()
             with contextlib.suppress(OSError, sqlite3.Error):
                 for suffix in ("", "-journal", "-wal", "-shm"):

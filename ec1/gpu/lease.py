@@ -142,12 +142,12 @@ class GpuLease:
                 other = _read_holder(os.pread(descriptor, 4096, 0).decode())
                 if now >= deadline:
                     raise BusyError(
-                        f"the GPU lease {self.lock} is held by {other or 'somebody'}; waited {wait_seconds:.0f} s: "
+                        f"the GPU lease {self.lock} is held by {other or 'a process'}; waited {wait_seconds:.0f} s: "
                         "let it finish or stop its run"
                     ) from None
                 if now - told >= 30:
                     told = now
-                    progress(f"waiting for the GPU, held by {other or 'somebody'}")
+                    progress(f"waiting for the GPU, held by {other or 'a process'}")
                 time.sleep(min(0.2, max(0.0, deadline - now)))
 
     def _enough_memory(self, settle_seconds: float = 30) -> DeviceMemory:

@@ -179,7 +179,7 @@ class GraphReader:
                 self.close()
                 raise InputError(
                     f"{self._path} has schema {schema}, this program reads {tables.SCHEMA_VERSION}: run `ec1 night`, "
-                    "which publishes it anew"
+                    "which publishes it again"
                 )
         return self._connection
 

@@ -1,4 +1,4 @@
-"""Adapters to publish (tiny, by hand) and to judge (really trained on the small model)."""
+"""Adapters to publish (tiny, constructed) and to judge (trained on the small model)."""
 
 import json
 import shutil

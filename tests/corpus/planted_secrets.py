@@ -1,4 +1,4 @@
-"""Secrets of many kinds, invented anew for each seed and put together from parts, so that no scanner finds one here."""
+"""Secrets of many kinds, made up for each seed and assembled from parts, so that no scanner finds one here."""
 
 import base64
 import hashlib

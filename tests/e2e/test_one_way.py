@@ -1,4 +1,4 @@
-"""However a night is started it is the same run, and what is killed in its middle needs nobody's help."""
+"""However a night is started it is the same run, and a killed one needs no manual repair."""
 
 import json
 import os
@@ -26,7 +26,7 @@ AGAIN = """mutation {
 
 
 class Ui:
-    """`ec1 ui` in a process group of its own, and its GraphQL."""
+    """`ec1 ui` in a separate process group, and its GraphQL."""
 
     def __init__(self, ec1: LightCommandLine) -> None:
         self.port = free_port()

@@ -19,7 +19,7 @@ NIGHT = "2026-06-05"
 
 @pytest.fixture
 def postgres_url() -> Iterator[str]:
-    """A cluster of its own on loopback, gone afterwards."""
+    """A separate cluster on loopback, removed afterwards."""
     # Debian keeps the server's programs out of the path, by version.
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[-3]))
     found = shutil.which("pg_ctl") or (str(programs[-1]) if programs else "")

@@ -33,7 +33,7 @@ graph: {{buffer_pool_mib: 64}}
 
 
 class Project:
-    """One deployment in a folder of its own, and its nights."""
+    """One deployment in a separate folder, and its nights."""
 
     def __init__(self, folder: Path, words: Path, doorman: FakeServer, service: FakeServiceContent) -> None:
         self.folder, self.home = folder, Home(folder / "home")

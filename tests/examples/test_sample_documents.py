@@ -136,7 +136,7 @@ def test_gold_is_well_formed(gold: list[dict[str, Any]]) -> None:
 def test_gold_misses_no_name_that_it_knows_from_elsewhere(
     documents: dict[tuple[str, str], str], gold: list[dict[str, Any]]
 ) -> None:
-    """A name of two words or more that is gold in one document is gold wherever it stands by itself."""
+    """A name of two words or more that is gold in one document is gold wherever it stands alone."""
     known = {entity["name"] for line in gold for entity in line["entities"] if " " in entity["name"]}
     for line in gold:
         own = {entity["name"] for entity in line["entities"]}

@@ -1,4 +1,4 @@
-"""Phase 1 of a night by the real functions, on a home of its own and a server of the test's choice.
+"""Phase 1 of a night by the real functions, on a separate home and a server of the test's choice.
 
 For what spans its steps: listing, extraction, the graph, its publication and export.
 """

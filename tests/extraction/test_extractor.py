@@ -73,7 +73,7 @@ def item(text: str, stream: str = "meeting", load: Callable[[], Document] | None
 
 
 def long_text(*marks: str, paragraphs: int = 6) -> str:
-    """A text of as many chunks as paragraphs, each with a name of its own; `marks` go to the third."""
+    """A text of as many chunks as paragraphs, each with its own name; `marks` are put into the third."""
     parts = [
         f"{NAMES[i % len(NAMES)]} came to the meeting in the morning and said that the work on the hall goes on as it "
         f"was agreed upon, and that nobody has to wait for number {i}."

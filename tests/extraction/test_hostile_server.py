@@ -1,4 +1,4 @@
-"""Whatever bytes a server sends, an extraction goes on: each unit is complete or deferred, and its result is kept."""
+"""Whatever bytes a server sends, an extraction continues: each unit is complete or deferred, and its result is kept."""
 
 import hashlib
 import json
@@ -135,7 +135,7 @@ def test_what_is_odd_defers_the_document(
 
 
 def test_a_compressed_answer_is_not_unpacked(kind: str, server: RawServer, words: Path) -> None:
-    """A few bytes of it are gigabytes, and minutes of CPU; nobody asked for them."""
+    """A few bytes of it expand to gigabytes and cost minutes of CPU; no request asked for it."""
     bomb = zlib.compress(b" " * 300_000_000, 9)
     server.answer = http_answer(bomb, Content_Encoding="deflate")
     begin = time.process_time()

@@ -28,7 +28,7 @@ KILLS = {"extracting": 6, "applying": 3, "publishing": 1}
 
 
 def work(phase: PhaseOne, date: str, told: Connection) -> None:
-    """One night in a process of its own."""
+    """One night in a separate process."""
     phase.night(date, told.send)
 
 

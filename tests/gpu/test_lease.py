@@ -1,4 +1,4 @@
-"""The lease is exclusive, survives every kind of death, and robs nobody. All processes here are real."""
+"""The lease is exclusive, is freed by every kind of death, and is never taken from a live holder. All are real."""
 
 import fcntl
 import os

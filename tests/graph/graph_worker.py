@@ -1,4 +1,4 @@
-"""A phase-1 night's writer as a process of its own, to be killed: brings the graph to what a night's listing says.
+"""A phase-1 night's writer as a separate process, to be killed: brings the graph to what a night's listing says.
 
 usage: graph_worker.py HOME NIGHT. Prints `opening`, `open` and `done`.
 """

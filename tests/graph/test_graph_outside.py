@@ -115,7 +115,7 @@ def test_every_query_of_the_page_runs(reader: GraphReader, query: str) -> None:
 
 
 def test_an_assistant_reads_the_graph_over_mcp(home: Path) -> None:
-    """The official client against the server in a process of its own, over standard input and output."""
+    """The official client against the server in a separate process, over standard input and output."""
     from mcp import Client, StdioServerParameters
 
     program = (

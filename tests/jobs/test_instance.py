@@ -98,7 +98,7 @@ def test_a_killed_worker_that_nobody_waited_for_is_gone(instance: dg.DagsterInst
 
 
 def test_a_process_id_that_was_given_away_again_is_not_the_worker(instance: dg.DagsterInstance) -> None:
-    """After the restart of a container process ids begin anew, and the boot time is still the host's."""
+    """After the restart of a container process ids start again at 1, and the boot time is still the host's."""
     run = a_run(instance, None)
     mark = Worker.of(run.run_id)
     instance.add_run_tags(run.run_id, {PROCESS_TAG: mark.tag[PROCESS_TAG].replace(str(mark.started), "1.5")})

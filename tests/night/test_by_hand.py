@@ -1,4 +1,4 @@
-"""`ec1 train` and `ec1 run`: a training that a person starts, its cost confirmed first, and the same once more."""
+"""`ec1 train` and `ec1 run`: a training that is started manually after its cost was confirmed, and its repetition."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ hardware: {device: cpu, memory_gib: 8}
 
 @pytest.fixture
 def ec1(tiny_model: Path, tmp_path: Path) -> Callable[..., Result]:
-    """The command line on a project of its own, with a corpus of twenty short texts."""
+    """The command line on a separate project, with a corpus of twenty short texts."""
     for path, text in {
         "configs/deployments/tiny.yaml": DEPLOYMENT.format(model=tiny_model),
         "recipes/texts.yaml": RECIPE,

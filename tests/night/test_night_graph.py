@@ -26,7 +26,7 @@ NIGHT = "2026-06-01"
 
 @dataclass(frozen=True)
 class Phase1:
-    """The files of one home, and a night on them without a model: results are put into the outbox by hand."""
+    """The files of one home, and a night on them without a model: results are put into the outbox directly."""
 
     root: Path
 
@@ -101,7 +101,7 @@ def test_repeating_a_night_changes_nothing(home: Phase1) -> None:
 
 
 class FailingOutbox(Outbox):
-    """An outbox whose disk goes away after some results."""
+    """An outbox whose disk fails after some results."""
 
     left = 1100
 

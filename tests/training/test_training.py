@@ -160,7 +160,7 @@ class StopAfter(TrainerCallback):
 def test_a_killed_run_goes_on_with_the_same_curve(
     sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
 ) -> None:
-    """A process of its own, killed with no warning in the middle of a step; another one goes on."""
+    """A separate process, killed without warning in the middle of a step; another one resumes."""
     spec = make("engineering", tmp_path, optimisation={"checkpoint_minutes": 1e-6})
     # The recipe differs from the undisturbed one in when it saves, which must not change the curve.
     path = tmp_path / "spec.json"

@@ -1,4 +1,4 @@
-"""Looks like vLLM from outside: the same command, real HTTP, and a worker that is a process in a session of its own.
+"""Looks like vLLM from outside: the same command, real HTTP, and a worker process in a separate session.
 
 Finds every pair of capitalised words. Started only in tests, by a PYTHONPATH that hides the real package.
 """
