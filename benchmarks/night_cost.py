@@ -1,0 +1,124 @@
+"""What a night of 100 documents costs in a graph of 30,000, 100,000 and 300,000 entities: CPU seconds by step.
+
+The graph is made: names as in `resolve_entities`, a million mentions over the entities (a few are in very many
+documents, as in life), 20 to a document. The night brings 100 documents of 20 mentions, half of them of new entities.
+
+Run: python -m benchmarks.night_cost [--sizes 30000,100000,300000] [--steps apply,digest,publish,resolve,export]
+"""
+
+import argparse
+import gc
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.apply_entities import documents
+from benchmarks.resolve_entities import graph
+from ec1.documents.ledger import DocumentKey
+from ec1.graph import changes, database, tables
+from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.overrides import NO_OVERRIDES
+
+MENTIONS = 1_000_000
+PER_DOCUMENT = 20
+NIGHT = "2026-06-01"
+
+
+def build(store: LadybugStore, size: int, mentions: int) -> list[str]:
+    """Fill an empty graph by COPY; returns the entities' names."""
+    profiles = graph(size)
+    rng = random.Random(size)
+    names = [min(each.names) for each in profiles]
+    keys = [each.key for each in profiles]
+    weights = [1 / (rank + 10) for rank in range(size)]
+    chosen = [*range(size), *rng.choices(range(size), weights, k=max(0, mentions - size))]
+    rng.shuffle(chosen)
+    owners = [f"meetings/old-{at // PER_DOCUMENT}.md" for at in range(len(chosen))]
+    nodes = []
+    for number in range(1 + (len(chosen) - 1) // PER_DOCUMENT):
+        node = changes.Changes._empty_node(DocumentKey("meetings", f"old-{number}.md"))
+        held = min(PER_DOCUMENT, len(chosen) - number * PER_DOCUMENT)
+        node.update(
+            document_id=f"mk-{number}", content_sha256=f"{number:064}", fingerprint="f" * 64, status="applied",
+            night=NIGHT, attempts=0, mentions=held, applied_id=f"mk-{number}", applied_content=f"{number:064}",
+            applied_night=NIGHT,
+        )  # fmt: skip
+        nodes.append(node)
+    schema = pa.schema([(name, database.arrow_type(name, pa)) for name in tables.DOCUMENT_COLUMNS])
+    count = len(chosen)
+    execute = store._db.execute
+    execute("COPY Document FROM $batch", {"batch": pa.Table.from_pylist(nodes, schema=schema)})
+    classes = [each.entity_class for each in profiles]
+    execute("COPY Entity FROM $batch", {"batch": pa.table({"key": keys, "name": names, "c": classes})})
+    columns = {
+        "from": owners,
+        "to": [keys[at] for at in chosen],
+        "name": [names[at] for at in chosen],
+        "chunk": [0] * count,
+        "start_char": list(range(count)),
+        "end_char": list(range(9, count + 9)),
+        "confidence": [0.9] * count,
+        "fingerprint": ["f" * 64] * count,
+        "model": ["benchmark"] * count,
+    }
+    execute("COPY MENTIONS FROM $batch", {"batch": pa.table(columns)})
+    execute("CHECKPOINT")
+    return names
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of this process, its threads included."""
+    gc.collect()
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def night(store: LadybugStore, number: int, names: list[str], folder: Path, steps: list[str]) -> dict[str, float]:
+    """A night's CPU seconds by step."""
+    rng = random.Random(number)
+    count = 100 * PER_DOCUMENT
+    said = [rng.choice(names) if at % 2 else f"Fresh Name{number}x{at}" for at in range(count)]
+    found = documents(f"night{number}", said, PER_DOCUMENT)
+    date = f"2026-06-{10 + number:02}"
+    work: dict[str, Callable[[], object]] = {
+        "apply": lambda: store.apply_many(found, date),
+        "digest": lambda: (store.digest(), store.stats()),
+        "resolve": lambda: store.resolve(NO_OVERRIDES),
+        "publish": lambda: store.publish(folder / "published"),
+        "export": lambda: store.export(folder / "export"),
+    }
+    return {name: cpu(work[name]) for name in work if name in steps}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="30000,100000,300000")
+    parser.add_argument("--mentions", type=int, default=MENTIONS)
+    parser.add_argument("--steps", default="apply,digest,publish,resolve,export")
+    parser.add_argument("--nights", type=int, default=3, help="the median of so many nights is shown")
+    arguments = parser.parse_args()
+    steps = arguments.steps.split(",")
+    print(f"{'entities':>9} " + " ".join(f"{step:>8}" for step in steps) + f" {'file MiB':>9} {'peak MiB':>9}")
+    for size in (int(part) for part in arguments.sizes.split(",")):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            with LadybugStore.open(folder / "live", buffer_pool_mib=2048, wait_seconds=0) as store:
+                names = build(store, size, arguments.mentions)
+                # The first change to a graph that was filled from outside counts its rows once.
+                store.apply_many(documents("first", ["Some Body"], 1), "2026-06-09")
+                nights = [night(store, number, names, folder, steps) for number in range(arguments.nights)]
+            took = {step: sorted(each[step] for each in nights)[len(nights) // 2] for step in steps}
+            mib = (folder / "live").stat().st_size / 2**20
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            shown = " ".join(f"{took[step]:>8.2f}" for step in steps)
+            print(f"{size:>9,} {shown} {mib:>9.0f} {peak:>9.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
