@@ -21,10 +21,10 @@ def write_parquet(connection: Any, directory: Path) -> list[Path]:
     numbers = dict.fromkeys(("chunk", "start_char", "end_char", "attempts", "mentions"), whole)
     numbers |= dict.fromkeys(("confidence", "score"), real)
     resolution = resolved_tables.read(connection)
-    sources: dict[str, tuple[tuple[str, ...], Iterator[dict[str, Any]]]] = {
+    sources: dict[str, tuple[tuple[str, ...], Iterator[Any]]] = {
         "documents": (tables.DOCUMENT_COLUMNS, tables.all_documents(connection)),
         "entities": (tables.ENTITY_COLUMNS, tables.all_entities(connection)),
-        "mentions": (("entity", "document", *tables.MENTION_COLUMNS), tables.all_mentions(connection)),
+        "mentions": (("entity", "document", *tables.MENTION_COLUMNS), tables.mention_tables(connection)),
         "relations": (("subject", "object", *tables.RELATION_COLUMNS), tables.all_relations(connection)),
         "traits": (("entity", "document", "kind", "value"), tables.all_traits(connection)),
         "clusters": (
@@ -43,7 +43,7 @@ def write_parquet(connection: Any, directory: Path) -> list[Path]:
     paths = []
     for name, (columns, records) in sources.items():
         schema = pa.schema([(column, numbers.get(column, text)) for column in columns])
-        table = _table(records, schema, pa)
+        table = _joined(records, schema, pa) if name == "mentions" else _table(records, schema, pa)
         order = [(c, "ascending") for c in _sort_columns(columns)]
         paths.append(directory / f"{name}.parquet")
         write_atomic(paths[-1], _parquet_bytes(table.sort_by(order).combine_chunks(), pa))
@@ -52,6 +52,10 @@ def write_parquet(connection: Any, directory: Path) -> list[Path]:
 
 def _sort_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     return ("key",) if columns[0] == "key" else columns
+
+
+def _joined(pages: Iterator[Any], schema: Any, pa: Any) -> Any:
+    return pa.concat_tables([schema.empty_table(), *(page.select(schema.names).cast(schema) for page in pages)])
 
 
 def _table(records: Iterator[dict[str, Any]], schema: Any, pa: Any) -> Any:

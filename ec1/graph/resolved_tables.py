@@ -35,9 +35,11 @@ def profiles(connection: Any) -> list[Profile]:
     """Every entity with its evidence. Memory grows with the graph: about 100 bytes a mention."""
     names: dict[str, set[str]] = defaultdict(set)
     documents: dict[str, set[str]] = defaultdict(set)
-    for mention in tables.all_mentions(connection):
-        names[mention["entity"]].add(mention["name"])
-        documents[mention["entity"]].add(mention["document"])
+    for page in tables.mention_tables(connection, ("name",)):
+        columns = (page[column].to_pylist() for column in ("entity", "name", "document"))
+        for entity_key, name, document in zip(*columns, strict=True):
+            names[entity_key].add(name)
+            documents[entity_key].add(document)
     traits: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for trait in tables.all_traits(connection):
         if trait["kind"] in KINDS:

@@ -50,6 +50,7 @@ ENTITY_COLUMNS = ("key", "name", "entity_class")
 
 # Query results are collected in the buffer pool, which a whole graph does not fit: 600,000 mentions filled 64 MiB.
 _PAGE = 20_000
+_ROTTEN = "a text in the database is no text any more: its file is damaged on the disk"
 _ESCAPE = re.compile(r"\\(?:\\|x([0-9a-f]{2}))")
 
 
@@ -98,7 +99,7 @@ def rows(connection: Any, query: str, parameters: dict[str, Any] | None = None) 
         try:
             return [dict(zip(names, row, strict=True)) for row in result.get_all()]
         except UnicodeDecodeError:
-            raise RuntimeError("a text in the database is no text any more: its file is damaged on the disk") from None
+            raise RuntimeError(_ROTTEN) from None
 
 
 def meta(connection: Any) -> dict[str, str]:
@@ -208,6 +209,23 @@ def all_mentions(connection: Any) -> Iterator[dict[str, Any]]:
     )
     for low, high in _mention_ranges(connection):
         yield from rows(connection, query, {"low": low, "high": high})
+
+
+def mention_tables(connection: Any, columns: tuple[str, ...] = MENTION_COLUMNS) -> Iterator[Any]:
+    """Every mention with `document` and `entity` keys and some of its columns, as Arrow tables of a page each: a fifth
+    of the time of `all_mentions`. Raises RuntimeError."""
+    query = (
+        "MATCH (d:Document)-[m:MENTIONS]->(e:Entity) WHERE offset(id(d)) >= $low AND offset(id(d)) < $high "
+        f"RETURN d.key AS document, e.key AS entity, {', '.join(f'm.{name} AS {name}' for name in columns)}"
+    )
+    for low, high in _mention_ranges(connection):
+        with connection.execute(query, {"low": low, "high": high}) as result:
+            table = result.get_as_arrow(_PAGE)
+        try:
+            table.validate(full=True)
+        except ValueError:
+            raise RuntimeError(_ROTTEN) from None
+        yield table
 
 
 def all_traits(connection: Any) -> Iterator[dict[str, Any]]:
