@@ -11,6 +11,7 @@ from ec1.settings import Settings
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
+FOLDERS = ("ec1", "ec1_assets", "resources", "jobs", "schedules", "tests", "benchmarks", "extractor", "docs")
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]+)")
 FILE = re.compile(r"`((?:ec1|ec1_assets|resources|jobs|schedules|configs|tests|benchmarks|docs|examples)/[\w./-]+)`")
 
@@ -24,14 +25,26 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_code_refers_to_pages_that_exist() -> None:
-    folders = ("ec1", "ec1_assets", "resources", "jobs", "schedules", "tests", "benchmarks")
     missing = {
         f"{path.relative_to(PROJECT)}: {name}"
-        for folder in folders
+        for folder in FOLDERS
         for path in (PROJECT / folder).rglob("*.py")
         for name in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text())
         # That one is an example of a path in a text.
         if name != "docs/plan.md" and not (PROJECT / name).exists()
+    }
+    assert missing == set()
+
+
+def test_code_names_modules_that_exist() -> None:
+    """A docstring that names a file in backticks would mislead after a move."""
+    files = [path for folder in FOLDERS for path in (PROJECT / folder).rglob("*.py")]
+    known = {path.name for path in files}
+    missing = {
+        f"{path.relative_to(PROJECT)}: {name}"
+        for path in files
+        for name in re.findall(r"`((?:\w+/)*\w+\.py)`", path.read_text())
+        if not ((PROJECT / name).exists() if "/" in name else name in known)
     }
     assert missing == set()
 

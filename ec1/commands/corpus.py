@@ -11,7 +11,9 @@ from ec1.commands.shell import Options, out, print_json, printable
 from ec1.corpus.tuples import Objective
 from ec1.files import checked_name
 
-corpus_app = typer.Typer(help="Training corpora: capture, count and export tuples.", no_args_is_help=True)
+corpus_app = typer.Typer(
+    help="Training corpora: capture, import, preview, count and export tuples.", no_args_is_help=True
+)
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 

@@ -1,7 +1,7 @@
 """From documents to results in the outbox: chunks of many documents, one server, one limit on what is in flight.
 
 Belongs here: the order of work, what is retried, what counts as done, and what is reported. Does not: the wire
-(`client`), the prompt (`prompt`), trust (`grounding`), or whether a server is needed at all (`nightly`).
+(`client`), the prompt (`prompt`), trust (`grounding`), or whether a server is needed at all (`ec1.night.extraction`).
 """
 
 import asyncio

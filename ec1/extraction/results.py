@@ -23,7 +23,7 @@ class Mention(_Record):
     name: str
     entity_class: EntityClass
     confidence: float
-    """From 0 to 1; `extraction/confidence.py` says what it is computed from, and whether it is calibrated."""
+    """From 0 to 1; `ec1/extraction/grounding.py` says what it is computed from, and whether it is calibrated."""
     chunk: int
     start: int
     """Character offsets in the parsed text, `[start, end)`; `text[start:end]` is what stands there."""

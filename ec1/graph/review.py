@@ -1,6 +1,6 @@
 """The review band for a person: which pairs to decide first, and how a decision gets into the file of overrides.
 
-Belongs here: order and writing. Does not: what decisions mean (`overrides.py`), showing a pair (`commands/graph.py`).
+Belongs here: order and writing. Does not: what decisions mean (`overrides.py`), showing a pair (`ec1.commands.graph`).
 """
 
 from dataclasses import dataclass
