@@ -400,6 +400,11 @@ class Deployment(Settings):
         return ZoneInfo(self.schedule.timezone)
 
 
+def deployment_file(name: str, project: Path) -> Path:
+    """Where a deployment's settings are."""
+    return project / "configs" / "deployments" / f"{name}.yaml"
+
+
 def load_deployment(name: str, project: Path) -> Deployment:
     """Load `configs/deployments/<name>.yaml` below the project's root, with its paths made absolute.
 
@@ -409,7 +414,7 @@ def load_deployment(name: str, project: Path) -> Deployment:
     known = sorted(path.stem for path in folder.glob("*.yaml"))
     if name not in known:
         raise InputError(f"unknown deployment {name!r} in {folder}: choose one of {', '.join(known) or '(none)'}")
-    path = folder / f"{name}.yaml"
+    path = deployment_file(name, project)
     return _absolute(validate(Deployment, {"name": name, **load_mapping(path)}, str(path)), project)
 
 

@@ -25,6 +25,11 @@ def choice_from_environment() -> Choice:
     return Choice(os.environ.get("EC1_DEPLOYMENT") or "embedded", (project / home).resolve(), project)
 
 
+def ui_token() -> str | None:
+    """EC1_UI_TOKEN: what a request to the UI must carry; without it none is asked for."""
+    return os.environ.get("EC1_UI_TOKEN") or None
+
+
 def child_environment() -> dict[str, str]:
     """What an engine or trainer inherits: this process's environment, minus what could reach out or leak in."""
     return {**inherited(os.environ), **OFFLINE}

@@ -110,12 +110,16 @@ def _count(value: int | None) -> str:
 def ui(
     context: typer.Context,
     port: Annotated[int, typer.Option(help="on 127.0.0.1")] = 3000,
+    read_only: Annotated[bool, typer.Option("--read-only", help="show everything and change nothing")] = False,
 ) -> None:
-    """Open the Dagster UI, with its daemon, on this home's persistent instance."""
+    """Open the Dagster UI, with its daemon, on this home's persistent instance.
+
+    With EC1_UI_TOKEN set, each request must carry that token: open /?token=... once.
+    """
     options: Options = context.obj
     deployment = options.deployment()
     fill_with_sample(deployment, options.home)
-    status = run_module(["jobs.ui", "--port", str(port)], options)
+    status = run_module(["jobs.ui", "--port", str(port), *(["--read-only"] if read_only else [])], options)
     # Ctrl-C is how one leaves it.
     sys.exit(DONE if status == INTERRUPTED else status)
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,6 +98,12 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
     assert essence(second) == essence(first)
     assert first["repositoryOrigin"] == {"repositoryName": "__repository__", "repositoryLocationName": "ec1"}
     assert first["hasReExecutePermission"]
+    # Any page that the operator opens could send these.
+    mutation = f"http://127.0.0.1:{ui.port}/graphql?query=mutation%7BdeletePipelineRun(runId:%22{first['runId']}%22)%7D"
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(mutation, timeout=10)
+    second_ui = ec1.run("ui", "--port", str(free_port()), timeout=60)
+    assert second_ui.returncode == 1 and f"http://127.0.0.1:{ui.port}" in second_ui.stdout
 
     # Killed in the middle of a night: first the UI alone, which must not take the night with it ...
     ui.ask(AGAIN % first["runId"])
