@@ -4,6 +4,7 @@ This is the only module of the package that a shell's environment reaches, throu
 Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was deferred to a later night).
 """
 
+import importlib.metadata
 import os
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from ec1.commands.graph import graph_app
 from ec1.commands.night import night, plan, score, ui
 from ec1.commands.recipes import recipe_app
 from ec1.commands.runs import run_app
-from ec1.commands.shell import FAILED, INTERRUPTED, USAGE, Options, err
+from ec1.commands.shell import FAILED, INTERRUPTED, USAGE, Options, err, out
 from ec1.commands.train import train
 from ec1.errors import EC1Error, InputError
 from ec1.home import CHECKOUT, Home
@@ -41,6 +42,12 @@ for command in (night, ui, plan, train, score, doctor):
     app.command()(command)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        out.print(f"ec1 {importlib.metadata.version('ec1')}")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     context: typer.Context,
@@ -51,6 +58,9 @@ def _options(
     project: Annotated[
         Path, typer.Option(envvar="EC1_PROJECT", help="the folder whose configs/ holds deployments and recipes")
     ] = CHECKOUT,
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="print the version and leave")
+    ] = False,
 ) -> None:
     project = project.expanduser().resolve()
     context.obj = Options(deployment, Home((project / home.expanduser()).resolve()), project, dict(os.environ))

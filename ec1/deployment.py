@@ -5,6 +5,7 @@ recipe says about training (that is `ec1/recipes/schema.py`).
 """
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
@@ -240,6 +241,11 @@ class GcsStoreSettings(Settings):
     endpoint: str | None = Field(None, description="address of an emulator on loopback; default: Google's")
 
 
+_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
+_CRON_PART = r"(?:\*|[0-9]+|[a-z]{3})(?:-(?:[0-9]+|[a-z]{3}))?(?:/[1-9][0-9]*)?"
+_CRON_FIELD = re.compile(f"{_CRON_PART}(?:,{_CRON_PART})*", re.IGNORECASE)
+
+
 class ScheduleSettings(Settings):
     cron: str = Field("0 2 * * *", description="when the night of the day before is run, five fields")
     timezone: str = Field("UTC", description="IANA name, such as Europe/Berlin; nights are calendar days in it")
@@ -262,8 +268,13 @@ class ScheduleSettings(Settings):
     @field_validator("cron")
     @classmethod
     def _five_fields(cls, value: str) -> str:
-        if len(value.split()) != 5:
+        fields = value.split()
+        if len(fields) != len(_CRON):
             raise ValueError(f"{value!r} is not a cron line of five fields, such as '0 2 * * *'")
+        for field, (name, low, high) in zip(fields, _CRON, strict=True):
+            numbers = [int(number) for number in re.findall(r"(?<!/)\b\d+", field)]
+            if not _CRON_FIELD.fullmatch(field) or any(not low <= number <= high for number in numbers):
+                raise ValueError(f"{value!r}: {field!r} can never be a {name}: use {low} to {high}, or *")
         return value
 
 

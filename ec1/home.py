@@ -11,9 +11,15 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Home:
-    """The tree of one deployment's files. Properties give paths; nothing is created."""
+    """The tree of one deployment's files. Properties give paths; nothing but `create` makes any."""
 
     root: Path
+
+    def create(self) -> None:
+        """Make the home, for its owner alone: documents and answers are nobody else's. One that exists is left."""
+        if not self.root.exists():
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, exist_ok=True)
 
     @property
     def documents(self) -> Path:

@@ -31,6 +31,7 @@ def prepare_instance(home: Home) -> dg.DagsterInstance:
 
     Sets DAGSTER_HOME in this process, because Dagster's own subprocesses look there.
     """
+    home.create()
     configuration = home.dagster / "dagster.yaml"
     if not configuration.exists() or sha256_file(configuration) in SHIPPED_BEFORE:
         write_atomic(configuration, (CHECKOUT / "configs" / "dagster.yaml").read_bytes())

@@ -25,6 +25,7 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
         return cls(deployment_name=choice.deployment, home_path=str(choice.home), project_root=str(choice.project))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        self.home.create()
         sample = self.deployment().sample
         if sample is not None:
             install_sample(sample, self.home)

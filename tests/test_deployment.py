@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ec1.deployment import load_deployment
+from ec1.deployment import ScheduleSettings, load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
 
@@ -69,3 +69,26 @@ def test_mistakes_are_one_line(tmp_path: Path, text: str, message: str) -> None:
 def test_an_unknown_deployment_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown deployment 'nowhere' .* choose one of here"):
         load_deployment("nowhere", project_with(tmp_path, GOOD))
+
+
+@pytest.mark.parametrize(
+    ("cron", "what"),
+    [
+        ("61 2 * * *", "minute"),
+        ("0 25 * * *", "hour"),
+        ("0 2 32 * *", "day of the month"),
+        ("0 2 * 13 *", "month"),
+        ("0 2 * * 8", "day of the week"),
+        ("0-99 2 * * *", "minute"),
+        ("*/0 2 * * *", "minute"),
+        ("x! 2 * * *", "minute"),
+    ],
+)
+def test_a_time_that_never_comes_is_refused(cron: str, what: str) -> None:
+    with pytest.raises(ValueError, match=f"can never be a {what}"):
+        ScheduleSettings(cron=cron)
+
+
+@pytest.mark.parametrize("cron", ["0 2 * * *", "*/5 1-3,22 * * mon-fri", "59 23 31 12 7", "0-30/10 2 * jan *"])
+def test_a_time_that_comes_is_taken(cron: str) -> None:
+    assert ScheduleSettings(cron=cron).cron == cron

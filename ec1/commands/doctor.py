@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, print_json, run_module
-from ec1.night.doctor import examine
+from ec1.night.doctor import Finding, examine
+from ec1.night.recipes import broken_recipes
 
 
 def doctor(
@@ -23,6 +24,8 @@ def doctor(
     if reconcile and (status := run_module(["jobs.reconcile"], options)):
         sys.exit(status)
     findings = list(examine(deployment, options.home))
+    broken = broken_recipes(deployment, options.project)
+    findings += [Finding("recipe", "problem", f"{each.problem}; the night leaves it out") for each in broken]
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:

@@ -67,6 +67,7 @@ def run_module(module: list[str], options: Options, log: Path | None = None, *, 
         "DAGSTER_HOME": str(options.home.dagster),
         "PYTHONUNBUFFERED": "1",
     }
+    options.home.create()
     if log is None:
         errors = None
     else:
@@ -94,6 +95,7 @@ def run_module(module: list[str], options: Options, log: Path | None = None, *, 
 
 
 def fill_with_sample(deployment: Deployment, home: Home) -> None:
+    home.create()
     if deployment.sample is None:
         return
     installed = install_sample(deployment.sample, home)

@@ -25,6 +25,8 @@ from ec1.gpu.memory import DeviceMemory, device_memory
 from ec1.launch.process import SupervisedProcess
 
 MARK = "EC1_GPU_LEASE"
+HOLDER_MARK = "EC1_GPU_HOLDER"
+"""Beside it: the holder that started the process, by process id and start."""
 Phase = Literal["inference", "handover", "training", "evaluation"]
 
 
@@ -66,7 +68,7 @@ class Grant:
         if not self._open:
             raise RuntimeError("this grant was given back already")
         # Without SPT_NOENV, setproctitle (used by vLLM's engine) overwrites the environment that carries the mark.
-        marked = {**env, MARK: str(self.lock), "SPT_NOENV": "1"}
+        marked = {**env, MARK: str(self.lock), HOLDER_MARK: _identity(psutil.Process()), "SPT_NOENV": "1"}
         process = SupervisedProcess(command, env=marked, log=log, grace_seconds=grace_seconds, cwd=cwd)
         self._processes.append(process)
         return process
@@ -133,13 +135,18 @@ class GpuLease:
     def _wait(self, descriptor: int, wait_seconds: float, progress: Callable[[str], None]) -> None:
         deadline = time.monotonic() + wait_seconds
         told = 0.0
+        living = ""
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+                # Whoever deletes the lock file of a live holder gives the next one a lock that guards nothing.
+                if not (living := _living_holders(self.lock)):
+                    return
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                raise BlockingIOError
             except BlockingIOError:
                 now = time.monotonic()
-                other = _read_holder(os.pread(descriptor, 4096, 0).decode())
+                other: object = _read_holder(os.pread(descriptor, 4096, 0).decode()) or living
                 if now >= deadline:
                     raise BusyError(
                         f"the GPU lease {self.lock} is held by {other or 'a process'}; waited {wait_seconds:.0f} s: "
@@ -176,6 +183,25 @@ def marked_processes(lock: Path) -> list[psutil.Process]:
         except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return found
+
+
+def _identity(process: psutil.Process) -> str:
+    return f"{process.pid}:{process.create_time()}"
+
+
+def _living_holders(lock: Path) -> str:
+    """The live holders, other than this process, of processes that run under this lock file; empty if none."""
+    found = set()
+    for process in marked_processes(lock):
+        with contextlib.suppress(psutil.Error):
+            holder = process.environ().get(HOLDER_MARK, "")
+            number, _, _ = holder.partition(":")
+            if not number or int(number) == os.getpid():
+                continue
+            owner = psutil.Process(int(number))
+            if _identity(owner) == holder and owner.status() != psutil.STATUS_ZOMBIE:
+                found.add(number)
+    return f"process {', '.join(sorted(found))}, whose lock file was deleted" if found else ""
 
 
 def _sweep(lock: Path) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import platform
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from ec1.gpu.memory import GIB, device_memory
 from ec1.graph.overrides import load_overrides
 from ec1.home import Home
 from ec1.models import model_folder
+from ec1.night.failure import advice_for
 
 Level = Literal["ok", "note", "problem"]
 MIN_FREE_DISK_GIB = 5
@@ -39,6 +41,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     yield _device(deployment)
     yield _lease(deployment, home)
     yield _disk(home)
+    yield _writable(home)
     yield _documents(deployment, home)
     for model_id in sorted({deployment.inference.model, *deployment.models}):
         yield _model(model_id, deployment, home)
@@ -125,6 +128,18 @@ def _disk(home: Home) -> Finding:
     free = shutil.disk_usage(existing).free / GIB
     level: Level = "ok" if free >= MIN_FREE_DISK_GIB else "problem"
     return Finding("disk", level, f"{free:.0f} GiB free at {home.root}; a night needs {MIN_FREE_DISK_GIB}")
+
+
+def _writable(home: Home) -> Finding:
+    existing = next(path for path in (home.root, *home.root.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        return Finding("home", "problem", advice_for(error))
+    if existing == home.root and home.root.stat().st_mode & 0o077:
+        return Finding("home", "note", f"others may read {home.root}: chmod 700 {home.root}")
+    return Finding("home", "ok", f"{home.root} takes files")
 
 
 def _documents(deployment: Deployment, home: Home) -> Finding:

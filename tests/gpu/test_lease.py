@@ -247,3 +247,26 @@ def test_the_next_holder_says_what_it_had_to_kill(lock: Path, tmp_path: Path) ->
         assert warden.pid in grant.swept and grant.swept == tuple(sorted(grant.swept))
     numbers = ", ".join(map(str, grant.swept))
     assert told == [f"killed what a crashed holder left behind: processes {numbers}"]
+
+
+def test_a_deleted_lock_file_robs_nobody(lock: Path, tmp_path: Path) -> None:
+    """The next holder gets a lock on another file; the live trainer of the first must not be swept as a leftover."""
+    holder = hold(lock, "training", 600, tmp_path / "trace")
+    try:
+        deadline = time.monotonic() + 20
+        while not marked_processes(lock.resolve()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        running = {process.pid for process in marked_processes(lock.resolve())}
+        lock.unlink()
+        with (
+            pytest.raises(BusyError, match="whose lock file was deleted"),
+            lease(lock).hold("inference", night="2026-06-02", holder="run 2", wait_seconds=0.5),
+        ):
+            pass
+        assert {process.pid for process in marked_processes(lock.resolve())} >= running
+    finally:
+        holder.kill()
+        holder.wait()
+    with lease(lock).hold("inference", night="2026-06-02", holder="run 2", wait_seconds=20):
+        assert marked_processes(lock.resolve()) == []

@@ -134,3 +134,7 @@ def test_two_processes_may_set_up_the_same_instance_at_once(home: Home) -> None:
     code += "prepare_instance(Home(Path(sys.argv[1]))).dispose()"
     both = [subprocess.Popen([sys.executable, "-c", code, str(home.root)]) for _ in range(3)]
     assert [process.wait() for process in both] == [0, 0, 0]
+
+
+def test_a_home_is_its_owners_alone(instance: dg.DagsterInstance, home: Home) -> None:
+    assert home.root.stat().st_mode & 0o777 == 0o700
