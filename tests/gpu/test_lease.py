@@ -207,7 +207,7 @@ def test_a_lock_without_a_record_is_held_by_somebody(lock: Path) -> None:
         stream.write("half a rec")
         stream.flush()
         with (
-            pytest.raises(BusyError, match="is held by somebody; waited 0 s"),
+            pytest.raises(BusyError, match="is held by a process; waited 0 s"),
             lease(lock).hold("training", night="2026-06-02", holder="run 2", wait_seconds=0),
         ):
             raise AssertionError("granted twice")
