@@ -66,6 +66,11 @@ class Home:
         return self.root / "splits"
 
     @property
+    def removals(self) -> Path:
+        """What was removed from the corpus for good: a record of each removal, and the tombstones."""
+        return self.root / "removals"
+
+    @property
     def datasets(self) -> Path:
         return self.root / "datasets"
 

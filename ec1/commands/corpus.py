@@ -3,17 +3,19 @@
 import datetime as dt
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ec1.commands.shell import Options, out, print_json, printable
+from ec1.commands.shell import PARTIAL, Options, out, print_json, printable
 from ec1.corpus.tuples import Objective
+from ec1.errors import InputError
 from ec1.files import checked_name
 
-corpus_app = typer.Typer(
-    help="Training corpora: capture, import, preview, count and export tuples.", no_args_is_help=True
-)
+if TYPE_CHECKING:
+    from ec1.corpus.removal import Removal
+
+corpus_app = typer.Typer(help="Training corpora: capture, count and export tuples.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -33,13 +35,15 @@ def from_git(
 ) -> None:
     """Write the tuples of each commit worth learning from into the corpus. Idempotent."""
     from ec1.corpus.from_git import capture
+    from ec1.corpus.removal import Tombstones
 
     options: Options = context.obj
     deployment = options.deployment()
     slug = re.sub(r"[^a-z0-9]+", "-", repo.resolve().name.removesuffix(".git").lower()).strip("-")
     folder = deployment.corpus_root(options.home) / "engineering"
     name, owner = cluster or f"project-{slug}"[:64], tenant or deployment.tenant
-    captured = capture(repo, since, until, name, owner, folder, max_tokens=max_tokens)
+    removed = Tombstones(options.home).refuses_commit
+    captured = capture(repo, since, until, name, owner, folder, max_tokens=max_tokens, is_removed=removed)
     if as_json:
         print_json(vars(captured))
         return
@@ -177,6 +181,87 @@ def stats(
             out.print(f"  {'':<32} tokens of {measured['rows']} rows: {shares}", markup=False)
             for reason, count in measured["dropped"].items():
                 out.print(f"  {'':<32} the recipe would drop {count}: {reason}", markup=False)
+
+
+@corpus_app.command("forget")
+def forget_(
+    context: typer.Context,
+    match: Annotated[str | None, typer.Option(help="a text, as it stands in any field")] = None,
+    source: Annotated[str | None, typer.Option(help="key:value, such as session_id:S1 or source_commit:…")] = None,
+    person: Annotated[str | None, typer.Option(help="a name or an address, in any case")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="remove it; without this, only say what would be removed")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove tuples and all that was made of them, keep them out, and withdraw the versions that learnt from them."""
+    from ec1.corpus.removal import Query, find, forget
+    from ec1.night.stores import open_registry
+
+    options: Options = context.obj
+    deployment, query = options.deployment(), Query(match, source, person)
+    corpus, registry = deployment.corpus_root(options.home), open_registry(deployment, options.home)
+    found = find(query, corpus, options.home)
+    learnt = [
+        (manifest.name, (tenant, role, version))
+        for tenant, role in registry.roles()
+        for version in registry.usable(tenant, role)
+        if (manifest := registry.get(tenant, role, version)).snapshot.digest in found.snapshots
+        or manifest.dataset.digest in found.datasets
+    ]
+    if yes:
+        found = forget(query, corpus, options.home)
+        for _, (tenant, role, version) in learnt:
+            registry.withdraw(tenant, role, version, "learnt from tuples that were removed from the corpus")
+    found.versions = [name for name, _ in learnt]
+    if as_json:
+        print_json({**vars(found), "tuples": [vars(each) for each in found.tuples]})
+    else:
+        _print_removal(found, done=yes)
+    if found.left:
+        raise typer.Exit(PARTIAL)
+
+
+def _print_removal(found: "Removal", *, done: bool) -> None:
+    verb = "removed" if done else "would be removed (--yes does it)"
+    counts = f"{len(found.tuples)} tuples, {len(found.snapshots)} snapshots, {len(found.datasets)} datasets"
+    out.print(f"{counts} {verb}", markup=False)
+    for each in found.tuples:
+        out.print(f"  {printable(each.file)}:{each.line} {each.row[:12]}", markup=False)
+    for version in found.versions:
+        out.print(f"  {'withdrawn' if done else 'learnt from it'}: {version}", markup=False)
+    for path in found.left:
+        out.print(f"  still holds it, and is not changed: {printable(path)}", markup=False)
+
+
+@corpus_app.command()
+def trace(
+    context: typer.Context,
+    row: Annotated[str, typer.Argument(help="the beginning of a tuple's digest, as rejects and datasets name it")],
+    as_json: AsJson = False,
+) -> None:
+    """Say where a tuple stands and where it went: snapshots, datasets, versions."""
+    from ec1.corpus.removal import Query, find
+    from ec1.night.stores import open_registry
+
+    if not re.fullmatch(r"[0-9a-f]{6,64}", row):
+        raise InputError(f"{row!r} is not the beginning of a digest: give at least six hexadecimal digits")
+    options: Options = context.obj
+    deployment = options.deployment()
+    found = find(Query(match=row), deployment.corpus_root(options.home), options.home, row)
+    registry = open_registry(deployment, options.home)
+    found.versions = [
+        manifest.name
+        for tenant, role in registry.roles()
+        for version in registry.versions(tenant, role)
+        if (manifest := registry.get(tenant, role, version)).dataset.digest in found.datasets
+    ]
+    if as_json:
+        print_json({**vars(found), "tuples": [vars(each) for each in found.tuples]})
+        return
+    for each in found.tuples:
+        out.print(f"corpus    {printable(each.file)}:{each.line} {each.row}", markup=False)
+    for name, values in (("snapshot", found.snapshots), ("dataset", found.datasets), ("version", found.versions)):
+        for value in values:
+            out.print(f"{name:<9} {value}", markup=False)
 
 
 @corpus_app.command("export")

@@ -11,7 +11,7 @@ import secrets
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,12 @@ def capture(
     out: Path,
     *,
     max_tokens: int = MAX_TOKENS,
-    refused: frozenset[str] = frozenset(),
+    is_removed: Callable[[str], bool] = lambda sha: False,
 ) -> Capture:
     """Write the tuples of each commit to `<out>/<cluster>/<sha>.jsonl`; `out` is a corpus's `engineering` folder.
 
     `since` and `until` are dates as git understands them; a bare day means its start, in UTC. A commit that does not
-    fit into `max_tokens` is split by file. `refused` are commits that must not come back. Doing it again changes
+    fit into `max_tokens` is split by file. `is_removed` tells commits that must not come back. Doing it again changes
     nothing. Raises InputError if `repo` is no git repository.
     """
     checked_name(cluster, "cluster")
@@ -95,7 +95,7 @@ def capture(
     dropped: Counter[str] = Counter()
     written = known = 0
     for commit in _commits(repo, since, until):
-        if commit.sha in refused:
+        if is_removed(commit.sha):
             dropped["commits that were removed from the corpus"] += 1
             continue
         message = message_without_trailers(commit.message)

@@ -12,13 +12,13 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from ec1.corpus.buckets import Bucket
-from ec1.corpus.tuples import load_record, parse_record, trainable
+from ec1.corpus.tuples import TrainingTuple, load_record, parse_record, trainable
 from ec1.errors import RejectedError
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ RULES = 2
 KEY_BYTES = 16
 """A row's key is the first half of the SHA-256 of its tuple: 128 bits name a line beyond doubt."""
 
+REMOVED = "was removed from the corpus: ec1 corpus forget"
 MAX_LINE_BYTES = 16 * 2**20
 _HEAD, _TAIL = 4096, 65536
 # A file that was changed this shortly before it was read may change again without a new modification time.
@@ -67,7 +68,10 @@ class LineIndex:
     `generation` rises when a line that was indexed is no longer there; while it stays, rows were only added.
     """
 
-    def __init__(self, bucket: Bucket, cache: Path) -> None:
+    def __init__(
+        self, bucket: Bucket, cache: Path, is_removed: Callable[[TrainingTuple], bool] = lambda item: False
+    ) -> None:
+        self._is_removed = is_removed
         place = hashlib.sha256(str(bucket.root.resolve()).encode()).hexdigest()[:12]
         self._bucket = bucket
         self._path = cache / "corpus" / f"{bucket.name}-{place}-{RULES}.sqlite"
@@ -207,6 +211,8 @@ class LineIndex:
             if too_long:
                 raise RejectedError(f"line longer than {MAX_LINE_BYTES} bytes")
             item = parse_record(load_record(raw))
+            if self._is_removed(item):
+                raise RejectedError(REMOVED)
         except RejectedError as error:
             key, reason = hashlib.sha256(raw).digest()[:KEY_BYTES], str(error)
             return IndexedLine(number, start, len(raw), key, None, reason, reason)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from ec1.corpus.buckets import Bucket
 from ec1.corpus.index import KEY_BYTES, RULES, LineIndex, microseconds
+from ec1.corpus.removal import Tombstones
 from ec1.corpus.tuples import Objective, load_record
 from ec1.errors import DeferredError, PermanentError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
@@ -100,7 +101,7 @@ def take_snapshot(bucket: Bucket, objective: Objective, *, as_of: dt.datetime, h
     time is not after `as_of`; the others might not have been there. A line that occurs twice counts once.
     Raises DeferredError if files keep changing while they are read.
     """
-    with LineIndex(bucket, home.cache) as index:
+    with LineIndex(bucket, home.cache, Tombstones(home).refuses) as index:
         _sweep(home.snapshots / bucket.name)
         rebuilt = False
         for _ in range(_MAX_ATTEMPTS):

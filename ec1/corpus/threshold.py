@@ -7,6 +7,7 @@ Belongs here: the decision and the high-water mark that keeps one corpus from tr
 import datetime as dt
 from dataclasses import dataclass
 
+from ec1.corpus.removal import removed_snapshots
 from ec1.corpus.snapshots import Snapshot, load_snapshot
 from ec1.errors import PermanentError
 from ec1.files import checked_name, read_json, write_json
@@ -24,29 +25,34 @@ class Decision:
     threshold: int
     snapshot: str
     trained_snapshot: str | None
+    gone: int = 0
+    """Trainable tuples of the last training that are no longer there: a change like new ones."""
 
 
-def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None) -> Decision:
+def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, again: bool = False) -> Decision:
     """Decide on a snapshot; `trained` is the one that was last trained on (see `HighWaterMark`), None for the first.
 
     New is what is in the one and not in the other, line by line: tuples that were replaced by others of the same
     number are new, and tuples that vanished do not count against those that came.
     """
     new = snapshot.newer_than(trained)
-    if new >= threshold:
-        train, reason = True, f"{new} new trainable tuples reach the threshold of {threshold}"
-    elif trained is not None and new == 0:
-        train, reason = False, "nothing new since the last training"
+    gone = 0 if trained is None else trained.newer_than(snapshot)
+    vanished = f" and {gone} that are gone" if gone else ""
+    if again and snapshot.trainable:
+        train, reason = True, f"what it was trained on was removed: trained again on {snapshot.trainable} tuples"
     elif snapshot.trainable == 0:
         train, reason = False, f"none of {snapshot.lines} tuples is trainable; the threshold is {threshold}"
+    elif new + gone >= max(1, threshold):
+        train, reason = True, f"{new} new trainable tuples{vanished} reach the threshold of {threshold}"
+    elif trained is not None and new + gone == 0:
+        train, reason = False, "nothing new since the last training"
     else:
         since = "" if trained is None else " since the last training"
+        short = threshold - new - gone
         train, reason = (
             False,
-            f"{new} new trainable tuples{since}, {threshold - new} short of the threshold {threshold}",
+            f"{new} new trainable tuples{vanished}{since}, {short} short of the threshold {threshold}",
         )
-    if train and new == 0:
-        train, reason = False, "no trainable tuple"
     return Decision(
         train=train,
         reason=reason,
@@ -55,6 +61,7 @@ def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None) -> D
         threshold=threshold,
         snapshot=snapshot.digest,
         trained_snapshot=None if trained is None else trained.digest,
+        gone=gone,
     )
 
 
@@ -67,7 +74,13 @@ def trained_snapshot(
     """
     after = None if night is None else (dt.date.fromisoformat(night) + dt.timedelta(days=1)).isoformat()
     digest = HighWaterMark(home, tenant, role).read(before=after, recipe=recipe)
-    return None if digest is None else load_snapshot(home, bucket, digest)
+    return None if digest is None or digest in removed_snapshots(home) else load_snapshot(home, bucket, digest)
+
+
+def must_train_again(home: Home, tenant: str, role: str) -> bool:
+    """Whether what the role was last trained on was removed since (`ec1 corpus forget`): it is trained again, however
+    few tuples are left."""
+    return HighWaterMark(home, tenant, role).read() in removed_snapshots(home)
 
 
 class HighWaterMark:

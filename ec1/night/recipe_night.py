@@ -17,7 +17,7 @@ from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.dataset import Dataset, build_dataset, load_dataset
 from ec1.corpus.snapshots import Snapshot, load_snapshot, take_snapshot
 from ec1.corpus.split import moved
-from ec1.corpus.threshold import Decision, HighWaterMark, decide, trained_snapshot
+from ec1.corpus.threshold import Decision, HighWaterMark, decide, must_train_again, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment
 from ec1.home import Home
@@ -91,7 +91,8 @@ class RecipeNight:
         trained = trained_snapshot(
             self.home, snapshot.bucket, recipe.tenant, recipe.role, self.resolved.digest, self.night.date
         )
-        return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained)
+        again = must_train_again(self.home, recipe.tenant, recipe.role)
+        return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained, again=again)
 
     @cached_property
     def base_model(self) -> Path:

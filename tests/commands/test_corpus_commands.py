@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from ec1.cli import app
 from ec1.errors import InputError
+from ec1.files import digest_of
 from ec1.home import Home
 
 
@@ -116,3 +117,19 @@ def test_import_and_preview(ec1: Callable[..., Result], home: Home, tmp_path: Pa
         assert shown.exit_code == 0, shown.exception
         assert "«The Elbe \\x1b[31m.<|im_end|>\n»" in shown.stdout
         assert "assistant\nThe Main?<|im_end|>" in shown.stdout and "«The Main" not in shown.stdout
+
+
+def test_forget_and_trace(ec1: Callable[..., Result], repo: Path, home: Home) -> None:
+    ec1("from-git", str(repo), "--since", "2026-06-01")
+    ec1("stats")
+    [path] = [path for path in home.corpus.rglob("*.jsonl") if "c.py" in path.read_text()]
+    row = digest_of(json.loads(path.read_text()))
+    traced = json.loads(ec1("trace", row[:12], "--json").stdout)
+    assert [found["row"] for found in traced["tuples"]] == [row] and len(traced["snapshots"]) == 1
+    looked = ec1("forget", "--match", "add c.py")
+    assert "1 tuples, 1 snapshots, 0 datasets would be removed" in looked.stdout and path.exists()
+    done = ec1("forget", "--match", "add c.py", "--yes")
+    assert done.exit_code == 0 and "removed" in done.stdout and not path.exists()
+    again = json.loads(ec1("from-git", str(repo), "--since", "2026-06-01", "--json").stdout)
+    assert (again["known"], again["dropped"]) == (2, {"commits that were removed from the corpus": 1})
+    assert isinstance(ec1("forget").exception, InputError)

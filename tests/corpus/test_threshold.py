@@ -63,7 +63,9 @@ def test_new_tuples_are_a_difference_of_sets_and_not_of_counts(tmp_path: Path, h
     assert (decision.trainable, decision.new, decision.train) == (60, 55, True)
     write_lines(path, [edit(number) for number in range(20)])
     shrunk = decide(engineering(tmp_path, home), threshold=1, trained=trained)
-    assert (shrunk.new, shrunk.train) == (0, False)
+    assert (shrunk.new, shrunk.gone, shrunk.train) == (0, 40, True)
+    assert "40 that are gone reach" in shrunk.reason
+    assert not decide(engineering(tmp_path, home), threshold=41, trained=trained).train
 
 
 def test_nothing_is_never_trained_on(tmp_path: Path, home: Home) -> None:

@@ -1,0 +1,100 @@
+"""A planted person is removed and searched for in the whole home; what was removed does not come back."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus_builder import NIGHT, edit, write_lines
+
+from ec1.corpus.buckets import Bucket, bucket
+from ec1.corpus.dataset import DataOptions, build_dataset
+from ec1.corpus.removal import Query, Tombstones, find, forget
+from ec1.corpus.snapshots import Snapshot, take_snapshot
+from ec1.corpus.threshold import HighWaterMark, decide, must_train_again, trained_snapshot
+from ec1.corpus.tuples import parse_record
+from ec1.errors import InputError
+from ec1.home import Home
+
+PERSON = "Ottilie Brandt"
+
+
+@pytest.fixture
+def corpus(home: Home) -> Bucket:
+    records = [edit(number) for number in range(40)]
+    records[7] |= {"author": "Ottilie Brandt"}
+    records[9] |= {"commit_msg": "fix(m9): as ottilie brandt asked"}
+    write_lines(home.corpus / "engineering/demo/a.jsonl", records[:20])
+    write_lines(home.corpus / "engineering/demo/b.jsonl", records[20:])
+    return bucket(home.corpus, "engineering", "acme")
+
+
+def snapshot(of: Bucket, home: Home) -> Snapshot:
+    return take_snapshot(of, "sft", as_of=NIGHT, home=home)
+
+
+def holding(folder: Path, text: str) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and text.lower().encode() in path.read_bytes().lower()]
+
+
+def test_a_person_is_gone_from_the_whole_home(corpus: Bucket, home: Home, small_model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    taken = snapshot(corpus, home)
+    tokenizer = AutoTokenizer.from_pretrained(small_model)
+    dataset = build_dataset(taken, DataOptions(), tokenizer, home=home, objective="sft")
+    (home.runs / "acme/engineering/2026-06-01").mkdir(parents=True)
+    (home.runs / "acme/engineering/2026-06-01/notes.json").write_text(f'{{"prompt": "{PERSON}"}}')
+    HighWaterMark(home, "acme", "engineering").advance(taken.digest, "2026-06-01", "run", "recipe")
+    assert holding(home.root, PERSON)
+    found = find(Query(person=PERSON), home.corpus, home)
+    assert [(each.file, each.line) for each in found.tuples] == [
+        ("engineering/demo/a.jsonl", 8),
+        ("engineering/demo/a.jsonl", 10),
+    ]
+    assert (found.snapshots, found.datasets) == ([taken.digest], [dataset.digest])
+    assert taken.path.is_dir(), "looking changes nothing"
+    removed = forget(Query(person=PERSON), home.corpus, home)
+    assert len(removed.tuples) == 2 and removed.left == []
+    assert holding(home.root, PERSON) == []
+    assert not taken.path.exists() and not dataset.path.exists()
+    again = forget(Query(person=PERSON), home.corpus, home)
+    assert (again.tuples, again.snapshots, again.datasets) == ([], [], [])
+    later = snapshot(corpus, home)
+    assert (later.lines, later.trainable) == (38, 38)
+
+
+def test_what_was_removed_does_not_come_back(corpus: Bucket, home: Home) -> None:
+    forget(Query(source=f"source_commit:{7:040x}"), home.corpus, home)
+    write_lines(home.corpus / "engineering/other/again.jsonl", [edit(7), edit(7, diff="+ another cut"), edit(99)])
+    back = snapshot(corpus, home)
+    assert back.trainable == 40
+    assert back.rejected["was removed from the corpus: ec1 corpus forget"] == 2
+    assert Tombstones(home).refuses_commit(f"{7:040x}") and not Tombstones(home).refuses_commit(f"{8:040x}")
+    row: dict[str, Any] = {"prompt": "Sky?", "completion": "As Ottilie Brandt says: blue."}
+    write_lines(home.corpus / "engineering/talk.jsonl", [row])
+    forget(Query(match="Ottilie Brandt says"), home.corpus, home)
+    assert Tombstones(home).refuses(parse_record(row | {"metadata": {"imported": 2}})), "the same words, another head"
+    assert holding(home.removals, "ottilie") == [], "a record does not repeat what was to be forgotten"
+
+
+def test_what_was_trained_on_it_is_trained_again(corpus: Bucket, home: Home) -> None:
+    taken = snapshot(corpus, home)
+    mark = HighWaterMark(home, "acme", "engineering")
+    mark.advance(taken.digest, "2026-06-01", "run", "recipe")
+    assert not must_train_again(home, "acme", "engineering")
+    forget(Query(person=PERSON), home.corpus, home)
+    assert must_train_again(home, "acme", "engineering")
+    trained = trained_snapshot(home, corpus.name, "acme", "engineering", "recipe")
+    later = snapshot(corpus, home)
+    decision = decide(later, threshold=1000, trained=trained, again=True)
+    assert trained is None and decision.train and "trained again on 38" in decision.reason
+    mark.advance(later.digest, (dt.date(2026, 6, 2)).isoformat(), "run-2", "recipe")
+    assert not must_train_again(home, "acme", "engineering")
+
+
+def test_one_thing_is_looked_for(home: Home) -> None:
+    for wrong in ({}, {"match": "a", "person": "b"}, {"match": " "}, {"source": "S1"}):
+        with pytest.raises(InputError):
+            Query(**wrong)
+    assert Query(person="Al").in_text("Al said") and not Query(person="Al").in_text("Algebra")
