@@ -148,7 +148,7 @@ def of_progress(progress: "Progress") -> Metadata:
 
 
 def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: "ScoreTable | None") -> Metadata:
-    """How good tonight's answers were, and which documents the ledger has given up or put off, with the reasons."""
+    """How good tonight's answers were, and which documents are quarantined or deferred, with the reasons."""
     counts: dict[str, int] = {}
     for entry in waiting:
         kind = f"{entry.status.value}_{entry.key.stream}"

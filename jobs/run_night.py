@@ -136,7 +136,7 @@ def main() -> int:
     run_id = None
     with prepare_instance(Home(choice.home)) as instance:
         try:
-            # A night that was killed still holds its slot in the pool, on which this one would wait for ever.
+            # A night that was killed still holds its slot in the pool, on which this one would wait without end.
             for orphan in reconcile(instance):
                 sys.stdout.write(f"ended the orphaned run {orphan[:8]}\n")
             run_id = ask_for(instance, arguments.date)

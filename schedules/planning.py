@@ -1,6 +1,6 @@
 """Whether a night should be started now. Schedule and sensor both use this.
 
-A Dagster `run_key` is burnt for ever once used, even by a failed run, and is not shared between a schedule and a
+A Dagster `run_key` can be used only once, even by a failed run, and is not shared between a schedule and a
 sensor. So the decision looks at the runs themselves, and the key carries the attempt.
 """
 

@@ -272,7 +272,7 @@ def _losses(model: Any, examples: Sequence[_Example], spec: EvaluationSpec, pad:
         for index, example in enumerate(examples)
         for place, answer in enumerate(example.answers)
     ]
-    # Rows of like length together: less padding, and the same batches for every model.
+    # Rows of similar length together: less padding, and the same batches for every model.
     sequences.sort(key=lambda item: (-len(item.tokens), item.example, item.answer))
     losses = [[math.nan] * len(example.answers) for example in examples]
     for first in range(0, len(sequences), spec.batch_size):

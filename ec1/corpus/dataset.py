@@ -99,7 +99,7 @@ class DataOptions(Settings):
 class Dataset:
     """A dataset on disk. `tokens` are those of the training side for one epoch (SFT: whole examples; DPO: with both
     answers); `over_length` counts rows dropped for their length; `percentiles` of the length before that, in tokens.
-    `scrubbed` counts what was replaced, by kind; `samples` are a few shortened training rows for the eye."""
+    `scrubbed` counts what was replaced, by kind; `samples` are a few shortened training rows to look at."""
 
     digest: str
     path: Path

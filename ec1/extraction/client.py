@@ -198,7 +198,7 @@ class HttpChatClient(ABC):
 
     `backoff_seconds` scales the random pauses between attempts. `start_in_flight` is how many requests go out before
     anything is known of the server; default: `max_in_flight`. `patience_seconds`: how long a request waits for room
-    where there is no deadline. `died` says what became of the server's process if it is ours and no longer lives.
+    where there is no deadline. `died` says how the server's process ended if it is ours and no longer runs.
     `calls` counts requests sent.
     """
 

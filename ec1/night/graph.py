@@ -97,7 +97,7 @@ def _rebuild(
     done: GraphRecord,
     build: "Callable[[GraphRecord], Rebuild]",
 ) -> "Rebuild":
-    """Build if every document has been read again, be it in vain; count its documents if they came to count."""
+    """Build if every document has been read again, even without a result; count its documents if they are applied."""
     from ec1.graph.rebuild import Rebuild
 
     waiting = sum(

@@ -115,7 +115,7 @@ class ExtractionRecord(Record):
 class GraphRecord(Record):
     """What was applied to the graph: documents by what happened to them, and the graph before and after.
 
-    `missing` documents have no result in the outbox: extraction did not get to them. `rebuild` says what became of the
+    `missing` documents have no result in the outbox: extraction did not reach them. `rebuild` says what became of the
     documents that a changed extractor reads again, where they count all at once. Filled in while the night is applied.
     """
 

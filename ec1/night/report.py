@@ -47,7 +47,7 @@ class NightReport(BaseModel):
     this_run: Work = Work()
     documents_deferred: int | None = None
     deferred_because: str | None = None
-    """Why work was put off: what stopped the extraction, or what most documents' problems have in common."""
+    """Why work was deferred: what stopped the extraction, or what most documents' problems have in common."""
     graph_entities: int | None = None
     recipes: list[RecipeReport] = []
     failure: Failure | None = None

@@ -93,9 +93,11 @@ class OptimisationOptions(Settings):
     )
     seed: int = Field(17, ge=0, lt=2**32, description="of initialisation, order and dropout")
     gradient_checkpointing: bool = Field(True, description="recompute activations: less memory, a third more time")
-    group_by_length: bool = Field(True, description="rows of like length share a batch: less padding")
+    group_by_length: bool = Field(True, description="rows of similar length share a batch: less padding")
     evaluation_steps: int | None = Field(
-        None, ge=1, description="measure the held-out loss every so many steps; default: not measured during training"
+        None,
+        ge=1,
+        description="steps between two measurements of the held-out loss; default: not measured during training",
     )
     checkpoint_minutes: float = Field(10, gt=0, description="minutes between checkpoints; typically 5–30")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that are kept during a training")

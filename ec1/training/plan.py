@@ -38,7 +38,7 @@ _HEAP = {"cuda": 1.0, "cpu": 1.1}
 
 
 class ModelShape(Settings):
-    """What of a model's config.json bears on memory. Llama-like: q, k, v, o and a gated MLP in each layer."""
+    """What of a model's config.json affects memory. Llama-like: q, k, v, o and a gated MLP in each layer."""
 
     hidden: int
     intermediate: int
