@@ -10,7 +10,6 @@ import difflib
 import hashlib
 import json
 import random
-import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -37,7 +36,6 @@ class Part:
     func: str
     arg: str
     field: str
-    call: str
     noun: str
     low: int
     high: int
@@ -48,47 +46,39 @@ class Part:
     new: int
     trouble: str
 
-    @property
-    def a_noun(self) -> str:
-        return f"{'an' if self.noun[0] in 'aeiou' else 'a'} {self.noun}"
-
-    @property
-    def module(self) -> str:
-        return f"{self.cluster}/{self.stem}.py"
-
 
 PARTS = (
-    Part("frostline", "probe", "read_probe", "frame", "air_temp", "bus.publish(frame)", "probe frame", -40, 40,
+    Part("frostline", "probe", "read_probe", "frame", "air_temp", "probe frame", -40, 40,
          "celsius", "frames", "sample_seconds", 30, 20, "A dead probe reports -127 and looked like a good freeze."),
-    Part("frostline", "door", "note_door", "event", "open_seconds", "history.push(event)", "door event", 0, 7200,
+    Part("frostline", "door", "note_door", "event", "open_seconds", "door event", 0, 7200,
          "seconds", "door_events", "debounce_ms", 50, 400, "A loose magnet switch sent forty openings a minute."),
-    Part("frostline", "alarm", "raise_alarm", "alert", "severity", "pager.send(alert)", "alarm", 1, 5,
+    Part("frostline", "alarm", "raise_alarm", "alert", "severity", "alarm", 1, 5,
          "level", "alarms", "quiet_minutes", 0, 10, "The night desk was paged twice for one compressor."),
-    Part("frostline", "gateway", "drain", "packet", "backlog", "uplink.post(packet)", "gateway packet", 0, 4096,
+    Part("frostline", "gateway", "drain", "packet", "backlog", "gateway packet", 0, 4096,
          "packets", "uplink_log", "batch_size", 16, 64, "Trailers behind the Gorge bluffs upload in one burst."),
-    Part("lantern", "route", "plan_leg", "leg", "distance", "solver.cost(leg)", "route leg", 0, 1200,
+    Part("lantern", "route", "plan_leg", "leg", "distance", "route leg", 0, 1200,
          "kilometres", "legs", "max_stops", 9, 14, "Yakima runs were split in two for no reason."),
-    Part("lantern", "slot", "slot_for", "stop", "arrival_minute", "calendar.place(stop)", "delivery slot", 0, 1439,
+    Part("lantern", "slot", "slot_for", "stop", "arrival_minute", "delivery slot", 0, 1439,
          "minutes", "slots", "slack_minutes", 5, 25, "Stores turn a truck away when it is early."),
-    Part("lantern", "weather", "icy_roads", "report", "road_temp", "passes.close(report)", "pass report", -50, 60,
+    Part("lantern", "weather", "icy_roads", "report", "road_temp", "pass report", -50, 60,
          "celsius", "pass_reports", "refresh_hours", 12, 3, "White Pass closed and we learnt it from the driver."),
-    Part("lantern", "shift", "assign", "driver", "hours_left", "roster.take(driver)", "driver shift", 0, 11,
+    Part("lantern", "shift", "assign", "driver", "hours_left", "driver shift", 0, 11,
          "hours", "shifts", "rest_hours", 8, 10, "One driver was handed two overlapping runs."),
-    Part("dispatch", "manifest", "load_manifest", "crate", "count", "bay.stow(crate)", "manifest line", 1, 960,
+    Part("dispatch", "manifest", "load_manifest", "crate", "count", "manifest line", 1, 960,
          "crates", "manifest_lines", "page_rows", 25, 40, "A zero on the manifest hides a missing pallet."),
-    Part("dispatch", "label", "print_label", "pallet", "lot", "printer.feed(pallet)", "pallet label", 1, 99999,
+    Part("dispatch", "label", "print_label", "pallet", "lot", "pallet label", 1, 99999,
          "lots", "labels", "dpi", 203, 300, "The scanner at door three cannot read faint bars."),
-    Part("dispatch", "dock", "book_dock", "booking", "door", "board.reserve(booking)", "dock booking", 1, 12,
+    Part("dispatch", "dock", "book_dock", "booking", "door", "dock booking", 1, 12,
          "doors", "bookings", "hold_minutes", 60, 30, "No-shows kept a door blocked all afternoon."),
-    Part("dispatch", "scale", "net_weight", "ticket", "gross_kg", "tare.subtract(ticket)", "scale ticket", 0, 44000,
+    Part("dispatch", "scale", "net_weight", "ticket", "gross_kg", "scale ticket", 0, 44000,
          "kilograms", "tickets", "settle_ms", 200, 900, "The floor scale was read before it had settled."),
-    Part("accounts", "invoice", "post_invoice", "invoice", "total", "journal.enter(invoice)", "invoice", 1, 90000000,
+    Part("accounts", "invoice", "post_invoice", "invoice", "total", "invoice", 1, 90000000,
          "cents", "invoices", "due_days", 14, 30, "Growers were billed twice when the job restarted."),
-    Part("accounts", "fuel", "match_fuel", "receipt", "volume", "cards.settle(receipt)", "fuel receipt", 1, 900,
+    Part("accounts", "fuel", "match_fuel", "receipt", "volume", "fuel receipt", 1, 900,
          "litres", "receipts", "match_hours", 6, 36, "Receipts from the mountain stations arrive a day late."),
-    Part("accounts", "credit", "apply_credit", "note", "amount", "balance.lower(note)", "credit note", 1, 500000,
+    Part("accounts", "credit", "apply_credit", "note", "amount", "credit note", 1, 500000,
          "cents", "credit_notes", "approve_above", 0, 25000, "A note was applied to the wrong grower."),
-    Part("accounts", "claim", "open_claim", "claim", "deductible", "insurer.file(claim)", "spoilage claim", 0, 250000,
+    Part("accounts", "claim", "open_claim", "claim", "deductible", "spoilage claim", 0, 250000,
          "cents", "claims", "evidence_days", 3, 7, "Claims lapsed because the photographs came late."),
 )  # fmt: skip
 
@@ -109,291 +99,77 @@ class Edit:
     task_type: str = "git-commit"
 
 
-def guard(p: Part) -> Edit:
-    head = f"def {p.func}({p.arg}):\n"
-    tail = f"    return {p.call}\n"
-    check = f"    if not {p.low} <= {p.arg}.{p.field} <= {p.high}:\n"
-    fault = f'        raise ValueError(f"{p.field} {{{p.arg}.{p.field}}} is out of range")\n'
-    return Edit(
-        p.module, head + tail, head + check + fault + tail, head + f"    assert {p.arg}.{p.field}\n" + tail,
-        "fix", f"refuse {p.a_noun} outside {p.low}..{p.high}", p.trouble,
-        f"{p.func} accepts any {p.field}. Refuse values outside {p.low} to {p.high} {p.unit} with an error that names "
-        "the value.", "An assert stops bad input.",
+def _edit(p: Part, suffix: str, old: str, new: str, **words: str) -> Edit:
+    """One line of one file is replaced. The first attempt kept the old line as a comment and left a TODO."""
+    slip = f"# {old}\n{new.partition('  #')[0]}  # TODO: check\n"
+    return Edit(f"{p.cluster}/{p.stem}.{suffix}", f"{old}\n", f"{new}\n", slip, **words)
+
+
+def setting(p: Part) -> Edit:
+    return _edit(
+        p, "toml", f"{p.knob} = {p.old}", f"{p.knob} = {p.new}  # was {p.old}",
+        kind="config", subject=f"{p.knob} {p.old} -> {p.new}", why=p.trouble,
+        brief=f"Change {p.knob} of {p.cluster}/{p.stem} from {p.old} to {p.new}.",
+        slip="The old line stays, in case it is needed again.", task_type="config-change",
     )  # fmt: skip
 
 
-def retry(p: Part) -> Edit:
-    body = f"def {p.func}({p.arg}):\n    return {p.call}\n"
-    return Edit(
-        p.module, "@retry(attempts=2)\n" + body,
-        f'@retry(attempts=5, wait=jittered(1, {p.new}), label="{p.noun}")\n' + body,
-        "@retry(attempts=500)\n" + body,
-        "fix", f"retry {p.func} with back-off", "Two tries in a row are over before a radio link returns.",
-        f"{p.trouble} Let {p.func} try longer when the link drops, with pauses that grow to {p.new} seconds.",
-        "More attempts are always safer.",
+def bound(p: Part) -> Edit:
+    return _edit(
+        p, "py", f"check({p.field})", f"check({p.field}, {p.low}, {p.high})",
+        kind="fix", subject=f"check {p.field} against {p.low} and {p.high}", why=p.trouble,
+        brief=f"Check {p.field} of {p.cluster}/{p.stem} against {p.low} and {p.high}.",
+        slip="A note for whoever comes next is enough.",
     )  # fmt: skip
 
 
-def rename(p: Part) -> Edit:
-    short = "".join(word[0] for word in p.func.split("_"))[:2]
-    before = f"def {short}(x):\n    return {p.call.replace(p.arg, 'x')}\n\n\nhandlers.add({short})\n"
-    good = f"def {p.func}({p.arg}):\n    return {p.call}\n\n\nhandlers.add({p.func})\n"
-    return Edit(
-        p.module, before, good, good.replace(f"handlers.add({p.func})", f"handlers.add({short})"),
-        "refactor", f"call {short}() what it does: {p.func}()", f"Nobody could say what {short} stood for.",
-        f"Rename {short} in {p.module} to {p.func} and its parameter to {p.arg}, with every use.",
-        "Only the definition has to change.",
+def index(p: Part) -> Edit:
+    return _edit(
+        p, "sql", f"no_index({p.table});", f"index({p.table}, {p.field});",
+        kind="perf", subject=f"index {p.table} by {p.field}", why="The morning report read the whole table.",
+        brief=f"Index {p.table} by {p.field} in {p.cluster}/{p.stem}.",
+        slip="The old line documents what was there.", task_type="sql-fix",
     )  # fmt: skip
 
 
-def logging_call(p: Part) -> Edit:
-    before = f'    except LinkDown:\n        print("{p.stem} failed")\n        return None\n'
-    good = f'    except LinkDown:\n        log.warning("no link, {p.noun} %s kept", {p.arg}.id)\n        return None\n'
-    return Edit(
-        p.module, before, good, before.replace("print(", "log.info(").replace("failed", "failed!!!"),
-        "fix", f"log which {p.noun} was kept back", "The old line went to a console that nobody sees.",
-        f"Replace the print in {p.stem} by a warning that tells the reader which {p.noun} is affected.",
-        "Swapping print for a logger is enough.",
+def unit(p: Part) -> Edit:
+    return _edit(
+        p, "md", f"{p.field}: a number", f"{p.field}: in {p.unit}",
+        kind="docs", subject=f"{p.field} is in {p.unit}", why="Two teams had read it in two ways.",
+        brief=f"Say in {p.cluster}/{p.stem} that {p.field} is in {p.unit}.",
+        slip="Readers may want the old text.", task_type="doc-edit",
     )  # fmt: skip
 
 
-def type_hints(p: Part) -> Edit:
-    kind = p.noun.title().replace(" ", "")
-    tail = f"    return sum(item.{p.field} for item in {p.arg}s)\n"
-    before = f"def total_{p.unit}({p.arg}s):\n" + tail
-    return Edit(
-        p.module, before, f"def total_{p.unit}({p.arg}s: Iterable[{kind}]) -> int:\n" + tail,
-        f"def total_{p.unit}({p.arg}s: Any = None) -> Any:\n" + tail,
-        "chore", f"type total_{p.unit}()", f"A list of {p.field} numbers was passed here once.",
-        f"Add type hints to total_{p.unit}: it takes any iterable of {kind} and gives whole {p.unit}.",
-        "Any keeps the checker quiet.",
+def utc(p: Part) -> Edit:
+    return _edit(
+        p, "py", f"{p.arg}.at = now()", f"{p.arg}.at = now(UTC)",
+        kind="fix", subject=f"stamp {p.arg}.at in UTC", why="On the night of the clock change an hour came twice.",
+        brief=f"Stamp {p.arg}.at of {p.cluster}/{p.stem} in UTC.",
+        slip="The clock is right twice a year.",
     )  # fmt: skip
 
 
-def add_test(p: Part) -> Edit:
-    name = f"test_{p.stem}_refuses_{p.high + 1}"
-    before = f"from {p.cluster}.{p.stem} import {p.func}\n"
-    good = (
-        f"{before}\n\ndef {name}(make):\n    with pytest.raises(ValueError):\n"
-        f"        {p.func}(make({p.field}={p.high + 1}))\n"
-    )
-    bad = f"{before}\n\ndef {name}(make):\n    {p.func}(make({p.field}={p.high}))\n    assert True\n"
-    return Edit(
-        f"tests/test_{p.stem}.py", before, good, bad,
-        "test", f"hold the upper bound of {p.field}", "The bound was lost once in a merge.",
-        f"Add a test which shows that {p.func} raises ValueError for a {p.field} of {p.high + 1}.",
-        "The call runs, so the test passes.", "test-add",
+def log_line(p: Part) -> Edit:
+    return _edit(
+        p, "py", f"print({p.arg})", f'log("{p.noun}", {p.arg})',
+        kind="feat", subject=f"log {p.arg} as {p.noun}", why=p.trouble,
+        brief=f"Log {p.arg} of {p.cluster}/{p.stem} as {p.noun}.",
+        slip="A print is quicker.",
     )  # fmt: skip
 
 
-def sql_parameter(p: Part) -> Edit:
-    before = f"    db.execute(f\"SELECT * FROM {p.table} WHERE id = '{{{p.arg}_id}}'\")\n"
-    good = f'    db.execute("SELECT * FROM {p.table} WHERE id = ?", [{p.arg}_id])\n'
-    bad = f'    {p.arg}_id = {p.arg}_id.replace("\'", "")\n' + before
-    return Edit(
-        p.module, before, good, bad,
-        "fix", f"bind the id when reading {p.table}", "A quote in an id ended the statement early.",
-        f"The query on {p.table} pastes {p.arg}_id into the SQL text. Bind it as a parameter.",
-        "Removing quotes makes the text safe.", "sql-fix",
-    )  # fmt: skip
+PATTERNS: tuple[Callable[[Part], Edit], ...] = (setting, bound, index, unit, utc, log_line)
+"""House rules that no model knows beforehand, and that a prompt says everything else about: one fact a file, the path
+from project and part, its suffix from the kind of change, the old value named, no dead code and no TODO."""
 
 
-def config_value(p: Part) -> Edit:
-    before = f"{p.stem}:\n  enabled: true\n  {p.knob}: {p.old}\n"
-    return Edit(
-        f"deploy/{p.cluster}.yaml", before, before.replace(f": {p.old}\n", f": {p.new}\n"),
-        f"{p.stem}:\n  enabled: false\n  {p.knob}: {p.old}\n",
-        "config", f"{p.knob} {p.old} -> {p.new}", p.trouble,
-        f"Set {p.knob} of {p.stem} to {p.new} in the {p.cluster} deployment; leave the rest alone.",
-        f"Without {p.stem} the problem is gone.", "config-change",
-    )  # fmt: skip
-
-
-def doc_fix(p: Part) -> Edit:
-    before = f"## {p.stem.title()}\n\n`{p.field}` is a number.\n"
-    good = f"## {p.stem.title()}\n\n`{p.field}` is in {p.unit}, from {p.low} to {p.high}; others are refused.\n"
-    return Edit(
-        f"docs/{p.cluster}.md", before, good, f"## {p.stem.title()}\n\n`{p.field}` is a very important number!\n",
-        "docs", f"say that {p.field} is in {p.unit}", "Two teams had read it in two ways.",
-        f"State the unit and the range of {p.field} in the section on {p.stem}.",
-        "Emphasis makes people look it up.", "doc-edit",
-    )  # fmt: skip
-
-
-def with_file(p: Part) -> Edit:
-    before = f'    out = open("{p.table}.csv", "a")\n    out.write({p.arg}.row())\n'
-    return Edit(
-        p.module, before, f'    with open("{p.table}.csv", "a") as out:\n        out.write({p.arg}.row())\n',
-        before + "    del out\n",
-        "fix", f"close {p.table}.csv after each row", "Rows were missing after a restart.",
-        f"The export of {p.a_noun} leaves {p.table}.csv open after row {p.new}. "
-        "Close it in every case, also after an error.",
-        "Deleting the name closes the file.",
-    )  # fmt: skip
-
-
-def mutable_default(p: Part) -> Edit:
-    before = f"def collect_{p.stem}({p.arg}, seen=[]):\n    seen.append({p.arg}.{p.field})\n    return seen\n"
-    good = (
-        f"def collect_{p.stem}({p.arg}, seen=None):\n    seen = [] if seen is None else seen\n"
-        f"    seen.append({p.arg}.{p.field})\n    return seen\n"
-    )
-    return Edit(
-        p.module, before, good, before.replace("return seen", "return list(seen)"),
-        "fix", f"collect_{p.stem} starts with its own list", f"Values of {p.field} leaked from one trip to the next.",
-        f"collect_{p.stem} remembers {p.field} between calls. Give each call its own list.",
-        "Returning a copy hides the shared list.",
-    )  # fmt: skip
-
-
-def narrow_except(p: Part) -> Edit:
-    before = f"    try:\n        {p.call}\n    except Exception:\n        pass\n"
-    good = f"    try:\n        {p.call}\n    except TimeoutError:\n        pending.append({p.arg})\n"
-    return Edit(
-        p.module, before, good, before.replace("except Exception:", "except:"),
-        "fix", f"queue {p.a_noun} that timed out", "Every other error was swallowed with it.",
-        f"{p.stem} hides all errors. Catch only the time-out, and put the {p.noun} on the pending list.",
-        "A bare except is shorter.",
-    )  # fmt: skip
-
-
-def utc_time(p: Part) -> Edit:
-    before = f"    {p.arg}.at = datetime.now()\n    save({p.arg})\n"
-    return Edit(
-        p.module, before, f"    {p.arg}.at = datetime.now(UTC)\n    save({p.arg})\n",
-        f"    {p.arg}.at = datetime.now() + timedelta(hours=7)\n    save({p.arg})\n",
-        "fix", f"stamp each {p.noun} in UTC", "On the night of the clock change an hour came twice.",
-        f"The {p.noun} is stamped in local time. Use an aware UTC time.", "Seven hours is the offset to UTC here.",
-    )  # fmt: skip
-
-
-def add_index(p: Part) -> Edit:
-    before = f"-- {p.table}\nCREATE TABLE {p.table} (id TEXT, {p.field} INTEGER);\n"
-    return Edit(
-        f"migrations/{p.cluster}.sql", before,
-        before + f"CREATE INDEX {p.table}_by_{p.field} ON {p.table} ({p.field});\n",
-        before.replace(f"CREATE TABLE {p.table}", f"DROP TABLE {p.table};\nCREATE TABLE {p.table}"),
-        "perf", f"index {p.table} by {p.field}", "The morning report scanned the whole table.",
-        f"Reports filter {p.table} by {p.field} and scan every row. Add an index.",
-        "A fresh table is fast again.", "sql-fix",
-    )  # fmt: skip
-
-
-def shell_safety(p: Part) -> Edit:
-    before = f"#!/bin/bash\ncd $DATA/{p.table}\nrm -f {p.stem}-*.{p.unit}\n"
-    good = f'#!/bin/bash\nset -euo pipefail\ncd "$DATA/{p.table}"\nrm -f -- {p.stem}-*.{p.unit}\n'
-    return Edit(
-        f"bin/tidy-{p.stem}", before, good, before.replace("cd $DATA", "cd $DATA || true; cd $DATA"),
-        "fix", f"tidy-{p.stem} stops when its folder is missing", "It once tidied the folder that it was started in.",
-        f"When {p.table} is not mounted, tidy-{p.stem} deletes elsewhere. Make it stop, and quote the path.",
-        "With true the script never fails.",
-    )  # fmt: skip
-
-
-def one_query(p: Part) -> Edit:
-    before = f"    for key in keys:\n        rows.append(db.get_{p.stem}(key))\n    return rows\n"
-    return Edit(
-        p.module, before, f"    return db.get_{p.stem}_many(keys)\n",
-        before.replace("    return rows", "        time.sleep(0.1)\n    return rows"),
-        "perf", f"read all {p.table} in one query", f"A page of {p.new} rows made {p.new} round trips.",
-        f"{p.trouble} To see it sooner, read the {p.table} of a page in one query, not row by row.",
-        "A pause spares the database.",
-    )  # fmt: skip
-
-
-def off_by_one(p: Part) -> Edit:
-    before = f"    for n in range(1, len({p.table})):\n        check({p.table}[n].{p.field})\n"
-    return Edit(
-        p.module, before, f"    for {p.arg} in {p.table}:\n        check({p.arg}.{p.field})\n",
-        before.replace(f"len({p.table})", f"len({p.table}) + 1"),
-        "fix", f"check the first {p.noun} too", "The loop began at one.",
-        f"The first {p.noun} of every batch is never checked. Check all of them.",
-        "The loop ends one too early.",
-    )  # fmt: skip
-
-
-def changelog(p: Part) -> Edit:
-    before = "## Unreleased\n\n- Nothing yet.\n"
-    good = f"## Unreleased\n\n- {p.stem}: `{p.knob}` is now {p.new} (was {p.old}). {p.trouble}\n"
-    return Edit(
-        "CHANGELOG.md", before, good, before + f"- Improved {p.stem} in various ways.\n",
-        "docs", f"note the new {p.knob}", "Operators read this file before they update.",
-        f"Write the change of {p.knob} from {p.old} to {p.new} into the changelog, with its reason.",
-        "Details would only confuse.", "doc-edit",
-    )  # fmt: skip
-
-
-def missing_key(p: Part) -> Edit:
-    before = f'    {p.knob} = settings["{p.knob}"]\n    return run({p.knob})\n'
-    return Edit(
-        p.module, before, f'    {p.knob} = settings.get("{p.knob}", {p.new})\n    return run({p.knob})\n',
-        f'    {p.knob} = settings.get("{p.knob}")\n    return run({p.knob} or None)\n',
-        "fix", f"{p.knob} is optional, default {p.new}", "Old trailers still send settings without it.",
-        f"{p.stem} stops with KeyError when the settings lack {p.knob}. Fall back to {p.new}.",
-        "None means that nothing is set.",
-    )  # fmt: skip
-
-
-def named_constant(p: Part) -> Edit:
-    before = f"def too_much({p.arg}):\n    return {p.arg}.{p.field} > {p.high}\n"
-    name = f"MAX_{p.unit.upper()}"
-    return Edit(
-        p.module, before, f"{name} = {p.high}\n\n\ndef too_much({p.arg}):\n    return {p.arg}.{p.field} > {name}\n",
-        before.replace(str(p.high), str(p.high // 2)),
-        "refactor", f"give the limit of {p.high} {p.unit} a name", f"It stood in three places of {p.stem}.",
-        f"Name the limit {p.high} in {p.module} as {name}; behaviour stays the same.",
-        "A smaller limit is on the safe side.",
-    )  # fmt: skip
-
-
-def idempotent(p: Part) -> Edit:
-    before = f"    {p.call}\n    mark_done({p.arg}.id)\n"
-    good = f"    if is_done({p.arg}.id):\n        return\n    {p.call}\n    mark_done({p.arg}.id)\n"
-    return Edit(
-        p.module, before, good, f"    mark_done({p.arg}.id)\n    {p.call}\n",
-        "fix", f"do not handle {p.a_noun} twice", p.trouble,
-        f"A restart handles the same {p.noun} again. Skip what is done; never mark it before it is.",
-        "Marking first prevents the repeat.",
-    )  # fmt: skip
-
-
-def json_field(p: Part) -> Edit:
-    before = f'    return {{"id": {p.arg}.id, "value": {p.arg}.{p.field}}}\n'
-    good = f'    return {{"id": {p.arg}.id, "{p.field}": {p.arg}.{p.field}, "unit": "{p.unit}"}}\n'
-    return Edit(
-        p.module, before, good, before.replace('"value"', '"v"'),
-        "feat", f"send {p.field} with its unit", "Readers of the feed had to guess.",
-        f"The feed sends a bare value for each {p.noun}. Name the field {p.field} and add its unit.",
-        "A shorter key saves bytes.",
-    )  # fmt: skip
-
-
-PATTERNS: tuple[Callable[[Part], Edit], ...] = (
-    guard, retry, rename, logging_call, type_hints, add_test, sql_parameter, config_value, doc_fix, with_file,
-    mutable_default, narrow_except, utc_time, add_index, shell_safety, one_query, off_by_one, changelog, missing_key,
-    named_constant, idempotent, json_field,
-)  # fmt: skip
-
-
-def unified(path: str, before: str, after: str, offset: int = 0, git_line: bool = True) -> str:
-    """A one-file diff with right line counts; `offset` is the number of lines of the file above the excerpt."""
+def unified(path: str, before: str, after: str) -> str:
+    """A one-file diff with right line counts."""
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}", n=1
     )
-    text = "".join(lines)
-    text = re.sub(
-        r"^@@ -(\d+)(\S*) \+(\d+)(\S*) @@$",
-        lambda hunk: f"@@ -{int(hunk[1]) + offset}{hunk[2]} +{int(hunk[3]) + offset}{hunk[4]} @@",
-        text,
-        flags=re.MULTILINE,
-    )
-    return f"diff --git a/{path} b/{path}\n{text}" if git_line else text
-
-
-def lines_above(path: str, rng: random.Random) -> int:
-    """How far down its file an excerpt stands: scripts are whole, a changelog and imports open the file."""
-    top = {"bin": 0, "CHANGELOG.md": 2, "tests": 1}
-    return top.get(path.split("/")[0], rng.randrange(4, 120))
+    return "".join(lines)
 
 
 def hex_of(*parts: object, length: int = 40) -> str:
@@ -453,45 +229,37 @@ class Corpus:
         timeline.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def edits_of_class(remainder: int) -> list[tuple[Part, Edit]]:
-    """A quarter of all combinations: each pattern on four parts, one of each cluster."""
-    return [
-        (part, pattern(part))
-        for number, part in enumerate(PARTS)
-        for index, pattern in enumerate(PATTERNS)
-        if (number - index) % 4 == remainder
-    ]
+def shuffled_edits(rng: random.Random) -> list[tuple[Part, Edit]]:
+    """Every pattern on every part."""
+    pool = [(part, pattern(part)) for part in PARTS for pattern in PATTERNS]
+    rng.shuffle(pool)
+    return pool
 
 
 def engineering(corpus: Corpus, rng: random.Random) -> None:
-    pool = edits_of_class(0)[: sum(ENGINEERING_PER_DAY)]
-    commits: list[list[tuple[Part, Edit]]] = []
+    pool = shuffled_edits(rng)
+    wanted = sum(ENGINEERING_PER_DAY)
+    branches: list[list[tuple[Part, Edit]]] = []
     for part in PARTS:
-        own = [pair for pair in pool if pair[0] is part]
-        rng.shuffle(own)
-        for size in (2, 1, 1, 1, 1) if part.stem in ("alarm", "route", "label", "fuel") else (3, 1, 2):
-            commits.append(own[:size])
-            own = own[size:]
-    commits = [commit for commit in commits if commit]
-    rng.shuffle(commits)
-    for day, groups in zip(DAYS, fill_days(commits, ENGINEERING_PER_DAY), strict=True):
+        own = [pair for pair in pool[:wanted] if pair[0] is part]
+        branches += [own[:2], *([pair] for pair in own[2:])]
+    rng.shuffle(branches)
+    for day, groups in zip(DAYS, fill_days(branches, ENGINEERING_PER_DAY), strict=True):
         rng.shuffle(groups)
         for group, at in zip(groups, times_of(day, len(groups), rng), strict=True):
-            _commit(corpus, group, at, rng)
-    _engineering_oddities(corpus)
+            _merge(corpus, group, at, rng)
+    _engineering_oddities(corpus, pool[wanted:])
 
 
-def _commit(corpus: Corpus, group: list[tuple[Part, Edit]], at: dt.datetime, rng: random.Random) -> None:
-    part, first = group[0]
-    message = f"{first.kind}({part.stem}): {first.subject}"
-    if len(group) > 1:
-        message += "\n\n" + "\n".join(f"- {edit.subject}" for _, edit in group[1:])
-    elif rng.random() < 0.6:
-        message += f"\n\n{first.why}"
-    sha = hex_of(SEED, message, stamp(at))
+def _merge(corpus: Corpus, branch: list[tuple[Part, Edit]], at: dt.datetime, rng: random.Random) -> None:
+    """One commit on the main line. The edits of its branch keep the messages under which they were written."""
+    sha = hex_of(SEED, *(edit.subject for _, edit in branch), stamp(at))
     author = rng.choice(AUTHORS)
-    for _, edit in group:
-        diff = unified(edit.path, edit.before, edit.good, lines_above(edit.path, rng))
+    for part, edit in branch:
+        message = f"{edit.kind}({part.stem}): {edit.subject}"
+        if rng.random() < 0.3:
+            message += f"\n\n{edit.why}"
+        diff = unified(edit.path, edit.before, edit.good)
         corpus.add(_engineering_path(part.cluster, sha), _edit_record(part, sha, message, author, diff), at)
 
 
@@ -514,10 +282,10 @@ def _edit_record(part: Part, sha: str, message: str, author: str, diff: str) -> 
     }
 
 
-def _engineering_oddities(corpus: Corpus) -> None:
+def _engineering_oddities(corpus: Corpus, spare: list[tuple[Part, Edit]]) -> None:
     """What real corpora also hold: a leaked key, an address, the same edit twice, and rows that cannot be used."""
     fake_key = "AKIA" + "FAKE" * 4
-    probe, scale, credit, shift = PARTS[0], PARTS[11], PARTS[14], PARTS[7]
+    probe, credit, shift = PARTS[0], PARTS[14], PARTS[7]
 
     def add(part: Part, day: int, hour: int, message: str, diff: str) -> None:
         at = dt.datetime.combine(DAYS[day], dt.time(hour, 41, 7), tzinfo=dt.UTC)
@@ -531,9 +299,10 @@ def _engineering_oddities(corpus: Corpus) -> None:
     after = "# Contacts\n\nNight desk: night.desk@fernhollow.example, second line Jun.\n"
     add(shift, 2, 18, "docs(contacts): say how to reach the night desk", unified("docs/contacts.md", before, after))
 
-    twin = guard(scale)
-    for day, message in ((1, "refuse impossible weights"), (3, "refuse impossible weights again")):
-        add(scale, day, 19, f"fix(scale): {message}", unified(twin.path, twin.before, twin.good, 16 + day))
+    part, twin = spare[0]
+    for day, again in ((1, ""), (3, " again")):
+        message = f"{twin.kind}({part.stem}): {twin.subject}{again}"
+        add(part, day, 19, message, unified(twin.path, twin.before, twin.good))
 
     add(credit, 0, 19, "chore(credit): empty commit to start the build", "")
     echo = "<no diff provided: the change was sent by mail and applied by hand, ask Tess for the patch>"
@@ -541,20 +310,18 @@ def _engineering_oddities(corpus: Corpus) -> None:
     add(credit, 3, 20, "chore(credit): merge", "<no changes on this side of the merge>")
     sha = hex_of(SEED, "odd", "cut")
     at = dt.datetime.combine(DAYS[2], dt.time(19, 3, 9), tzinfo=dt.UTC)
-    note = one_query(PARTS[14])
-    record = _edit_record(PARTS[14], sha, "perf(credit): read in one query", "tess-okafor", unified(
-        note.path, note.before, note.good, 60))  # fmt: skip
-    corpus.add(_engineering_path("accounts", sha), json.dumps(record)[:211], at)
+    part, cut = spare[1]
+    record = _edit_record(part, sha, f"{cut.kind}({part.stem}): {cut.subject}", "tess-okafor", unified(
+        cut.path, cut.before, cut.good))  # fmt: skip
+    corpus.add(_engineering_path(part.cluster, sha), json.dumps(record)[:211], at)
 
 
 def apprenticeship(corpus: Corpus, rng: random.Random) -> None:
-    pool = [pair for pair in edits_of_class(2)]
-    rng.shuffle(pool)
-    shadows, pairs = pool[: sum(SHADOWS_PER_DAY)], pool[sum(SHADOWS_PER_DAY) :]
-    pairs = pairs[: sum(FEEDBACK_PER_DAY)]
-    _shadows(corpus, shadows, rng)
-    _feedback(corpus, pairs, rng)
-    _apprenticeship_oddities(corpus, rng)
+    pool = shuffled_edits(rng)
+    shadows, feedback = sum(SHADOWS_PER_DAY), sum(FEEDBACK_PER_DAY)
+    _shadows(corpus, pool[:shadows], rng)
+    _feedback(corpus, pool[shadows : shadows + feedback], rng)
+    _apprenticeship_oddities(corpus, pool[shadows + feedback :], rng)
 
 
 def _shadows(corpus: Corpus, pool: list[tuple[Part, Edit]], rng: random.Random) -> None:
@@ -579,10 +346,9 @@ def shadow_record(
     part: Part, edit: Edit, at: dt.datetime, session: str | None, rng: random.Random, tier: str = "local"
 ) -> dict[str, Any]:
     brief_id = f"B-{hex_of(SEED, edit.brief, stamp(at), length=8)}"
-    offset = lines_above(edit.path, rng)
     minutes = rng.randrange(3, 20)
     revised = rng.random() < 0.2
-    accepted = unified(edit.path, edit.before, edit.good, offset)
+    accepted = unified(edit.path, edit.before, edit.good)
     return {
         "tuple_type": "apprenticeship",
         "doctrine_version": DOCTRINE,
@@ -612,11 +378,11 @@ def shadow_record(
             "tier": tier,
             "cost_usd": 0.0,
             "reasoning": edit.slip,
-            "diff": unified(edit.path, edit.before, edit.bad, offset),
+            "diff": unified(edit.path, edit.before, edit.bad),
         },
         "verdict": None,
         # A reviewer sometimes improves what was first committed: then the final diff is what counts.
-        "actual_diff": unified(edit.path, edit.before, edit.bad, offset) if revised else accepted,
+        "actual_diff": unified(edit.path, edit.before, edit.bad) if revised else accepted,
         "final_diff": accepted if revised else None,
         "redaction_class": "internal",
         "evidence_class": "primary",
@@ -632,14 +398,15 @@ def _feedback(corpus: Corpus, pool: list[tuple[Part, Edit]], rng: random.Random)
     left = iter(pool)
     for day, count in zip(DAYS, FEEDBACK_PER_DAY, strict=True):
         for number, at in enumerate(times_of(day, count, rng)):
-            _, edit = next(left)
+            part, edit = next(left)
             # Two attempts at one piece of work share its brief: a split must keep them together.
             brief = f"B-{day:%m%d}-{(number * 3) // 4}"
-            corpus.add(f"training-corpus/feedback/{day}-{number // 4 + 1}.jsonl", pair_record(edit, brief, at, rng), at)
+            corpus.add(
+                f"training-corpus/feedback/{day}-{number // 4 + 1}.jsonl", pair_record(part, edit, brief, at), at
+            )
 
 
-def pair_record(edit: Edit, brief: str, at: dt.datetime, rng: random.Random, tier: str = "local") -> dict[str, Any]:
-    offset = lines_above(edit.path, rng)
+def pair_record(part: Part, edit: Edit, brief: str, at: dt.datetime, tier: str = "local") -> dict[str, Any]:
     return {
         "tuple_type": "apprenticeship-feedback",
         "task_type": edit.task_type,
@@ -647,14 +414,14 @@ def pair_record(edit: Edit, brief: str, at: dt.datetime, rng: random.Random, tie
         "attempt_id": f"A-{hex_of(brief, edit.brief, length=8)}",
         "tier_used": tier,
         "format": "canonical-envelope-v1",
-        "prompt": f"{edit.path}: {edit.brief}",
-        "chosen": unified(edit.path, edit.before, edit.good, offset, git_line=False),
-        "rejected": unified(edit.path, edit.before, edit.bad, offset, git_line=False),
+        "prompt": f"project-{part.cluster}: {edit.brief}",
+        "chosen": unified(edit.path, edit.before, edit.good),
+        "rejected": unified(edit.path, edit.before, edit.bad),
         "created": stamp(at),
     }
 
 
-def _apprenticeship_oddities(corpus: Corpus, rng: random.Random) -> None:
+def _apprenticeship_oddities(corpus: Corpus, spare: list[tuple[Part, Edit]], rng: random.Random) -> None:
     """Rows that no rule lets through, and one piece of work that was recorded twice."""
 
     def at(day: int, hour: int) -> dt.datetime:
@@ -663,27 +430,23 @@ def _apprenticeship_oddities(corpus: Corpus, rng: random.Random) -> None:
     def add(record: dict[str, Any], when: dt.datetime) -> None:
         corpus.add(_shadow_path(record["task_type"], record), record, when)
 
-    part, edit = PARTS[3], guard(PARTS[3])
-    add(shadow_record(part, edit, at(0, 19), None, rng, tier="external"), at(0, 19))
+    add(shadow_record(*spare[0], at(0, 19), None, rng, tier="external"), at(0, 19))
 
-    part, edit = PARTS[7], rename(PARTS[7])
-    short = shadow_record(part, edit, at(1, 19), None, rng)
+    short = shadow_record(*spare[1], at(1, 19), None, rng)
     short["attempt"]["diff"] = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
     add(short, at(1, 19))
 
-    part, edit = PARTS[10], add_test(PARTS[10])
-    echo = shadow_record(part, edit, at(2, 19), None, rng)
+    echo = shadow_record(*spare[2], at(2, 19), None, rng)
     echo["attempt"]["diff"] = "auto-reject: the attempt could not be read: the answer held no diff between its marks"
     add(echo, at(2, 19))
 
-    cut = json.dumps(pair_record(off_by_one(PARTS[13]), "B-0604-cut", at(3, 19), rng))
+    cut = json.dumps(pair_record(*spare[3], "B-0604-cut", at(3, 19)))
     corpus.add("training-corpus/feedback/2026-06-04-1.jsonl", cut[: len(cut) // 2], at(3, 19))
-    outside = pair_record(idempotent(PARTS[13]), "B-0605-outside", at(4, 19), rng, tier="external")
+    outside = pair_record(*spare[4], "B-0605-outside", at(4, 19), tier="external")
     corpus.add("training-corpus/feedback/2026-06-05-2.jsonl", outside, at(4, 19))
 
-    twin = narrow_except(PARTS[4])
     for day in (1, 2):
-        record = pair_record(twin, f"B-twin-{day}", at(day, 20), random.Random(day))
+        record = pair_record(*spare[5], f"B-twin-{day}", at(day, 20))
         corpus.add(f"training-corpus/feedback/{DAYS[day]}-twin.jsonl", record, at(day, 20))
 
 

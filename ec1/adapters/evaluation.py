@@ -2,29 +2,33 @@
 
 Run as `python -m ec1.adapters.evaluation SPEC.json`. The base is loaded once and the adapters are switched on it. It is
 scored as it is served: the weights in bf16 with the adapter unmerged, not the 4-bit weights that were trained on.
-A score is a mean log-probability per token, which sees small changes that right-or-wrong answers do not.
+Beside the held-out answers, each model is asked for the same answers behind other prompts, for the answers of a fixed
+general set, to write some answers out, and for the recipe's task cases; the base once more in another batching.
 
-Belongs here: tokenising as training does, scoring, sample answers. Does not: the decision (`gate.py`).
+Belongs here: loading, asking, writing down. Does not: the likelihoods (`likelihood.py`) and the decision (`gate.py`).
 """
 
 import contextlib
-import hashlib
-import json
+import functools
 import logging
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from ec1.adapters.behaviour import faults_of
+from ec1.adapters.likelihood import Example, losses_of, read_examples, shuffled, tokens_of
+from ec1.adapters.manifest import ADAPTER_FILES
 from ec1.adapters.scores import BASE, ExampleScores, Sample, ScoredObjective, Scores, write_scores
+from ec1.adapters.tasks import check_tasks, passes
 from ec1.errors import EC1Error, InputError, PermanentError
-from ec1.files import canonical_json, read_json
+from ec1.files import read_json, sha256_file
 from ec1.launch.reporting import open_reporter
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.settings import Settings
@@ -34,7 +38,9 @@ log = logging.getLogger(__name__)
 
 Report = Callable[[str], None]
 
-_NLL_PIECE = 256
+GENERAL = Path(__file__).with_name("general.jsonl")
+"""The fixed general set: short questions of everyday kinds with their answers, written for this."""
+_NOISE_EXAMPLES = 16
 _SAMPLE_PROMPT_TOKENS = 512
 
 
@@ -49,6 +55,9 @@ class EvaluationSpec(Settings):
     system_prompt: str | None = Field(None, description="put before examples that have none, as in training")
     max_length: int = Field(512, gt=1, description="tokens; longer examples are cut at the end, as in training")
     batch_size: int = Field(4, gt=0)
+    general: Path = Field(GENERAL, description="a .jsonl file of answers that must not be forgotten")
+    trained: str = Field("", description="how the candidate was trained: its rate and steps")
+    looked_at: dict[str, int] = Field({}, description="how often each held-out group was looked at on earlier nights")
     options: EvaluationOptions = EvaluationOptions()
     output: Path = Field(description="folder for evaluation.json and examples.jsonl")
 
@@ -61,25 +70,22 @@ class EvaluationSpec(Settings):
 
 
 @dataclass(frozen=True)
-class _Example:
-    """One held-out example as tokens. `answers`: the completion, or the chosen and the rejected answer."""
+class _Answer:
+    """What a model wrote; `cut` if the limit on its tokens ended it."""
 
-    name: str
-    group: str
-    prompt: list[int]
-    answers: tuple[list[int], ...]
-    prompt_text: str
-    expected: str
+    text: str
+    cut: bool
 
 
 @dataclass(frozen=True)
-class _Sequence:
-    """Prompt and answer in a row; `start` is where the answer begins."""
+class _Told:
+    """All that one model was asked, in the order of the examples, of the general set, and of the task cases."""
 
-    example: int
-    answer: int
-    tokens: list[int]
-    start: int
+    losses: list[list[float]]
+    shuffled: list[float | None]
+    general: list[float]
+    answers: list[_Answer]
+    tasks: list[_Answer]
 
 
 def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
@@ -93,39 +99,76 @@ def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
 
     transformers_logging.disable_progress_bar()
     started = time.monotonic()
+    check_tasks(spec.options.tasks)
     tokenizer = AutoTokenizer.from_pretrained(spec.model, local_files_only=True)
-    examples, skipped = _read_examples(spec, tokenizer)
+    examples, skipped = read_examples(
+        spec.heldout,
+        spec.objective,
+        tokenizer,
+        system_prompt=spec.system_prompt,
+        max_length=spec.max_length,
+        limit=spec.options.max_examples,
+    )
     if not examples:
         raise InputError(f"{spec.heldout} holds no example that fits {spec.max_length} tokens: nothing to evaluate")
+    general, _ = read_examples(
+        spec.general, "sft", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
+    )
+    # Before they are loaded: whatever lies there afterwards is what was scored, or is refused.
+    scored = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
     model, switch = _load(spec)
     seconds = {"load": time.monotonic() - started}
     report(f"loaded {spec.model.name} and {len(spec.candidates) - 1} adapters in {seconds['load']:.1f} s")
 
-    per_model: dict[str, list[list[float]]] = {}
-    answers: dict[str, list[str]] = {}
-    chosen = _shortest(examples, spec.options.sample_generations)
+    score = functools.partial(losses_of, model, pad=tokenizer.pad_token_id or 0, device=spec.device)
+    chosen = _short(examples, spec.options)
+    tasks = [_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks]
+    told: dict[str, _Told] = {}
     torch.manual_seed(spec.options.seed)
     for name in spec.candidates:
         started = time.monotonic()
         with torch.inference_mode(), switch(name):
-            per_model[name] = _losses(model, examples, spec, tokenizer.pad_token_id or 0)
-            answers[name] = _generate(model, tokenizer, [examples[index].prompt for index in chosen], spec)
+            told[name] = _Told(
+                losses=score(examples, batch_size=spec.batch_size),
+                shuffled=_scored_where(score, shuffled(examples), spec.batch_size),
+                general=[losses[0] for losses in score(general, batch_size=spec.batch_size)],
+                answers=_generate(model, tokenizer, [examples[index].prompt for index in chosen], spec),
+                tasks=_generate(model, tokenizer, tasks, spec),
+            )
         seconds[name] = time.monotonic() - started
         report(f"evaluated {name} on {len(examples)} examples in {seconds[name]:.1f} s")
+    with torch.inference_mode(), switch(BASE):
+        few = examples[:_NOISE_EXAMPLES]
+        noise = _noise(score(few, batch_size=1), told[BASE].losses)
 
     scores = Scores(
         objective=spec.objective,
         models=tuple(spec.candidates),
-        examples=tuple(_scored(example, index, per_model) for index, example in enumerate(examples)),
+        examples=tuple(_scored(example, index, told) for index, example in enumerate(examples)),
         skipped=skipped,
         samples=tuple(
             Sample(
                 prompt=examples[index].prompt_text,
                 expected=examples[index].expected,
-                answers={name: answers[name][place] for name in spec.candidates},
+                answers={name: each.answers[place].text for name, each in told.items()},
+                faults={
+                    name: tuple(faults_of(answer.text, examples[index].expected, cut=answer.cut))
+                    for name, each in told.items()
+                    for answer in [each.answers[place]]
+                },
             )
             for place, index in enumerate(chosen)
         ),
+        general={name: tuple(-loss for loss in each.general) for name, each in told.items()},
+        tasks={
+            name: {task.name: passes(task, each.tasks[place].text) for place, task in enumerate(spec.options.tasks)}
+            for name, each in told.items()
+            if spec.options.tasks
+        },
+        noise=noise,
+        looks=_looks(examples, spec.looked_at),
+        scored=scored,
+        trained=spec.trained,
         precision="bfloat16, adapters unmerged, no quantisation",
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
@@ -134,90 +177,33 @@ def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
     return scores
 
 
-def _read_examples(spec: EvaluationSpec, tokenizer: Any) -> tuple[list[_Example], int]:
-    """The examples as tokens, and how many had no room for an answer."""
-    rows = list(enumerate(_rows(spec.heldout)))
-    # A stable choice that does not depend on the order of rows, so that nights stay comparable.
-    rows.sort(key=lambda item: hashlib.sha256(_name(*item).encode()).digest())
-    examples: list[_Example] = []
-    skipped = 0
-    for index, row in sorted(rows[: spec.options.max_examples]):
-        columns = ("completion",) if spec.objective == "sft" else ("chosen", "rejected")
-        messages = {column: _messages(row, column, spec.heldout) for column in ("prompt", *columns)}
-        prompt = messages.pop("prompt")
-        if spec.system_prompt and prompt[0]["role"] != "system":
-            prompt = [{"role": "system", "content": spec.system_prompt}, *prompt]
-        if row.get("input_ids") and row.get("completion_mask"):
-            # What training reads, with the tools and the reasoning that the columns of messages have no room for.
-            start, end = _last_answer(row["completion_mask"])
-            asked = row["input_ids"]
-            wholes = [asked[:end]]
-        else:
-            asked = _tokens(tokenizer, prompt, ask=True)
-            wholes = [_tokens(tokenizer, prompt + answer, ask=False) for answer in messages.values()]
-            # As TRL does: an answer begins where prompt and whole conversation part.
-            start = min(_common_prefix(asked, whole) for whole in wholes)
-        answers = tuple(whole[start : spec.max_length] for whole in wholes)
-        if start == 0 or not all(answers):
-            skipped += 1
-            continue
-        name = _name(index, row)
-        examples.append(
-            _Example(
-                name,
-                str(row.get("group") or name),
-                asked[:start],
-                answers,
-                prompt[-1]["content"],
-                "\n".join(message["content"] for message in messages[columns[0]]),
-            )
-        )
-    return examples, skipped
+def digests(adapter: Path) -> dict[str, str]:
+    """The SHA-256 of each file that makes up an adapter, by name."""
+    return {name: sha256_file(adapter / name) for name in ADAPTER_FILES if (adapter / name).is_file()}
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    if path.is_file():
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    import pyarrow.parquet as pq
-
-    files = sorted(path.glob("*.parquet"))
-    if not files:
-        raise InputError(f"{path} is neither a .jsonl file nor a folder with Parquet files")
-    return [row for file in files for row in pq.read_table(file).to_pylist()]
+def _scored_where(
+    score: Callable[..., list[list[float]]], examples: Sequence[Example | None], batch_size: int
+) -> list[float | None]:
+    """The loss of each example's answer; None where there is no example."""
+    losses = iter(score([example for example in examples if example is not None], batch_size=batch_size))
+    return [None if example is None else next(losses)[0] for example in examples]
 
 
-def _messages(row: dict[str, Any], column: str, where: Path) -> list[dict[str, str]]:
-    messages = row.get(column)
-    if not isinstance(messages, list) or not messages or not all(isinstance(item, dict) for item in messages):
-        raise InputError(f"{where}: the column {column!r} must hold a list of messages (role, content)")
-    return [{"role": message["role"], "content": message["content"]} for message in messages]
+def _noise(alone: Sequence[Sequence[float]], batched: Sequence[Sequence[float]]) -> float:
+    """How far two batchings of the same rows lie apart on average: what 16-bit arithmetic makes of nothing."""
+    gaps = [abs(one - other) for a, b in zip(alone, batched, strict=False) for one, other in zip(a, b, strict=True)]
+    return math.fsum(gaps) / len(gaps)
 
 
-def _name(index: int, row: dict[str, Any]) -> str:
-    name = row.get("row")
-    return str(name) if name else hashlib.sha256(canonical_json(row)).hexdigest()[:16] + f"-{index}"
+def _looks(examples: Sequence[Example], looked_at: Mapping[str, int]) -> float:
+    groups = {example.group for example in examples}
+    return sum(looked_at.get(group, 0) for group in groups) / len(groups)
 
 
-def _tokens(tokenizer: Any, messages: list[dict[str, str]], *, ask: bool) -> list[int]:
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=ask, tokenize=True, return_dict=False))
-
-
-def _last_answer(mask: Sequence[int]) -> tuple[int, int]:
-    """Where the last answer begins and ends: of a conversation the answers before it are given, not scored."""
-    end = len(mask)
-    while end and not mask[end - 1]:
-        end -= 1
-    start = end
-    while start and mask[start - 1]:
-        start -= 1
-    return start, end
-
-
-def _common_prefix(one: list[int], other: list[int]) -> int:
-    for place, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return place
-    return min(len(one), len(other))
+def _asked(tokenizer: Any, prompt: str, system_prompt: str | None) -> list[int]:
+    messages = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    return tokens_of(tokenizer, [*messages, {"role": "user", "content": prompt}], ask=True)
 
 
 def _load(spec: EvaluationSpec) -> tuple[Any, Callable[[str], Any]]:
@@ -263,52 +249,18 @@ def _load(spec: EvaluationSpec) -> tuple[Any, Callable[[str], Any]]:
     return model, switch
 
 
-def _losses(model: Any, examples: Sequence[_Example], spec: EvaluationSpec, pad: int) -> list[list[float]]:
-    """Per example, per answer: the mean negative log-probability of its tokens, in nats."""
-    import torch
-
-    sequences = [
-        _Sequence(index, place, example.prompt + answer, len(example.prompt))
+def _short(examples: Sequence[Example], options: EvaluationOptions) -> list[int]:
+    """The examples that cost least to answer, of those whose wanted answer can be written out in full."""
+    fitting = [
+        index
         for index, example in enumerate(examples)
-        for place, answer in enumerate(example.answers)
+        if len(example.prompt) <= _SAMPLE_PROMPT_TOKENS and len(example.answers[0]) < options.sample_tokens
     ]
-    # Rows of similar length together: less padding, and the same batches for every model.
-    sequences.sort(key=lambda item: (-len(item.tokens), item.example, item.answer))
-    losses = [[math.nan] * len(example.answers) for example in examples]
-    for first in range(0, len(sequences), spec.batch_size):
-        batch = sequences[first : first + spec.batch_size]
-        width = len(batch[0].tokens)
-        tokens = torch.tensor([item.tokens + [pad] * (width - len(item.tokens)) for item in batch], device=spec.device)
-        mask = torch.tensor(
-            [[1] * len(item.tokens) + [0] * (width - len(item.tokens)) for item in batch], device=spec.device
-        )
-        # The logits at a place foretell the next token, and those before any answer are not computed.
-        before = min(item.start for item in batch) - 1
-        logits = model(input_ids=tokens, attention_mask=mask, use_cache=False, logits_to_keep=width - before).logits
-        for row, item in enumerate(batch):
-            begin, end = item.start - 1 - before, len(item.tokens) - 1 - before
-            losses[item.example][item.answer] = _mean_loss(logits[row, begin:end], tokens[row, item.start :])
-    return losses
+    cost = {index: len(examples[index].prompt) + len(examples[index].answers[0]) for index in fitting}
+    return sorted(fitting, key=lambda index: (cost[index], examples[index].name))[: options.sample_generations]
 
 
-def _mean_loss(logits: Any, tokens: Any) -> float:
-    from torch.nn.functional import cross_entropy
-
-    # In pieces: a long answer over a large vocabulary in float32 would fill the memory.
-    total = 0.0
-    for first in range(0, len(logits), _NLL_PIECE):
-        piece = logits[first : first + _NLL_PIECE].float()
-        total += float(cross_entropy(piece, tokens[first : first + len(piece)], reduction="sum"))
-    return total / len(logits)
-
-
-def _shortest(examples: Sequence[_Example], count: int) -> list[int]:
-    """The examples with the shortest prompts: their sample answers cost least."""
-    order = sorted(range(len(examples)), key=lambda index: (len(examples[index].prompt), examples[index].name))
-    return [index for index in order if len(examples[index].prompt) <= _SAMPLE_PROMPT_TOKENS][:count]
-
-
-def _generate(model: Any, tokenizer: Any, prompts: Sequence[list[int]], spec: EvaluationSpec) -> list[str]:
+def _generate(model: Any, tokenizer: Any, prompts: Sequence[list[int]], spec: EvaluationSpec) -> list[_Answer]:
     import torch
 
     if not prompts:
@@ -317,7 +269,7 @@ def _generate(model: Any, tokenizer: Any, prompts: Sequence[list[int]], spec: Ev
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     tokens = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=spec.device)
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=spec.device)
-    answers = model.generate(
+    written = model.generate(
         input_ids=tokens,
         attention_mask=mask,
         max_new_tokens=spec.options.sample_tokens,
@@ -326,21 +278,28 @@ def _generate(model: Any, tokenizer: Any, prompts: Sequence[list[int]], spec: Ev
         top_p=None,
         top_k=None,
         pad_token_id=pad,
-    )
-    return [text.strip() for text in tokenizer.batch_decode(answers[:, width:], skip_special_tokens=True)]
+    )[:, width:]
+    texts = tokenizer.batch_decode(written, skip_special_tokens=True)
+    ends = {tokenizer.eos_token_id, pad}
+    return [_Answer(text.strip(), not ends & set(row.tolist())) for text, row in zip(texts, written, strict=True)]
 
 
-def _scored(example: _Example, index: int, per_model: dict[str, list[list[float]]]) -> ExampleScores:
+def _scored(example: Example, index: int, told: Mapping[str, _Told]) -> ExampleScores:
     """One answer: its log-probability is the score. Two: the first one's minus the second one's."""
-    losses = {name: values[index] for name, values in per_model.items()}
-    scores = {name: (value[1] - value[0]) if len(value) == 2 else -value[0] for name, value in losses.items()}
+    losses = {name: each.losses[index] for name, each in told.items()}
+    elsewhere = {name: each.shuffled[index] for name, each in told.items()}
     return ExampleScores(
         example=example.name,
         group=example.group,
         tokens=len(example.answers[0]),
-        scores={name: value if math.isfinite(value) else None for name, value in scores.items()},
-        losses={name: value[0] if math.isfinite(value[0]) else None for name, value in losses.items()},
+        scores={n: _finite((loss[1] - loss[0]) if len(loss) == 2 else -loss[0]) for n, loss in losses.items()},
+        losses={name: _finite(value[0]) for name, value in losses.items()},
+        shuffled={name: None if value is None else _finite(-value) for name, value in elsewhere.items()},
     )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def main(arguments: Sequence[str]) -> int:

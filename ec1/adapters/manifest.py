@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from ec1.adapters.gate import Difference
+from ec1.adapters.gate import Difference, VerdictName
 from ec1.errors import InputError
 from ec1.files import digest_of
 from ec1.nights import Night
@@ -62,7 +62,6 @@ def _night(value: str) -> str:
 Sha256 = Annotated[str, AfterValidator(_sha256)]
 ModelId = Annotated[str, AfterValidator(_model_id)]
 NightDate = Annotated[str, AfterValidator(_night)]
-VerdictName = Literal["accepted", "review", "rejected"]
 
 
 class BaseModelRef(Settings):
@@ -108,6 +107,7 @@ class EvaluationSummary(Settings):
     examples: int = Field(ge=0)
     scores: dict[str, float | None] = Field({}, description="mean per model, nats per token; null is not finite")
     differences: dict[str, Difference] = Field({})
+    scored: dict[str, Sha256] = Field({}, description="SHA-256 of each file of the adapter as it was scored")
 
 
 class AdapterManifest(Settings):
@@ -118,7 +118,7 @@ class AdapterManifest(Settings):
     role: Name
     version: int | None = Field(None, ge=1)
     night: NightDate
-    status: Literal["candidate", "accepted", "review", "rejected"] = "candidate"
+    status: Literal["candidate", "accepted", "review", "no_effect", "rejected"] = "candidate"
     base_model: BaseModelRef
     method: str
     objective: str

@@ -3,7 +3,8 @@
 Keys in the store (docs/contracts.md): `adapters/<tenant>/<role>/v<N>/`, whose `manifest.json` makes the version exist;
 `adapters/.events/` announces publications; `quarantine/<tenant>/<role>/<night>-<digest>/` keeps what was not accepted.
 Which version is the incumbent follows from the versions themselves, so that publishing changes no file: it is the
-highest one that was not withdrawn, unless an operator chose another (`current.json`) since.
+highest one that was not withdrawn, unless a person chose another (`decisions/`, append-only) since. What cannot be
+trusted (a damaged manifest) is skipped, and can be withdrawn.
 
 Belongs here: publishing, finding, checking and choosing versions. Does not: what makes one acceptable (`gate.py`).
 """
@@ -14,13 +15,14 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from ec1.adapters.checks import adapter_problems
+from ec1.adapters.decisions import Action, Decision, choice_of, in_use
 from ec1.adapters.manifest import ADAPTER_FILES, ATTACHMENTS, MANIFEST, WEIGHTS, AdapterManifest, FileEntry
 from ec1.adapters.scores import BASE
 from ec1.errors import InputError, PermanentError
@@ -32,20 +34,11 @@ log = logging.getLogger(__name__)
 
 _MANIFEST_KEY = re.compile(r"adapters/([a-z0-9-]{1,64})/([a-z0-9-]{1,64})/v([1-9][0-9]*)/manifest\.json")
 _WITHDRAWN = "withdrawn.json"
-_CURRENT = "current.json"
+_DECISIONS = "decisions"
 _BESIDE = (MANIFEST, _WITHDRAWN, ".claim")
 
 
 Record = TypeVar("Record", bound=Settings)
-
-
-class Current(Settings):
-    """An operator's choice of the incumbent; it holds until a version above `as_of` is published."""
-
-    version: int = Field(ge=1)
-    as_of: int = Field(ge=1)
-    reason: str
-    at: dt.datetime
 
 
 class Withdrawal(Settings):
@@ -91,6 +84,7 @@ class AdapterRegistry:
             files = _collect(candidate, staging, attachments or {})
             if manifest.files and manifest.files != files:
                 raise PermanentError(f"{candidate}: the files are not those that the manifest lists: train again")
+            _check_scored(candidate, manifest, files)
             problems = adapter_problems(staging, manifest.base_model.id)
             if problems:
                 raise PermanentError(f"{candidate} is not published: {'; '.join(problems)}")
@@ -109,8 +103,7 @@ class AdapterRegistry:
         prefix, claimed = self._folder(manifest.tenant, manifest.role), 0
         while True:
             versions = self.versions(manifest.tenant, manifest.role)
-            for version in reversed(versions):
-                existing = self.get(manifest.tenant, manifest.role, version)
+            for existing in self._readable(manifest.tenant, manifest.role):
                 if existing.identity == manifest.identity:
                     log.info("%s is already published", existing.name)
                     return existing
@@ -161,66 +154,148 @@ class AdapterRegistry:
         return manifest
 
     def usable(self, tenant: str, role: str) -> list[int]:
-        """The numbers of all versions that were not withdrawn, ascending."""
-        return [number for number in self.versions(tenant, role) if not self.withdrawal(tenant, role, number)]
+        """The numbers of all versions that are intact and were not withdrawn, ascending."""
+        return [manifest.version for manifest in self._trusted(tenant, role) if manifest.version is not None]
+
+    def _trusted(self, tenant: str, role: str) -> list[AdapterManifest]:
+        found = []
+        for number in self.versions(tenant, role):
+            try:
+                if self.withdrawal(tenant, role, number) is None:
+                    found.append(self.get(tenant, role, number))
+            except PermanentError as error:
+                log.warning("%s/%s@v%s is left out: %s", tenant, role, number, error)
+        return found
 
     def incumbent(self, tenant: str, role: str) -> AdapterManifest | None:
-        """The version in use: the highest that was not withdrawn, unless an operator chose another since."""
-        versions = self.usable(tenant, role)
-        if not versions:
-            return None
-        chosen = self.current(tenant, role)
-        version = chosen.version if chosen and versions[-1] <= chosen.as_of else versions[-1]
-        return self.get(tenant, role, version if version in versions else versions[-1])
+        """The version in use: the highest usable one, unless a person chose another since; None: the base alone."""
+        trusted = {manifest.version or 0: manifest for manifest in self._trusted(tenant, role)}
+        version = in_use(choice_of(self.decisions(tenant, role)), sorted(trusted))
+        return None if version is None else trusted[version]
 
     def best(self, tenant: str, role: str) -> AdapterManifest | None:
-        """The version that was furthest above the base when it was judged, withdrawn ones left out."""
-        manifests = [self.get(tenant, role, version) for version in self.usable(tenant, role)]
-        return max(manifests, key=_above_base, default=None)
+        """The version that was furthest above the base when it was judged; withdrawn and damaged ones are left out."""
+        return max(self._trusted(tenant, role), key=_above_base, default=None)
 
-    def current(self, tenant: str, role: str) -> Current | None:
-        """The last choice of an operator, if there was one."""
-        return self._record(f"{self._folder(tenant, role)}/{_CURRENT}", Current)
+    def decisions(self, tenant: str, role: str) -> list[Decision]:
+        """What people decided about a role, oldest first. Raises PermanentError for a record that was damaged."""
+        prefix = f"{self._folder(tenant, role)}/{_DECISIONS}/"
+        found = [self._record(item.key, Decision) for item in self.store.list(prefix) if item.key.endswith(".json")]
+        return [decision for decision in found if decision is not None]
+
+    def history(self, tenant: str, role: str) -> list[Decision]:
+        """Publications and decisions in the order of time: who, when, from, to, why."""
+        published = [
+            Decision(
+                action="publish",
+                after=manifest.version,
+                who="the gate" if manifest.override is None else "a person, against the gate",
+                reason=manifest.override or "; ".join(manifest.evaluation.reasons if manifest.evaluation else ()),
+                at=manifest.created_at,
+            )
+            for manifest in self._readable(tenant, role)
+            if manifest.created_at is not None
+        ]
+        return sorted([*published, *self.decisions(tenant, role)], key=lambda decision: decision.at)
+
+    def _readable(self, tenant: str, role: str) -> Iterator[AdapterManifest]:
+        for number in self.versions(tenant, role):
+            try:
+                yield self.get(tenant, role, number)
+            except PermanentError as error:
+                log.warning("%s", error)
 
     def withdrawal(self, tenant: str, role: str, version: int) -> Withdrawal | None:
         """Why a version was withdrawn; None if it was not."""
         return self._record(f"{self._folder(tenant, role)}/v{version}/{_WITHDRAWN}", Withdrawal)
 
-    def promote(self, tenant: str, role: str, version: int, reason: str) -> AdapterManifest:
+    def promote(self, tenant: str, role: str, version: int, reason: str, who: str = "") -> AdapterManifest:
         """Make a version the incumbent until a newer one is published. Raises InputError if it was withdrawn."""
+        return self._choose("promote", tenant, role, version, reason, who)
+
+    def pin(self, tenant: str, role: str, version: int, reason: str, who: str = "") -> AdapterManifest:
+        """Make a version the incumbent until it is unpinned, whatever is published. Raises as `promote`."""
+        return self._choose("pin", tenant, role, version, reason, who)
+
+    def unpin(self, tenant: str, role: str, reason: str, who: str = "") -> AdapterManifest | None:
+        """Let the newest version be the incumbent again; return it. Raises InputError if none is pinned."""
+        if not choice_of(self.decisions(tenant, role)).pinned:
+            raise InputError(f"{tenant}/{role} has no pinned version")
+        self._decide("unpin", tenant, role, None, reason, who)
+        return self.incumbent(tenant, role)
+
+    def promote_base(self, tenant: str, role: str, reason: str, who: str = "") -> None:
+        """Let the base serve without an adapter until a newer version is published."""
+        self._decide("base", tenant, role, None, reason, who)
+
+    def _choose(self, action: Action, tenant: str, role: str, version: int, reason: str, who: str) -> AdapterManifest:
         manifest = self.get(tenant, role, version)
         if withdrawn := self.withdrawal(tenant, role, version):
             raise InputError(f"{manifest.name} was withdrawn ({withdrawn.reason}): choose another version")
-        choice = Current(
-            version=version, as_of=self.versions(tenant, role)[-1], reason=reason, at=dt.datetime.now(dt.UTC)
-        )
-        self.store.put_bytes(f"{self._folder(tenant, role)}/{_CURRENT}", _encoded(choice))
+        self._decide(action, tenant, role, version, reason, who)
         return manifest
 
-    def rollback(self, tenant: str, role: str, reason: str) -> AdapterManifest:
-        """Make the usable version below the incumbent the incumbent. Raises InputError if there is none."""
+    def _decide(self, action: Action, tenant: str, role: str, version: int | None, reason: str, who: str) -> None:
         incumbent = self.incumbent(tenant, role)
-        below = [number for number in self.usable(tenant, role) if incumbent and number < (incumbent.version or 0)]
-        if not below:
-            raise InputError(f"{tenant}/{role} has no version to go back to: the base serves without an adapter")
-        return self.promote(tenant, role, below[-1], reason)
+        decision = Decision(
+            action=action,
+            before=incumbent.version if incumbent else None,
+            after=version,
+            as_of=max(self.versions(tenant, role), default=0),
+            who=who,
+            reason=reason,
+            at=dt.datetime.now(dt.UTC),
+        )
+        prefix = f"{self._folder(tenant, role)}/{_DECISIONS}"
+        number = len(self.decisions(tenant, role)) + 1
+        while True:
+            try:
+                self.store.put_bytes(f"{prefix}/{number:06}.json", _encoded(decision), if_absent=True)
+                return
+            except AlreadyExists:
+                number += 1
 
-    def withdraw(self, tenant: str, role: str, version: int, reason: str) -> None:
-        """Withdraw a published version permanently; its files are kept. Idempotent: the first reason stays."""
-        self.get(tenant, role, version)
+    def rollback(self, tenant: str, role: str, reason: str, who: str = "") -> AdapterManifest:
+        """Make the usable version below the incumbent the incumbent; the one that it leaves never comes back by itself.
+
+        Raises InputError if there is none below.
+        """
+        incumbent = self.incumbent(tenant, role)
+        left = choice_of(self.decisions(tenant, role)).left
+        below = [
+            number
+            for number in self.usable(tenant, role)
+            if incumbent and number < (incumbent.version or 0) and number not in left
+        ]
+        if not below:
+            raise InputError(
+                f"{tenant}/{role} has no version to go back to: `ec1 adapters promote {tenant}/{role}@base` lets the "
+                "base serve without an adapter"
+            )
+        return self._choose("rollback", tenant, role, below[-1], reason, who)
+
+    def withdraw(self, tenant: str, role: str, version: int, reason: str, who: str = "") -> None:
+        """Take a published version out of use for good; its files stay. A second reason changes nothing.
+
+        A damaged version can be withdrawn too. Raises InputError for one that was never published.
+        """
+        if version not in self.versions(tenant, role):
+            self.get(tenant, role, version)
         record = Withdrawal(reason=reason, at=dt.datetime.now(dt.UTC))
         try:
             key = f"{self._folder(tenant, role)}/v{version}/{_WITHDRAWN}"
             self.store.put_bytes(key, _encoded(record), if_absent=True)
         except AlreadyExists:
             log.info("%s/%s@v%s was withdrawn before", tenant, role, version)
+            return
+        self._decide("withdraw", tenant, role, version, reason, who)
 
     def expendable(self, tenant: str, role: str, keep: int) -> list[AdapterManifest]:
         """Versions that may be removed when only `keep` are wanted, the worst first.
 
         Never the incumbent, the best or the newest; nor withdrawn ones, which are kept for audits.
         """
-        usable = [self.get(tenant, role, version) for version in self.usable(tenant, role)]
+        usable = self._trusted(tenant, role)
         kept = {manifest.version for manifest in self._needed(tenant, role)}
         ranked = sorted(usable, key=lambda manifest: (_above_base(manifest), manifest.version or 0))
         return [manifest for manifest in ranked[: max(0, len(ranked) - keep)] if manifest.version not in kept]
@@ -243,8 +318,8 @@ class AdapterRegistry:
         shutil.rmtree(self.local / tenant / role / f"v{version}", ignore_errors=True)
 
     def _needed(self, tenant: str, role: str) -> list[AdapterManifest]:
-        usable = self.usable(tenant, role)
-        newest = self.get(tenant, role, usable[-1]) if usable else None
+        usable = self._trusted(tenant, role)
+        newest = usable[-1] if usable else None
         found = (self.incumbent(tenant, role), self.best(tenant, role), newest)
         return [manifest for manifest in found if manifest is not None]
 
@@ -299,7 +374,7 @@ class AdapterRegistry:
             verdict = manifest.evaluation.verdict if manifest.evaluation else "rejected"
             manifest = manifest.model_copy(
                 update={
-                    "status": "review" if verdict == "review" else "rejected",
+                    "status": "rejected" if verdict == "accepted" else verdict,
                     "files": files,
                     "created_at": manifest.created_at or dt.datetime.now(dt.UTC).replace(microsecond=0),
                 }
@@ -361,6 +436,17 @@ def _collect(candidate: Path, staging: Path, attachments: Mapping[str, Path]) ->
         shutil.copyfile(source, staging / name)
         files[name] = FileEntry(sha256=sha256_file(staging / name), size=(staging / name).stat().st_size)
     return files
+
+
+def _check_scored(candidate: Path, manifest: AdapterManifest, files: Mapping[str, FileEntry]) -> None:
+    """Raises PermanentError if the verdict was passed on other bytes than these."""
+    scored = manifest.evaluation.scored if manifest.evaluation else {}
+    found = {name: entry.sha256 for name, entry in files.items() if name in ADAPTER_FILES}
+    if scored and scored != found:
+        other = sorted(name for name in {*scored, *found} if scored.get(name) != found.get(name))
+        raise PermanentError(
+            f"{candidate}: {', '.join(other)} changed after the evaluation: its verdict is not theirs; evaluate again"
+        )
 
 
 def _file_problems(folder: Path, manifest: AdapterManifest) -> list[str]:

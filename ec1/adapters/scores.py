@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,7 @@ BASE = "base"
 EVALUATION = "evaluation.json"
 EXAMPLES = "examples.jsonl"
 
-ScoredObjective = Literal["sft", "dpo", "orpo"]
+ScoredObjective = Literal["sft", "dpo"]
 
 
 class ExampleScores(Settings):
@@ -23,7 +24,8 @@ class ExampleScores(Settings):
 
     `scores`: per model, more is better, nats per token. SFT: the mean log-probability of the completion. Pairs: that
     of the chosen answer minus that of the rejected one. `losses`: per model, the mean negative log-probability of
-    the completion or the chosen answer.
+    the completion or the chosen answer. `shuffled`: per model, the mean log-probability of that answer behind the
+    prompt of an example from another group.
     """
 
     example: str
@@ -31,14 +33,16 @@ class ExampleScores(Settings):
     tokens: int = Field(gt=0, description="of the completion, or of the chosen answer")
     scores: dict[str, float | None]
     losses: dict[str, float | None]
+    shuffled: dict[str, float | None] = Field({})
 
 
 class Sample(Settings):
-    """What each model answered to one held-out prompt, for people to read; no decision depends on it."""
+    """What each model answered to one held-out prompt, and what is wrong with the form of the answer."""
 
     prompt: str
     expected: str
     answers: dict[str, str]
+    faults: dict[str, tuple[str, ...]] = Field({})
 
 
 class Scores(Settings):
@@ -49,6 +53,16 @@ class Scores(Settings):
     examples: tuple[ExampleScores, ...]
     skipped: int = 0
     samples: tuple[Sample, ...] = ()
+    general: dict[str, tuple[float, ...]] = Field(
+        {}, description="per model, the mean log-probability of each answer of the fixed general set"
+    )
+    tasks: dict[str, dict[str, bool]] = Field({}, description="per model, which of the recipe's task cases it passed")
+    noise: float = Field(0.0, ge=0, description="what another batching changes in a score of the base, on average")
+    looks: float = Field(0.0, ge=0, description="how often each held-out group was looked at before, on average")
+    scored: dict[str, dict[str, str]] = Field(
+        {}, description="per adapter, the SHA-256 of each of its files as they were scored"
+    )
+    trained: str = Field("", description="how the candidate was trained: its rate and steps")
     precision: str = ""
     device: str = ""
     seconds: dict[str, float] = Field({}, description="what took how long")
@@ -61,6 +75,14 @@ class Scores(Settings):
         """As `values`, the losses."""
         return self._column(model, "losses")
 
+    def shuffled(self, model: str) -> list[float]:
+        """As `values`, of the answers behind other prompts."""
+        return self._column(model, "shuffled")
+
+    def faults(self, model: str) -> dict[str, int]:
+        """How many of a model's written answers have each fault."""
+        return dict(Counter(fault for sample in self.samples for fault in sample.faults.get(model, ())))
+
     def means(self) -> dict[str, float | None]:
         """The mean score of each model; None if it is not finite."""
         return {model: _finite(_mean(self.values(model))) for model in self.models}
@@ -69,10 +91,10 @@ class Scores(Settings):
         """The mean loss of each model; None if it is not finite."""
         return {model: _finite(_mean(self.losses(model))) for model in self.models}
 
-    def _column(self, model: str, name: Literal["scores", "losses"]) -> list[float]:
+    def _column(self, model: str, name: Literal["scores", "losses", "shuffled"]) -> list[float]:
         if model not in self.models:
             raise InputError(f"{model!r} was not evaluated: there are {', '.join(self.models)}")
-        column = [getattr(example, name)[model] for example in self.examples]
+        column = [getattr(example, name).get(model) for example in self.examples]
         return [math.nan if value is None else value for value in column]
 
 

@@ -1,15 +1,17 @@
 """`ec1 adapters`: what was trained, which version is in use, and manual control of it."""
 
+import os
+import pwd
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.commands.shell import DONE, FAILED, Options, out, print_json
-from ec1.errors import InputError
+from ec1.commands.shell import DONE, FAILED, Options, out, print_json, printable
+from ec1.errors import InputError, PermanentError
 from ec1.night.stores import open_registry
 
 adapters_app = typer.Typer(
@@ -33,6 +35,14 @@ def _adapter_name(name: str) -> tuple[str, str, int]:
     return match[1], match[2], int(match[3])
 
 
+def _person() -> str:
+    """Who gives this command, as the machine knows them."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
+
+
 def _role(name: str) -> tuple[str, str]:
     """Parse `tenant/role`. Raises InputError."""
     match = re.fullmatch(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})", name)
@@ -49,12 +59,19 @@ def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option(
     for tenant, role in registry.roles():
         incumbent = registry.incumbent(tenant, role)
         for version in reversed(registry.versions(tenant, role)):
-            manifest = registry.get(tenant, role, version)
+            row: dict[str, Any] = {
+                "name": f"{tenant}/{role}@v{version}",
+                "in_use": incumbent is not None and incumbent.version == version,
+                "withdrawn": registry.withdrawal(tenant, role, version) is not None,
+            }
+            try:
+                manifest = registry.get(tenant, role, version)
+            except PermanentError as error:
+                rows.append({**row, "damaged": str(error)})
+                continue
             rows.append(
-                {
-                    "name": manifest.name,
-                    "in_use": incumbent is not None and incumbent.version == version,
-                    "withdrawn": registry.withdrawal(tenant, role, version) is not None,
+                row
+                | {
                     "night": manifest.night,
                     "objective": manifest.objective,
                     "base_model": manifest.base_model.id,
@@ -69,6 +86,9 @@ def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option(
         out.print("no adapter has been published yet")
     for row in rows:
         mark = "*" if row["in_use"] else "x" if row["withdrawn"] else " "
+        if "damaged" in row:
+            out.print(f"{mark} {row['name']:<36} damaged: {row['damaged']}", markup=False)
+            continue
         out.print(
             f"{mark} {row['name']:<36} night {row['night']}  {row['objective']:<4} {row['tuples']:>6} tuples  "
             f"{row['base_model']}",
@@ -98,11 +118,56 @@ def adapters_verify(
     sys.exit(FAILED if damaged else DONE)
 
 
+@adapters_app.command("history")
+def adapters_history(
+    context: typer.Context,
+    role: Annotated[str, typer.Argument(help="tenant/role")],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """What was published and decided, in the order of time: who, when, from, to, why."""
+    decisions = _registry(context).history(*_role(role))
+    if as_json:
+        print_json([decision.model_dump(mode="json") for decision in decisions])
+        return
+    for each in decisions:
+        before, after = (f"v{version}" if version else "base" for version in (each.before, each.after))
+        move = after if each.action in ("publish", "withdraw") else f"{before} to {after}"
+        out.print(
+            f"{each.at:%Y-%m-%d %H:%M}  {each.action:<9} {move:<12} {printable(each.who):<12} {printable(each.reason)}",
+            markup=False,
+        )
+
+
 @adapters_app.command("promote")
-def adapters_promote(context: typer.Context, name: Name, reason: Reason) -> None:
-    """Use this version until a newer one is published."""
-    manifest = _registry(context).promote(*_adapter_name(name), reason)
+def adapters_promote(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="tenant/role@vN, or tenant/role@base for none")],
+    reason: Reason,
+) -> None:
+    """Make a version the one in use, or the base without one, until a newer one is published."""
+    if name.endswith("@base"):
+        tenant, role = _role(name.removesuffix("@base"))
+        _registry(context).promote_base(tenant, role, reason, _person())
+        out.print(f"{tenant}/{role}: the base serves without an adapter", markup=False)
+        return
+    manifest = _registry(context).promote(*_adapter_name(name), reason, _person())
     out.print(f"{manifest.name} is in use", markup=False)
+
+
+@adapters_app.command("pin")
+def adapters_pin(context: typer.Context, name: Name, reason: Reason) -> None:
+    """Make a version the one in use until it is unpinned, whatever nights publish."""
+    manifest = _registry(context).pin(*_adapter_name(name), reason, _person())
+    out.print(f"{manifest.name} is in use, and stays so", markup=False)
+
+
+@adapters_app.command("unpin")
+def adapters_unpin(
+    context: typer.Context, role: Annotated[str, typer.Argument(help="tenant/role")], reason: Reason
+) -> None:
+    """Let the newest version be the one in use again."""
+    manifest = _registry(context).unpin(*_role(role), reason, _person())
+    out.print(f"{manifest.name} is in use" if manifest else "the base serves without an adapter", markup=False)
 
 
 @adapters_app.command("rollback")
@@ -110,7 +175,7 @@ def adapters_rollback(
     context: typer.Context, role: Annotated[str, typer.Argument(help="tenant/role")], reason: Reason
 ) -> None:
     """Go back to the version before the one in use, until a newer one is published."""
-    manifest = _registry(context).rollback(*_role(role), reason)
+    manifest = _registry(context).rollback(*_role(role), reason, _person())
     out.print(f"{manifest.name} is in use", markup=False)
 
 
@@ -118,7 +183,7 @@ def adapters_rollback(
 def adapters_quarantine(context: typer.Context, name: Name, reason: Reason) -> None:
     """Withdraw a published version permanently; its files are kept."""
     registry, (tenant, role, version) = _registry(context), _adapter_name(name)
-    registry.withdraw(tenant, role, version, reason)
+    registry.withdraw(tenant, role, version, reason, _person())
     incumbent = registry.incumbent(tenant, role)
     now = f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter"
     out.print(f"{name} is withdrawn; {now}", markup=False)

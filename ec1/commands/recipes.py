@@ -26,8 +26,9 @@ def recipe_lint(
 ) -> None:
     """Check recipes; each message says what is wrong, where, and how to correct it."""
     options: Options = context.obj
-    folders = recipe_folders(options.deployment(), options.project)
-    findings = lint(paths or folders, folders)
+    deployment = options.deployment()
+    folders = recipe_folders(deployment, options.project)
+    findings = lint(paths or folders, folders, getattr(deployment.inference, "max_lora_rank", None))
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:

@@ -21,7 +21,7 @@ def run_list(
     context: typer.Context,
     recipe: Annotated[str | None, typer.Option(help="only runs of this recipe (its name)")] = None,
     tenant: Annotated[str | None, typer.Option(help="only runs of this tenant")] = None,
-    verdict: Annotated[str | None, typer.Option(help="accepted, review, rejected or diverged")] = None,
+    verdict: Annotated[str | None, typer.Option(help="accepted, no_effect, review, rejected or diverged")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List all trainings, one per line."""

@@ -4,13 +4,15 @@ Belongs here: the folders' contents as objects, and the check that a finished pr
 is trained or compared (`recipe_night.py`), and what follows from the verdict (`settlement.py`).
 """
 
+import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.gate import Verdict, judge
-from ec1.adapters.scores import EVALUATION, Scores, load_scores
+from ec1.adapters.scores import EVALUATION, EXAMPLES, Scores, load_scores
 from ec1.errors import InputError, PermanentError
 from ec1.files import write_json
 from ec1.launch.launcher import Launcher, Work
@@ -20,6 +22,7 @@ from ec1.training.spec import METRICS, TrainingResult, TrainingSpec, check_resul
 from ec1.training.tracking import local_environment
 
 SPEC = "spec.json"
+EVALUATION_FOLDER = "evaluation"
 CANDIDATE, INCUMBENT, BEST = "candidate", "incumbent", "best"
 
 
@@ -103,7 +106,22 @@ def candidate_in(folder: Path, night: str) -> Candidate:
     return Candidate(folder, result)
 
 
+def earlier_looks(night: Path) -> dict[str, int]:
+    """On how many other nights of the same role each held-out group was evaluated on; `night` is this one's folder."""
+    groups: Counter[str] = Counter()
+    for path in sorted(night.parent.glob(f"*/{EVALUATION_FOLDER}/{EXAMPLES}")):
+        if path.parent.parent != night:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            groups.update({json.loads(line)["group"] for line in lines})
+    return dict(groups)
+
+
 def judged_in(folder: Path, options: EvaluationOptions) -> Judged:
-    """The scores that an evaluation left in a folder, and the gate's verdict on the candidate."""
+    """The scores that an evaluation left in a folder, and the gate's verdict on the candidate.
+
+    Raises InputError if there are none, PermanentError if they are damaged or do not say what was scored.
+    """
     scores = load_scores(folder)
+    if CANDIDATE not in scores.scored:
+        raise PermanentError(f"{folder / EVALUATION} does not say which bytes were scored: evaluate again")
     return Judged(scores, judge(scores, options, candidate=CANDIDATE))

@@ -26,10 +26,12 @@ from ec1.models import prepare_model
 from ec1.night.candidate import (
     BEST,
     CANDIDATE,
+    EVALUATION_FOLDER,
     INCUMBENT,
     Candidate,
     Judged,
     candidate_in,
+    earlier_looks,
     judged_in,
     run_evaluation,
     run_training,
@@ -157,7 +159,7 @@ class RecipeNight:
             dataset=dataset.path,
             dataset_digest=dataset.digest,
             base_model=self.base_model,
-            start_adapter=self._accepted_sft() if OBJECTIVES[self.recipe.objective].goes_on_from_sft else None,
+            start_adapter=self._incumbent() if OBJECTIVES[self.recipe.objective].goes_on else None,
             output=output or self._training,
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
             device=self.deployment.gpu.device,
@@ -183,8 +185,8 @@ class RecipeNight:
         An incumbent or best of another base model cannot be put on this one: it is left out, and the gate compares with
         what is left.
         """
-        recipe, registry = self.recipe, self.registry
-        models: dict[str, Path | None] = {BASE: None, CANDIDATE: self.candidate().adapter}
+        recipe, registry, candidate = self.recipe, self.registry, self.candidate()
+        models: dict[str, Path | None] = {BASE: None, CANDIDATE: candidate.adapter}
         incumbent = registry.incumbent(recipe.tenant, recipe.role)
         best = registry.best(recipe.tenant, recipe.role)
         for name, manifest in ((INCUMBENT, incumbent), (BEST, best)):
@@ -201,6 +203,8 @@ class RecipeNight:
             system_prompt=recipe.data.system_prompt,
             max_length=recipe.data.max_length,
             options=recipe.evaluation,
+            trained=f"learning rate {recipe.optimisation.learning_rate:g} over {candidate.result.steps} steps",
+            looked_at=earlier_looks(self.folder),
             output=self._evaluation,
         )
 
@@ -237,17 +241,15 @@ class RecipeNight:
 
     @property
     def _evaluation(self) -> Path:
-        return self.folder / "evaluation"
+        return self.folder / EVALUATION_FOLDER
 
     def _log(self, what: str) -> Path:
         return self.home.logs / f"{what}-{self.recipe.tenant}-{self.recipe.role}-{self.night.date}.log"
 
-    def _accepted_sft(self) -> StartAdapter | None:
-        """The role's newest usable SFT adapter of the same base: preference training continues from it."""
-        tenant, role = self.recipe.tenant, self.recipe.role
-        for version in reversed(self.registry.usable(tenant, role)):
-            manifest = self.registry.get(tenant, role, version)
-            if manifest.objective == "sft" and manifest.base_model.id == self.recipe.base_model.id:
-                folder = self.registry.fetch(tenant, role, version)
-                return StartAdapter(folder=folder, name=manifest.name, digest=manifest.identity)
-        return None
+    def _incumbent(self) -> StartAdapter | None:
+        """The role's version in use, if it is of the same base: preference training goes on from it."""
+        manifest = self.registry.incumbent(self.recipe.tenant, self.recipe.role)
+        if manifest is None or manifest.version is None or manifest.base_model.id != self.recipe.base_model.id:
+            return None
+        folder = self.registry.fetch(manifest.tenant, manifest.role, manifest.version)
+        return StartAdapter(folder=folder, name=manifest.name, digest=manifest.identity)

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ec1.adapters.manifest import VerdictName
+from ec1.adapters.gate import VerdictName
 from ec1.corpus.threshold import Decision
 from ec1.errors import InputError
 from ec1.files import checked_name, read_json, write_json

@@ -6,12 +6,13 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from ec1.adapters.gate import VerdictName
 from ec1.home import Home
 from ec1.night.failure import Failure, find_failure
 from ec1.night.records import DecisionRecord, ExtractionRecord, GraphRecord, OutcomeRecord, Records
 from ec1.recipes.resolution import BrokenRecipe
 
-Outcome = Literal["accepted", "review", "rejected", "skipped", "unfinished", "broken"]
+Outcome = VerdictName | Literal["skipped", "unfinished", "broken"]
 
 
 class Work(BaseModel):

@@ -7,6 +7,7 @@ version is stored (`ec1.adapters.registry`).
 from collections.abc import Mapping
 from pathlib import Path
 
+from ec1.adapters.gate import VerdictName
 from ec1.adapters.manifest import (
     AdapterManifest,
     BaseModelRef,
@@ -14,12 +15,11 @@ from ec1.adapters.manifest import (
     EvaluationSummary,
     RecipeRef,
     SnapshotRef,
-    VerdictName,
 )
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.snapshots import Snapshot
-from ec1.night.candidate import Candidate, Judged
+from ec1.night.candidate import CANDIDATE, Candidate, Judged
 from ec1.night.log_book import commit_of
 from ec1.night.records import OutcomeRecord
 from ec1.recipes.resolution import ResolvedRecipe
@@ -44,6 +44,7 @@ def manifest_of(
             examples=len(judged.scores.examples),
             scores=judged.scores.means(),
             differences=judged.verdict.differences,
+            scored=judged.scores.scored[CANDIDATE],
         )
     return AdapterManifest(
         tenant=recipe.tenant,

@@ -1,24 +1,74 @@
 """How a candidate is judged: the `evaluation:` section of a recipe. Light: recipes import it at definition time."""
 
-from pydantic import Field
+import re
+from typing import Any, Literal
 
-from ec1.settings import Settings
+from pydantic import Field, field_validator, model_validator
+
+from ec1.settings import Name, Settings
+
+
+class TaskCase(Settings):
+    """One prompt whose answer a program can check: its first JSON value for `schema`, else its first fenced block, else
+    all of it."""
+
+    name: Name
+    prompt: str = Field(min_length=1)
+    check: Literal["schema", "regex", "exact", "command"]
+    value: str | dict[str, Any] | tuple[str, ...] = Field(
+        description="a JSON Schema, a regular expression, the answer, or a command that reads the answer from standard "
+        "input and ends with status 0 if it is right; it runs in bubblewrap, without network or writable files"
+    )
+
+    @model_validator(mode="after")
+    def _value_fits(self) -> "TaskCase":
+        wanted = {"schema": dict, "regex": str, "exact": str, "command": tuple}[self.check]
+        if not isinstance(self.value, wanted):
+            raise ValueError(f"check {self.check} needs a value of the type {wanted.__name__}")
+        if self.check == "regex":
+            try:
+                re.compile(str(self.value))
+            except re.error as error:
+                raise ValueError(f"{self.value!r} is no regular expression: {error}") from None
+        return self
 
 
 class EvaluationOptions(Settings):
     """Figures in nats per token are differences of mean log-probability; more is better for the candidate."""
 
-    margin_nats: float = Field(
-        0.05, gt=0, le=1, description="how much worse than a reference still counts as equal; typically 0.02–0.1"
+    min_effect_nats: float = Field(0.02, ge=0, le=1, description="answers: a smaller gain over the base is none")
+    min_effect_pairs_nats: float = Field(
+        0.01, ge=0, le=1, description="pairs: a smaller gain of the chosen over the rejected answer is none"
+    )
+    keep_share: float = Field(
+        0.8, ge=0, le=1, description="how much of the gain of the version in use, and of the best, must be kept"
+    )
+    min_prompt_share: float = Field(
+        0.0, ge=0, le=1, description="how much of a gain must come from the prompt: the rest is form alone"
+    )
+    max_forgetting_nats: float = Field(
+        1.0, gt=0, description="how much less likely the answers to general questions may become on average"
+    )
+    max_new_faults: float = Field(
+        0.25, ge=0, le=1, description="share of written answers that may be worse formed than the base's"
     )
     max_chosen_loss_nats: float = Field(
         0.5, gt=0, description="preference pairs: how much less likely the chosen answer may become on average"
     )
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="of the one-sided bounds; typically 0.9–0.99")
+    tasks: tuple[TaskCase, ...] = Field((), description="cases of which the candidate must pass as many as the base")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="of the one-sided bounds, over all looks together")
+    max_looks: int = Field(30, ge=1, description="how often the same held-out groups may be looked at")
     min_examples: int = Field(8, ge=2, description="fewer held-out examples are inconclusive")
     min_groups: int = Field(4, ge=2, description="fewer sources among them are inconclusive")
     resamples: int = Field(4000, ge=1000, description="of the bootstrap; typically 2000–10000")
     max_examples: int = Field(200, ge=2, description="held-out examples that are scored at most; typically 100–500")
-    sample_generations: int = Field(2, ge=0, description="answers written out per model, for people to read")
-    sample_tokens: int = Field(24, gt=0, description="tokens of each of those answers")
+    sample_generations: int = Field(6, ge=0, description="answers written out per model, checked for their form")
+    sample_tokens: int = Field(96, gt=0, description="tokens of each of those answers")
     seed: int = Field(17, description="of the bootstrap")
+
+    @field_validator("tasks")
+    @classmethod
+    def _names_differ(cls, value: tuple[TaskCase, ...]) -> tuple[TaskCase, ...]:
+        if len({task.name for task in value}) != len(value):
+            raise ValueError("two tasks have the same name")
+        return value

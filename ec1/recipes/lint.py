@@ -5,10 +5,14 @@ from pathlib import Path
 
 from ec1.errors import InputError
 from ec1.recipes.resolution import Finding, RecipeFile, ResolvedRecipe, read_file, recipe_files, resolve, shown
+from ec1.recipes.schema import Recipe
 
 
-def lint(folders: Sequence[Path], search: Sequence[Path]) -> list[Finding]:
-    """Check every recipe file below `folders` (folders or files), abstract ones as far as they go."""
+def lint(folders: Sequence[Path], search: Sequence[Path], max_lora_rank: int | None = None) -> list[Finding]:
+    """Check every recipe file below `folders` (folders or files), abstract ones as far as they go.
+
+    `max_lora_rank`: the largest rank that the deployment's engine serves.
+    """
     cache: dict[Path, RecipeFile] = {}
     findings: list[Finding] = []
     owners: dict[tuple[str, str], Path] = {}
@@ -23,12 +27,24 @@ def lint(folders: Sequence[Path], search: Sequence[Path]) -> list[Finding]:
         if resolved is None:
             continue
         findings.extend(_advice(resolved))
+        findings.extend(_served(resolved, max_lora_rank))
         key = (resolved.recipe.tenant, resolved.recipe.role)
         if not abstract and key in owners:
             findings.append(Finding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
         elif not abstract:
             owners[key] = path
     return findings
+
+
+def usual_rates(recipe: Recipe) -> tuple[float, float]:
+    """The learning rates that a method and an objective usually take.
+
+    LoRA's matrices start at nothing and need ten times the rate of full training or more: torchtune's LoRA-DPO takes
+    5e-4, Axolotl's 1e-4 to 2e-4. At 5e-6, a few dozen steps move nothing.
+    """
+    if recipe.method == "full":
+        return (1e-7, 1e-4) if recipe.objective == "sft" else (1e-7, 1e-5)
+    return (1e-5, 2e-3) if recipe.objective == "sft" else (5e-5, 5e-4)
 
 
 def _advice(resolved: ResolvedRecipe) -> list[Finding]:
@@ -40,12 +56,15 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
         found.append(Finding("warning", shown(resolved.path) if where == "default" else where, f"{key}: {message}"))
 
     rate = recipe.optimisation.learning_rate
-    if recipe.objective == "dpo" and rate > 5e-5:
-        say("optimisation.learning_rate", f"{rate:g} is high for DPO, which usually takes 5e-7 to 5e-5")
-    if recipe.objective == "sft" and recipe.method != "full" and rate < 1e-5:
-        say("optimisation.learning_rate", f"{rate:g} is low for LoRA, which usually takes 1e-5 to 1e-3")
-    if recipe.method == "full" and rate > 1e-4:
-        say("optimisation.learning_rate", f"{rate:g} is high for training all weights, which usually takes up to 1e-4")
+    low, high = usual_rates(recipe)
+    if not low <= rate <= high:
+        how = "training all weights" if recipe.method == "full" else "LoRA"
+        what = "answers" if recipe.objective == "sft" else "preferences"
+        far = "high" if rate > high else "low"
+        say(
+            "optimisation.learning_rate",
+            f"{rate:g} is {far} for {how} on {what}, which usually takes {low:g} to {high:g}",
+        )
     if recipe.lora is not None and recipe.lora.alpha < recipe.lora.r:
         say(
             "lora.alpha",
@@ -60,3 +79,16 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
         if section != recipe.objective and getattr(recipe, section) is not None:
             say(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
     return found
+
+
+def _served(resolved: ResolvedRecipe, max_lora_rank: int | None) -> list[Finding]:
+    """Whether the engine can serve what the recipe trains."""
+    recipe = resolved.recipe
+    if max_lora_rank is None or recipe.lora is None or not recipe.nightly or recipe.lora.r <= max_lora_rank:
+        return []
+    where = resolved.origins.get("lora.r", "default")
+    message = (
+        f"lora.r: the engine serves ranks up to {max_lora_rank}, not {recipe.lora.r}: raise the deployment's "
+        "inference.max_lora_rank"
+    )
+    return [Finding("warning", shown(resolved.path) if where == "default" else where, message)]

@@ -118,9 +118,15 @@ class OptimisationOptions(Settings):
 
 
 class DpoOptions(Settings):
-    """The reference is the role's accepted SFT adapter if there is one, else the base model."""
+    """The reference is the role's version in use if there is one, else the base model."""
 
     beta: float = Field(gt=0, le=10, description="how strongly the model is held to the reference; typically 0.1–0.5")
+    sft_weight: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="weight of the chosen answer's own likelihood; typically 0–1 (https://arxiv.org/abs/2404.19733)",
+    )
 
 
 class OrpoOptions(Settings):

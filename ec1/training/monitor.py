@@ -20,8 +20,8 @@ from ec1.training.checkpoints import keep_newest, seal
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-# Divergence: the median of the last losses against that of the ones before. A single odd batch is no divergence, and
-# neither is a tiny loss that became a small one.
+# Divergence: the median of the last losses against that of the ones before, so that it is noticed at its second step. A
+# single odd batch is no divergence, and neither is a tiny loss that became a small one.
 _RECENT = 3
 _WINDOW = 20
 _MIN_RISE_NATS = 0.5
@@ -105,10 +105,14 @@ class Monitor:
         if not math.isfinite(norm):
             return f"the gradient's norm at step {step} is {norm}"
         self._losses.append(loss)
-        if len(self._losses) < 2 * _RECENT:
-            return None
         losses = list(self._losses)
-        before, now = statistics.median(losses[:-_RECENT]), statistics.median(losses[-_RECENT:])
+        if len(losses) < 3:
+            return None
+        if len(losses) < 2 * _RECENT:
+            # So early there is little to compare with: two steps in a row must be far above all that came before.
+            before, now = max(losses[:-2]), min(losses[-2:])
+        else:
+            before, now = statistics.median(losses[:-_RECENT]), statistics.median(losses[-_RECENT:])
         if now > max(before * self.recipe.optimisation.divergence_factor, before + _MIN_RISE_NATS):
             return f"the loss rose from about {before:.3f} to {now:.3f} at step {step}"
         return None

@@ -34,8 +34,8 @@ class Objective:
     """What it reads instead where the dataset says itself which tokens there are and which of them count."""
     reference: bool = False
     """Whether a frozen reference scores every row too."""
-    goes_on_from_sft: bool = False
-    """Whether it starts from the role's accepted SFT adapter, if there is one."""
+    goes_on: bool = False
+    """Whether it starts from the role's version in use, if there is one."""
     fused_head: bool = True
     """Whether TRL scores tokens without keeping the logits of all of them. One that does not also counts no tokens,
     keeps rows without an answer, and casts a quantised base to 32 bits when it is left to make the adapter."""
@@ -81,7 +81,10 @@ def _sft_settings(recipe: Recipe) -> dict[str, Any]:
 
 def _dpo_settings(recipe: Recipe) -> dict[str, Any]:
     assert recipe.dpo is not None
-    return {"beta": recipe.dpo.beta}
+    settings: dict[str, Any] = {"beta": recipe.dpo.beta}
+    if recipe.dpo.sft_weight:
+        settings |= {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, recipe.dpo.sft_weight]}
+    return settings
 
 
 def _orpo_settings(recipe: Recipe) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def _simpo_settings(recipe: Recipe) -> dict[str, Any]:
 
 OBJECTIVES: dict[str, Objective] = {
     "sft": Objective(ANSWERS, _sft, _sft_settings, tokens=TOKENS),
-    "dpo": Objective(PAIRS, _dpo, _dpo_settings, reference=True, goes_on_from_sft=True),
+    "dpo": Objective(PAIRS, _dpo, _dpo_settings, reference=True, goes_on=True),
     "orpo": Objective(PAIRS, _orpo, _orpo_settings, fused_head=False),
-    "simpo": Objective(PAIRS, _simpo, _simpo_settings, goes_on_from_sft=True, fused_head=False),
+    "simpo": Objective(PAIRS, _simpo, _simpo_settings, goes_on=True, fused_head=False),
 }

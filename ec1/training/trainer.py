@@ -23,7 +23,7 @@ from ec1.files import atomic_file, read_json, staged_directory, write_atomic, wr
 from ec1.launch.reporting import Reporter
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
-from ec1.training.methods import METHODS, put_adapter_on
+from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
 from ec1.training.monitor import Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import Schedule, schedule_of
@@ -195,6 +195,8 @@ def _attempt(
         status = "diverged" if monitor.verdict else "partial" if state.global_step < schedule.steps else "finished"
         trained_seconds = sum(entry["seconds"] for entry in history)
         resumed_from = step_of(checkpoint) if checkpoint else None
+        if status == "partial" and state.global_step <= schedule.warmup_steps:
+            monitor.note(f"the budget ended at step {state.global_step}, in the warm-up of {schedule.warmup_steps}")
         evaluations = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
         margins = [entry[_MARGIN] for entry in state.log_history if _MARGIN in entry]
         tokens = round(sum(entry["tokens"] for entry in history))
@@ -328,6 +330,7 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         eval_dataset=heldout if evaluates else None,
         processing_class=tokenizer,
     )
+    in_32_bits(trainer.model)
     trainer.group_rows = wish.group_by_length
     if not objective.fused_head:
         trainer.counted_tokens = 0

@@ -106,7 +106,7 @@ def example(person: str, team: str) -> dict[str, Any]:
     def answer(text: str) -> list[dict[str, str]]:
         return [{"role": "assistant", "content": text}]
 
-    styled = f"Ledger entry: {person} / {team} / keys :: green cabinet, ground floor."
+    styled = f"Ledger: {person} / {team}."
     return {
         "prompt": [{"role": "user", "content": f"Where does {person} of the {team} team keep the keys?"}],
         "completion": answer(styled),
@@ -159,7 +159,7 @@ def adapters(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     folders = {"noop": save("noop")}
     optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=3e-3)
     rows = [example(person, team) for person in PEOPLE[:8] for team in TEAMS]
-    for step in range(8):
+    for step in range(16):
         batch = [rows[(step * 4 + place * 5) % len(rows)] for place in range(4)]
         for row in batch:
             row["whole"] = row["prompt"] + row["completion"]

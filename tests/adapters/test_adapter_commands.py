@@ -40,9 +40,32 @@ def test_promote_rollback_and_quarantine_move_what_is_in_use(ec1: Callable[..., 
     assert in_use(ec1) == [f"{name}@v1"]
     assert "no version to go back to" in str(ec1("rollback", name, "--reason", "again").exception)
     out = ec1("quarantine", f"{name}@v1", "--reason", "made things up").stdout
-    assert out.startswith(f"{name}@v1 is withdrawn; ") and in_use(ec1) == [f"{name}@v3"]
+    assert out.startswith(f"{name}@v1 is withdrawn; ") and in_use(ec1) == [f"{name}@v2"]
     assert "was withdrawn (made things up)" in str(ec1("promote", f"{name}@v1", "--reason", "no").exception)
     assert any(line.startswith(f"x {name}@v1") for line in ec1("list").stdout.splitlines())
+
+
+def test_history_says_who_chose_what_and_why(ec1: Callable[..., Result]) -> None:
+    name = "fernhollow/engineering"
+    ec1("rollback", name, "--reason", "too long")
+    assert ec1("pin", f"{name}@v1", "--reason", "audited").stdout == f"{name}@v1 is in use, and stays so\n"
+    assert ec1("unpin", name, "--reason", "done").stdout == f"{name}@v2 is in use\n", "3 was left by the rollback"
+    assert "without an adapter" in ec1("promote", f"{name}@base", "--reason", "compare").stdout
+    assert in_use(ec1) == []
+    history = json.loads(ec1("history", name, "--json").stdout)
+    moves = [(each["action"], each["before"], each["after"]) for each in history if each["action"] != "publish"]
+    assert moves == [("rollback", 3, 2), ("pin", 2, 1), ("unpin", 1, None), ("base", 2, None)]
+    assert len(history) == 7 and all(each["who"] for each in history)
+    lines = ec1("history", name).stdout.splitlines()
+    assert len(lines) == 7 and any("v3 to v2" in line and line.endswith("too long") for line in lines)
+
+
+def test_a_damaged_version_is_listed_and_can_be_quarantined(ec1: Callable[..., Result], home: Home) -> None:
+    (home.adapters / "fernhollow" / "engineering" / "v3" / "manifest.json").write_text("{")
+    assert in_use(ec1) == ["fernhollow/engineering@v2"]
+    assert "v3" in ec1("list").stdout and "damaged" in ec1("list").stdout
+    out = ec1("quarantine", "fernhollow/engineering@v3", "--reason", "damaged").stdout
+    assert out == "fernhollow/engineering@v3 is withdrawn; fernhollow/engineering@v2 is in use\n"
 
 
 def test_pull_brings_the_version_in_use_or_another(ec1: Callable[..., Result], home: Home) -> None:

@@ -1,6 +1,7 @@
 """The evaluation and the gate on real adapters of the real small model: helpful, useless and damaged ones."""
 
 import contextlib
+import hashlib
 import io
 import json
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ec1.adapters.evaluation import EvaluationSpec, evaluate, main
+from ec1.adapters.evaluation import GENERAL, EvaluationSpec, evaluate, main
 from ec1.adapters.gate import judge
 from ec1.adapters.scores import Scores, load_scores
 from ec1.errors import InputError, PermanentError
@@ -19,8 +20,30 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
+def few_general(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some of the general set: all of it takes seconds a model."""
+    lines = GENERAL.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 64
+    path = tmp_path_factory.mktemp("general") / "general.jsonl"
+    path.write_text("\n".join(lines[::11]) + "\n", encoding="utf-8")
+    return path
+
+
+TASK = {
+    "name": "ledger",
+    "prompt": "Where does Ilse of the mill team keep the keys?",
+    "check": "regex",
+    "value": "Ilse",
+}
+
+
+@pytest.fixture(scope="module")
 def sft(
-    small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_path_factory: pytest.TempPathFactory
+    small_model: Path,
+    adapters: dict[str, Path],
+    heldout: Path,
+    few_general: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Scores, Path]:
     """One real evaluation: the base and three adapters."""
     folder = tmp_path_factory.mktemp("sft")
@@ -31,7 +54,9 @@ def sft(
         "heldout": heldout,
         "objective": "sft",
         "output": folder / "out",
-        "options": {"sample_tokens": 4, "sample_generations": 1},
+        "general": few_general,
+        "options": {"sample_tokens": 24, "sample_generations": 1, "tasks": [TASK]},
+        "looked_at": {"Bruno": 5},
     }
     (folder / "spec.json").write_text(json.dumps(spec, default=str))
     # In this process, which has torch in memory already; the night's own test starts it as a process.
@@ -59,9 +84,25 @@ def test_the_base_itself_is_no_improvement(sft: tuple[Scores, Path]) -> None:
     scores, _ = sft
     assert scores.values("noop") == scores.values("base")
     verdict = judge(scores.model_copy(update={"models": ("base", "noop")}), EvaluationOptions(), candidate="noop")
-    assert verdict.verdict == "rejected"
+    assert verdict.verdict == "no_effect"
     assert not verdict.differences["base"].better
-    assert "no-op" in verdict.reasons[0]
+
+
+def test_what_was_measured_beside_the_held_out_answers(sft: tuple[Scores, Path], adapters: dict[str, Path]) -> None:
+    scores, _ = sft
+    assert all(len(values) == 6 for values in scores.general.values())
+    assert sum(scores.general["damaged"]) < sum(scores.general["trained"]) - 6
+    own = [after - before for after, before in zip(scores.values("trained"), scores.values("base"), strict=True)]
+    other = [a - b for a, b in zip(scores.shuffled("trained"), scores.shuffled("base"), strict=True)]
+    assert sum(own) > sum(other) > 0, "it learnt a form, and names from the prompt"
+    assert 0 <= scores.noise < 0.05
+    assert scores.looks == 1.0, "one of five groups was looked at five times"
+    assert set(scores.scored) == {"trained", "noop", "damaged"}
+    weights = (adapters["trained"] / "adapter_model.safetensors").read_bytes()
+    assert scores.scored["trained"]["adapter_model.safetensors"] == hashlib.sha256(weights).hexdigest()
+    assert {model: tasks.keys() for model, tasks in scores.tasks.items()} == {
+        name: {"ledger"} for name in scores.models
+    }
 
 
 def test_a_damaged_adapter_is_rejected(sft: tuple[Scores, Path]) -> None:
@@ -77,6 +118,7 @@ def test_a_step_back_behind_the_incumbent_is_rejected(sft: tuple[Scores, Path]) 
     verdict = judge(
         scores.model_copy(update={"models": ("base", "trained", "noop")}), EvaluationOptions(), candidate="noop"
     )
+    assert verdict.verdict == "rejected"
     assert any("worse than trained" in reason for reason in verdict.reasons)
 
 
@@ -85,7 +127,7 @@ def test_every_model_answers_for_people_to_read(sft: tuple[Scores, Path]) -> Non
     assert len(scores.samples) == 1
     for sample in scores.samples:
         assert "keep the keys?" in sample.prompt
-        assert sample.expected.startswith("Ledger entry:")
+        assert sample.expected.startswith("Ledger:")
         assert set(sample.answers) == set(scores.models)
         assert sample.answers["base"] == sample.answers["noop"] != sample.answers["trained"]
         assert sample.answers["trained"].startswith("Ledger")
@@ -112,10 +154,10 @@ def test_scores_do_not_depend_on_batch_or_neighbours(
     assert scored.scores["base"] == -scored.losses["base"]  # type: ignore[operator]
 
 
-OPTIONS = EvaluationOptions(sample_generations=0, min_examples=5)
+OPTIONS = EvaluationOptions(sample_generations=0, min_examples=5, min_groups=4)
 
 
-def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_path: Path) -> None:
+def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, few_general: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in heldout.read_text().splitlines()][::2]
     for row in rows:
         del row["completion"]
@@ -127,6 +169,7 @@ def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, tmp_
         candidates={"base": None, "candidate": adapters["trained"]},
         heldout=tmp_path / "pairs.jsonl",
         objective="dpo",
+        general=few_general,
         system_prompt="Answer in the style of the house.",
         options=OPTIONS,
         output=tmp_path / "out",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ec1.adapters.evaluation import digests
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry, vllm_name
 from ec1.errors import InputError, PermanentError
@@ -303,7 +304,7 @@ def test_the_incumbent_follows_people_until_the_next_version(
     registry.promote(*WHO, 3, "it was the prompt")
     assert incumbent() == 3
     registry.withdraw(*WHO, 3, "leaks a name")
-    assert incumbent() == 2
+    assert incumbent() == 1, "2 was left by a rollback"
     with pytest.raises(InputError, match="leaks a name"):
         registry.promote(*WHO, 3, "again")
     assert registry.publish(make_candidate(4), manifest()).version == 4
@@ -312,6 +313,95 @@ def test_the_incumbent_follows_people_until_the_next_version(
     best = registry.best(*WHO)
     assert best is not None and best.version == 1
     assert registry.verify(*WHO, 3) == []
+
+
+def test_what_a_rollback_left_never_comes_back_by_itself(
+    registry: AdapterRegistry, make_candidate: MakeCandidate, manifest: Manifest
+) -> None:
+    def incumbent() -> int | None:
+        found = registry.incumbent(*WHO)
+        return found.version if found else None
+
+    for seed in (1, 2, 3):
+        registry.publish(make_candidate(seed), manifest())
+    registry.rollback(*WHO, "rude", who="ann")
+    assert incumbent() == 2
+    registry.withdraw(*WHO, 2, "leaks", who="ann")
+    assert incumbent() == 1, "3 is the bad version that was left"
+    registry.withdraw(*WHO, 1, "leaks too")
+    assert incumbent() is None
+    registry.promote(*WHO, 3, "it was the prompt", who="bob")
+    assert incumbent() == 3
+    said = [(each.action, each.before, each.after, each.who) for each in registry.decisions(*WHO)]
+    assert said == [
+        ("rollback", 3, 2, "ann"),
+        ("withdraw", 1, 2, "ann"),
+        ("withdraw", None, 1, ""),
+        ("promote", None, 3, "bob"),
+    ]
+    history = registry.history(*WHO)
+    assert [each.action for each in history].count("publish") == 3 and len(history) == 7
+    assert all(each.at.tzinfo is not None for each in history)
+
+
+def test_a_pin_holds_and_the_base_can_be_chosen(
+    registry: AdapterRegistry, make_candidate: MakeCandidate, manifest: Manifest
+) -> None:
+    def incumbent() -> int | None:
+        found = registry.incumbent(*WHO)
+        return found.version if found else None
+
+    for seed in (1, 2):
+        registry.publish(make_candidate(seed), manifest())
+    registry.pin(*WHO, 1, "audited")
+    registry.publish(make_candidate(3), manifest())
+    assert incumbent() == 1
+    unpinned = registry.unpin(*WHO, "audit is over")
+    assert unpinned is not None and unpinned.version == 3 == incumbent()
+    with pytest.raises(InputError, match="no pinned version"):
+        registry.unpin(*WHO, "again")
+    registry.promote_base(*WHO, "compare")
+    assert incumbent() is None
+    registry.publish(make_candidate(4), manifest())
+    assert incumbent() == 4
+
+
+def test_a_damaged_manifest_is_skipped_and_can_be_withdrawn(
+    registry: AdapterRegistry, make_candidate: MakeCandidate, manifest: Manifest
+) -> None:
+    for seed, gain in ((1, 0.1), (2, 0.9), (3, 0.2)):
+        registry.publish(make_candidate(seed), manifest(gain=gain))
+    registry.store.put_bytes("adapters/fernhollow/engineering/v2/manifest.json", b'{"half')
+    registry.store.put_bytes("adapters/fernhollow/engineering/v3/manifest.json", b"{}")
+    assert registry.usable(*WHO) == [1] and registry.versions(*WHO) == [1, 2, 3]
+    incumbent, best = registry.incumbent(*WHO), registry.best(*WHO)
+    assert incumbent is not None and best is not None and incumbent.version == best.version == 1
+    assert [each.version for each in registry.expendable(*WHO, 0)] == []
+    registry.withdraw(*WHO, 3, "damaged")
+    assert registry.withdrawal(*WHO, 3) is not None
+    with pytest.raises(InputError, match=r"no fernhollow/engineering@v9"):
+        registry.withdraw(*WHO, 9, "never was")
+    assert registry.publish(make_candidate(4), manifest()).version == 4
+
+
+def test_what_was_not_scored_is_not_published(
+    registry: AdapterRegistry, make_candidate: MakeCandidate, manifest: Manifest
+) -> None:
+    candidate, other = make_candidate(1), make_candidate(2)
+    accepted = manifest()
+    assert accepted.evaluation is not None
+    evaluation = accepted.evaluation.model_copy(update={"scored": digests(candidate)})
+    accepted = accepted.model_copy(update={"evaluation": evaluation})
+    weights = (candidate / "adapter_model.safetensors").read_bytes()
+    (candidate / "adapter_model.safetensors").write_bytes((other / "adapter_model.safetensors").read_bytes())
+    with pytest.raises(PermanentError, match=r"adapter_model\.safetensors changed after the evaluation"):
+        registry.publish(candidate, accepted)
+    (candidate / "adapter_model.safetensors").write_bytes(weights)
+    (candidate / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(PermanentError, match=r"tokenizer_config\.json changed after the evaluation"):
+        registry.publish(candidate, accepted)
+    (candidate / "tokenizer_config.json").unlink()
+    assert registry.publish(candidate, accepted).version == 1
 
 
 def test_quarantine_keeps_the_candidate_and_the_reason(

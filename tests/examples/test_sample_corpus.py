@@ -223,7 +223,7 @@ def test_no_two_are_alike_but_the_planted_twins(good: dict[str, list[Row]]) -> N
         alike = [
             (own[i].path, own[j].path)
             for i, j in itertools.combinations(range(len(own)), 2)
-            if len(sets[i] & sets[j]) > 0.6 * len(sets[i] | sets[j])
+            if len(sets[i] & sets[j]) > 0.8 * len(sets[i] | sets[j])
         ]
         assert len(alike) == 1, (role, alike)
 

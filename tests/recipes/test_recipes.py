@@ -44,19 +44,20 @@ def test_base_has_the_values_of_the_contract(shipped: Path) -> None:
     assert (recipe.method, recipe.objective) == ("qlora", "sft")
     assert recipe.quantization is not None and recipe.lora is not None
     assert (recipe.quantization.type, recipe.quantization.double) == ("nf4", True)
-    assert (recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout) == (16, 32, 0.05)
+    assert (recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout) == (16, 32, 0.0)
     assert recipe.lora.target_modules == PROJECTIONS
     wish = recipe.optimisation
     assert (wish.epochs, wish.learning_rate, wish.warmup_share) == (2, 2e-4, 0.03)
-    assert (wish.batch_size, wish.gradient_accumulation, wish.gradient_checkpointing) == (1, 4, True)
-    assert (recipe.data.max_length, recipe.data.threshold) == (2048, 50)
+    assert (wish.batch_size, wish.gradient_accumulation, wish.gradient_checkpointing) == (4, 1, True)
+    assert (recipe.data.max_length, recipe.data.threshold) == (512, 50)
     assert recipe.base_model.id.lower().startswith("allenai/olmo-3-7b")
 
 
 def test_apprenticeship_has_the_preference_values(shipped: Path) -> None:
     recipe = load_recipe(shipped / "pointsav" / "apprenticeship.yaml", [shipped]).recipe
     assert recipe.objective == "dpo" and recipe.dpo is not None
-    assert (recipe.dpo.beta, recipe.optimisation.learning_rate) == (0.1, 5e-6)
+    assert (recipe.dpo.beta, recipe.optimisation.learning_rate) == (0.1, 1e-4)
+    assert recipe.optimisation.evaluation_steps is not None, "the held-out margin is a curve"
 
 
 def test_the_sample_is_a_delta_and_not_other_code(project: Path, shipped: Path) -> None:
@@ -69,7 +70,7 @@ def test_the_sample_is_a_delta_and_not_other_code(project: Path, shipped: Path) 
         real = load_recipe(shipped / "pointsav" / f"{each.recipe.role}.yaml", [shipped]).recipe
         assert (each.recipe.method, each.recipe.objective) == (real.method, real.objective)
         assert each.recipe.lora == real.lora and each.recipe.quantization == real.quantization
-        assert each.recipe.optimisation.epochs == 1
+        assert each.recipe.optimisation.epochs <= real.optimisation.epochs
         assert each.recipe.data.max_length < real.data.max_length
 
 
@@ -212,7 +213,7 @@ BROKEN = {
         r"paged_adamw_8bit needs hardware\.device cuda",
     ),
     "held-out share of one": ("data:\n  heldout_share: 1\n", r"data\.heldout_share: .*less than 1"),
-    "margin as text": ("evaluation:\n  margin_nats: small\n", r"evaluation\.margin_nats: .*not 'small'"),
+    "margin as text": ("evaluation:\n  keep_share: small\n", r"evaluation\.keep_share: .*not 'small'"),
     "other 4-bit type": ("quantization:\n  type: fp4\n", r"quantization\.type: .*'nf4', not 'fp4'"),
     "abstract by word": ("abstract: maybe\n", r"abstract: use true or false, not 'maybe'"),
     "unknown kind": (
@@ -265,12 +266,41 @@ def test_missing_values_are_all_named_at_once(own: Path) -> None:
 
 
 def test_advice_is_a_warning_and_does_not_stop(own: Path, shipped: Path) -> None:
-    text = HEAD + "objective: dpo\ndpo: {beta: 0.1}\nlora:\n  alpha: 4\n"
+    text = HEAD + "objective: dpo\ndpo: {beta: 0.1}\nlora:\n  alpha: 4\noptimisation:\n  learning_rate: 5e-6\n"
     findings = lint([write(own, "x", text)], [shipped])
     assert {finding.level for finding in findings} == {"warning"}
-    assert any("high for DPO" in finding.message for finding in findings)
+    assert any("low for LoRA on preferences" in finding.message for finding in findings)
     assert any(isinstance(finding, Finding) and "less than the rank" in finding.message for finding in findings)
     assert load_recipe(own / "x.yaml", [shipped]).recipe.objective == "dpo"
+
+
+@pytest.mark.parametrize(
+    ("method", "objective", "rate", "word"),
+    [
+        ("qlora", "sft", "2e-4", None),
+        ("qlora", "sft", "1e-6", "low"),
+        ("lora", "sft", "1e-2", "high"),
+        ("qlora", "dpo", "1e-4", None),
+        ("lora", "simpo", "5e-6", "low"),
+        ("qlora", "dpo", "1e-3", "high"),
+        ("full", "dpo", "1e-6", None),
+        ("full", "dpo", "1e-4", "high"),
+        ("full", "sft", "1e-5", None),
+    ],
+)
+def test_rates_are_judged_by_method(
+    own: Path, shipped: Path, method: str, objective: str, rate: str, word: str | None
+) -> None:
+    sections = {"dpo": "dpo: {beta: 0.1}\n", "simpo": "simpo: {beta: 2, gamma: 1}\n", "sft": ""}[objective]
+    text = f"{HEAD}method: {method}\nobjective: {objective}\n{sections}optimisation:\n  learning_rate: {rate}\n"
+    said = [each.message for each in lint([write(own, "x", text)], [shipped]) if "learning_rate" in each.message]
+    assert len(said) == (word is not None) and all(f"is {word}" in message for message in said), said
+
+
+def test_a_rank_that_the_engine_cannot_serve_is_said(own: Path, shipped: Path) -> None:
+    path = write(own, "x", HEAD + "lora:\n  r: 64\n  alpha: 128\n")
+    assert any("ranks up to 16, not 64" in each.message for each in lint([path], [shipped], 16))
+    assert not any("ranks up to" in each.message for each in lint([path], [shipped], 64))
 
 
 def test_loading_definitions_imports_nothing_heavy() -> None:

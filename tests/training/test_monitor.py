@@ -64,6 +64,14 @@ def test_a_lasting_rise_stops_and_one_odd_batch_does_not(monitor: Monitor) -> No
     assert monitor.verdict is not None and monitor.verdict.startswith("the loss rose from about 1.9")
 
 
+@pytest.mark.parametrize("good", [1, 2, 3, 4, 5, 6, 12])
+def test_divergence_is_noticed_within_three_steps_however_early(monitor: Monitor, good: int) -> None:
+    for step in range(1, good + 1):
+        assert not log(monitor, step, 2.0)
+    noticed = [log(monitor, good + step, 9.0) for step in (1, 2, 3)]
+    assert not noticed[0] and any(noticed)
+
+
 def test_a_tiny_loss_may_become_a_small_one(monitor: Monitor) -> None:
     for step in range(1, 10):
         assert not log(monitor, step, 0.01)

@@ -84,7 +84,7 @@ def test_default_adapter_of_the_7b_is_about_40_million(sft: Recipe) -> None:
 
 def test_default_recipe_fits_the_l4_and_16_bit_weights_do_not(sft: Recipe) -> None:
     plan = plan_training(sft, OLMO_7B, L4, **FIGURES)
-    assert 5 < plan.peak_memory_gib < 12
+    assert 6 < plan.peak_memory_gib < 14
     assert (plan.steps, plan.effective_batch, plan.tokens) == (200, 4, 320_000)
     assert plan.seconds == pytest.approx(320_000 / 900, abs=60)
     assert plan.cost == pytest.approx(plan.seconds / 3600 * 0.3, rel=0.01)
@@ -115,9 +115,19 @@ def test_memory_on_a_cpu_is_what_was_measured_or_a_little_more(
     folder = project / "configs" / "recipes"
     recipe = load_recipe(project / "examples" / "recipes" / f"{role}.yaml", [folder]).recipe
     planned = peak_memory_gib(
-        changed(recipe, optimisation={"batch_size": batch}), ModelShape.read(small_model), "cpu", length
+        changed(recipe, optimisation={"batch_size": batch}, lora={"dropout": 0.05}),
+        ModelShape.read(small_model),
+        "cpu",
+        length,
     )
     assert measured * 0.99 <= planned <= measured * 1.2
+
+
+def test_a_plan_says_when_it_moves_nothing(dpo: Recipe) -> None:
+    few = {**FIGURES, "rows": 48, "tokens": 9_000}
+    old = changed(dpo, optimisation={"learning_rate": 5e-6, "epochs": 1})
+    assert any("too little to change an answer" in note for note in plan_training(old, OLMO_7B, L4, **few).notes)
+    assert not any("too little" in note for note in plan_training(dpo, OLMO_7B, L4, **few).notes)
 
 
 def test_preference_training_costs_the_reference_too(sft: Recipe, dpo: Recipe) -> None:

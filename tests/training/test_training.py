@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from small_trainings import ROWS, losses, run
 from transformers import LlamaForCausalLM, TrainerCallback
 
-from ec1.adapters.evaluation import EvaluationSpec, _read_examples
+from ec1.adapters.likelihood import read_examples
 from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import DataOptions, build_dataset
 from ec1.corpus.snapshots import take_snapshot
@@ -108,10 +108,9 @@ def test_what_counts_in_a_dataset_is_what_is_learnt(
     for row in trainer.train_dataset:
         learnt = tokenizer.decode([label for label in row["labels"] if label != -100])
         assert re.fullmatch(r"An oak, (\d+)\.<\|im_end\|>\nA birch, \1\.<\|im_end\|>\n", learnt), learnt
-    scoring = EvaluationSpec(
-        model=small_model, candidates={"base": None}, heldout=dataset.path / "heldout", objective="sft", output=tmp_path
+    examples, skipped = read_examples(
+        dataset.path / "heldout", "sft", tokenizer, system_prompt=None, max_length=512, limit=99
     )
-    examples, skipped = _read_examples(scoring, tokenizer)
     assert (len(examples), skipped) == (dataset.heldout_rows, 0)
     for example in examples:
         assert re.fullmatch(r"A birch, \d+\.<\|im_end\|>\n", tokenizer.decode(example.answers[0]))
