@@ -49,7 +49,7 @@ def test_base_has_the_values_of_the_contract(shipped: Path) -> None:
     wish = recipe.optimisation
     assert (wish.epochs, wish.learning_rate, wish.warmup_share) == (2, 2e-4, 0.03)
     assert (wish.batch_size, wish.gradient_accumulation, wish.gradient_checkpointing) == (4, 1, True)
-    assert (recipe.data.max_length, recipe.data.threshold) == (512, 50)
+    assert (recipe.data.max_length, recipe.data.threshold) == (2048, 50)
     assert recipe.base_model.id.lower().startswith("allenai/olmo-3-7b")
 
 
