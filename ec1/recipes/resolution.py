@@ -155,17 +155,20 @@ def read_file(path: Path, cache: dict[Path, RecipeFile]) -> RecipeFile:
     if path not in cache:
         values = load_mapping(path)
         node = YAML(typ="safe", pure=True).compose(path.read_text(encoding="utf-8"))
-        cache[path] = RecipeFile(path, values, _lines(node, ""))
+        cache[path] = RecipeFile(path, values, _lines(node, "", path))
     return cache[path]
 
 
-def _lines(node: Node | None, prefix: str) -> dict[str, int]:
+def _lines(node: Node | None, prefix: str, path: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     if isinstance(node, MappingNode):
         for key, value in node.value:
+            if key.value == "<<":
+                where = f"{shown(path)}:{key.start_mark.line + 1}"
+                raise InputError(f"{where}: merge keys (<<) are not read: put what is shared into a base and extend it")
             dotted = f"{prefix}{key.value}"
             found[dotted] = key.start_mark.line + 1
-            found |= _lines(value, f"{dotted}.")
+            found |= _lines(value, f"{dotted}.", path)
     return found
 
 

@@ -102,6 +102,14 @@ def test_later_files_win_and_every_value_has_its_origin(own: Path) -> None:
     assert [each.name for each in resolved.chain] == ["leaf.yaml", "mid.yaml", "base.yaml"]
 
 
+def test_merge_keys_and_decimal_commas_get_a_message(own: Path, shipped: Path) -> None:
+    shared = HEAD + "optimisation: &shared\n  epochs: 1\ndpo:\n  <<: *shared\n"
+    with pytest.raises(InputError, match=r"x\.yaml:\d+: merge keys \(<<\) are not read"):
+        load_recipe(write(own, "x", shared), [shipped])
+    with pytest.raises(InputError, match=r"optimisation\.learning_rate: .*valid number.*'2,5e-4'"):
+        load_recipe(write(own, "y", HEAD + "optimisation:\n  learning_rate: 2,5e-4\n"), [shipped])
+
+
 def test_lists_are_replaced_and_null_takes_back(own: Path, shipped: Path) -> None:
     text = HEAD + "lora:\n  target_modules: [q_proj]\noptimisation:\n  warmup_share: null\n  warmup_steps: 7\n"
     recipe = load_recipe(write(own, "x", text), [shipped]).recipe
