@@ -34,6 +34,11 @@ class DocumentSettings(Settings):
         description="stop if a larger share of the known documents vanished: a lost mount; typically 0.1–0.5",
     )
     max_bytes: int = Field(50 * 2**20, gt=0, description="a larger file is rejected with a reason")
+    max_chunks: int = Field(
+        5000,
+        gt=0,
+        description="a document of more chunks is rejected with a reason: it would take the night from others",
+    )
     verify_every_days: int = Field(
         30, ge=0, description="read every file again, also those that look unchanged; 0: never"
     )
@@ -176,6 +181,11 @@ class ExtractionSettings(Settings):
         None,
         description="an adapter that makes the model an extractor, for `kind: vllm`; an accepted version of "
         "`<tenant>/extractor` takes its place",
+    )
+    mode: Literal["answer", "decide", "both"] = Field(
+        "answer",
+        description="answer: the model lists the names of a chunk (large models); decide: it chooses the class of each "
+        "span that the text's structure proposes, by log-probabilities (small models); both: its answer proposes too",
     )
     min_confidence: float = Field(0.0, ge=0, le=1, description="mentions below it are dropped; typically 0–0.5")
     max_hallucination_rate: float = Field(

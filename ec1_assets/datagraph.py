@@ -17,6 +17,7 @@ from ec1.extraction.scoring import read_gold, score_ledger
 from ec1.graph.exports import export_night
 from ec1.graph.overrides import load_overrides
 from ec1.night.extraction import extract_night, work_of
+from ec1.night.extractor import known_names
 from ec1.night.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
 from ec1.night.growth import growth
 from ec1.night.handover import hand_over
@@ -90,9 +91,12 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         deployment, home = project.deployment(), project.home
         listing = Listing.load(home.night(context.partition_key) / LISTING)
         streams = [key.path[-1].removesuffix("_entities") for key in context.selected_asset_keys]
+        extractor = inference.extractor()
+        if deployment.extraction.mode != "answer":
+            extractor.known = known_names(home)
         report = extract_night(
             work_of(listing, streams, deployment.documents_root(home), deployment.documents.max_bytes),
-            inference.extractor(),
+            extractor,
             inference.outbox(),
             lambda: inference.serve(context),
             deadline_of=inference.deadline,

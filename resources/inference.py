@@ -80,5 +80,10 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
             # Nobody starts our engine again if it dies, so it is given up after seconds; the documents wait.
             circuit = Circuit(cool_down_seconds=1.0, rounds=3)
             yield OpenAIClient(
-                endpoint.base_url, endpoint.model, deployment.extraction, circuit=circuit, died=endpoint.died
+                endpoint.base_url,
+                endpoint.model,
+                deployment.extraction,
+                circuit=circuit,
+                died=endpoint.died,
+                decides=model.model,
             )

@@ -61,7 +61,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import WhitespaceSplit
 
-    tokenizer = Tokenizer(WordLevel({"?": 0}, unk_token="?"))
+    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(["?", *LABELS])}, unk_token="?"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     folder = tmp_path_factory.mktemp("words")
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -83,6 +83,7 @@ def shared_data() -> Path:
     return data
 
 
+LABELS = ("person", "company", "project", "account", "place", "none")
 ONE_NIGHT = ("tests/e2e/test_night.py", "tests/e2e/test_readme.py", "tests/e2e/test_ui.py")
 
 

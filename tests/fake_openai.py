@@ -18,7 +18,7 @@ from typing import Any
 
 from loopback_server import send, serving
 
-from ec1.extraction.schema import Named, Stated, encode
+from ec1.extraction.schema import MAX_ENTITIES, Named, Stated, encode
 
 NAME = re.compile(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b")
 STATED = re.compile(r"([A-Z][a-z]+ [A-Z][a-z]+) (works_at|located_in|attends) ([A-Z][a-z]+ [A-Z][a-z]+)")
@@ -109,7 +109,10 @@ class Handler(BaseHTTPRequestHandler):
                 send(self, 429, json.dumps({"error": {"message": "slots full"}}).encode(), None)
             else:
                 try:
-                    self._answer(body["messages"][-1]["content"], self.believed(body))
+                    if "prompt" in body:
+                        self._decide(body)
+                    else:
+                        self._answer(body["messages"][-1]["content"], self.believed(body))
                 finally:
                     self.leave()
         except (BrokenPipeError, ConnectionResetError):
@@ -135,6 +138,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def refusal(self, body: dict[str, Any]) -> str | None:
         """Why a request is a bad one."""
+        if self.path == "/v1/completions":
+            good = body.get("prompt") and body.get("logprob_token_ids") and body.get("model")
+            return None if good else "no request for log-probabilities"
         form = body.get("response_format", {})
         good = self.path == "/v1/chat/completions" and form.get("type") == "json_schema" and body.get("model")
         return None if good else "no request for a chat completion under a schema"
@@ -153,14 +159,35 @@ class Handler(BaseHTTPRequestHandler):
                 break
         self.close_connection = True
 
-    def _answer(self, text: str, believed: str = "") -> None:
+    def _decide(self, body: dict[str, Any]) -> None:
+        """Log-probabilities as vLLM gives them: two capitalised words are a person, all else is none."""
+        prompts, tokens = body["prompt"], body["logprob_token_ids"]
+        if self._misbehaves(prompts[0].rpartition("Text: ")[2]):
+            return
+        choices = []
+        for index, prompt in enumerate(prompts):
+            name = prompt.rpartition("\n")[2].removesuffix(" =")
+            right = tokens[0] if NAME.fullmatch(name) else tokens[-1]
+            top = {f"token_id:{token}": -0.05 if token == right else -5.0 for token in tokens}
+            choices.append(
+                {"index": index, "text": "?", "logprobs": {"top_logprobs": [top]}, "finish_reason": "length"}
+            )
+        if self.state.acts("few", prompts[0]):
+            choices = choices[:-1]
+        usage = {"prompt_tokens": 10 * len(prompts), "completion_tokens": len(prompts)}
+        self._send(200, json.dumps({"model": "fake", "choices": choices, "usage": usage}).encode())
+
+    def _misbehaves(self, text: str) -> bool:
+        """Take the time that an answer takes, and give one that is none if the text asks for it."""
         state = self.state
         self.think()
         for status in (400, 404, 429, 500, 502, 503):
             if state.acts(str(status), text):
-                return self._send(status, json.dumps({"error": {"message": f"a {status} on purpose"}}).encode())
+                self._send(status, json.dumps({"error": {"message": f"a {status} on purpose"}}).encode())
+                return True
         if state.acts("hang", text):
-            return self._wait_for_the_client_to_leave()
+            self._wait_for_the_client_to_leave()
+            return True
         if state.acts("dribble", text):
             self.send_response(200)
             self.send_header("Content-Length", "100000")
@@ -168,7 +195,7 @@ class Handler(BaseHTTPRequestHandler):
             while not state.gone.wait(0.05):
                 self.wfile.write(b" ")
                 self.wfile.flush()
-            return None
+            return True
         if state.acts("die", text):
             self.send_response(200)
             self.send_header("Content-Length", "5000")
@@ -176,8 +203,21 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b'{"choices": [')
             self.wfile.flush()
             self.close_connection = True
+            return True
+        if state.acts("odd", text):
+            self._send(200, b'{"choices": 7}')
+            return True
+        if state.acts("flood", text):
+            self._send(200, b" " * (5 * 2**20))
+            return True
+        return False
+
+    def _answer(self, text: str, believed: str = "") -> None:
+        state = self.state
+        if self._misbehaves(text):
             return None
-        found = entities_of(f"{text} {believed}")
+        # The grammar ends a list, whatever else there is to name.
+        found = entities_of(f"{text} {believed}")[:MAX_ENTITIES]
         content, finish = encode(found, stated_in(text) if self.wants_relations else None), "stop"
         if state.acts("cut", text):
             content, finish = content[:-5], "length"
@@ -197,10 +237,6 @@ class Handler(BaseHTTPRequestHandler):
             content = ""
         elif state.acts("filter", text):
             content, finish = encode([]), "content_filter"
-        elif state.acts("odd", text):
-            return self._send(200, b'{"choices": 7}')
-        elif state.acts("flood", text):
-            return self._send(200, b" " * (5 * 2**20))
         elif "[[thought]]" in text:
             content = f"<think>Is it {{}}?</think>\n{content}"
         return self._send(200, json.dumps(self.reply(content, finish, text)).encode())

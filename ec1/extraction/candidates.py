@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ec1.extraction.wordlists import word_list
+from ec1.extraction.wordlists import alternatives, word_list
 
 # Raise this when the same text would give other candidates.
 CANDIDATES_VERSION = 1
@@ -29,6 +29,8 @@ _SPEAKER = re.compile(r"^[ \t>*_\[]*(?P<name>[^\s:*\]][^\n:*\]]{0,60}?)[*_\]]*[:
 _QUOTED = re.compile(r"[「『《〈]([^\n「」『』《》〈〉]{2,40})[」』》〉]")
 _KATAKANA = "[\u30a1-\u30fa\u30fc]"
 _IDEOGRAPHS = "\u3400-\u9fff\uac00-\ud7a3\u30a1-\u30fa\u30fc"
+# Small words that are written without a blank before a name.
+_PARTICLES = "在于於的和与與是了到从從及由向对對把被住"
 # A wrapped paragraph has lines this long; a shorter line ends where its writer ended it.
 _WRAPPED = 55
 
@@ -212,13 +214,8 @@ def _without_capitals(text: str) -> Iterator[tuple[int, int]]:
         return
     for match in _QUOTED.finditer(text):
         yield match.span(1)
-    for match in re.finditer(
-        r"[\u30a1-\u30fa\u30fc]+(?:[・＝][\u30a1-\u30fa\u30fc]+)+|[\u30a1-\u30fa\u30fc]{3,}", text
-    ):
+    for match in re.finditer(rf"{_KATAKANA}+(?:[・＝]{_KATAKANA}+)+|{_KATAKANA}{{3,}}", text):
         yield match.span()
-    ends = sorted(word_list("endings_without_capitals"), key=lambda word: (-len(word), word))
-    pattern = re.compile(
-        rf"[\u3400-\u9fff\uac00-\ud7a3\u30a1-\u30fa\u30fc]{{1,12}}?(?:{'|'.join(map(re.escape, ends))})"
-    )
-    for match in pattern.finditer(text):
+    letter = rf"(?![{_PARTICLES}])[{_IDEOGRAPHS}]"
+    for match in re.finditer(rf"(?:{letter}){{1,12}}?(?:{alternatives('endings_without_capitals')})", text):
         yield match.span()

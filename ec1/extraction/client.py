@@ -21,7 +21,7 @@ from typing import Any, Protocol, Self
 import httpx
 
 from ec1.deployment import ExtractionSettings
-from ec1.errors import DeferredError, ServiceError
+from ec1.errors import DeferredError, InputError, ServiceError
 from ec1.extraction.flow import Flow
 
 Messages = Sequence[Mapping[str, str]]
@@ -70,6 +70,10 @@ class ChatClient(Protocol):
         NoTimeError and ServerFaultError where that says nothing about the request, ServiceError if the server answers
         nobody.
         """
+
+    def decider(self) -> "ChatClient":
+        """A client of the same server that answers with log-probabilities (`openai.Decider`). Raises InputError if the
+        server gives none."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -234,6 +238,9 @@ class HttpChatClient(ABC):
     @abstractmethod
     def _completion(self, data: bytes, stream: str) -> Completion:
         """Read the body of a 200. Raises DeferredError if it is none, UncountedError if it does not count."""
+
+    def decider(self) -> ChatClient:
+        raise InputError(f"{self._url} gives no log-probabilities: set extraction.mode to answer")
 
     @property
     def calls(self) -> int:

@@ -9,8 +9,8 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,15 @@ from ec1.deployment import ExtractionSettings
 from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, RejectedError, ServiceError
-from ec1.extraction import grounding, prompt, relations, schema, trained
+from ec1.extraction import candidates, confidence, decision, grounding, prompt, relations, schema, trained
 from ec1.extraction.answer_log import AnswerLog, Span
 from ec1.extraction.client import ChatClient, Completion, NoTimeError, ServerFaultError
+from ec1.extraction.evidence import Off
 from ec1.extraction.folding import normalised
+from ec1.extraction.known import KnownNames
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, Dropped, ExtractionResult, Mention
+from ec1.extraction.rules import ALL_ON
 from ec1.extraction.traits import traits_of
 from ec1.files import digest_of
 from ec1.streams import STREAMS
@@ -40,6 +43,11 @@ PARSER_VERSION = 1
 # How often a chunk whose answer was cut off is halved before it is given up for this night.
 MAX_SPLITS = 2
 PROGRESS_SECONDS = 5.0
+_QUESTIONS_A_REQUEST = 64
+# Tokens that two halves of a chunk have in common.
+_HALVES_SHARE = 10
+# Less likely spans are not even weighed against each other.
+_LEAST = 0.1
 MAX_PROBLEM_ROWS = 200
 
 
@@ -97,6 +105,8 @@ class ExtractionReport:
     streams: dict[str, StreamCounts] = field(default_factory=lambda: {stream: StreamCounts() for stream in STREAMS})
     dropped: Counter[str] = field(default_factory=Counter)
     llm_calls: int = 0
+    decisions: int = 0
+    """Spans that the model decided on."""
     chunks: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -141,6 +151,7 @@ class ExtractionReport:
             "entities_by_stream": {stream: self.entities_of(stream) for stream in self.streams},
             "dropped": dict(sorted(self.dropped.items())),
             "llm_calls": self.llm_calls,
+            "decisions": self.decisions,
             "chunks": self.chunks,
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -170,6 +181,10 @@ class ExtractionReport:
             )
 
 
+def _is_likely(named: schema.Named) -> bool:
+    return (named.confidence or 0.0) >= _LEAST
+
+
 def _by_class(entities: set[tuple[str, str]]) -> dict[str, int]:
     counts = Counter(entity_class for _, entity_class in entities)
     return {entity_class: counts[entity_class] for entity_class in ENTITY_CLASSES}
@@ -183,6 +198,7 @@ class _Unit:
     log: AnswerLog
     known: dict[Span, Completion] = field(default_factory=dict)
     text: str = ""
+    proposed: list[candidates.Candidate] = field(default_factory=list)
     open_chunks: int = 0
     problem: str | None = None
     blamed: bool = True
@@ -196,7 +212,7 @@ class _Unit:
 
     @property
     def given_up(self) -> bool:
-        return self.postponed or self.problem is not None
+        return self.postponed or self.broken
 
 
 class Extractor:
@@ -217,6 +233,15 @@ class Extractor:
         self._tokenizer_file = model_folder / "tokenizer.json"
         self._tokenizer: Tokenizer | None = None
         self._fingerprints: dict[str, str] = {}
+        self.fitted = confidence.curve_of(model_id, settings.mode)
+        """The curve of confidence of this model in this mode, if one was fitted."""
+        self.known: KnownNames | None = None
+        """Names that the graph knows, as further candidates. No part of the fingerprint: they change every night, and a
+        result without them only says less."""
+        self.max_chunks: int | None = None
+        """A document of more chunks is rejected."""
+        self.off: Off = ALL_ON
+        """Rule groups that are switched off, to measure what they are worth."""
 
     def fingerprint(self, stream: str) -> str:
         """SHA-256 over everything that decides what comes out for given bytes of this stream."""
@@ -238,6 +263,7 @@ class Extractor:
                 "model": [self.model_id, self.revision, *((self.adapter.digest,) if self.adapter else ())],
                 "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
                 "grounding": [grounding.GROUNDING_VERSION, self.settings.min_confidence],
+                **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
             }
         )
@@ -260,6 +286,35 @@ class Extractor:
             return schema.Answer(named, []), listed >= trained.MAX_LISTED
         answer = schema.decode_answer(content, finish_reason, relations=self.settings.relations)
         return answer, len(set(answer.entities)) >= schema.MAX_ENTITIES
+
+    @property
+    def _deciding(self) -> dict[str, Any]:
+        if self.settings.mode == "answer":
+            return {}
+        curve = self.fitted
+        return {
+            "decision": [
+                self.settings.mode,
+                decision.DECISION_VERSION,
+                candidates.CANDIDATES_VERSION,
+                confidence.CONFIDENCE_VERSION,
+                decision.questions(Chunk(0, 0, 0, ""), [""]),
+                curve.digest_fields if curve is not None else None,
+            ]
+        }
+
+    def labels(self) -> dict[int, str]:
+        """The first token of each label of a decision. Raises InputError if two labels share it."""
+        self.counter()
+        assert self._tokenizer is not None
+        first = {
+            self._tokenizer.encode(word, add_special_tokens=False).ids[0]: word for word in decision.LABELS.values()
+        }
+        if len(first) != len(decision.LABELS):
+            raise InputError(
+                f"{self.model_id} writes two class labels with the same first token: set extraction.mode to answer"
+            )
+        return first
 
     @property
     def _thinking(self) -> list[int]:
@@ -378,6 +433,9 @@ class _Run:
         self.waiting = deque(waiting)
         self.total = len(waiting)
         self.client = client
+        decides = extractor.settings.mode != "answer"
+        self.decider = client.decider() if decides else client
+        self.labels = extractor.labels() if decides else {}
         self.outbox = outbox
         self.deadline = deadline
         self.progress = progress
@@ -388,20 +446,31 @@ class _Run:
         self.chunks: Iterator[Chunk] = iter(())
         self.unit: _Unit | None = None
         self.typical_seconds = 0.0
+        self.loading: tuple[WorkItem, asyncio.Task[tuple[str, list[Chunk], list[candidates.Candidate]]]] | None = None
 
     async def all(self) -> None:
-        calls = self.client.calls
+        calls = self._calls()
         workers = self.extractor.settings.max_in_flight
         try:
-            async with self.client, asyncio.TaskGroup() as group:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self.client)
+                if self.decider is not self.client:
+                    await stack.enter_async_context(self.decider)
+                group = await stack.enter_async_context(asyncio.TaskGroup())
                 for _ in range(workers):
                     group.create_task(self._work())
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        self.report.llm_calls = self.client.calls - calls
+        if self.loading is not None:
+            with suppress(Exception):
+                await self.loading[1]
+        self.report.llm_calls = self._calls() - calls
         for item in self.waiting:
             self.report.streams[item.stream].postponed += 1
         self._tell(at_once=True)
+
+    def _calls(self) -> int:
+        return self.client.calls + (self.decider.calls if self.decider is not self.client else 0)
 
     async def _work(self) -> None:
         while True:
@@ -446,11 +515,23 @@ class _Run:
                 return None
             await self._open(self.waiting.popleft())
 
+    def _ahead(self) -> None:
+        """Begin to parse the next document, while this one is asked about."""
+        if self.waiting and self.loading is None:
+            item = self.waiting[0]
+            self.loading = (item, asyncio.create_task(asyncio.to_thread(self._load, item)))
+
+    async def _loaded(self, item: WorkItem) -> tuple[str, list[Chunk], list[candidates.Candidate]]:
+        loading, self.loading = self.loading, None
+        if loading is not None and loading[0] is item:
+            return await loading[1]
+        return await asyncio.to_thread(self._load, item)
+
     async def _open(self, item: WorkItem) -> None:
         fingerprint = self.extractor.fingerprint(item.stream)
         unit = _Unit(item, self.outbox.answers(fingerprint, item.content_sha256))
         try:
-            unit.text, chunks = await asyncio.to_thread(self._load, item)
+            unit.text, chunks, unit.proposed = await self._loaded(item)
             unit.known = await asyncio.to_thread(unit.log.read)
         except RejectedError as error:
             await self._keep(unit, "rejected", str(error))
@@ -465,10 +546,19 @@ class _Run:
             unit.open_chunks = 1
             self.unit, self.chunks = unit, iter(chunks)
             self.report.chunks += len(chunks)
+            self._ahead()
 
-    def _load(self, item: WorkItem) -> tuple[str, list[Chunk]]:
+    def _load(self, item: WorkItem) -> tuple[str, list[Chunk], list[candidates.Candidate]]:
         text = item.load().text
-        return text, self.extractor.chunks(text)
+        proposed = []
+        if self.extractor.settings.mode != "answer":
+            known = self.extractor.known
+            proposed = candidates.propose(text, known.in_text(text) if known is not None else ())
+        chunks = self.extractor.chunks(text)
+        most = self.extractor.max_chunks
+        if most is not None and len(chunks) > most:
+            raise RejectedError(f"{len(chunks):,} chunks, and documents.max_chunks is {most:,}")
+        return text, chunks, proposed
 
     async def _extract(self, unit: _Unit, chunk: Chunk, splits: int) -> None:
         """Ask about one chunk, and about its halves if the answer may lack entities."""
@@ -484,23 +574,27 @@ class _Run:
             if isinstance(error, NoTimeError) or self._deadline_passed():
                 unit.postponed = True
             else:
-                unit.problem = f"chunk {chunk.index}: {error}"
+                unit.problem = unit.problem or f"chunk {chunk.index}: {error}"
                 unit.blamed = not isinstance(error, ServerFaultError)
             return
         answer, cut, problem = schema.Answer([], []), False, completion.problem
+        named: list[schema.Named] = []
         if problem is None:
             try:
-                answer, cut = self.extractor._read(completion.content, completion.finish_reason)
+                answer, cut, named = self._read(unit, completion)
             except DeferredError as error:
                 cut, problem = True, str(error)
-        halves = self._halves(chunk) if cut and splits else []
+        # An answer that does not count is asked for in halves a few times; a list that is too dense until it fits.
+        halves = self._halves(chunk) if cut and (splits or problem is None) else []
         span = (chunk.start, chunk.end)
         if span not in unit.known and (problem is None or halves):
             await asyncio.to_thread(unit.log.append, span, completion)
         if halves:
             for half in halves:
-                await self._extract(unit, half, splits - 1)
+                await self._extract(unit, half, max(0, splits - 1))
             return
+        if cut and problem is None:
+            problem = f"more than {schema.MAX_ENTITIES} names in {len(chunk.text)} characters that cannot be halved"
         unit.answers.append(
             ChunkAnswer(
                 chunk=chunk.index,
@@ -516,19 +610,89 @@ class _Run:
             )
         )
         if problem:
-            unit.problem = f"chunk {chunk.index}: {problem}"
+            # The other chunks are still asked: what they give counts, and this one is asked again on a later night.
+            unit.problem = unit.problem or f"chunk {chunk.index}: {problem}"
             unit.blamed = completion.problem is None
             return
-        mentions, dropped = grounding.ground(answer.entities, chunk, unit.text)
+        mentions, dropped = grounding.ground(named, chunk, unit.text, self.extractor.off)
         located, apart = relations.locate(answer.relations, answer.entities, mentions, chunk)
         unit.mentions += mentions
         unit.located += located
         unit.dropped += dropped + apart
 
+    def _read(self, unit: _Unit, completion: Completion) -> tuple[schema.Answer, bool, list[schema.Named]]:
+        """What a completion says: the model's own answer, whether that is so full that it may lack something, and the
+        names that are to be grounded. Raises DeferredError if it does not count."""
+        mode = self.extractor.settings.mode
+        if mode == "answer":
+            answer, full = self.extractor._read(completion.content, completion.finish_reason)
+            return answer, full, answer.entities
+        content, decided = decision.decode(completion.content)
+        answer, full = schema.Answer([], []), False
+        if mode == "both":
+            answer, full = self.extractor._read(content, completion.finish_reason)
+        given = {normalised(grounding.trimmed(each.name)): each.entity_class for each in answer.entities}
+        named = []
+        for each in decided:
+            name = normalised(unit.text[each.start : each.end])
+            named.append(confidence.weigh(each, unit.text, self.extractor.fitted, given.get(name), self.extractor.off))
+        likely = [(each, (span.start, span.end)) for each, span in zip(named, decided, strict=True) if _is_likely(each)]
+        return answer, full, grounding.without_rivals([each for each, _ in likely], [place for _, place in likely])
+
     async def _answer(self, unit: _Unit, chunk: Chunk) -> Completion:
         """What the server says about a chunk, or said before an interruption."""
         if (known := unit.known.get((chunk.start, chunk.end))) is not None:
             return known
+        mode = self.extractor.settings.mode
+        answer = await self._named(unit, chunk) if mode != "decide" else None
+        if mode == "answer" or (answer is not None and answer.problem is not None):
+            assert answer is not None
+            return answer
+        return await self._decided(unit, chunk, answer)
+
+    async def _decided(self, unit: _Unit, chunk: Chunk, answer: Completion | None) -> Completion:
+        """The model's choice of a class for each span of a chunk; `answer` proposes further spans."""
+        spans = decision.spans_of(chunk, [*unit.proposed, *self._proposed(chunk, answer)])
+        asked = time.monotonic()
+        whole = answer or Completion("", "stop", self.extractor.model_id)
+        prompts = decision.questions(chunk, [unit.text[span.start : span.end] for span in spans])
+        scores: list[list[float]] = []
+        for first in range(0, len(prompts), _QUESTIONS_A_REQUEST):
+            part = prompts[first : first + _QUESTIONS_A_REQUEST]
+            completion = await self.decider.complete(
+                [{"role": "user", "content": each} for each in part],
+                {"labels": self.labels},
+                stream=unit.item.stream,
+                deadline=self.deadline,
+            )
+            scores += decision.scores_in(completion.content, len(part))
+            self._measure(chunk, completion, time.monotonic() - asked)
+            whole = replace(
+                whole,
+                model=completion.model,
+                prompt_tokens=whole.prompt_tokens + completion.prompt_tokens,
+                completion_tokens=whole.completion_tokens + completion.completion_tokens,
+                attempts=max(whole.attempts, completion.attempts),
+            )
+        self.report.decisions += len(spans)
+        return replace(whole, content=decision.encode(answer.content if answer else "", spans, scores))
+
+    def _proposed(self, chunk: Chunk, answer: Completion | None) -> list[candidates.Candidate]:
+        """Where the names of the model's own answer stand."""
+        if answer is None:
+            return []
+        with suppress(DeferredError):
+            named = self.extractor._read(answer.content, answer.finish_reason)[0].entities
+            places = [grounding.place_of(each.name, chunk.text) for each in named]
+            return [
+                candidates.Candidate(chunk.start + place[0], chunk.start + place[1], "answer")
+                for place in places
+                if place is not None
+            ]
+        return []
+
+    async def _named(self, unit: _Unit, chunk: Chunk) -> Completion:
+        """The model's own answer about a chunk."""
         asked = time.monotonic()
         completion = await self.client.complete(
             self.extractor._messages(chunk.text, unit.item.stream),
@@ -543,7 +707,8 @@ class _Run:
         count = self.extractor.counter()
         limit = count([chunk.text])[0] // 2 + 1
         with suppress(InputError):
-            parts = chunk_text(chunk.text, count, max_tokens=limit, overlap_tokens=0)
+            # An overlap, because the cut may go through a name.
+            parts = chunk_text(chunk.text, count, max_tokens=limit, overlap_tokens=min(_HALVES_SHARE, limit // 4))
             if len(parts) > 1:
                 return [
                     Chunk(chunk.index, chunk.start + part.start, chunk.start + part.end, part.text) for part in parts
@@ -578,10 +743,18 @@ class _Run:
         if unit.broken:
             await asyncio.to_thread(unit.log.set_aside)
             unit.answers, unit.mentions, unit.located = [], [], []
-        mentions, doubtful = grounding.settle(unit.mentions, self.extractor.settings.min_confidence)
+        curve = self.extractor.fitted
+        mentions, doubtful = grounding.settle(
+            unit.mentions,
+            self.extractor.settings.min_confidence,
+            self.extractor.off,
+            curve.calibrated if curve is not None else lambda raw: raw,
+        )
         stated, unfit = relations.settle(unit.located, mentions, unit.text, self.extractor.settings.min_confidence)
         # In an order of their own: answers come back in any.
         dropped = sorted([*unit.dropped, *doubtful, *unfit], key=lambda each: (each.chunk, each.name, each.reason))
+        # A deferred document keeps what the chunks gave that were answered, until all of them are.
+        kept = status in ("complete", "deferred")
         result = ExtractionResult(
             content_sha256=unit.item.content_sha256,
             stream=unit.item.stream,
@@ -590,10 +763,11 @@ class _Run:
             reason=reason,
             blamed=unit.blamed,
             characters=len(unit.text),
-            mentions=tuple(mentions) if status == "complete" else (),
-            relations=stated if status == "complete" else (),
-            traits=tuple(traits_of(unit.text, mentions)) if status == "complete" else (),
-            dropped=tuple(dropped) if status == "complete" else (),
+            calibrated=curve is not None,
+            mentions=tuple(mentions) if kept else (),
+            relations=stated if kept else (),
+            traits=tuple(traits_of(unit.text, mentions)) if kept else (),
+            dropped=tuple(dropped) if kept else (),
             answers=tuple(sorted(unit.answers, key=lambda each: each.start)),
         )
         await asyncio.to_thread(self.outbox.put, result)

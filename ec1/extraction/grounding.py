@@ -14,7 +14,7 @@ is missing to 1. Where chunks gave different classes, the result is multiplied b
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ec1.documents.chunks import Chunk
 from ec1.extraction.evidence import LEGAL_SUFFIX, Off, likely_class, proven_class, without_title
@@ -91,9 +91,13 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -
         proof = proven_class(context, start, end, off)
         cue = proof or likely_class(context, start, end, off)
         confidence = 0.6 + 0.05 * exact
-        if not cue and is_bare_word(context, [place for place, (other, _) in taken.items() if other == each]):
+        if each.confidence is not None:
+            cue, confidence = None, each.confidence
+        elif not cue and is_bare_word(context, [place for place, (other, _) in taken.items() if other == each]):
             confidence -= 0.1
-        if proof:
+        if each.confidence is not None:
+            pass
+        elif proof:
             confidence += 0.3 if proof == each.entity_class else 0.2
         elif cue == each.entity_class:
             confidence += 0.1
@@ -123,11 +127,38 @@ def _stands_alone(entity_class: str, outer_class: str, before: str, after: str) 
     return before.endswith(",") or after.startswith(",") or before.rpartition(" ")[2] in _LINKS
 
 
+def without_rivals(named: Sequence[Named], places: Sequence[Place]) -> list[Named]:
+    """Of spans that share characters, those that the model is surest of, and names inside them that stand alone.
+
+    `places` are where the named stand, in any text.
+    """
+    kept: list[tuple[Named, Place]] = []
+    order = sorted(zip(named, places, strict=True), key=lambda each: (-(each[0].confidence or 0.0), each[1]))
+    for each, place in order:
+        if all(_may_both_stand(each, place, *other) for other in kept):
+            kept.append((each, place))
+    return [each for each, _ in kept]
+
+
+def _may_both_stand(each: Named, place: Place, other: Named, taken: Place) -> bool:
+    if place[1] <= taken[0] or taken[1] <= place[0]:
+        return True
+    if not (_inside(place, taken) or _inside(taken, place)):
+        return False
+    inner, outer, longer = (each, other, taken) if _inside(place, taken) else (other, each, place)
+    at = (place if longer is taken else taken)[0] - longer[0]
+    return _stands_alone(inner.entity_class, outer.entity_class, outer.name[:at], outer.name[at + len(inner.name) :])
+
+
 def settle(
-    mentions: Sequence[Mention], min_confidence: float, off: Off = ALL_ON
+    mentions: Sequence[Mention],
+    min_confidence: float,
+    off: Off = ALL_ON,
+    calibrated: Callable[[float], float] = lambda raw: raw,
 ) -> tuple[list[Mention], list[Dropped]]:
     """Make one document's mentions agree: one mention for each place, one class for each name, confidence over all
-    chunks. Returns the mentions in the order of the text, and those below `min_confidence` as dropped."""
+    chunks, `calibrated` last. Returns the mentions in the order of the text, and those below `min_confidence` as
+    dropped."""
     places: dict[Place, Mention] = {}
     longer: list[Mention] = []
     # A total order: the result must not depend on which chunk's answer came back first.
@@ -149,7 +180,7 @@ def settle(
         name = normalised(each.name)
         entity_class, share = shares[name]
         doubt = (1 - each.confidence) * (2 / 3) ** (len(chunks[name]) - 1)
-        confidence = round((1 - doubt) * share, 3)
+        confidence = round(calibrated((1 - doubt) * share), 3)
         if confidence < min_confidence:
             dropped.append(
                 Dropped(name=each.name, entity_class=entity_class, chunk=each.chunk, reason="low confidence")
@@ -221,6 +252,12 @@ def _locate(name: str, text: str, folded: Folded) -> tuple[list[Place], bool]:
         if tolerant:
             return [_without_genitive(text, place) for place in tolerant], False
     return [], False
+
+
+def place_of(name: str, text: str) -> Place | None:
+    """Where a name stands first in a text, or None."""
+    found, _ = _locate(name, text, Folded.of(text))
+    return found[0] if found else None
 
 
 def trimmed(name: str) -> str:

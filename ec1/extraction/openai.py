@@ -4,7 +4,8 @@ https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html
 """
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ec1.deployment import ExtractionSettings
@@ -22,7 +23,10 @@ from ec1.extraction.client import (
 
 
 class OpenAIClient(HttpChatClient):
-    """A client of the server at `base_url` (without `/v1`); `model` is the id under which it serves the model."""
+    """A client of the server at `base_url` (without `/v1`); `model` is the id under which it serves the model.
+
+    `decides` is the id of the model that gives log-probabilities; default: the same. An adapter was not trained to.
+    """
 
     def __init__(
         self,
@@ -34,6 +38,7 @@ class OpenAIClient(HttpChatClient):
         circuit: Circuit | None = None,
         patience_seconds: float = 600.0,
         died: Callable[[], str | None] = lambda: None,
+        decides: str | None = None,
     ) -> None:
         super().__init__(
             f"{base_url.rstrip('/')}/v1/chat/completions",
@@ -44,6 +49,18 @@ class OpenAIClient(HttpChatClient):
             died=died,
         )
         self._model = model
+        self._decider = Decider(
+            base_url,
+            decides or model,
+            settings,
+            backoff_seconds=backoff_seconds,
+            circuit=circuit,
+            patience_seconds=patience_seconds,
+            died=died,
+        )
+
+    def decider(self) -> "Decider":
+        return self._decider
 
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         body: dict[str, Any] = {
@@ -79,3 +96,81 @@ class OpenAIClient(HttpChatClient):
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise ServerFaultError(f"the server's answer is no chat completion: {unreadable(error)}") from None
+
+
+class Decider(HttpChatClient):
+    """Asks the same server for the log-probabilities of a few words after each of many prompts, in one request.
+
+    The messages are the prompts; the schema is `{"labels": {token id: word}}`. The answer's content is JSON: for each
+    prompt, the log-probabilities in the order of the labels. What a server leaves out is given the least that it named.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        settings: ExtractionSettings,
+        *,
+        backoff_seconds: float = 0.5,
+        circuit: Circuit | None = None,
+        patience_seconds: float = 600.0,
+        died: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        super().__init__(
+            f"{base_url.rstrip('/')}/v1/completions",
+            settings,
+            backoff_seconds=backoff_seconds,
+            circuit=circuit,
+            patience_seconds=patience_seconds,
+            died=died,
+        )
+        self._model = model
+        self._labels: Mapping[int, str] = {}
+
+    def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        # The same for all requests of a run.
+        self._labels = schema["labels"]
+        tokens = list(self._labels)
+        return {
+            "model": self._model,
+            "prompt": [message["content"] for message in messages],
+            "max_tokens": 1,
+            "temperature": 0,
+            "seed": 0,
+            # vLLM's own: the choice is constrained to the labels, and all of them are reported, however unlikely.
+            "allowed_token_ids": tokens,
+            "logprob_token_ids": tokens,
+            "return_tokens_as_token_ids": True,
+            "logprobs": min(len(tokens), 20),
+        }
+
+    def _headers(self, stream: str) -> Mapping[str, str]:
+        return {}
+
+    def _completion(self, data: bytes, stream: str) -> Completion:
+        try:
+            value = json.loads(data)
+            usage = value.get("usage") or {}
+            choices = sorted(value["choices"], key=lambda choice: tokens_of(choice["index"]))
+            rows = [_scores(choice["logprobs"]["top_logprobs"][0], self._labels) for choice in choices]
+            return Completion(
+                content=json.dumps(rows),
+                finish_reason="stop",
+                model=label_of(value.get("model", self._model)),
+                prompt_tokens=tokens_of(usage.get("prompt_tokens")),
+                completion_tokens=tokens_of(usage.get("completion_tokens")),
+            )
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+            raise ServerFaultError(f"the server's answer has no log-probabilities: {unreadable(error)}") from None
+
+
+def _scores(top: Mapping[str, Any], labels: Mapping[int, str]) -> Sequence[float]:
+    """The log-probability of each label. Raises TypeError, ValueError for what is no number, or if none is there."""
+    known = {str(token): float(score) for token, score in top.items()}
+    if not all(math.isfinite(score) and score <= 1e-3 for score in known.values()):
+        raise ValueError("log-probabilities that are none")
+    found = [known.get(f"token_id:{token}", known.get(word)) for token, word in labels.items()]
+    if all(score is None for score in found):
+        raise ValueError("none of the labels has a log-probability")
+    least = min(known.values())
+    return [least if score is None else score for score in found]

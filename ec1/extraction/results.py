@@ -89,9 +89,12 @@ class ExtractionResult(_Record):
     fingerprint: str
     status: Literal["complete", "deferred", "rejected"]
     reason: str | None = None
+    """Why it is not complete. The mentions of a deferred one are those of the chunks that were answered."""
     blamed: bool = True
     """Of a deferred one: False if the server was at fault, so that the night does not count against the document."""
     characters: int = 0
+    calibrated: bool = False
+    """Whether the confidences are shares of what was right on gold (`ec1/extraction/confidence.py`)."""
     mentions: tuple[Mention, ...] = ()
     traits: tuple[Trait, ...] = ()
     relations: tuple[Relation, ...] = ()

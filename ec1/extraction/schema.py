@@ -74,10 +74,12 @@ _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 
 @dataclass(frozen=True)
 class Named:
-    """One entity as the model named it, not yet trusted."""
+    """One entity as the model named it, not yet trusted. `confidence`: raw, of one whose class and evidence were
+    weighed already (`confidence.weigh`)."""
 
     name: str
     entity_class: str
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)

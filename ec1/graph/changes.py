@@ -51,7 +51,8 @@ class Change:
     @classmethod
     def of(cls, key: DocumentKey, document_id: str, result: ExtractionResult) -> "Change":
         """What an extraction says of a document. Raises PermanentError for a result that cannot be meant."""
-        complete = result.status == "complete"
+        # A deferred document may have mentions already: of the chunks that were answered.
+        complete = result.status in ("complete", "deferred")
         return cls(
             key=key,
             document_id=document_id,
@@ -174,6 +175,15 @@ class Changes:
             node["attempts"] = 1 + (old["attempts"] if old is not None and same and old["status"] == "deferred" else 0)
             if node["attempts"] >= quarantine_after:
                 node["status"] = Status.QUARANTINED
+            if change.mentions and node["applied_content"] is None:
+                # Better a part of it than nothing, until all of it counts; a whole older one is better still.
+                node.update(
+                    mentions=len(change.mentions),
+                    applied_id=change.document_id,
+                    applied_content=change.content_sha256,
+                    applied_night=night,
+                )
+                return _Plan(change, node, old, retract=held, mentions=change.mentions)
             return _Plan(change, node, old)
         if node["applied_content"] == change.content_sha256:
             return _Plan(change, node, old)

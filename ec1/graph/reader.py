@@ -64,6 +64,13 @@ class GraphReader:
         with self._reading() as connection:
             return tables.totals(connection).digest
 
+    def names(self) -> list[str]:
+        """The name of every entity that a document mentions."""
+        return [
+            row["name"]
+            for row in self._rows("MATCH (:Document)-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name")
+        ]
+
     def entities(
         self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None
     ) -> list[Entity]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def work_of(listing: Listing, streams: Sequence[str], root: Path, max_bytes: int) -> "list[WorkItem]":
     """The units of work that a listing asks for in these streams; documents are loaded when their turn comes.
 
-    What is new comes first: it must not wait behind a whole stock of documents that are only read again.
+    What is new comes first: it must not wait behind a whole stock of documents that are only read again. Then the
+    shortest: a few files of a megabyte must not take the night from all others.
     """
     from ec1.extraction.extractor import WorkItem
 
@@ -31,7 +32,7 @@ def work_of(listing: Listing, streams: Sequence[str], root: Path, max_bytes: int
     again = set(listing.refresh)
     return [
         WorkItem(version.key.stream, version.content_sha256, loader(version))
-        for version in sorted(listing.changed, key=lambda version: version.key in again)
+        for version in sorted(listing.changed, key=lambda version: (version.key in again, version.size))
         if version.key.stream in streams
     ]
 

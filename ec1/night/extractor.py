@@ -12,6 +12,7 @@ from ec1.models import model_folder
 
 if TYPE_CHECKING:
     from ec1.extraction.extractor import Extractor
+    from ec1.extraction.known import KnownNames
     from ec1.gpu.engine import ServedAdapter
 
 
@@ -21,7 +22,22 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
 
     model = deployment.inference
     folder = model_folder(model.model, model.revision, deployment.models, home.models)
-    return Extractor(deployment.extraction, model.model, model.revision, folder, adapter=adapter_of(deployment, home))
+    extractor = Extractor(
+        deployment.extraction, model.model, model.revision, folder, adapter=adapter_of(deployment, home)
+    )
+    extractor.max_chunks = deployment.documents.max_chunks
+    return extractor
+
+
+def known_names(home: Home) -> "KnownNames | None":
+    """The names in the last published copy of the graph, as candidates for tonight; None before the first."""
+    from ec1.extraction.known import KnownNames
+    from ec1.graph.reader import GraphReader
+
+    if not home.published_graph.is_file():
+        return None
+    with GraphReader(home.published_graph) as reader:
+        return KnownNames(reader.names())
 
 
 def adapter_of(deployment: Deployment, home: Home) -> "ServedAdapter | None":

@@ -100,7 +100,7 @@ def test_a_smaller_tiers_answer_is_deferred_where_the_stream_asks_for_high(
     server.times["local"] = 1
     report = extractor.extract(work, client(server), outbox, deadline=None, progress=lambda _: None)
     result = outbox.get(extractor.fingerprint("meeting"), work[0].content_sha256)
-    assert result is not None and result.status == "deferred" and result.mentions == ()
+    assert result is not None and result.status == "deferred"
     assert "tier 'local' answered where the meeting stream asks for high" in (result.reason or "")
     assert [answer.tier for answer in result.answers] == ["local"] and not result.blamed
     assert report.streams["meeting"].deferred == 1

@@ -28,6 +28,9 @@ SETTINGS = ExtractionSettings(
     chunk_tokens=40, overlap_tokens=0, max_answer_tokens=100, max_in_flight=4, request_timeout_seconds=5, max_attempts=3
 )
 PATIENCE_SECONDS = 1.5
+_LAST = tuple(
+    f"{letter}{rest}" for letter in "BCDFGHKLMN" for rest in ("ang", "orn", "ell", "ist", "ude", "arp", "old")
+)
 NAMES = ("Alma Reyes", "Boris Tanaka", "Chidi Obi", "Dora Winter", "Egon Falk", "Freya Lund")
 
 
@@ -133,7 +136,7 @@ def test_an_answer_that_lost_a_chunk_is_never_done(server: FakeServer, bench: Be
     result = bench.result(work)
     assert result is not None and result.status == "deferred"
     assert result.reason is not None and result.reason.startswith("chunk 2: ")
-    assert result.mentions == ()
+    assert {each.name for each in result.mentions} == set(NAMES) - {NAMES[2]}
     assert report.streams["meeting"].deferred == 1 and report.streams["meeting"].complete == 1
     assert report.problems_of("meeting")[0]["reason"] == result.reason
 
@@ -507,3 +510,55 @@ def test_an_answer_that_lacks_the_relations_does_not_count(server: FakeServer, o
     asking.run(work)
     result = asking.result(work)
     assert result is not None and result.status == "deferred"
+
+
+def test_a_document_with_one_bad_chunk_keeps_what_the_others_gave(server: FakeServer, bench: Bench) -> None:
+    work = item(long_text("prose"))
+    bench.run(work)
+    result = bench.result(work)
+    assert result is not None
+    assert result.status == "deferred"
+    assert {each.name for each in result.mentions} == set(NAMES) - {NAMES[2]}
+    before = server.calls
+    server.times["prose"] = 0
+    bench.run(work)
+    result = bench.result(work)
+    assert result is not None
+    assert result.status == "complete"
+    assert {each.name for each in result.mentions} == set(NAMES)
+    # The other chunks are not asked again.
+    assert server.calls - before <= 3
+
+
+def test_a_dense_list_is_halved_until_all_of_it_fits(server: FakeServer, outbox: Outbox, words: Path) -> None:
+    bench = Bench(server, outbox, words, SETTINGS.model_copy(update={"chunk_tokens": 400}))
+    names = [f"{first} {last}" for first in ("Ada", "Ben", "Cem", "Dan", "Eva", "Fay") for last in _LAST]
+    work = item("\n".join(names))
+    bench.run(work)
+    result = bench.result(work)
+    assert result is not None
+    assert result.status == "complete"
+    assert {each.name for each in result.mentions} == set(names)
+
+
+def test_the_next_document_is_parsed_while_this_one_is_asked(server: FakeServer, bench: Bench) -> None:
+    asked_at_parse: list[int] = []
+
+    def load() -> Document:
+        asked_at_parse.append(server.calls)
+        return Document(DocumentKey("meeting", "b.md"), "b", "Alma Reyes went.")
+
+    server.delay = 0.2
+    first, second = item("Boris Tanaka came."), item("second", load=load)
+    bench.run(first, second)
+    assert asked_at_parse[0] <= 1
+
+
+def test_a_document_of_too_many_chunks_is_rejected_with_a_reason(bench: Bench) -> None:
+    bench.extractor.max_chunks = 2
+    work = item(long_text())
+    bench.run(work)
+    result = bench.result(work)
+    assert result is not None
+    assert result.status == "rejected"
+    assert "documents.max_chunks" in (result.reason or "")

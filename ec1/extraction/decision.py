@@ -1,0 +1,170 @@
+"""Which class each proposed span has, or none: asked of the model one span at a time, answered by log-probabilities.
+
+Belongs here: how a span is put to the model, and what its log-probabilities say. Does not: where spans come from
+(`candidates`), the wire (`openai`), and how sure that makes us (`confidence`).
+
+A question is a constant beginning with examples, the chunk's text, and the span; the answer is one word out of the
+class labels and `none`. All questions about one chunk go in one request and differ only in their last words, so a
+server with a prefix cache reads beginning and chunk once.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ec1.documents.chunks import Chunk
+from ec1.errors import DeferredError
+from ec1.extraction.candidates import Candidate, Source
+from ec1.extraction.folding import normalised
+from ec1.extraction.prompt import escape
+from ec1.extraction.results import ENTITY_CLASSES, EntityClass
+
+# Raise this when the same text would be asked about otherwise, or the same log-probabilities be read otherwise.
+DECISION_VERSION = 1
+
+LABELS: dict[EntityClass | None, str] = {
+    "Person": " person",
+    "Company": " company",
+    "Project": " project",
+    "Account": " account",
+    "Location": " place",
+    None: " none",
+}
+"""The word that stands for each class in the model's answer, and the one for no class."""
+
+_INTRODUCTION = (
+    "Say what each name in the text is: person, company (any organisation), project, account, place, or none (no name)."
+)
+_EXAMPLES: tuple[tuple[str, tuple[tuple[str, EntityClass | None], ...]], ...] = (
+    (
+        "Maria Alvarez: Northwind Capital signed for Project Heron. Ken, please fly to Vancouver.",
+        (
+            ("Northwind Capital", "Company"),
+            ("Ken", "Person"),
+            ("Vancouver", "Location"),
+            ("Project Heron", "Project"),
+        ),
+    ),
+    (
+        "The Sable account is late, said Petrov of Orchard Foods Ltd.",
+        (("Sable account", "Account"), ("Petrov", "Person"), ("Orchard Foods Ltd", "Company")),
+    ),
+    (
+        "However, the Consumer Rights Act applies from Monday, and Section 4 does not.",
+        (("Consumer Rights Act", None), ("However", None), ("Monday", None)),
+    ),
+    (
+        "Samuel Green of the University of Lisbon told Science Weekly about his trip to Peru.",
+        (("University of Lisbon", "Company"), ("Peru", "Location"), ("Samuel Green", "Person")),
+    ),
+    (
+        "BLUE FINCH is behind, and the data is still in Leipzig. English is spoken there.",
+        (("BLUE FINCH", "Project"), ("English", None), ("Leipzig", "Location")),
+    ),
+    (
+        "name: Dr. Lena Fischer\nemployer: Tessera Labs GmbH\ncity: Graz, Austria",
+        (("Lena Fischer", "Person"), ("Tessera Labs GmbH", "Company"), ("Austria", "Location")),
+    ),
+    (
+        "Please book it on Falcon Reserve, the account that Ms. Dubois opened.",
+        (("Falcon Reserve", "Account"), ("Dubois", "Person"), ("Please", None)),
+    ),
+    (
+        "The Senate passed it. Great news, said IBM.",
+        (("Senate", "Company"), ("Great", None), ("IBM", "Company")),
+    ),
+    (
+        "Agenda: Budget, Tom Reyes on the Harbour Upgrade. Results: see Table 2.",
+        (("Budget", None), ("Tom Reyes", "Person"), ("Harbour Upgrade", "Project"), ("Table 2", None)),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What the model said of the characters `[start, end)` of a text: a log-probability for each of `LABELS`."""
+
+    start: int
+    end: int
+    source: Source
+    scores: tuple[float, ...]
+
+    def of(self, entity_class: EntityClass | None) -> float:
+        """The log-probability of a class, or of none."""
+        return self.scores[list(LABELS).index(entity_class)]
+
+    @property
+    def best(self) -> EntityClass:
+        """The class that is likeliest, if it is a name."""
+        return max(ENTITY_CLASSES, key=self.of)
+
+
+def questions(chunk: Chunk, names: Iterable[str]) -> list[str]:
+    """The prompts about these names of a chunk; all begin with the same bytes."""
+    beginning = f"{_BEGINNING}{_asked(chunk.text)}"
+    return [f"{beginning}{_one_line(name)} =" for name in names]
+
+
+def spans_of(chunk: Chunk, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """One candidate for each name of a chunk: where it stands first. Candidates that cross its border are left out."""
+    found: dict[str, Candidate] = {}
+    for each in candidates:
+        if chunk.start <= each.start and each.end <= chunk.end:
+            found.setdefault(normalised(chunk.text[each.start - chunk.start : each.end - chunk.start]), each)
+    found.pop("", None)
+    return list(found.values())
+
+
+def encode(answer: str, spans: Sequence[Candidate], scores: Sequence[Sequence[float]]) -> str:
+    """The model's own answer (or nothing) and its decisions, as one content for the answer log."""
+    decided = [
+        {"start": span.start, "end": span.end, "source": span.source, "scores": [round(each, 4) for each in row]}
+        for span, row in zip(spans, scores, strict=True)
+    ]
+    return json.dumps({"answer": answer, "decided": decided})
+
+
+def decode(content: str) -> tuple[str, list[Decided]]:
+    """What `encode` made. Raises DeferredError for what is none."""
+    try:
+        value = json.loads(content)
+        decided = [Decided(row["start"], row["end"], row["source"], tuple(row["scores"])) for row in value["decided"]]
+        return value["answer"], decided
+    except (ValueError, KeyError, TypeError) as error:
+        raise DeferredError(f"the logged decisions cannot be read: {error}") from None
+
+
+def scores_in(content: str, asked: int) -> list[list[float]]:
+    """The log-probabilities in a decider's answer, a row a question. Raises DeferredError if some are missing."""
+    try:
+        rows = json.loads(content)
+        scores = [[float(each) for each in row] for row in rows]
+    except (ValueError, TypeError) as error:
+        raise DeferredError(f"the decisions cannot be read: {error}") from None
+    if len(scores) != asked or any(
+        len(row) != len(LABELS) or not all(math.isfinite(each) for each in row) for row in scores
+    ):
+        raise DeferredError(f"{asked} questions, and decisions for {len(scores)}")
+    return scores
+
+
+def _asked(text: str) -> str:
+    return f"Text: {_one_line(text)}\n"
+
+
+def _one_line(text: str) -> str:
+    return escape(" ".join(text.split()))
+
+
+def _beginning() -> str:
+    parts = [_INTRODUCTION, "\n\n"]
+    for text, names in _EXAMPLES:
+        parts.append(_asked(text))
+        parts += [f"{name} ={LABELS[entity_class]}\n" for name, entity_class in names]
+        parts.append("\n")
+    return "".join(parts)
+
+
+_BEGINNING = _beginning()
+EXAMPLE_NAMES = frozenset(name for _, names in _EXAMPLES for name, _ in names)
