@@ -85,6 +85,7 @@ class VllmSettings(Settings):
     max_lora_rank: int = Field(
         16, description="highest rank of an adapter that the engine can serve; as in the recipes"
     )
+    max_loras: int = Field(4, gt=0, description="`ec1 serve`: adapters that one batch may mix")
     reasoning_parser: str | None = Field(
         None, description="vLLM's parser for a model that thinks, such as olmo3; set together with reasoning_tokens"
     )
@@ -322,6 +323,38 @@ class GpuSettings(Settings):
     cost_per_hour: float = Field(0.0, ge=0, description="USD")
 
 
+class CaptureSettings(Settings):
+    """What served answers leave for training. Nothing at all unless the people who use them agreed."""
+
+    consent: bool = Field(False, description="whether answers are kept, so that feedback on them becomes tuples")
+    keep_days: int = Field(30, gt=0, description="how long an answer waits for feedback before it is deleted")
+
+
+class ServingSettings(Settings):
+    """`ec1 serve`: the adapters in use behind an OpenAI-compatible address."""
+
+    host: str = Field("127.0.0.1", description="any other address than this machine's own needs API keys")
+    port: int = Field(8080, ge=0, lt=65536, description="0: any free one")
+    engine: Annotated[VllmSettings | ServerSettings, Field(discriminator="kind")] | None = Field(
+        None, description="the base model that the adapters belong to; default: `inference`, where that is vLLM"
+    )
+    lock: Path | None = Field(
+        None, description="lease of the card that serves; default: the night's, to which serving then gives way"
+    )
+    visible_devices: str | None = Field(None, description="CUDA_VISIBLE_DEVICES of the engine, such as 1")
+    refresh_seconds: float = Field(1, gt=0, description="how soon a promotion or a withdrawal counts")
+    stale_seconds: float = Field(
+        300, ge=0, description="how long what was last known counts while the registry does not answer"
+    )
+    drain_seconds: float = Field(60, ge=0, description="what running answers are given when a night asks for the card")
+    return_seconds: float = Field(
+        300, ge=0, description="how long nobody must have held the card before serving takes it back"
+    )
+    max_request_mib: float = Field(8, gt=0, description="a larger request is refused")
+    request_timeout_seconds: float = Field(600, gt=0, description="between two bytes of the engine's answer")
+    capture: CaptureSettings = CaptureSettings()
+
+
 class Deployment(Settings):
     """Everything that one deployment sets. Paths in the file are relative to the project's root."""
 
@@ -347,6 +380,7 @@ class Deployment(Settings):
     budgets: BudgetSettings = BudgetSettings()
     retention: RetentionSettings = RetentionSettings()
     gpu: GpuSettings = GpuSettings()
+    serving: ServingSettings = ServingSettings()
 
     @model_validator(mode="after")
     def _chunks_fit_the_model(self) -> "Deployment":
@@ -453,6 +487,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
             update={"gold": below(deployment.extraction.gold), "adapter": below(deployment.extraction.adapter)}
         ),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
+        "serving": deployment.serving.model_copy(update={"lock": below(deployment.serving.lock)}),
         "models": {
             key: source.model_copy(update={"path": below(source.path)}) for key, source in deployment.models.items()
         },

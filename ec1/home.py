@@ -89,6 +89,11 @@ class Home:
         return self.root / "quarantine"
 
     @property
+    def serving(self) -> Path:
+        """API keys (as digests) and, with consent, answers that wait for feedback."""
+        return self.root / "serving"
+
+    @property
     def pending(self) -> Path:
         return self.root / "training-pending"
 

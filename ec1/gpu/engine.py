@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +20,7 @@ import httpx
 import psutil
 
 from ec1.deployment import VllmSettings
-from ec1.errors import ServiceError
+from ec1.errors import BusyError, ServiceError
 
 if TYPE_CHECKING:
     from ec1.gpu.lease import Grant
@@ -43,6 +43,7 @@ class Endpoint:
     base_url: str
     model: str
     died: Callable[[], str | None] = lambda: None
+    api_key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class VllmEngine:
         if lora or self.adapter is not None:
             rank = max(settings.max_lora_rank, self.adapter.rank if self.adapter else 0)
             command += ["--enable-lora", "--max-lora-rank", str(rank)]
+        if lora:
+            command += ["--max-loras", str(settings.max_loras)]
         if self.adapter is not None:
             command += ["--lora-modules", f"{self.adapter.name}={self.adapter.folder}"]
         return [*command, *settings.extra_args]
@@ -129,24 +132,28 @@ class VllmEngine:
         progress: Callable[[str], None],
         environment: Mapping[str, str],
         lora: bool = False,
+        api_key: str | None = None,
+        give_up: Callable[[], bool] = lambda: False,
     ) -> Iterator[Endpoint]:
         """Start the server, yield its endpoint when it answers, stop it when the block ends.
 
-        Raises ServiceError, with the last lines of its log that mean something, if it dies or is not ready within
-        `ready_timeout_seconds`.
+        With `api_key` it answers only to who has it. Raises ServiceError, with the last lines of its log that mean
+        something, if it dies or is not ready within `ready_timeout_seconds`; BusyError if `give_up` says so before.
         """
         port = _free_port()
-        endpoint = Endpoint(f"http://127.0.0.1:{port}", self.adapter.name if self.adapter else self.model_name)
+        name = self.adapter.name if self.adapter else self.model_name
+        endpoint = Endpoint(f"http://127.0.0.1:{port}", name, api_key=api_key)
+        secret = {"VLLM_API_KEY": api_key} if api_key else {}
         begin = time.monotonic()
         served = self.model_name + (f" and {self.adapter.name}" if self.adapter else "")
         progress(f"starting vLLM with {served} on the {self.device}, log in {log}")
         with grant.start(
             self.command(port, lora=lora),
-            env=self.environment(environment, lora=lora),
+            env=self.environment({**environment, **secret}, lora=lora),
             log=log,
             grace_seconds=GRACE_SECONDS,
         ) as process:
-            self._wait(process, endpoint, log, progress, begin)
+            self._wait(process, endpoint, log, progress, begin, give_up)
             progress(f"vLLM is ready after {time.monotonic() - begin:.0f} s")
 
             def died() -> str | None:
@@ -162,9 +169,12 @@ class VllmEngine:
         log: Path,
         progress: Callable[[str], None],
         begin: float,
+        give_up: Callable[[], bool],
     ) -> None:
         told = begin
         while True:
+            if give_up():
+                raise BusyError("vLLM was stopped before it was ready: somebody asks for the card")
             # Before the question whether it lives: another process's answer on this port must not count.
             ready = _answers(endpoint)
             status = process.poll()
@@ -208,7 +218,8 @@ def _tail(log: Path, size: int = 2**15) -> list[str]:
 def _answers(endpoint: Endpoint) -> bool:
     """True if the server is ready. Takes between a quarter and two seconds otherwise."""
     try:
-        response = httpx.get(f"{endpoint.base_url}/v1/models", timeout=2.0, trust_env=False)
+        headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        response = httpx.get(f"{endpoint.base_url}/v1/models", headers=headers, timeout=2.0, trust_env=False)
         models = [model.get("id") for model in response.json()["data"]] if response.status_code == 200 else []
     except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
         models = []

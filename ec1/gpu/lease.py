@@ -5,6 +5,10 @@ a live one cannot be robbed. What a crashed holder left running is found by a ma
 next holder, before it is granted anything. Processes that use the card are started through the grant only.
 
 On a machine without a GPU the same lease guards the slot for a model on the CPU.
+
+Serving (`ec1/serving`) is the one phase that gives way: while any other phase waits, it holds a shared lock on a second
+file, `<lock>.waiting`, which the kernel frees when the waiter dies. So the holder can ask whether it is `wanted`, and a
+waiter that was killed wants nothing any more.
 """
 
 import contextlib
@@ -27,12 +31,12 @@ from ec1.launch.process import SupervisedProcess
 MARK = "EC1_GPU_LEASE"
 HOLDER_MARK = "EC1_GPU_HOLDER"
 """Beside it: the holder that started the process, by process id and start."""
-Phase = Literal["inference", "handover", "training", "evaluation"]
+Phase = Literal["inference", "handover", "training", "evaluation", "serving"]
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds the lease, as written in the lock file."""
+    """Who holds the lease, as written in the lock file. `night` is empty for serving."""
 
     phase: Phase
     night: str
@@ -41,7 +45,8 @@ class Holder:
     since: str
 
     def __str__(self) -> str:
-        return f"{self.holder} ({self.phase} of night {self.night}, process {self.pid}, since {self.since})"
+        night = f" of night {self.night}" if self.night else ""
+        return f"{self.holder} ({self.phase}{night}, process {self.pid}, since {self.since})"
 
 
 @dataclass
@@ -99,6 +104,38 @@ class GpuLease:
                 return _read_holder(stream.read())
         return None
 
+    def wanted(self) -> bool:
+        """Whether a phase of a night waits for the lease now."""
+        try:
+            descriptor = os.open(self._waiting, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _waiting(self) -> Path:
+        return self.lock.with_name(self.lock.name + ".waiting")
+
+    @contextlib.contextmanager
+    def _in_the_queue(self, phase: Phase) -> Iterator[None]:
+        """Show the holder that somebody waits. Serving does not: it takes the lease only when nobody else wants it."""
+        if phase == "serving":
+            yield
+            return
+        descriptor = os.open(self._waiting, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            # Shared: any number may wait. `wanted` holds it alone for an instant, so this one waits for that instant.
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(descriptor)
+
     @contextlib.contextmanager
     def hold(
         self,
@@ -117,7 +154,8 @@ class GpuLease:
         self.lock.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            self._wait(descriptor, wait_seconds, progress)
+            with self._in_the_queue(phase):
+                self._wait(descriptor, wait_seconds, progress)
             me = Holder(phase, night, holder, os.getpid(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(asdict(me)).encode(), 0)

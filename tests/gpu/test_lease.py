@@ -270,3 +270,26 @@ def test_a_deleted_lock_file_robs_nobody(lock: Path, tmp_path: Path) -> None:
         holder.wait()
     with lease(lock).hold("inference", night="2026-06-02", holder="run 2", wait_seconds=20):
         assert marked_processes(lock.resolve()) == []
+
+
+def test_the_holder_learns_that_somebody_waits(lock: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    assert not lease(lock).wanted()
+    with lease(lock).hold("serving", night="", holder="ec1 serve", wait_seconds=0):
+        assert not lease(lock).wanted()
+        waiting = hold(lock, "inference", 0, trace)
+        until(lease(lock).wanted)
+        waiting.kill()
+        waiting.wait()
+        until(lambda: not lease(lock).wanted())
+        # Another server that waits is no reason to give way.
+        serving = hold(lock, "serving", 0, trace)
+        time.sleep(1)
+        assert not lease(lock).wanted()
+        waiting = hold(lock, "training", 0, trace)
+        until(lease(lock).wanted)
+        serving.kill()
+        serving.wait()
+    waiting.wait(20)
+    assert trace.read_text() == "in training\nout training\n"
+    assert not lease(lock).wanted()

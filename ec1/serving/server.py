@@ -1,0 +1,180 @@
+"""`ec1 serve` put together: gateway, engine and lease of one deployment, from the start to the last answer.
+
+Belongs here: what is wired to what. Does not: any of the parts.
+"""
+
+import signal
+import socket
+from collections.abc import Callable, Mapping
+
+import uvicorn
+
+from ec1.adapters.registry import AdapterRegistry
+from ec1.deployment import Deployment, ServerSettings, VllmSettings
+from ec1.errors import InputError
+from ec1.gpu.engine import Endpoint, VllmEngine
+from ec1.gpu.lease import GpuLease
+from ec1.home import Home
+from ec1.launch.process import inherited
+from ec1.models import prepare_model
+from ec1.night.stores import open_registry
+from ec1.serving.backend import Backend
+from ec1.serving.capture import Capture
+from ec1.serving.gateway import Gateway
+from ec1.serving.keeper import FixedServer, Keeper
+from ec1.serving.keys import Keys
+from ec1.serving.resolver import ResolverSettings
+from ec1.serving.versions import Versions
+from ec1.storage.loopback import checked_loopback
+
+
+def keys_of(home: Home) -> Keys:
+    """The API keys of a home."""
+    return Keys(home.serving / "keys.json")
+
+
+def open_capture(deployment: Deployment, home: Home) -> Capture:
+    """The answers that wait for feedback."""
+    path = home.serving / "answers.sqlite"
+    return Capture(path, deployment.corpus_root(home), keep_days=deployment.serving.capture.keep_days)
+
+
+def engine_settings(deployment: Deployment) -> VllmSettings | ServerSettings:
+    """What answers. Raises InputError if the deployment names nothing that can."""
+    chosen = deployment.serving.engine or deployment.inference
+    if isinstance(chosen, VllmSettings | ServerSettings):
+        return chosen
+    raise InputError(
+        f"deployment {deployment.name!r}: inference is {chosen.kind}; name the adapters' base model in serving.engine"
+    )
+
+
+def build_versions(deployment: Deployment, registry: AdapterRegistry) -> Versions:
+    """The registry's versions of the deployment's served base model."""
+    return Versions(
+        registry,
+        engine_settings(deployment).model,
+        refresh_seconds=deployment.serving.refresh_seconds,
+        stale_seconds=deployment.serving.stale_seconds,
+    )
+
+
+def build_gateway(
+    deployment: Deployment, home: Home, registry: AdapterRegistry, backend: Backend, host: str
+) -> Gateway:
+    """The gateway of a deployment, to listen on `host`. Raises InputError: another address than this machine's own,
+    and no API key."""
+    settings, keys = deployment.serving, keys_of(home)
+    if not _is_loopback(host) and not keys:
+        raise InputError(f"{host} can be reached from elsewhere: make an API key first (`ec1 serve key add NAME`)")
+    return Gateway(
+        build_versions(deployment, registry),
+        backend,
+        keys,
+        # Decided once: an emptied file of keys must not open a server that had some.
+        key_needed=bool(keys) or not _is_loopback(host),
+        max_request_bytes=int(settings.max_request_mib * 2**20),
+        capture=open_capture(deployment, home) if settings.capture.consent else None,
+    )
+
+
+def serve(
+    deployment: Deployment,
+    home: Home,
+    environment: Mapping[str, str],
+    *,
+    host: str,
+    port: int,
+    progress: Callable[[str], None],
+) -> None:
+    """Serve until a signal. Raises InputError before anything is started, ServiceError if the engine cannot run."""
+    settings = deployment.serving
+    registry = open_registry(deployment, home)
+    backend = Backend(timeout_seconds=settings.request_timeout_seconds)
+    gateway = build_gateway(deployment, home, registry, backend, host)
+    listener = _listen(host, port)
+    with listener:
+        if gateway.capture is not None:
+            gateway.capture.warm()
+        config = uvicorn.Config(
+            gateway.app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=int(settings.drain_seconds) + 1,
+        )
+        server = uvicorn.Server(config)
+
+        def ended() -> None:
+            server.should_exit = True
+
+        keeper = _keeper(deployment, home, environment, backend, progress, ended)
+        # uvicorn raises a termination again when it has shut down, and the engine would not be stopped by us.
+        previous = signal.signal(signal.SIGTERM, lambda *_: None)
+        keeper.start()
+        try:
+            progress(f"listening on http://{host}:{listener.getsockname()[1]}/v1")
+            server.run(sockets=[listener])
+        finally:
+            keeper.stop()
+            if gateway.capture is not None:
+                gateway.capture.close()
+            signal.signal(signal.SIGTERM, previous)
+    if keeper.failure:
+        raise keeper.failure
+
+
+def _keeper(
+    deployment: Deployment,
+    home: Home,
+    environment: Mapping[str, str],
+    backend: Backend,
+    progress: Callable[[str], None],
+    ended: Callable[[], None],
+) -> Keeper | FixedServer:
+    settings, engine = deployment.serving, engine_settings(deployment)
+    if isinstance(engine, ServerSettings):
+        return FixedServer(Endpoint(engine.base_url, engine.model), backend)
+    folder = prepare_model(engine.model, engine.revision, deployment.models, home.models)
+    resolver = ResolverSettings(store=deployment.store, home=home.root, base_model=engine.model)
+    ours = resolver.environment()
+    if settings.visible_devices is not None:
+        ours["CUDA_VISIBLE_DEVICES"] = settings.visible_devices
+    return Keeper(
+        VllmEngine(engine, folder, engine.model, deployment.gpu.device),
+        GpuLease(
+            settings.lock or deployment.gpu_lock(home),
+            device=deployment.gpu.device,
+            min_free_gib=deployment.gpu.min_free_gib,
+        ),
+        backend,
+        environment={**inherited(environment), **ours},
+        log=home.logs / "serving.log",
+        drain_seconds=settings.drain_seconds,
+        return_seconds=settings.return_seconds,
+        progress=progress,
+        ended=ended,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        checked_loopback(f"http://[{host}]" if ":" in host else f"http://{host}")
+    except InputError:
+        return False
+    return True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bind before anything heavy is started. Raises InputError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise InputError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
+    return listener

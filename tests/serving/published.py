@@ -1,0 +1,51 @@
+"""Versions to serve: well-formed adapters with random weights, published by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from ec1.adapters.manifest import AdapterManifest, BaseModelRef, DatasetRef, RecipeRef, SnapshotRef
+from ec1.adapters.registry import AdapterRegistry
+
+BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
+TENANT, ROLE = "fernhollow", "engineering"
+NAME = f"{TENANT}/{ROLE}"
+
+
+def write_adapter(folder: Path, seed: int, base: str, *, size: int = 8, outputs: int = 8) -> Path:
+    """A rank-2 adapter of the first layer's query projection; `size` and `outputs` are that projection's shape."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(seed)
+    key = "base_model.model.model.layers.0.self_attn.q_proj"
+    tensors = {
+        f"{key}.lora_A.weight": random.normal(size=(2, size)).astype(np.float32),
+        f"{key}.lora_B.weight": random.normal(size=(outputs, 2)).astype(np.float32),
+    }
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": base}))
+    return folder
+
+
+def publish(
+    registry: AdapterRegistry, folder: Path, seed: int, *, role: str = ROLE, base: str = BASE, **shape: int
+) -> int:
+    """Publish one more version; return its number."""
+    candidate = write_adapter(folder / f"candidate-{role}-{seed}", seed, base, **shape)
+    manifest = AdapterManifest(
+        tenant=TENANT,
+        role=role,
+        night="2026-06-01",
+        base_model=BaseModelRef(id=base, revision="main"),
+        method="lora",
+        objective="sft",
+        recipe=RecipeRef(name=f"{TENANT}/{role}", version=1, digest="a" * 64),
+        dataset=DatasetRef(digest="b" * 64, train_rows=64, heldout_rows=16),
+        snapshot=SnapshotRef(bucket=f"{role}-{TENANT}", digest="c" * 64, tuples=80),
+        override="made for a test",
+    )
+    version = registry.publish(candidate, manifest).version
+    assert version is not None
+    return version
