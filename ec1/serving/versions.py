@@ -1,7 +1,7 @@
 """Which version a request is answered by: names, the version in use, trials of two versions, withdrawals.
 
 Belongs here: from the name in a request to `tenant/role@vN`, as the registry says now. Does not: whether the engine
-really has that version (`admission.py`), and HTTP (`gateway.py`).
+really has that version (`backend.py`), and HTTP (`gateway.py`).
 
 An engine keeps what it once loaded under a name, weights and prefix cache alike, so it is only ever asked for names
 that carry a version; `tenant/role` becomes one for each request.
