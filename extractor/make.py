@@ -6,6 +6,7 @@ weights.
 """
 
 import datetime as dt
+import json
 import os
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.manifest import CONFIG, WEIGHTS
 from ec1.deployment import load_deployment
-from ec1.files import sha256_file, staged_directory, write_json
+from ec1.files import read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.home import CHECKOUT, Home
 from ec1.launch.environment import process_environment
 from ec1.models import prepare_model
@@ -69,7 +70,11 @@ def _ship(trained: Path, target: Path) -> None:
     with staged_directory(target) as staging:
         weights = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(trained / WEIGHTS).items()}
         save_file(weights, staging / WEIGHTS, metadata={"format": "pt"})
-        shutil.copyfile(trained / CONFIG, staging / CONFIG)
+        config = read_json(trained / CONFIG)
+        # PEFT writes a set, in whatever order it has.
+        write_atomic(
+            staging / CONFIG, json.dumps({**config, "target_modules": sorted(config["target_modules"])}, indent=2)
+        )
         write_json(staging / "origin.json", {"tuples": sha256_file(TUPLES)})
 
 
