@@ -63,7 +63,10 @@ def _extractors(
         "adapter": (Extractor(settings, model.model, model.revision, folder, adapter), adapter.name),
     }
     return {
-        name: (extractor, OpenAIClient(endpoint.base_url, served, settings))
+        name: (
+            extractor,
+            OpenAIClient(endpoint.base_url, served, settings, ends_repetition=extractor.adapter is not None),
+        )
         for name, (extractor, served) in both.items()
         if only in ("both", name)
     }

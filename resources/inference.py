@@ -66,7 +66,8 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
         from ec1.gpu.engine import VllmEngine
         from ec1.night.extractor import adapter_of
 
-        engine = VllmEngine(model, folder, model.model, deployment.gpu.device, adapter_of(deployment, home))
+        adapter = adapter_of(deployment, home)
+        engine = VllmEngine(model, folder, model.model, deployment.gpu.device, adapter)
         # The engine is gone before the lease is.
         with (
             self.gpu.hold(context, "inference") as grant,
@@ -86,4 +87,5 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 circuit=circuit,
                 died=endpoint.died,
                 decides=model.model,
+                ends_repetition=adapter is not None,
             )

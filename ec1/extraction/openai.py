@@ -26,6 +26,7 @@ class OpenAIClient(HttpChatClient):
     """A client of the server at `base_url` (without `/v1`); `model` is the id under which it serves the model.
 
     `decides` is the id of the model that gives log-probabilities; default: the same. An adapter was not trained to.
+    `ends_repetition` is for a trained extractor on a vLLM: small models list the same names again and again.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class OpenAIClient(HttpChatClient):
         patience_seconds: float = 600.0,
         died: Callable[[], str | None] = lambda: None,
         decides: str | None = None,
+        ends_repetition: bool = False,
     ) -> None:
         super().__init__(
             f"{base_url.rstrip('/')}/v1/chat/completions",
@@ -61,6 +63,7 @@ class OpenAIClient(HttpChatClient):
 
     def decider(self) -> "Decider":
         return self._decider
+        self._ends_repetition = ends_repetition
 
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         body: dict[str, Any] = {
@@ -74,6 +77,9 @@ class OpenAIClient(HttpChatClient):
                 "json_schema": {"name": "entities", "strict": True, "schema": schema},
             },
         }
+        if self._ends_repetition:
+            # vLLM's own: an answer that goes round in circles ends there, with this as its finish reason.
+            body["repetition_detection"] = {"min_pattern_size": 5, "max_pattern_size": 64, "min_count": 2}
         if self._settings.reasoning_tokens:
             # vLLM's own: without it the thoughts may take what the answer needs.
             body["thinking_token_budget"] = self._settings.reasoning_tokens

@@ -9,6 +9,7 @@ instead of stopping after the first.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,9 @@ SCHEMA: dict[str, Any] = {
     },
 }
 """The grammar of an answer: `[["Maria Alvarez","Person"],["However","none"]]`."""
+REPETITION = "repetition"
+"""The finish reason of an answer that vLLM ended because it went round in circles."""
+_ITEM = re.compile(r'\["((?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){1,200})","(\w+)"\]')
 _VALIDATOR = Draft202012Validator(SCHEMA)
 
 
@@ -62,11 +66,21 @@ def answer_of(text: str, gold: Mapping[str, str]) -> str:
 
 def decode(content: str, finish_reason: str) -> tuple[list[Named], int]:
     """The entities of a complete answer, and how much it lists. Raises DeferredError with the reason why an answer does
-    not count."""
-    value = whole_answer(content, finish_reason)
-    if problem := best_match(_VALIDATOR.iter_errors(value)):
-        raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
-    return [Named(encodable(name), entity_class) for name, entity_class in value if entity_class != NONE], len(value)
+    not count.
+
+    An answer that was ended in the middle counts if it had begun to list the same again: small models go round.
+    """
+    if finish_reason in (REPETITION, "length"):
+        listed = [(json.loads(f'"{name}"'), entity_class) for name, entity_class in _ITEM.findall(content)]
+        if not listed or listed[-1] not in listed[:-1]:
+            raise DeferredError(f"the answer was not finished: {finish_reason}")
+    else:
+        value = whole_answer(content, finish_reason)
+        if problem := best_match(_VALIDATOR.iter_errors(value)):
+            raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
+        listed = [(name, entity_class) for name, entity_class in value]
+    once = dict.fromkeys(listed)
+    return [Named(encodable(name), entity_class) for name, entity_class in once if entity_class != NONE], len(once)
 
 
 def _listed(text: str, gold: Mapping[str, str]) -> list[list[str]]:

@@ -59,6 +59,16 @@ def test_an_answer_of_another_form_does_not_count(content: str, finish: str) -> 
         trained.decode(content, finish)
 
 
+@pytest.mark.parametrize("finish", ["length", trained.REPETITION])
+def test_an_answer_that_went_round_in_circles_counts_once(finish: str) -> None:
+    item, other = '["Ana \\"A\\" Ruiz","Person"]', '["Lyon","Location"]'
+    named, listed = trained.decode(f"[{item},{other},{item},{other},[\"Ana", finish)
+    assert named == [Named('Ana "A" Ruiz', "Person"), Named("Lyon", "Location")]
+    assert listed == 2
+    with pytest.raises(DeferredError, match=finish):
+        trained.decode(f"[{item},{item},{other},[\"Ana", finish)
+
+
 def test_half_a_character_is_no_name() -> None:
     named, _ = trained.decode('[["Ana\\ud83d","Person"]]', "stop")
     assert named[0].name.encode()
