@@ -25,6 +25,7 @@ from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.scoring import ScoreTable, entities_of, score
 from ec1.gpu.engine import Endpoint, ServedAdapter
+from ec1.home import CHECKOUT
 
 STREAM = "research"
 
@@ -75,9 +76,7 @@ def _extractors(
 def main(adapter: Path | None, sets: Sequence[str], only: str) -> dict[str, dict[str, float]]:
     """Print and return strict and any-class F1 of each extractor on each set."""
     deployment, settings = embedded()
-    chosen = adapter or deployment.extraction.adapter
-    if chosen is None:
-        raise SystemExit("no adapter: name one with --adapter")
+    chosen = adapter or deployment.extraction.adapter or CHECKOUT / "extractor" / "adapter"
     texts = {"gum": gum.unseen, "seen": lambda: gum.seen()[::4], "sample": sample.read}
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -103,7 +102,7 @@ def main(adapter: Path | None, sets: Sequence[str], only: str) -> dict[str, dict
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--adapter", type=Path, help="default: the embedded deployment's")
+    parser.add_argument("--adapter", type=Path, help="default: the embedded deployment's, else the shipped one")
     parser.add_argument("--sets", nargs="+", choices=["gum", "seen", "sample"], default=["gum", "sample"])
     parser.add_argument("--only", choices=["both", "base", "adapter"], default="both")
     arguments = parser.parse_args()
