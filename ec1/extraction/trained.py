@@ -72,7 +72,8 @@ def decode(content: str, finish_reason: str) -> tuple[list[Named], int]:
     """
     if finish_reason in (REPETITION, "length"):
         listed = [(json.loads(f'"{name}"'), entity_class) for name, entity_class in _ITEM.findall(content)]
-        if not listed or listed[-1] not in listed[:-1]:
+        # vLLM ends a circle within its second round, mostly before an item of it is whole.
+        if not listed or (finish_reason == "length" and listed[-1] not in listed[:-1]):
             raise DeferredError(f"the answer was not finished: {finish_reason}")
     else:
         value = whole_answer(content, finish_reason)

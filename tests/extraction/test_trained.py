@@ -66,7 +66,13 @@ def test_an_answer_that_went_round_in_circles_counts_once(finish: str) -> None:
     assert named == [Named('Ana "A" Ruiz', "Person"), Named("Lyon", "Location")]
     assert listed == 2
     with pytest.raises(DeferredError, match=finish):
-        trained.decode(f"[{item},{item},{other},[\"Ana", finish)
+        trained.decode("[[\"Ana", finish)
+
+
+def test_an_answer_that_ends_in_the_middle_without_going_round_is_not_whole() -> None:
+    with pytest.raises(DeferredError, match="length"):
+        trained.decode('[["Ana","Person"],["Ana","Person"],["Lyon","Location"],["Fr', "length")
+    assert trained.decode('[["Ana","Person"],["Ana","Person', trained.REPETITION) == ([Named("Ana", "Person")], 1)
 
 
 def test_half_a_character_is_no_name() -> None:
