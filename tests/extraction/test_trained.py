@@ -62,11 +62,11 @@ def test_an_answer_of_another_form_does_not_count(content: str, finish: str) -> 
 @pytest.mark.parametrize("finish", ["length", trained.REPETITION])
 def test_an_answer_that_went_round_in_circles_counts_once(finish: str) -> None:
     item, other = '["Ana \\"A\\" Ruiz","Person"]', '["Lyon","Location"]'
-    named, listed = trained.decode(f"[{item},{other},{item},{other},[\"Ana", finish)
+    named, listed = trained.decode(f'[{item},{other},{item},{other},["Ana', finish)
     assert named == [Named('Ana "A" Ruiz', "Person"), Named("Lyon", "Location")]
     assert listed == 2
     with pytest.raises(DeferredError, match=finish):
-        trained.decode("[[\"Ana", finish)
+        trained.decode('[["Ana', finish)
 
 
 def test_an_answer_that_ends_in_the_middle_without_going_round_is_not_whole() -> None:
