@@ -51,6 +51,7 @@ class OpenAIClient(HttpChatClient):
             died=died,
         )
         self._model = model
+        self._ends_repetition = ends_repetition
         self._decider = Decider(
             base_url,
             decides or model,
@@ -63,7 +64,6 @@ class OpenAIClient(HttpChatClient):
 
     def decider(self) -> "Decider":
         return self._decider
-        self._ends_repetition = ends_repetition
 
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         body: dict[str, Any] = {
