@@ -12,9 +12,9 @@ class TaskCase(Settings):
     """One prompt whose answer a program can check: its first JSON value for `schema`, else its first fenced block, else
     all of it."""
 
-    name: Name
-    prompt: str = Field(min_length=1)
-    check: Literal["schema", "regex", "exact", "command"]
+    name: Name = Field(description="names the case in the verdict")
+    prompt: str = Field(min_length=1, description="what is asked, as a user's message")
+    check: Literal["schema", "regex", "exact", "command"] = Field(description="how `value` is held against the answer")
     value: str | dict[str, Any] | tuple[str, ...] = Field(
         description="a JSON Schema, a regular expression, the answer, or a command that reads the answer from standard "
         "input and ends with status 0 if it is right; it runs in bubblewrap, without network or writable files"

@@ -99,7 +99,7 @@ def in_32_bits(model: Any) -> None:
     """Hold the adapter, and so the optimiser's state, in 32 bits; the base stays as it is.
 
     TRL casts the adapter of a quantised base to 16 bits. There an update below a 256th of a weight is rounded away: at
-    DPO's usual rates that is most of them (`benchmarks/update_precision.py`). 40 million parameters take 0.3 GiB more.
+    DPO's usual rates that is most of them. 40 million parameters take 0.3 GiB more.
     """
     for name, parameter in model.named_parameters():
         if ".lora_" in name:
