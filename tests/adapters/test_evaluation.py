@@ -69,7 +69,9 @@ def sft(
 def test_a_trained_adapter_is_accepted(sft: tuple[Scores, Path]) -> None:
     scores, folder = sft
     verdict = judge(
-        scores.model_copy(update={"models": ("base", "noop", "trained")}), EvaluationOptions(), candidate="trained"
+        scores.model_copy(update={"models": ("base", "noop", "trained"), "looks": 0.0}),
+        EvaluationOptions(),
+        candidate="trained",
     )
     assert verdict.verdict == "accepted", verdict
     assert verdict.differences["base"].better
@@ -116,7 +118,9 @@ def test_a_damaged_adapter_is_rejected(sft: tuple[Scores, Path]) -> None:
 def test_a_step_back_behind_the_incumbent_is_rejected(sft: tuple[Scores, Path]) -> None:
     scores, _ = sft
     verdict = judge(
-        scores.model_copy(update={"models": ("base", "trained", "noop")}), EvaluationOptions(), candidate="noop"
+        scores.model_copy(update={"models": ("base", "trained", "noop"), "looks": 0.0}),
+        EvaluationOptions(),
+        candidate="noop",
     )
     assert verdict.verdict == "rejected"
     assert any("worse than trained" in reason for reason in verdict.reasons)

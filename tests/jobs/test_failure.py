@@ -21,7 +21,7 @@ NIGHT = {"dagster/partition": "2026-06-05"}
 
 
 def full_disk() -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/home/outbox/x.json")
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full/outbox/x.json")
 
 
 def wrapped() -> None:

@@ -43,7 +43,7 @@ def make(project: Path, tiny_model: Path, datasets: Path) -> Callable[..., Train
     def made(role: str, output: Path, *, model: Path = tiny_model, **changes: Any) -> TrainingSpec:
         sample = load_recipe(project / "examples" / "recipes" / f"{role}.yaml", [project / "configs" / "recipes"])
         values = sample.recipe.model_dump(mode="json")
-        values["optimisation"] |= {"batch_size": 2, "gradient_accumulation": 1, "learning_rate": 1e-3}
+        values["optimisation"] |= {"batch_size": 2, "gradient_accumulation": 1, "learning_rate": 1e-3, "epochs": 1}
         values["lora"] |= {"r": 4, "target_modules": ["q_proj", "v_proj"]}
         values["data"]["max_length"] = 64
         own = {key: changes.pop(key) for key in SPEC_KEYS if key in changes}
