@@ -46,6 +46,9 @@ def make(project: Path, tiny_model: Path, datasets: Path) -> Callable[..., Train
         values["optimisation"] |= {"batch_size": 2, "gradient_accumulation": 1, "learning_rate": 1e-3, "epochs": 1}
         values["lora"] |= {"r": 4, "target_modules": ["q_proj", "v_proj"]}
         values["data"]["max_length"] = 64
+        if values["dpo"] is not None:
+            # The loss of an untrained pair is ln 2 only where nothing is added to it.
+            values["dpo"]["sft_weight"] = 0.0
         own = {key: changes.pop(key) for key in SPEC_KEYS if key in changes}
         for section, update in changes.items():
             values[section] = {**(values[section] or {}), **update} if isinstance(update, dict) else update

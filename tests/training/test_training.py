@@ -59,7 +59,7 @@ def test_sft_learns_and_leaves_what_serving_needs(real_sft: TrainingSpec) -> Non
         "chat_template.jinja",
     ]
     weights = load_file(sft.output / "adapter" / "adapter_model.safetensors")
-    assert len(weights) == 120 and {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    assert len(weights) == 120 and {tensor.dtype for tensor in weights.values()} == {torch.float32}
     assert not list(sft.output.rglob("*.bin")) and not list(sft.output.rglob("*.pt")), "no pickle is left"
     home = str(Path.home())
     assert not any(home in path.read_text() for path in (sft.output / "adapter").glob("*.json"))
