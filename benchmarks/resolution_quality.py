@@ -21,7 +21,7 @@ from ec1.graph.resolution import resolve
 from ec1.graph.scoring import Profile
 
 _MARK = re.compile(r"\(\d+-[^()]*\)?|\d+\)")
-_NAME_TAGS = {"PROPN", "ADP", "CCONJ", "PUNCT", "NUM", "DET"}
+NAME_TAGS = {"PROPN", "ADP", "CCONJ", "PUNCT", "NUM", "DET"}
 Pairs = set[tuple[str, str]]
 
 
@@ -65,7 +65,7 @@ def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
     for path in paths:
         for identity, kind, words in spans(path):
             named = list(itertools.dropwhile(lambda word: word[1] in ("DET", "PUNCT"), words))
-            if kind not in CLASSES or not named or named[0][1] != "PROPN" or {tag for _, tag in named} - _NAME_TAGS:
+            if kind not in CLASSES or not named or named[0][1] != "PROPN" or {tag for _, tag in named} - NAME_TAGS:
                 continue
             name = re.sub(r" (?=[,.]|'s)", "", " ".join(word for word, _ in named))
             key = entity_key(name, CLASSES[kind])

@@ -1,9 +1,7 @@
 """Resolution: which names are one thing, what forbids it, and that no order enters it."""
 
-import csv
 import itertools
 import random
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.resolution_quality import febrl
 from ec1.errors import InputError
 from ec1.graph.model import entity_key
 from ec1.graph.overrides import Decision, Overrides, load_overrides
@@ -253,36 +252,10 @@ def test_what_operators_decide_holds(graph: list[Profile], data: st.DataObject) 
 # --- real data
 
 
-def contact_records(path: Path) -> list[Profile]:
-    """The records as entities with evidence: one name, and what else a contact record says."""
-    profiles = []
-    with path.open(newline="") as stream:
-        for row in csv.DictReader(stream, skipinitialspace=True):
-            evidence = {
-                "house_number": [row["street_number"]],
-                "street": [row["address_1"], row["address_2"]],
-                "city": [row["suburb"]],
-                "postcode": [row["postcode"]],
-                "region": [row["state"]],
-                "birth_date": [row["date_of_birth"]],
-                "identifier": [row["soc_sec_id"]],
-            }
-            attributes = {kind: frozenset(filter(None, values)) for kind, values in evidence.items()}
-            name = f"{row['given_name']} {row['surname']}".strip() or "unknown"
-            profiles.append(
-                Profile(row["rec_id"], "Person", frozenset([name]), {k: v for k, v in attributes.items() if v})
-            )
-    return profiles
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "least_recall"), [("dataset1", 0.95), ("dataset3", 0.92)])
 def test_contact_records_with_slips_of_the_pen(shared_data: Path, name: str, least_recall: float) -> None:
-    people = contact_records(shared_data / "febrl" / f"{name}.csv")
-    groups = defaultdict(list)
-    for each in people:
-        groups[each.key.split("-")[1]].append(each.key)
-    true = {pair for keys in groups.values() for pair in itertools.combinations(sorted(keys), 2)}
+    people, true = febrl(shared_data / "febrl" / f"{name}.csv")
     found = {pair for members in clusters(resolve(people)) for pair in itertools.combinations(members, 2)}
     precision, recall = len(found & true) / len(found), len(found & true) / len(true)
     print(f"{name}: {len(people)} records, {len(true)} true pairs, precision {precision:.4f}, recall {recall:.4f}")

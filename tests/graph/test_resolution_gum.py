@@ -3,40 +3,13 @@
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.gum import CLASSES
+from benchmarks.resolution_quality import NAME_TAGS, spans
 from ec1.graph.model import entity_key
 from ec1.graph.resolution import resolve
 from ec1.graph.scoring import Profile
-
-CLASSES = {"person": "Person", "organization": "Company", "place": "Location"}
-_MARK = re.compile(r"\(\d+-[^()]*\)?|\d+\)")
-_NAME_TAGS = {"PROPN", "ADP", "CCONJ", "PUNCT", "NUM", "DET"}
-
-
-def spans(path: Path) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """Entity id, type and (word, tag) pairs of each mention in a CoNLL-U file with `Entity=` marks."""
-    waiting: list[tuple[str, str, list[tuple[str, str]]]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        cells = line.split("\t")
-        if len(cells) != 10 or not cells[0].isdigit():
-            continue
-        for _, _, words in waiting:
-            words.append((cells[1], cells[3]))
-        marks = re.search(r"Entity=([^|]*)", cells[9])
-        for mark in _MARK.findall(marks[1]) if marks else ():
-            if mark.startswith("("):
-                identity, kind = mark.strip("()").split("-")[:2]
-                span = (identity, kind, [(cells[1], cells[3])])
-                if mark.endswith(")"):
-                    yield span
-                else:
-                    waiting.append(span)
-            else:
-                span = next(each for each in reversed(waiting) if each[0] == mark[:-1])
-                waiting.remove(span)
-                yield span
 
 
 def test_merges_on_gold_coreference_are_right(shared_data: Path) -> None:
@@ -44,7 +17,7 @@ def test_merges_on_gold_coreference_are_right(shared_data: Path) -> None:
     for path in sorted((shared_data / "gum").glob("*.conllu")):
         for identity, kind, words in spans(path):
             named = list(itertools.dropwhile(lambda word: word[1] in ("DET", "PUNCT"), words))
-            if kind not in CLASSES or not named or named[0][1] != "PROPN" or {tag for _, tag in named} - _NAME_TAGS:
+            if kind not in CLASSES or not named or named[0][1] != "PROPN" or {tag for _, tag in named} - NAME_TAGS:
                 continue
             name = re.sub(r" (?=[,.]|'s)", "", " ".join(word for word, _ in named))
             key = entity_key(name, CLASSES[kind])
