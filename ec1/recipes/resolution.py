@@ -5,7 +5,7 @@ Belongs here: which files a recipe rests on, and errors as a person wants to rea
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -21,10 +21,13 @@ from ec1.recipes.schema import (
     RECIPE_NAME,
     Recipe,
 )
-from ec1.strict_yaml import load_mapping
+from ec1.strict_yaml import load_mapping, parse_mapping
 
 # They describe one file, so a recipe that extends it does not inherit them.
 _OWN_KEYS = ("name", "version", "description", "abstract", "extends")
+_FILE_KEYS = ("extends", "abstract")
+OVERRIDE = "--set"
+"""The origin of a value that was set from outside."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +72,53 @@ class RecipeFile:
     values: dict[str, Any]
     lines: dict[str, int]
 
+    def origin(self, key: str) -> str:
+        """File and line of a dotted key."""
+        return f"{shown(self.path)}:{self.lines[key]}"
 
-def load_recipe(path: Path, search: Sequence[Path]) -> ResolvedRecipe:
+
+def load_recipe(path: Path, search: Sequence[Path], overrides: Mapping[str, Any] | None = None) -> ResolvedRecipe:
     """Resolve one recipe file; bases named by `extends` are looked up in the folders of `search`, in their order.
 
-    Raises InputError, one line: missing base, cycle, unknown key, wrong type, or sections that do not fit together.
+    `overrides` (as `parse_overrides` gives them) are merged last. Raises InputError, one line: missing base, cycle,
+    unknown key, wrong type, or sections that do not fit together.
     """
-    resolved, findings = resolve(path, search, {})
+    resolved, findings = resolve(path, search, {}, overrides=overrides)
     if resolved is None:
         raise InputError("; ".join(f"{finding.where}: {finding.message}" for finding in findings))
     return resolved
 
 
-def find_recipe(recipe: str, search: Sequence[Path]) -> ResolvedRecipe:
-    """Resolve a recipe that a person named: a file, or a name such as pointsav/engineering. Raises InputError."""
+def parse_overrides(settings: Sequence[str]) -> dict[str, Any]:
+    """`optimisation.learning_rate=2e-4`, … as values to merge over a recipe; a value is read as YAML 1.2.
+
+    A later setting wins over an earlier one. Raises InputError for a setting that is not `key=value`.
+    """
+    found: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        parts = key.strip().split(".")
+        if not equals or not all(parts):
+            raise InputError(f"--set {setting!r}: write it as key=value, such as optimisation.learning_rate=2e-4")
+        if parts[0] in _FILE_KEYS:
+            raise InputError(f"--set {setting!r}: {parts[0]} describes a file, it cannot be set from outside")
+        values = found
+        for part in parts[:-1]:
+            if not isinstance(values.get(part), dict):
+                values[part] = {}
+            values = values[part]
+        values[parts[-1]] = parse_mapping(f"value: {text}", f"--set {setting!r}")["value"]
+    return found
+
+
+def find_recipe(recipe: str, search: Sequence[Path], overrides: Mapping[str, Any] | None = None) -> ResolvedRecipe:
+    """Resolve a recipe that a person named: a file, or a name such as pointsav/engineering, with `overrides` merged
+    last. Raises InputError."""
     named = [folder / f"{recipe}.yaml" for folder in search]
     path = next((path for path in [Path(recipe), *named] if path.is_file()), None)
     if path is None:
         raise InputError(f"there is no recipe {recipe!r}: give a file, or a name below {', '.join(map(str, search))}")
-    return load_recipe(path, search)
+    return load_recipe(path, search, overrides)
 
 
 def discover(folders: Sequence[Path], search: Sequence[Path]) -> list[ResolvedRecipe]:
@@ -203,14 +234,20 @@ def shown(path: Path) -> str:
 
 
 def resolve(
-    path: Path, search: Sequence[Path], cache: dict[Path, RecipeFile], *, placeholders: bool = False
+    path: Path,
+    search: Sequence[Path],
+    cache: dict[Path, RecipeFile],
+    *,
+    placeholders: bool = False,
+    overrides: Mapping[str, Any] | None = None,
 ) -> tuple[ResolvedRecipe | None, list[Finding]]:
     chain = _chain(path, search, cache)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for file in reversed(chain):
         own = {key: value for key, value in file.values.items() if file is chain[0] or key not in _OWN_KEYS}
-        _merge(values, own, origins, file, "")
+        _merge(values, own, origins, file.origin, "")
+    _merge(values, overrides or {}, origins, lambda key: OVERRIDE, "")
     values.pop("extends", None)
     abstract = values.pop("abstract", False)
     if abstract not in (True, False):
@@ -240,7 +277,7 @@ def _name_of(path: Path, search: Sequence[Path]) -> str:
 
 
 def _merge(
-    into: dict[str, Any], values: Mapping[str, Any], origins: dict[str, str], file: RecipeFile, prefix: str
+    into: dict[str, Any], values: Mapping[str, Any], origins: dict[str, str], origin: Callable[[str], str], prefix: str
 ) -> None:
     """Mappings are merged key by key; everything else, lists too, is replaced."""
     for key, value in values.items():
@@ -251,9 +288,9 @@ def _merge(
                 del origins[stale]
             into[key] = {} if isinstance(value, dict) else value
         # Of a section, the file that touched it last: what is wrong with it as a whole was completed there.
-        origins[dotted] = f"{shown(file.path)}:{file.lines[dotted]}"
+        origins[dotted] = origin(dotted)
         if isinstance(value, dict):
-            _merge(into[key], value, origins, file, f"{dotted}.")
+            _merge(into[key], value, origins, origin, f"{dotted}.")
 
 
 def _dotted(values: Mapping[str, Any], prefix: str) -> list[str]:

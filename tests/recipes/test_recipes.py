@@ -12,7 +12,7 @@ from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.night.recipes import nightly_recipes
 from ec1.recipes.lint import lint
-from ec1.recipes.resolution import Finding, discover, load_recipe
+from ec1.recipes.resolution import Finding, discover, find_recipe, load_recipe, parse_overrides
 from ec1.recipes.schema import PROJECTIONS, Recipe
 from ec1.recipes.show import show
 
@@ -115,6 +115,22 @@ def test_lists_are_replaced_and_null_takes_back(own: Path, shipped: Path) -> Non
     recipe = load_recipe(write(own, "x", text), [shipped]).recipe
     assert recipe.lora is not None and recipe.lora.target_modules == ("q_proj",)
     assert (recipe.optimisation.warmup_share, recipe.optimisation.warmup_steps) == (None, 7)
+
+
+def test_settings_from_outside_win_and_say_so(own: Path, shipped: Path) -> None:
+    plain = load_recipe(write(own, "x", HEAD), [shipped])
+    settings = ["optimisation.learning_rate=5e-4", "lora.target_modules=[q_proj, v_proj]", "lora.r=8", "lora.r=4"]
+    found = find_recipe("x", [own, shipped], parse_overrides([*settings, "description=no"]))
+    assert found.recipe.lora is not None
+    assert (found.recipe.optimisation.learning_rate, found.recipe.lora.r) == (5e-4, 4)
+    assert found.recipe.lora.target_modules == ("q_proj", "v_proj") and found.recipe.description == "no"
+    assert found.recipe.lora.alpha == 32 and found.digest != plain.digest
+    assert (found.origins["lora.r"], found.origins["lora.alpha"]) == ("--set", plain.origins["lora.alpha"])
+    with pytest.raises(InputError, match=r"--set: optimisation\.epoch: unknown key; did you mean 'epochs'"):
+        find_recipe("x", [own, shipped], parse_overrides(["optimisation.epoch=1"]))
+    for wrong in ("optimisation.epochs", "=1", "a..b=1", "extends=base", "lora.r=[1"):
+        with pytest.raises(InputError, match=r"^--set "):
+            parse_overrides([wrong])
 
 
 def test_digest_follows_the_values_and_not_the_wording(own: Path, shipped: Path) -> None:
