@@ -27,11 +27,13 @@ from benchmarks._recorded import Recorded
 from benchmarks.gum import DATA, Text
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
+from ec1.extraction import loop
 from ec1.extraction.baseline import names_of
-from ec1.extraction.extractor import ExtractionReport, Extractor, WorkItem
+from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.folding import normalised
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
+from ec1.extraction.report import ExtractionReport
 from ec1.extraction.results import ExtractionResult, Mention
 from ec1.extraction.rules import ALL_ON, RuleGroup
 from ec1.extraction.scoring import ScoreTable, entities_of, score
@@ -97,7 +99,7 @@ def extract(
             digests[text.name] = hashlib.sha256(text.text.encode()).hexdigest()
             document = Document(DocumentKey(stream, text.name), text.name, text.text)
             work.append(WorkItem(stream, digests[text.name], lambda document=document: document))
-        report = extractor.extract(work, client, outbox, deadline=None, progress=lambda _: None)
+        report = loop.extract(extractor, work, client, outbox, deadline=None, progress=lambda _: None)
         found = {name: outbox.get(extractor.fingerprint(stream), sha) for name, sha in digests.items()}
     return Run(texts, {name: result for name, result in found.items() if result is not None}, report)
 

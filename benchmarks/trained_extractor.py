@@ -21,6 +21,7 @@ from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.extraction import baseline
 from ec1.extraction.extractor import Extractor, WorkItem
+from ec1.extraction.loop import extract
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.scoring import ScoreTable, entities_of, score
@@ -41,7 +42,7 @@ def measure(
         for text in texts
     ]
     outbox = Outbox(scratch)
-    report = extractor.extract(work, client, outbox, deadline=None, progress=lambda _: None)
+    report = extract(extractor, work, client, outbox, deadline=None, progress=lambda _: None)
     found = {}
     for text in texts:
         result = outbox.get(extractor.fingerprint(STREAM), digests[text.name])

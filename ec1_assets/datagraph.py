@@ -33,7 +33,7 @@ from resources.inference import InferenceResource
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
-    from ec1.extraction.extractor import Progress
+    from ec1.extraction.report import Progress
 
 GROUP = "datagraph"
 OWNERS = ["team:datagraph"]

@@ -21,7 +21,7 @@ from ec1.night.records import ExtractionRecord, GraphRecord, HandoverRecord
 from ec1_assets.plots import bar_plot, line_plot
 
 if TYPE_CHECKING:
-    from ec1.extraction.extractor import Progress
+    from ec1.extraction.report import Progress
     from ec1.extraction.scoring import ScoreTable
     from ec1.graph.resolution import Resolution
     from ec1.graph.service_content_store import Delivery

@@ -1,6 +1,7 @@
 """Phase 1's extraction for one night: what a listing asks for, minus what the outbox already holds.
 
-Belongs here: the decision whether a model is needed at all. Does not: how a document is extracted (`extractor`).
+Belongs here: the decision whether a model is needed at all. Does not: how documents are extracted
+(`ec1.extraction.loop`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +15,9 @@ from ec1.errors import DeferredError
 
 if TYPE_CHECKING:
     from ec1.extraction.client import ChatClient
-    from ec1.extraction.extractor import ExtractionReport, Extractor, Progress, WorkItem
+    from ec1.extraction.extractor import Extractor, WorkItem
     from ec1.extraction.outbox import Outbox
+    from ec1.extraction.report import ExtractionReport, Progress
 
 
 def work_of(listing: Listing, streams: Sequence[str], root: Path, max_bytes: int) -> "list[WorkItem]":
@@ -57,12 +59,14 @@ def extract_night(
     `time.monotonic` seconds. A `serve` that raises DeferredError when it is entered has no model for this night: every
     unit that needs one is postponed.
     """
+    from ec1.extraction.loop import extract, postpone
+
     fingerprints = {item.stream: extractor.fingerprint(item.stream) for item in work}
     if not pending(work, fingerprints, outbox):
-        return extractor.extract(work, None, outbox, deadline=None, progress=progress)
+        return extract(extractor, work, None, outbox, deadline=None, progress=progress)
     with ExitStack() as stack:
         try:
             client = stack.enter_context(serve())
         except DeferredError as error:
-            return extractor.postpone(work, outbox, str(error))
-        return extractor.extract(work, client, outbox, deadline=deadline_of(), progress=progress)
+            return postpone(extractor, work, outbox, str(error))
+        return extract(extractor, work, client, outbox, deadline=deadline_of(), progress=progress)

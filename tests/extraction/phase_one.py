@@ -15,9 +15,10 @@ from typing import Any
 from ec1.deployment import Deployment
 from ec1.documents.scan import Listing
 from ec1.extraction.client import Circuit
-from ec1.extraction.extractor import ExtractionReport, Extractor
+from ec1.extraction.extractor import Extractor
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
+from ec1.extraction.report import ExtractionReport
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.rebuild import rebuild_graph
 from ec1.home import Home

@@ -21,6 +21,7 @@ from ec1.errors import DeferredError, InputError
 from ec1.extraction.client import Circuit, Completion
 from ec1.extraction.doorman import DoormanClient, too_long_an_answer, wait_until_ready, why_not_ready
 from ec1.extraction.extractor import Extractor, WorkItem
+from ec1.extraction.loop import extract
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.prompt import messages
 from ec1.extraction.schema import ENTITY_SCHEMA
@@ -86,7 +87,7 @@ def test_the_answer_is_found_where_it_stands(
     server: FakeDoorman, extractor: Extractor, tmp_path: Path, where: str
 ) -> None:
     outbox, work = Outbox(tmp_path), items(f"{where} Alma Reyes came.")
-    extractor.extract(work, client(server), outbox, deadline=None, progress=lambda _: None)
+    extract(extractor, work, client(server), outbox, deadline=None, progress=lambda _: None)
     result = outbox.get(extractor.fingerprint("meeting"), work[0].content_sha256)
     assert result is not None and result.status == "complete"
     assert [mention.name for mention in result.mentions] == ["Alma Reyes"]
@@ -98,14 +99,14 @@ def test_a_smaller_tiers_answer_is_deferred_where_the_stream_asks_for_high(
 ) -> None:
     outbox, work = Outbox(tmp_path), items("[[local]] Alma Reyes came.")
     server.times["local"] = 1
-    report = extractor.extract(work, client(server), outbox, deadline=None, progress=lambda _: None)
+    report = extract(extractor, work, client(server), outbox, deadline=None, progress=lambda _: None)
     result = outbox.get(extractor.fingerprint("meeting"), work[0].content_sha256)
     assert result is not None and result.status == "deferred"
     assert "tier 'local' answered where the meeting stream asks for high" in (result.reason or "")
     assert [answer.tier for answer in result.answers] == ["local"] and not result.blamed
     assert report.streams["meeting"].deferred == 1
     # The large model is back on the next night.
-    extractor.extract(work, client(server), outbox, deadline=None, progress=lambda _: None)
+    extract(extractor, work, client(server), outbox, deadline=None, progress=lambda _: None)
     result = outbox.get(extractor.fingerprint("meeting"), work[0].content_sha256)
     assert result is not None and result.status == "complete"
 
@@ -120,7 +121,7 @@ def test_a_large_model_that_is_gone_ends_the_extraction_and_blames_few_documents
     server: FakeDoorman, extractor: Extractor, tmp_path: Path
 ) -> None:
     work = items(*(f"[[local]] Alma Reyes {i}" for i in range(60)))
-    report = extractor.extract(work, client(server), Outbox(tmp_path), deadline=None, progress=lambda _: None)
+    report = extract(extractor, work, client(server), Outbox(tmp_path), deadline=None, progress=lambda _: None)
     counts = report.streams["meeting"]
     assert counts.complete == 0 and counts.deferred <= 12 and counts.deferred + counts.postponed == 60
     assert report.stopped is not None and "tier 'local'" in report.stopped
@@ -214,7 +215,7 @@ def test_every_document_is_read_in_one_night_with_the_gateways_own_defaults(
     extractor, outbox, work = Extractor(BUSY, "m", "main", words), Outbox(tmp_path), items(*map(minutes, range(24)))
     asked = DoormanClient(gateway(server), "acme-extraction", BUSY)
     begin = time.monotonic()
-    report = extractor.extract(work, asked, outbox, deadline=begin + 60, progress=lambda _: None)
+    report = extract(extractor, work, asked, outbox, deadline=begin + 60, progress=lambda _: None)
     counts = report.streams["meeting"]
     assert (counts.complete, counts.deferred, counts.postponed) == (24, 0, 0)
     assert server.busy == 0 and server.refused > 0
@@ -223,7 +224,7 @@ def test_every_document_is_read_in_one_night_with_the_gateways_own_defaults(
     # A gateway that is given more slots is given more to do.
     server.slots, server.max_in_flight, server.delay = 8, 0, 0.05
     more = Extractor(BUSY.model_copy(update={"min_confidence": 0.01}), "m", "main", words)
-    more.extract(work, DoormanClient(gateway(server), "a-b", BUSY), outbox, deadline=None, progress=lambda _: None)
+    extract(more, work, DoormanClient(gateway(server), "a-b", BUSY), outbox, deadline=None, progress=lambda _: None)
     assert server.max_in_flight >= 6
 
 
@@ -233,7 +234,7 @@ def test_a_full_gateway_is_waited_for_until_the_deadline_and_blames_nobody(
     server.slots = 0
     outbox, work = Outbox(tmp_path), items("Alma Reyes came.", "Boris Tanaka came.")
     begin = time.monotonic()
-    report = extractor.extract(work, client(server), outbox, deadline=begin + 1, progress=lambda _: None)
+    report = extract(extractor, work, client(server), outbox, deadline=begin + 1, progress=lambda _: None)
     assert time.monotonic() - begin < 3
     assert report.streams["meeting"].postponed == 2 and list(tmp_path.rglob("*.json")) == []
 
@@ -245,7 +246,7 @@ def test_an_unavailable_tier_is_waited_for_until_the_deadline(
     server.times["503"] = 12
     outbox, work = Outbox(tmp_path), items(*(f"[[503]] Alma Reyes {i}" for i in range(4)))
     deadline = time.monotonic() + 120
-    report = extractor.extract(work, client(server), outbox, deadline=deadline, progress=lambda _: None)
+    report = extract(extractor, work, client(server), outbox, deadline=deadline, progress=lambda _: None)
     assert report.streams["meeting"].complete == 4 and report.stopped is None
 
 
@@ -254,7 +255,7 @@ def test_the_small_tier_that_steps_in_after_the_gateways_deadline_does_not_count
 ) -> None:
     server.deadline, server.delay = 0.1, 0.2
     outbox, work = Outbox(tmp_path), items("Alma Reyes came.")
-    extractor.extract(work, client(server), outbox, deadline=None, progress=lambda _: None)
+    extract(extractor, work, client(server), outbox, deadline=None, progress=lambda _: None)
     result = outbox.get(extractor.fingerprint("meeting"), work[0].content_sha256)
     assert result is not None and result.status == "deferred" and not result.blamed
     assert "tier 'local'" in (result.reason or "")

@@ -18,12 +18,14 @@ from ec1.deployment import DoormanSettings, ExtractionSettings, ServiceContentSe
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, PermanentError
+from ec1.extraction import loop
 from ec1.extraction.answer_log import AnswerLog
 from ec1.extraction.client import Circuit, Completion, HttpChatClient
 from ec1.extraction.doorman import DoormanClient
-from ec1.extraction.extractor import ExtractionReport, Extractor, WorkItem
+from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
+from ec1.extraction.report import ExtractionReport
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity
 
@@ -72,7 +74,7 @@ def extract(kind: str, server: RawServer, words: Path) -> tuple[ExtractionReport
     work = WorkItem("meeting", hashlib.sha256(TEXT.encode()).hexdigest(), lambda: DOCUMENT)
     with tempfile.TemporaryDirectory() as folder:
         outbox = Outbox(Path(folder))
-        report = extractor.extract([work], client, outbox, deadline=None, progress=lambda _: None)
+        report = loop.extract(extractor, [work], client, outbox, deadline=None, progress=lambda _: None)
         result = outbox.get(extractor.fingerprint("meeting"), work.content_sha256)
     json.dumps(report.record(), ensure_ascii=False).encode()
     counts = report.streams["meeting"]
@@ -154,7 +156,7 @@ def test_an_answer_log_that_cannot_be_read_is_set_aside(server: RawServer, words
     nights = []
     for _ in range(2):
         client = OpenAIClient(server.url, "m", SETTINGS, circuit=Circuit(cool_down_seconds=0.01))
-        report = extractor.extract([work], client, outbox, deadline=None, progress=lambda _: None)
+        report = loop.extract(extractor, [work], client, outbox, deadline=None, progress=lambda _: None)
         counts = report.streams["meeting"]
         nights.append((counts.deferred, counts.complete))
     assert nights == [(1, 0), (0, 1)]
@@ -169,8 +171,8 @@ def test_a_document_that_breaks_its_parser_defers_itself_only(server: RawServer,
 
     extractor, outbox = Extractor(SETTINGS, "m", "main", words), Outbox(tmp_path)
     work = [WorkItem("meeting", "0" * 64, breaks), WorkItem("meeting", "1" * 64, lambda: DOCUMENT)]
-    report = extractor.extract(
-        work, OpenAIClient(server.url, "m", SETTINGS), outbox, deadline=None, progress=lambda _: None
+    report = loop.extract(
+        extractor, work, OpenAIClient(server.url, "m", SETTINGS), outbox, deadline=None, progress=lambda _: None
     )
     assert (report.streams["meeting"].deferred, report.streams["meeting"].complete) == (1, 1)
     assert "RecursionError" in report.problems[0]["reason"]
@@ -184,7 +186,7 @@ def test_an_engine_of_our_own_that_died_is_noticed_at_once(words: Path, tmp_path
     work = [WorkItem("meeting", f"{number:064}", lambda: DOCUMENT) for number in range(9)]
     begin = time.monotonic()
     extractor = Extractor(settings_, "m", "main", words)
-    report = extractor.extract(work, client, Outbox(tmp_path), deadline=None, progress=lambda _: None)
+    report = loop.extract(extractor, work, client, Outbox(tmp_path), deadline=None, progress=lambda _: None)
     assert time.monotonic() - begin < 2
     assert report.stopped == "vLLM ended with status -9" and report.streams["meeting"].postponed == 9
 

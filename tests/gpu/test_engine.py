@@ -165,6 +165,7 @@ def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, pr
     from ec1.documents.ledger import DocumentKey
     from ec1.documents.parse import parse_document
     from ec1.extraction.extractor import Extractor, WorkItem
+    from ec1.extraction.loop import extract
     from ec1.extraction.openai import OpenAIClient
     from ec1.extraction.outbox import Outbox
     from ec1.files import sha256_file
@@ -187,9 +188,9 @@ def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, pr
         )
         with serving as endpoint:
             client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
-            report = extractor.extract(work, client, outbox, deadline=None, progress=print)
+            report = extract(extractor, work, client, outbox, deadline=None, progress=print)
             again = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
-            second = extractor.extract(work, again, Outbox(tmp_path / "second"), deadline=None, progress=print)
+            second = extract(extractor, work, again, Outbox(tmp_path / "second"), deadline=None, progress=print)
     assert report.streams["contact"].complete == second.streams["contact"].complete == len(documents)
     assert report.entities["Person"] >= 4
     for digest, document in documents.items():

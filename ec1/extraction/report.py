@@ -1,0 +1,119 @@
+"""What an extraction did: its figures as they grow, and where it stands.
+
+Belongs here: counting units and what came of them. Does not: the record that a night keeps of it, with the rates
+(`ec1.night.records.ExtractionRecord`).
+"""
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ec1.extraction.folding import normalised
+from ec1.extraction.results import ENTITY_CLASSES, ExtractionResult
+from ec1.streams import STREAMS
+
+MAX_PROBLEM_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an extraction stands. Rates are over the time since it began."""
+
+    done: int
+    total: int
+    documents_per_second: float
+    tokens_per_second: float
+
+    def __str__(self) -> str:
+        return (
+            f"extracted {self.done} of {self.total} documents, {self.documents_per_second:.2f} documents/s, "
+            f"{self.tokens_per_second:.0f} tokens/s"
+        )
+
+
+@dataclass
+class StreamCounts:
+    """Units of one stream by how they ended. `postponed` ones were not tried to the end: no time, or no server."""
+
+    complete: int = 0
+    deferred: int = 0
+    rejected: int = 0
+    reused: int = 0
+    postponed: int = 0
+
+
+@dataclass
+class ExtractionReport:
+    """What one extraction did. `reused` units were in the outbox already and cost nothing."""
+
+    streams: dict[str, StreamCounts] = field(default_factory=lambda: {stream: StreamCounts() for stream in STREAMS})
+    dropped: Counter[str] = field(default_factory=Counter)
+    llm_calls: int = 0
+    decisions: int = 0
+    """Spans that the model decided on."""
+    chunks: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    stopped: str | None = None
+    """Why units were postponed: the deadline came, or the server went."""
+    problems: list[dict[str, str]] = field(default_factory=list)
+    _entities: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+
+    @property
+    def documents(self) -> int:
+        """Units that were finished by this extraction."""
+        return sum(counts.complete + counts.deferred + counts.rejected for counts in self.streams.values())
+
+    @property
+    def entities(self) -> dict[str, int]:
+        """Different entities by class, over all documents of this extraction."""
+        return _by_class(set().union(*self._entities.values()))
+
+    def entities_of(self, stream: str) -> dict[str, int]:
+        """Different entities by class in one stream's documents."""
+        return _by_class(self._entities.get(stream, set()))
+
+    def problems_of(self, stream: str) -> list[dict[str, str]]:
+        """Units that are not complete, with the reason; the first `MAX_PROBLEM_ROWS` of all streams are kept."""
+        return [row for row in self.problems if row["stream"] == stream]
+
+    def record(self) -> dict[str, Any]:
+        """All figures as JSON types."""
+        return {
+            "streams": {stream: asdict(counts) for stream, counts in self.streams.items()},
+            "entities": self.entities,
+            "entities_by_stream": {stream: self.entities_of(stream) for stream in self.streams},
+            "dropped": dict(sorted(self.dropped.items())),
+            "llm_calls": self.llm_calls,
+            "decisions": self.decisions,
+            "chunks": self.chunks,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "seconds": round(self.seconds, 3),
+            "stopped": self.stopped,
+            "problems": self.problems,
+        }
+
+    def count(self, result: ExtractionResult) -> None:
+        """Add one finished unit."""
+        counts = self.streams[result.stream]
+        setattr(counts, result.status, getattr(counts, result.status) + 1)
+        self.dropped.update(each.reason for each in result.dropped)
+        if result.status == "complete":
+            found = self._entities.setdefault(result.stream, set())
+            found |= {(normalised(each.name), each.entity_class) for each in result.mentions}
+        elif len(self.problems) < MAX_PROBLEM_ROWS:
+            self.problems.append(
+                {
+                    "stream": result.stream,
+                    "content": result.content_sha256[:12],
+                    "status": result.status,
+                    "reason": result.reason or "",
+                }
+            )
+
+
+def _by_class(entities: set[tuple[str, str]]) -> dict[str, int]:
+    counts = Counter(entity_class for _, entity_class in entities)
+    return {entity_class: counts[entity_class] for entity_class in ENTITY_CLASSES}

@@ -1,0 +1,131 @@
+"""One document on its way through an extraction: its chunks, what was answered about them, and the result.
+
+Belongs here: what is read of a document before the model is asked, and what is kept of it afterwards. Does not: asking
+(`asking`), the order of work and what is retried (`loop`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ec1.documents.chunks import Chunk
+from ec1.errors import RejectedError
+from ec1.extraction import candidates, grounding, relations
+from ec1.extraction.answer_log import AnswerLog, Span
+from ec1.extraction.client import Completion
+from ec1.extraction.extractor import Extractor, WorkItem
+from ec1.extraction.results import ChunkAnswer, Dropped, ExtractionResult, Mention
+from ec1.extraction.schema import Answer, Named
+from ec1.extraction.traits import traits_of
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A parsed document: its text, its chunks, and the spans that may be names (where the model decides on spans)."""
+
+    text: str
+    chunks: Sequence[Chunk]
+    proposed: Sequence[candidates.Candidate]
+
+
+def load(item: WorkItem, extractor: Extractor) -> Loaded:
+    """Parse a document and cut it. Raises what `item.load` raises, and RejectedError if it has too many chunks."""
+    text = item.load().text
+    proposed: Sequence[candidates.Candidate] = ()
+    if extractor.settings.mode != "answer":
+        known = extractor.known
+        proposed = candidates.propose(text, known.in_text(text) if known is not None else ())
+    chunks = extractor.chunks(text)
+    most = extractor.max_chunks
+    if most is not None and len(chunks) > most:
+        raise RejectedError(f"{len(chunks):,} chunks, and documents.max_chunks is {most:,}")
+    return Loaded(text, chunks, proposed)
+
+
+@dataclass
+class Unit:
+    """One document on its way: how many chunks are still out, and what was answered."""
+
+    item: WorkItem
+    log: AnswerLog
+    known: dict[Span, Completion] = field(default_factory=dict)
+    text: str = ""
+    proposed: Sequence[candidates.Candidate] = ()
+    open_chunks: int = 0
+    problem: str | None = None
+    blamed: bool = True
+    broken: bool = False
+    """Whether something unforeseen happened to it, so that its answers are not to be read again."""
+    postponed: bool = False
+    answers: list[ChunkAnswer] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
+    located: list[relations.Located] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+
+    @property
+    def given_up(self) -> bool:
+        return self.postponed or self.broken
+
+    def blame(self, chunk: Chunk, problem: str, *, blamed: bool) -> None:
+        """A chunk has no answer that counts. The first such problem is the document's; `blamed`: the server is not."""
+        self.problem = self.problem or f"chunk {chunk.index}: {problem}"
+        self.blamed = blamed
+
+    def answered(self, chunk: Chunk, completion: Completion, problem: str | None) -> None:
+        """Note how the model answered about a chunk."""
+        self.answers.append(
+            ChunkAnswer(
+                chunk=chunk.index,
+                start=chunk.start,
+                end=chunk.end,
+                finish_reason=completion.finish_reason,
+                model=completion.model,
+                tier=completion.tier,
+                prompt_tokens=completion.prompt_tokens,
+                completion_tokens=completion.completion_tokens,
+                attempts=completion.attempts,
+                problem=problem,
+            )
+        )
+
+    def ground(self, answer: Answer, named: Sequence[Named], chunk: Chunk, extractor: Extractor) -> None:
+        """Locate what was named in a chunk, and what relates to what."""
+        mentions, dropped = grounding.ground(named, chunk, self.text, extractor.off)
+        located, apart = relations.locate(answer.relations, answer.entities, mentions, chunk)
+        self.mentions += mentions
+        self.located += located
+        self.dropped += dropped + apart
+
+    def result(
+        self, status: Literal["complete", "deferred", "rejected"], reason: str | None, extractor: Extractor
+    ) -> ExtractionResult:
+        """What is kept of the document. A broken one keeps nothing that was answered."""
+        if self.broken:
+            self.answers, self.mentions, self.located = [], [], []
+        curve = extractor.fitted
+        mentions, doubtful = grounding.settle(
+            self.mentions,
+            extractor.settings.min_confidence,
+            extractor.off,
+            curve.calibrated if curve is not None else lambda raw: raw,
+        )
+        stated, unfit = relations.settle(self.located, mentions, self.text, extractor.settings.min_confidence)
+        # In an order of their own: answers come back in any.
+        dropped = sorted([*self.dropped, *doubtful, *unfit], key=lambda each: (each.chunk, each.name, each.reason))
+        # A deferred document keeps what the chunks gave that were answered, until all of them are.
+        kept = status in ("complete", "deferred")
+        return ExtractionResult(
+            content_sha256=self.item.content_sha256,
+            stream=self.item.stream,
+            fingerprint=extractor.fingerprint(self.item.stream),
+            status=status,
+            reason=reason,
+            blamed=self.blamed,
+            characters=len(self.text),
+            calibrated=curve is not None,
+            mentions=tuple(mentions) if kept else (),
+            relations=stated if kept else (),
+            traits=tuple(traits_of(self.text, mentions)) if kept else (),
+            dropped=tuple(dropped) if kept else (),
+            answers=tuple(sorted(self.answers, key=lambda each: each.start)),
+        )
