@@ -80,6 +80,11 @@ class Home:
         return self.root / "adapters"
 
     @property
+    def keys(self) -> Path:
+        """The key that signs versions, for its owner alone, and the public keys that are trusted."""
+        return self.root / "keys"
+
+    @property
     def runs(self) -> Path:
         """The log book, `<tenant>/<role>/<night>/`."""
         return self.root / "runs"

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ec1.settings import Settings
 
-Action = Literal["publish", "promote", "rollback", "pin", "unpin", "base", "withdraw"]
+Action = Literal["publish", "promote", "rollback", "pin", "unpin", "base", "withdraw", "sign"]
 
 
 class Decision(Settings):

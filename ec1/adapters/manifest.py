@@ -30,6 +30,8 @@ ADAPTER_FILES = (
 """What makes up an adapter. Nothing else in a candidate's folder is published: no pickle, optimiser or checkpoint."""
 ATTACHMENTS = ("evaluation.json", "examples.jsonl", "recipe.json", "recipe.yaml", "plan.json", "metrics.parquet")
 """What may lie beside an adapter to explain it."""
+CARD = "README.md"
+"""The model card, which publishing writes from the manifest."""
 
 _MODEL_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -69,6 +71,7 @@ class BaseModelRef(Settings):
 
     id: ModelId
     revision: str
+    license: str | None = Field(None, description="the model's own, as an SPDX id or a hub's name")
 
 
 class RecipeRef(Settings):
@@ -126,6 +129,10 @@ class AdapterManifest(Settings):
     dataset: DatasetRef
     snapshot: SnapshotRef
     reference: str | None = Field(None, description="preference training: what it was measured against")
+    composed_of: dict[str, float] = Field({}, description="versions that were added up, with their weights")
+    tokenizer: dict[str, Sha256] = Field(
+        {}, description="SHA-256 of the base's tokenizer files that it was trained with"
+    )
     evaluation: EvaluationSummary | None = None
     override: str | None = Field(None, description="a person's reason for publishing against the gate's verdict")
     files: dict[str, FileEntry] = Field({}, description="everything beside the manifest itself")
@@ -145,7 +152,7 @@ class AdapterManifest(Settings):
     @field_validator("files")
     @classmethod
     def _allowed(cls, value: dict[str, FileEntry]) -> dict[str, FileEntry]:
-        if strange := sorted(value.keys() - {*ADAPTER_FILES, *ATTACHMENTS}):
+        if strange := sorted(value.keys() - {*ADAPTER_FILES, *ATTACHMENTS, CARD}):
             raise ValueError(f"{', '.join(strange)} may not be part of an adapter")
         return value
 
@@ -162,6 +169,6 @@ class AdapterManifest(Settings):
                 "files": {name: entry.sha256 for name, entry in self.files.items() if name in ADAPTER_FILES},
                 "recipe": self.recipe.digest,
                 "dataset": self.dataset.digest,
-                "base_model": self.base_model.model_dump(),
+                "base_model": self.base_model.model_dump(include={"id", "revision"}),
             }
         )

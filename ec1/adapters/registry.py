@@ -4,7 +4,7 @@ Keys in the store (docs/contracts.md): `adapters/<tenant>/<role>/v<N>/`, whose `
 `adapters/.events/` announces publications; `quarantine/<tenant>/<role>/<night>-<digest>/` keeps what was not accepted.
 Which version is the incumbent follows from the versions themselves, so that publishing changes no file: it is the
 highest one that was not withdrawn, unless a person chose another (`decisions/`, append-only) since. What cannot be
-trusted (a damaged manifest) is skipped, and can be withdrawn.
+trusted (a damaged manifest, or one that no trusted key has signed) is skipped, and can be withdrawn.
 
 Belongs here: publishing, finding, checking and choosing versions. Does not: what makes one acceptable (`gate.py`).
 """
@@ -15,16 +15,18 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
+from ec1.adapters.card import card_of
 from ec1.adapters.checks import adapter_problems
 from ec1.adapters.decisions import Action, Decision, choice_of, in_use
-from ec1.adapters.manifest import ADAPTER_FILES, ATTACHMENTS, MANIFEST, WEIGHTS, AdapterManifest, FileEntry
+from ec1.adapters.manifest import ADAPTER_FILES, ATTACHMENTS, CARD, MANIFEST, WEIGHTS, AdapterManifest, FileEntry
 from ec1.adapters.scores import BASE
+from ec1.adapters.signing import SIGNATURE, SigningKeys
 from ec1.errors import InputError, PermanentError
 from ec1.files import canonical_json, checked_name, sha256_file, staged_directory, write_atomic
 from ec1.settings import Settings
@@ -35,7 +37,7 @@ log = logging.getLogger(__name__)
 _MANIFEST_KEY = re.compile(r"adapters/([a-z0-9-]{1,64})/([a-z0-9-]{1,64})/v([1-9][0-9]*)/manifest\.json")
 _WITHDRAWN = "withdrawn.json"
 _DECISIONS = "decisions"
-_BESIDE = (MANIFEST, _WITHDRAWN, ".claim")
+_BESIDE = (MANIFEST, SIGNATURE, _WITHDRAWN, ".claim")
 
 
 Record = TypeVar("Record", bound=Settings)
@@ -56,20 +58,22 @@ def vllm_name(tenant: str, role: str, version: int) -> str:
 class AdapterRegistry:
     """Adapters in a store. `local` is this machine's folder of versions, `<local>/<tenant>/<role>/v<N>/`.
 
-    Quarantined candidates lie in `quarantine` beside `local`. Methods raise InputError for a bad name or an unknown
-    version, and what the store raises.
+    Quarantined candidates lie in `quarantine` beside `local`, the keys that sign versions in `keys`. Methods raise
+    InputError for a bad name or an unknown version, and what the store raises.
     """
 
     def __init__(self, store: ObjectStore, local: Path) -> None:
         self.store = store
         self.local = local
+        self.keys = SigningKeys(local.parent / "keys")
 
     def publish(
         self, candidate: Path, manifest: AdapterManifest, attachments: Mapping[str, Path] | None = None
     ) -> AdapterManifest:
-        """Make the candidate the next version; return its manifest with version, files and `created_at`.
+        """Make the candidate the next version, signed; return its manifest with version, files and `created_at`.
 
-        `attachments` (name of `ATTACHMENTS` -> file) lie beside it. The same candidate again is the same version.
+        `attachments` (name of `ATTACHMENTS` -> file) lie beside it, and a model card. The same candidate again is the
+        same version.
         Raises InputError if the gate did not accept it and `override` gives no reason, PermanentError if the files
         are not an adapter that can be served.
         """
@@ -103,15 +107,18 @@ class AdapterRegistry:
         prefix, claimed = self._folder(manifest.tenant, manifest.role), 0
         while True:
             versions = self.versions(manifest.tenant, manifest.role)
-            for existing in self._readable(manifest.tenant, manifest.role):
+            for existing in self._readable(manifest.tenant, manifest.role, self.get):
                 if existing.identity == manifest.identity:
                     log.info("%s is already published", existing.name)
                     return existing
             # A number whose claim belongs to a publisher that died is left out: numbers are never used twice.
             number = max([claimed, *versions]) + 1
-            numbered = _checked(manifest.model_copy(update={"version": number}))
+            numbered = manifest.model_copy(update={"version": number})
+            (staging / CARD).write_text(card_of(numbered), encoding="utf-8")
+            numbered = _checked(numbered.model_copy(update={"files": {**manifest.files, CARD: _entry(staging / CARD)}}))
             (staging / MANIFEST).write_bytes(_encoded(numbered))
-            files = {name: staging / name for name in (*manifest.files, MANIFEST)}
+            (staging / SIGNATURE).write_bytes(self.keys.sign(_encoded(numbered)))
+            files = {name: staging / name for name in (*numbered.files, SIGNATURE, MANIFEST)}
             try:
                 self.store.put_folder(f"{prefix}/v{number}", files, seal=MANIFEST, claim=manifest.identity)
                 return numbered
@@ -140,10 +147,24 @@ class AdapterRegistry:
         return sorted(int(match[3]) for match in found if match)
 
     def get(self, tenant: str, role: str, version: int) -> AdapterManifest:
-        """The manifest of a version. Raises InputError if there is none, PermanentError if it is damaged."""
+        """The manifest of a version, for use. Raises as `read`, and PermanentError if no trusted key has signed it."""
+        manifest, data = self._read(tenant, role, version)
+        if problem := self.keys.problem(data, self._signature(tenant, role, version)):
+            raise PermanentError(f"{manifest.name} {problem}")
+        return manifest
+
+    def read(self, tenant: str, role: str, version: int) -> AdapterManifest:
+        """The manifest of a version, signed or not: to look at, not for use.
+
+        Raises InputError if there is none, PermanentError if it is damaged.
+        """
+        return self._read(tenant, role, version)[0]
+
+    def _read(self, tenant: str, role: str, version: int) -> tuple[AdapterManifest, bytes]:
         key = f"{self._folder(tenant, role)}/v{version}/{MANIFEST}"
         try:
-            manifest = AdapterManifest.model_validate_json(self.store.get_bytes(key))
+            data = self.store.get_bytes(key)
+            manifest = AdapterManifest.model_validate_json(data)
         except NotFound:
             known = ", ".join(f"v{number}" for number in self.versions(tenant, role)) or "none"
             raise InputError(f"there is no {tenant}/{role}@v{version}: versions are {known}") from None
@@ -151,7 +172,28 @@ class AdapterRegistry:
             raise PermanentError(f"{key} is damaged: {error.error_count()} errors; restore it") from None
         if (manifest.tenant, manifest.role, manifest.version) != (tenant, role, version):
             raise PermanentError(f"{key} is the manifest of {manifest.name}: it was moved; restore it")
-        return manifest
+        return manifest, data
+
+    def _signature(self, tenant: str, role: str, version: int) -> bytes | None:
+        try:
+            return self.store.get_bytes(f"{self._folder(tenant, role)}/v{version}/{SIGNATURE}")
+        except NotFound:
+            return None
+
+    def sign(self, tenant: str, role: str, version: int, reason: str, who: str = "") -> bool:
+        """Sign a version that no trusted key has signed, on a person's word; False if one has.
+
+        Raises PermanentError if its files are not those of its manifest.
+        """
+        manifest, data = self._read(tenant, role, version)
+        if self.keys.problem(data, self._signature(tenant, role, version)) is None:
+            return False
+        with self._staging() as temporary:
+            if problems := self._download(manifest, Path(temporary)):
+                raise PermanentError(f"{manifest.name} is not signed: {'; '.join(problems)}")
+        self.store.put_bytes(f"{self._folder(tenant, role)}/v{version}/{SIGNATURE}", self.keys.sign(data))
+        self._decide("sign", tenant, role, version, reason, who)
+        return True
 
     def usable(self, tenant: str, role: str) -> list[int]:
         """The numbers of all versions that are intact and were not withdrawn, ascending."""
@@ -193,15 +235,17 @@ class AdapterRegistry:
                 reason=manifest.override or "; ".join(manifest.evaluation.reasons if manifest.evaluation else ()),
                 at=manifest.created_at,
             )
-            for manifest in self._readable(tenant, role)
+            for manifest in self._readable(tenant, role, self.read)
             if manifest.created_at is not None
         ]
         return sorted([*published, *self.decisions(tenant, role)], key=lambda decision: decision.at)
 
-    def _readable(self, tenant: str, role: str) -> Iterator[AdapterManifest]:
+    def _readable(
+        self, tenant: str, role: str, read: Callable[[str, str, int], AdapterManifest]
+    ) -> Iterator[AdapterManifest]:
         for number in self.versions(tenant, role):
             try:
-                yield self.get(tenant, role, number)
+                yield read(tenant, role, number)
             except PermanentError as error:
                 log.warning("%s", error)
 
@@ -305,7 +349,7 @@ class AdapterRegistry:
 
         Raises InputError for the incumbent, the best and the newest version: one could not go back to them.
         """
-        manifest = self.get(tenant, role, version)
+        manifest = self.read(tenant, role, version)
         if any(each.version == version for each in self._needed(tenant, role)):
             raise InputError(f"{manifest.name} is not removed: it is the version in use, the best or the newest one")
         prefix = f"{self._folder(tenant, role)}/v{version}/"
@@ -434,13 +478,22 @@ def _collect(candidate: Path, staging: Path, attachments: Mapping[str, Path]) ->
     files = {}
     for name, source in {**sources, **attachments}.items():
         shutil.copyfile(source, staging / name)
-        files[name] = FileEntry(sha256=sha256_file(staging / name), size=(staging / name).stat().st_size)
+        files[name] = _entry(staging / name)
     return files
 
 
+def _entry(path: Path) -> FileEntry:
+    return FileEntry(sha256=sha256_file(path), size=path.stat().st_size)
+
+
 def _check_scored(candidate: Path, manifest: AdapterManifest, files: Mapping[str, FileEntry]) -> None:
-    """Raises PermanentError if the verdict was passed on other bytes than these."""
+    """Raises PermanentError if the verdict was passed on other bytes than these, or does not say on which.
+
+    A person may publish what was never scored (`override`).
+    """
     scored = manifest.evaluation.scored if manifest.evaluation else {}
+    if not scored and not manifest.override:
+        raise PermanentError(f"{candidate} is not published: its verdict does not say which bytes were scored")
     found = {name: entry.sha256 for name, entry in files.items() if name in ADAPTER_FILES}
     if scored and scored != found:
         other = sorted(name for name in {*scored, *found} if scored.get(name) != found.get(name))

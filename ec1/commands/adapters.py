@@ -99,7 +99,23 @@ def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option(
 @adapters_app.command("show")
 def adapters_show(context: typer.Context, name: Name) -> None:
     """One version's manifest: recipe, dataset, snapshot (and so every tuple), scores, files."""
-    print_json(_registry(context).get(*_adapter_name(name)).model_dump(mode="json"))
+    print_json(_registry(context).read(*_adapter_name(name)).model_dump(mode="json"))
+
+
+@adapters_app.command("sign")
+def adapters_sign(
+    context: typer.Context,
+    reason: Reason,
+    name: Annotated[
+        str | None, typer.Argument(help="tenant/role@vN; default: every version without a signature")
+    ] = None,
+) -> None:
+    """Vouch for versions that no trusted key has signed, such as those from before there were signatures."""
+    registry = _registry(context)
+    names = [_adapter_name(name)] if name else [(t, r, v) for t, r in registry.roles() for v in registry.versions(t, r)]
+    for tenant, role, version in names:
+        signed = registry.sign(tenant, role, version, reason, _person())
+        out.print(f"{tenant}/{role}@v{version}: {'signed' if signed else 'was signed before'}", markup=False)
 
 
 @adapters_app.command("verify")
@@ -107,7 +123,7 @@ def adapters_verify(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="tenant/role@vN; default: every version")] = None,
 ) -> None:
-    """Check the files of one version, or of all, against the manifest, and that they are a LoRA adapter."""
+    """Check signature and files of one version, or of all, and that they are a LoRA adapter."""
     registry = _registry(context)
     names = [_adapter_name(name)] if name else [(t, r, v) for t, r in registry.roles() for v in registry.versions(t, r)]
     damaged = 0

@@ -50,13 +50,16 @@ def manifest_of(
         tenant=recipe.tenant,
         role=recipe.role,
         night=night,
-        base_model=BaseModelRef(id=recipe.base_model.id, revision=recipe.base_model.revision),
+        base_model=BaseModelRef(
+            id=recipe.base_model.id, revision=recipe.base_model.revision, license=recipe.base_model.license
+        ),
         method=recipe.method,
         objective=recipe.objective,
         recipe=RecipeRef(name=recipe.name, version=recipe.version, digest=resolved.digest),
         dataset=DatasetRef(digest=dataset.digest, train_rows=dataset.train_rows, heldout_rows=dataset.heldout_rows),
         snapshot=SnapshotRef(bucket=snapshot.bucket, digest=snapshot.digest, tuples=snapshot.trainable),
         reference=result.reference,
+        tokenizer=result.tokenizer,
         evaluation=evaluation,
         git_commit=commit_of(candidate.folder),
         packages=result.versions,

@@ -32,6 +32,9 @@ class BaseModelRef(Settings):
         description="model id on the hub, owner/name; the deployment's `models` says where its files come from"
     )
     revision: str = Field("main", min_length=1, description="of the model: branch, tag or commit")
+    license: str | None = Field(
+        None, description="of the model, for the model card, such as apache-2.0; set it beside the id"
+    )
 
     @field_validator("id")
     @classmethod
@@ -226,5 +229,6 @@ class Recipe(Settings):
         return self.kind != "pretraining" and self.method != "full"
 
     def digest(self) -> str:
-        """SHA-256 of everything that affects the training; a change of the description does not count."""
-        return digest_of(self.model_dump(mode="json", exclude={"description"}, exclude_none=True))
+        """SHA-256 of everything that affects the training; a change of the description or licence does not count."""
+        told = {"description": True, "base_model": {"license"}}
+        return digest_of(self.model_dump(mode="json", exclude=told, exclude_none=True))

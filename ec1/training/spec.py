@@ -18,6 +18,10 @@ METRICS = "metrics.parquet"
 ADAPTER = "adapter"
 MODEL = "model"
 CHECKPOINTS = "checkpoints"
+TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
+)
 
 
 class StartAdapter(Settings):
@@ -119,6 +123,7 @@ class TrainingResult(Settings):
     device: str
     hardware: str
     chat_template_sha256: str
+    tokenizer: dict[str, str] = Field({}, description="SHA-256 of each file of the base's tokenizer")
     versions: dict[str, str]
     notes: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ec1.errors import InputError, PermanentError
-from ec1.files import atomic_file, read_json, staged_directory, write_atomic, write_json
+from ec1.files import atomic_file, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
@@ -29,7 +29,16 @@ from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import Schedule, schedule_of
 from ec1.training.provenance import LOCK, package_lock, provenance
 from ec1.training.repeatable import repeatable
-from ec1.training.spec import METRICS, MODEL, RUN, SUMMARY, TrainingResult, TrainingSpec, finished
+from ec1.training.spec import (
+    METRICS,
+    MODEL,
+    RUN,
+    SUMMARY,
+    TOKENIZER_FILES,
+    TrainingResult,
+    TrainingSpec,
+    finished,
+)
 from ec1.training.tracking import PROJECT, TENSORBOARD, check_trackers, tracking_callbacks
 
 if TYPE_CHECKING:
@@ -242,6 +251,11 @@ def _attempt(
             seed=spec.effective_seed,
             device=spec.device,
             hardware=_hardware(spec.device),
+            tokenizer={
+                name: sha256_file(spec.base_model / name)
+                for name in TOKENIZER_FILES
+                if (spec.base_model / name).is_file()
+            },
             chat_template_sha256=hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest(),
             versions={name: version(name) for name in PACKAGES},
             notes=tuple(monitor.notes),

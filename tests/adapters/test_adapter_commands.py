@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from scoring_registry import ScoringRegistry
 from typer.testing import CliRunner
 
 from ec1.adapters.manifest import AdapterManifest
-from ec1.adapters.registry import AdapterRegistry
 from ec1.cli import app
 from ec1.errors import InputError
 from ec1.home import Home
@@ -21,7 +21,7 @@ def ec1(
     home: Home, make_candidate: Callable[..., Path], manifest: Callable[..., AdapterManifest]
 ) -> Callable[..., Result]:
     """The command line on a home with three versions."""
-    registry = AdapterRegistry(DirectoryStore(home.root), home.adapters)
+    registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
     for number in (1, 2, 3):
         registry.publish(make_candidate(number), manifest(f"2026-06-0{number}", gain=number / 10))
     return lambda *arguments: CliRunner().invoke(app, ["--home", str(home.root), "adapters", *arguments])

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scoring_registry import ScoringRegistry
 
 from ec1.adapters.manifest import AdapterManifest, BaseModelRef
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.extractor import adapter_of, extractor_of
-from ec1.night.stores import open_registry
+from ec1.storage.directory import DirectoryStore
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_an_accepted_version_takes_the_place_of_the_shipped_adapter(
     home = Home(tmp_path / "home")
     first, before = adapter_of(shipped, home), extractor_of(shipped, home).fingerprint("meeting")
     assert first is not None and first.folder == shipped.extraction.adapter
-    registry = open_registry(shipped, home)
+    registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
     registry.publish(make_candidate(1), manifest(role="extractor"))
     version = adapter_of(shipped, home)
     assert version is not None
@@ -46,7 +47,7 @@ def test_a_version_is_served_where_the_deployment_names_no_adapter(
     plain = embedded.model_copy(update={"extraction": embedded.extraction.model_copy(update={"adapter": None})})
     home = Home(tmp_path / "home")
     assert adapter_of(plain, home) is None
-    open_registry(plain, home).publish(make_candidate(1), manifest(role="extractor"))
+    ScoringRegistry(DirectoryStore(home.root), home.adapters).publish(make_candidate(1), manifest(role="extractor"))
     assert adapter_of(plain, home) is not None
     relations = plain.model_copy(update={"extraction": plain.extraction.model_copy(update={"relations": True})})
     assert adapter_of(relations, home) is None
@@ -58,6 +59,6 @@ def test_a_version_of_another_model_is_refused_with_a_way_out(
     home = Home(tmp_path / "home")
     candidate = make_candidate(1, base_model_name_or_path="acme/other")
     fields: dict[str, Any] = {"role": "extractor", "base_model": BaseModelRef(id="acme/other", revision="main")}
-    open_registry(embedded, home).publish(candidate, manifest(**fields))
+    ScoringRegistry(DirectoryStore(home.root), home.adapters).publish(candidate, manifest(**fields))
     with pytest.raises(InputError, match="withdraw it"):
         adapter_of(embedded, home)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scoring_registry import ScoringRegistry
 
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.manifest import AdapterManifest, BaseModelRef
-from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment, ModelSource
 from ec1.home import Home
@@ -68,7 +68,7 @@ def test_versions_of_another_base_model_are_not_compared_with(
     manifest: Callable[..., AdapterManifest],
 ) -> None:
     """Their tensors do not fit this base: the evaluation would fail on them, and the night with it."""
-    registry = AdapterRegistry(DirectoryStore(home.root), home.adapters)
+    registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
     assert list(compared().candidates) == ["base", "candidate"]
     registry.publish(make_candidate(1), manifest("2026-06-01", gain=0.5))
     registry.publish(make_candidate(2), manifest("2026-06-02", gain=0.1))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scoring_registry import ScoringRegistry
 
 from ec1.adapters.evaluation import digests
 from ec1.adapters.manifest import AdapterManifest
@@ -24,11 +25,15 @@ WHO = ("fernhollow", "engineering")
 def registry(store: ObjectStore, tmp_path: Path) -> AdapterRegistry:
     """With a directory the store is the home itself, as by default; with a bucket it is elsewhere."""
     home = store.root if isinstance(store, DirectoryStore) else tmp_path / "home"
-    return AdapterRegistry(store, home / "adapters")
+    return ScoringRegistry(store, home / "adapters")
 
 
 def keys(registry: AdapterRegistry) -> list[str]:
-    return [item.key for item in registry.store.list("") if not item.key.endswith("/.claim")]
+    return [
+        item.key
+        for item in registry.store.list("")
+        if not item.key.endswith("/.claim") and not item.key.startswith("keys/")
+    ]
 
 
 def test_a_version_appears_with_all_that_explains_it(
@@ -45,7 +50,14 @@ def test_a_version_appears_with_all_that_explains_it(
     assert (published.version, published.status, published.name) == (1, "accepted", "fernhollow/engineering@v1")
     assert published.created_at is not None
     prefix = "adapters/fernhollow/engineering/v1"
-    files = ["adapter_config.json", "adapter_model.safetensors", "evaluation.json", "manifest.json"]
+    files = [
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "evaluation.json",
+        "manifest.json",
+        "model.sig",
+    ]
     moment = published.created_at.strftime("%Y%m%dT%H%M%SZ")
     event = f"adapters/.events/{moment}-fernhollow_engineering_v1.json"
     assert keys(registry) == [event, *(f"{prefix}/{name}" for name in files)]
@@ -122,7 +134,7 @@ def test_what_the_gate_did_not_accept_is_not_published(
 def test_a_configuration_that_cannot_be_served_is_not_published(
     tmp_path: Path, make_candidate: MakeCandidate, manifest: Manifest, config: dict[str, object], problem: str
 ) -> None:
-    registry = AdapterRegistry(DirectoryStore(tmp_path / "home"), tmp_path / "home" / "adapters")
+    registry = ScoringRegistry(DirectoryStore(tmp_path / "home"), tmp_path / "home" / "adapters")
     with pytest.raises(PermanentError, match=problem):
         registry.publish(make_candidate(**config), manifest())
     assert keys(registry) == []
@@ -149,7 +161,7 @@ def _weights(folder: Path, change: Callable[[dict[str, object]], object]) -> Non
 def test_weights_that_do_nothing_or_harm_are_not_published(
     tmp_path: Path, make_candidate: MakeCandidate, manifest: Manifest, damage: Callable[..., object], problem: str
 ) -> None:
-    registry = AdapterRegistry(DirectoryStore(tmp_path / "home"), tmp_path / "home" / "adapters")
+    registry = ScoringRegistry(DirectoryStore(tmp_path / "home"), tmp_path / "home" / "adapters")
     candidate = make_candidate()
     _weights(candidate, damage)
     with pytest.raises(PermanentError, match=problem):
@@ -160,7 +172,7 @@ def test_weights_that_do_nothing_or_harm_are_not_published(
 def test_other_weights_than_safetensors_are_not_read(
     tmp_path: Path, make_candidate: MakeCandidate, manifest: Manifest
 ) -> None:
-    registry = AdapterRegistry(DirectoryStore(tmp_path / "home"), tmp_path / "home" / "adapters")
+    registry = ScoringRegistry(DirectoryStore(tmp_path / "home"), tmp_path / "home" / "adapters")
     candidate = make_candidate()
     (candidate / "adapter_model.safetensors").rename(candidate / "adapter_model.bin")
     with pytest.raises(PermanentError, match=r"adapter_model\.safetensors is missing"):
@@ -197,7 +209,7 @@ def test_damage_in_the_store_is_found(
 def test_a_local_copy_that_was_damaged_is_replaced(
     gcs_server: object, bucket: str, tmp_path: Path, make_candidate: MakeCandidate, manifest: Manifest
 ) -> None:
-    registry = AdapterRegistry(GcsStore(bucket, gcs_server.url), tmp_path / "adapters")  # type: ignore[attr-defined]
+    registry = ScoringRegistry(GcsStore(bucket, gcs_server.url), tmp_path / "adapters")  # type: ignore[attr-defined]
     candidate = make_candidate()
     registry.publish(candidate, manifest())
     folder = registry.fetch(*WHO, 1)
@@ -401,6 +413,9 @@ def test_what_was_not_scored_is_not_published(
     with pytest.raises(PermanentError, match=r"tokenizer_config\.json changed after the evaluation"):
         registry.publish(candidate, accepted)
     (candidate / "tokenizer_config.json").unlink()
+    unbound = accepted.model_copy(update={"evaluation": evaluation.model_copy(update={"scored": {}})})
+    with pytest.raises(PermanentError, match="does not say which bytes were scored"):
+        AdapterRegistry(registry.store, registry.local).publish(candidate, unbound)
     assert registry.publish(candidate, accepted).version == 1
 
 
@@ -430,7 +445,7 @@ def test_quarantine_keeps_the_candidate_and_the_reason(
 def test_names_from_outside_never_become_paths(
     tmp_path: Path, make_candidate: MakeCandidate, manifest: Manifest
 ) -> None:
-    registry = AdapterRegistry(DirectoryStore(tmp_path / "home"), tmp_path / "home" / "adapters")
+    registry = ScoringRegistry(DirectoryStore(tmp_path / "home"), tmp_path / "home" / "adapters")
     for name in ("..", "a/b", "", "A", "x" * 65):
         with pytest.raises(InputError, match="not a valid name"):
             registry.versions(name, "clerk")

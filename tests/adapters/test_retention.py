@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scoring_registry import ScoringRegistry
 
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
@@ -31,7 +32,7 @@ def home(store: ObjectStore, tmp_path: Path) -> Home:
 
 @pytest.fixture
 def registry(store: ObjectStore, home: Home, make_candidate: MakeCandidate, manifest: Manifest) -> AdapterRegistry:
-    registry = AdapterRegistry(store, home.adapters)
+    registry = ScoringRegistry(store, home.adapters)
     for number, gain in enumerate(GAINS, start=1):
         registry.publish(make_candidate(number), manifest(f"2026-06-0{number}", gain=gain))
         registry.fetch(*WHO, number)

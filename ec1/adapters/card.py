@@ -1,0 +1,112 @@
+"""The model card of a version, `README.md`: what its manifest says, for people and for model hubs.
+
+Belongs here: the card's words. Does not: any fact of its own.
+https://huggingface.co/docs/hub/model-cards
+"""
+
+from ec1.adapters.manifest import AdapterManifest
+
+
+def card_of(manifest: AdapterManifest) -> str:
+    """The card in Markdown, with the metadata that a model hub reads in front."""
+    from huggingface_hub import ModelCard, ModelCardData
+
+    data = ModelCardData(
+        base_model=manifest.base_model.id,
+        library_name="peft",
+        pipeline_tag="text-generation",
+        license=manifest.base_model.license,
+        model_name=manifest.name,
+        tags=["lora", manifest.objective],
+    )
+    sections = (
+        _summary(manifest),
+        _use(manifest),
+        _data(manifest),
+        _training(manifest),
+        _evaluation(manifest),
+        _limits(),
+    )
+    return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n"))
+
+
+def _summary(manifest: AdapterManifest) -> str:
+    base = manifest.base_model
+    licence = (
+        f"The base model's licence is {base.license}; it holds for the adapter as far as it is derived from it."
+        if base.license
+        else "The licence of the base model was not recorded: see the base model's own card."
+    )
+    return (
+        f"# {manifest.name}\n\nA LoRA adapter for `{base.id}` (revision `{base.revision}`), of the role "
+        f"`{manifest.role}` of `{manifest.tenant}`, night {manifest.night}.\n\n{licence}"
+    )
+
+
+def _use(manifest: AdapterManifest) -> str:
+    return (
+        f"## Use\n\nThrough `ec1 serve` under the name `{manifest.name}`, or in any engine that loads PEFT adapters, "
+        "with the base model's own tokenizer"
+        + (" and the chat template beside this file." if "chat_template.jinja" in manifest.files else ".")
+    )
+
+
+def _data(manifest: AdapterManifest) -> str:
+    return _table(
+        "Data",
+        {
+            "bucket": manifest.snapshot.bucket,
+            "tuples in the snapshot": str(manifest.snapshot.tuples),
+            "snapshot (SHA-256)": f"`{manifest.snapshot.digest}`",
+            "rows trained on": str(manifest.dataset.train_rows),
+            "rows held out": str(manifest.dataset.heldout_rows),
+            "dataset (SHA-256)": f"`{manifest.dataset.digest}`",
+        },
+    )
+
+
+def _training(manifest: AdapterManifest) -> str:
+    rows = {
+        "recipe": f"{manifest.recipe.name}, version {manifest.recipe.version}",
+        "recipe (SHA-256)": f"`{manifest.recipe.digest}`",
+        "method": manifest.method,
+        "objective": manifest.objective,
+    }
+    if manifest.reference:
+        rows["measured against"] = manifest.reference
+    if manifest.composed_of:
+        rows["composed of"] = ", ".join(f"{name} × {weight:g}" for name, weight in manifest.composed_of.items())
+    rows |= {f"seed of the {name}": str(seed) for name, seed in manifest.seeds.items()}
+    if manifest.git_commit:
+        rows["code"] = f"commit `{manifest.git_commit}`"
+    rows |= {name: str(value) for name, value in manifest.hardware.items()}
+    rows |= {f"package {name}": value for name, value in manifest.packages.items()}
+    rows |= {f"{name} (SHA-256)": f"`{digest}`" for name, digest in manifest.tokenizer.items()}
+    return _table("Training", rows)
+
+
+def _evaluation(manifest: AdapterManifest) -> str:
+    if manifest.evaluation is None:
+        return f"## Evaluation\n\nNone. Published by a person: {manifest.override}"
+    found = manifest.evaluation
+    lines = [f"Verdict: **{found.verdict}**, on {found.examples} held-out examples. {'; '.join(found.reasons)}"]
+    if manifest.override:
+        lines.append(f"Published by a person against the gate: {manifest.override}")
+    rows = [
+        f"| {model} | {'not finite' if score is None else f'{score:.3f}'} |" for model, score in found.scores.items()
+    ]
+    lines.append("\n".join(["| model | mean score, nats per token |", "|---|---|", *rows]))
+    against = [f"- better than `{name}` by {difference}" for name, difference in found.differences.items()]
+    return "## Evaluation\n\n" + "\n\n".join([*lines, "\n".join(against)])
+
+
+def _limits() -> str:
+    return (
+        "## Limits\n\nThe verdict is about likelihoods of held-out examples of this bucket, about general questions "
+        "and about the form of written answers. It says nothing about prompts of another kind, about facts, or about "
+        "safety: the base model's limits remain. The adapter may repeat what is in its tuples."
+    )
+
+
+def _table(title: str, rows: dict[str, str]) -> str:
+    return "\n".join([f"## {title}", "", "| what | value |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows.items())])
