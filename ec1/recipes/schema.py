@@ -230,5 +230,7 @@ class Recipe(Settings):
 
     def digest(self) -> str:
         """SHA-256 of everything that affects the training; a change of the description or licence does not count."""
-        told = {"description": True, "base_model": {"license"}}
-        return digest_of(self.model_dump(mode="json", exclude=told, exclude_none=True))
+        told = self.model_dump(
+            mode="json", exclude={"description": True, "base_model": {"license": True}}, exclude_none=True
+        )
+        return digest_of(told)
