@@ -19,6 +19,7 @@ from ec1.commands.extraction import extraction_app
 from ec1.commands.graph import graph_app
 from ec1.commands.night import night, plan, score, ui
 from ec1.commands.recipes import recipe_app
+from ec1.commands.report import report
 from ec1.commands.runs import run_app
 from ec1.commands.serve import serve_app
 from ec1.commands.shell import FAILED, INTERRUPTED, USAGE, Options, err, out
@@ -40,7 +41,7 @@ app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 app.add_typer(serve_app, name="serve")
-for command in (night, ui, plan, train, score, doctor):
+for command in (night, report, ui, plan, train, score, doctor):
     app.command()(command)
 
 

@@ -6,6 +6,7 @@ from ec1.corpus.buckets import bucket
 from ec1.night.recipes import broken_recipes, nightly_recipes
 from ec1_assets.broken_recipes import broken_recipe_assets
 from ec1_assets.datagraph import datagraph_assets
+from ec1_assets.night_report import night_report_asset
 from ec1_assets.partitions import nights_of
 from ec1_assets.recipe_chain import recipe_chain
 from jobs.nightly import night_jobs
@@ -28,6 +29,8 @@ def build_defs(choice: Choice) -> dg.Definitions:
     recipes = nightly_recipes(deployment, choice.project)
     corpus_root = deployment.corpus_root(project.home)
     buckets = [bucket(corpus_root, each.recipe.role, each.recipe.tenant) for each in recipes]
+    ends = [dg.AssetKey(name) for name in ("graph_mutations", "gpu_handover")]
+    ends += [dg.AssetKey([each.recipe.tenant, each.recipe.role, "adapter"]) for each in recipes]
     jobs = night_jobs()
     gpu = GpuResource(project=project)
     return dg.Definitions(
@@ -35,6 +38,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
             *datagraph_assets(nights),
             *(asset for each in recipes for asset in recipe_chain(each, nights)),
             *broken_recipe_assets(broken_recipes(deployment, choice.project), nights),
+            night_report_asset(nights, ends),
         ],
         jobs=jobs,
         schedules=[nightly_schedule(deployment, jobs[0])],

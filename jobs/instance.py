@@ -9,7 +9,7 @@ import dagster as dg
 
 from ec1.files import sha256_file, write_atomic
 from ec1.home import CHECKOUT, Home
-from jobs.failure import record_failure
+from jobs.conclusion import conclude
 from jobs.workers import end_leftovers, is_gone, worker_of
 from resources.gpu import GPU_POOL
 
@@ -65,6 +65,6 @@ def reconcile(instance: dg.DagsterInstance) -> list[str]:
             instance.report_run_failed(run, "the process of this run is gone (killed, or the machine restarted)")
             end_leftovers(run.run_id)
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            record_failure(instance, Home(Path(instance.root_directory).parent), run.run_id)
+            conclude(instance, Home(Path(instance.root_directory).parent), run.run_id)
             orphans.append(run.run_id)
     return orphans

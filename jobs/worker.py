@@ -25,8 +25,7 @@ from dagster._serdes import serialize_value
 from dagster_shared.record import copy
 
 from ec1.home import CHECKOUT, Home
-from ec1.night.failure import advice_for
-from jobs.failure import record_failure
+from jobs.conclusion import conclude
 from jobs.instance import prepare_instance
 from jobs.workers import LIVING_RUN
 from resources.environment import choice_from_environment
@@ -56,16 +55,8 @@ def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
             for _ in core_execute_run(job, run, instance, inject_env_vars=False):
                 pass
     finally:
-        _write_down(instance, run_id)
+        conclude(instance, Home(choice_from_environment().home), run_id)
     return _found(instance, run_id).status
-
-
-def _write_down(instance: dg.DagsterInstance, run_id: str) -> None:
-    try:
-        record_failure(instance, Home(choice_from_environment().home), run_id)
-    except OSError as error:
-        # The home takes no files; perhaps that is why the run failed. Its last words are on the terminal.
-        sys.stderr.write(f"the failure could not be written down: {advice_for(error)}\n")
 
 
 def with_present_recipes(

@@ -1,5 +1,6 @@
 """The GPU lease as a Dagster resource."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,9 @@ from resources.project import ProjectResource
 
 GPU_POOL = "gpu"
 """The Dagster pool of every asset that uses the GPU."""
+
+LEASE_WAIT, LEASE_HELD = "lease_wait_seconds", "gpu_seconds"
+"""What each step that used the GPU observes of itself, for the night's report and as curves in the UI."""
 
 
 class GpuResource(dg.ConfigurableResource["GpuResource"]):
@@ -29,14 +33,29 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
     @contextmanager
     def hold(self, context: dg.AssetExecutionContext, phase: Phase) -> Iterator[Grant]:
         """Hold the lease for this step. Raises BusyError after the deployment's `lease_wait_seconds`."""
-        with self.lease().hold(
-            phase,
-            night=context.partition_key,
-            holder=f"run {context.run_id[:8]} step {context.op_execution_context.op.name}",
-            wait_seconds=self.project.deployment().budgets.lease_wait_seconds,
-            progress=context.log.info,
-        ) as grant:
-            yield grant
+        asked, granted = time.monotonic(), None
+        try:
+            with self.lease().hold(
+                phase,
+                night=context.partition_key,
+                holder=f"run {context.run_id[:8]} step {context.op_execution_context.op.name}",
+                wait_seconds=self.project.deployment().budgets.lease_wait_seconds,
+                progress=context.log.info,
+            ) as grant:
+                granted = time.monotonic()
+                yield grant
+        finally:
+            now = time.monotonic()
+            seconds = {LEASE_WAIT: (granted or now) - asked, LEASE_HELD: now - granted if granted else 0.0}
+            # One step may make several assets: the first speaks for it.
+            key = min(context.selected_asset_keys)
+            context.log_event(
+                dg.AssetObservation(
+                    key,
+                    partition=context.partition_key,
+                    metadata={name: round(value, 1) for name, value in seconds.items()},
+                )
+            )
 
     def launcher(self, context: dg.AssetExecutionContext, phase: Phase) -> Launcher:
         """Where this step's training or evaluation runs; on this machine it holds the lease while it does."""

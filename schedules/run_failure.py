@@ -1,10 +1,10 @@
-"""A sensor that writes down why a night failed, for runs that could not do so themselves (killed, never begun)."""
+"""A sensor that writes down what a failed night came to, for runs that could not do so (killed, never begun)."""
 
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from jobs.failure import record_failure
+from jobs.conclusion import conclude, is_concluded
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def night_failure_sensor(jobs: "list[UnresolvedAssetJobDefinition]") -> dg.SensorDefinition:
-    """Writes `nights/<night>/failure-<run>.json`: the root cause, the steps that failed, how to run them again."""
+    """Writes `nights/<night>/failure-<run>.json` (the root cause, the steps that failed) and the night's report."""
 
     @dg.run_failure_sensor(
         name="night_failure_sensor",
@@ -21,7 +21,7 @@ def night_failure_sensor(jobs: "list[UnresolvedAssetJobDefinition]") -> dg.Senso
         description="Writes down why a night failed, where the run itself could not.",
     )
     def _sensor(context: dg.RunFailureSensorContext, project: ProjectResource) -> None:
-        if path := record_failure(context.instance, project.home, context.dagster_run.run_id):
-            context.log.error(f"{context.dagster_run.run_id[:8]} failed: {path}")
+        if not is_concluded(project.home, context.dagster_run):
+            conclude(context.instance, project.home, context.dagster_run.run_id)
 
     return _sensor

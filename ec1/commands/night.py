@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ec1.commands.report import WIDTH, as_value, print_advice
 from ec1.commands.shell import (
     DONE,
     FAILED,
@@ -26,6 +27,7 @@ from ec1.errors import InputError
 from ec1.night.failure import one_line
 from ec1.night.recipes import broken_recipes
 from ec1.night.report import NightReport, night_report
+from ec1.night.report_text import summary
 from ec1.nights import Night
 
 
@@ -58,7 +60,7 @@ def night(
     broken = broken_recipes(deployment, options.project)
     report = night_report(options.home, chosen.date, run, pairs, broken)
     if as_json:
-        print_json(report.model_dump())
+        print_json(as_value(report))
     else:
         _print_report(report, options, time.monotonic() - began)
     if status:
@@ -76,35 +78,15 @@ def _last_words(log: Path) -> str:
 
 
 def _print_report(report: NightReport, options: Options, seconds: float) -> None:
-    done, this_run = report.done, report.this_run
-    again = f" in {report.runs} runs ({_count(this_run.documents_read)} in this one)" if report.runs > 1 else ""
-    found = ", ".join(f"{count} {name}" for name, count in (done.entities_found or {}).items() if count) or "none"
-    because = f" ({report.deferred_because})" if report.deferred_because else ""
-    calls = f"{_count(done.llm_calls)} LLM calls"
-    if report.runs > 1:
-        calls += f", {_count(this_run.llm_calls)} in this run"
     rows = [
-        (
-            "documents",
-            f"{_count(done.documents_read)} read{again}, {_count(report.documents_deferred)} deferred to a later "
-            f"night{because}, {_count(done.documents_rejected)} rejected, {_count(done.documents_vanished)} vanished",
-        ),
-        ("entities", f"{found} ({calls}); the graph holds {_count(report.graph_entities)}"),
-        *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
+        *summary(report),
         ("files", f"{options.home.root} (adapters/, quarantine/, graph/published, nights/{report.night})"),
-        ("look", "make ui, then http://127.0.0.1:3000/locations/ec1/asset-groups"),
+        ("look", "ec1 report, or make ui, then http://127.0.0.1:3000/locations/ec1/asset-groups"),
     ]
-    if done.documents_read is None:
-        rows[0] = ("documents", "not reached")
-    if done.entities_found is None:
-        rows[1] = ("entities", "not reached")
     out.print(f"\nNight {report.night}, {seconds:.0f} s, run {report.run[:8]}")
     for name, text in rows:
-        out.print(f"  {name:<26} {text}", markup=False)
-
-
-def _count(value: int | None) -> str:
-    return "not reached" if value is None else str(value)
+        out.print(f"  {name:<{WIDTH}} {text}", markup=False)
+    print_advice(report)
 
 
 def ui(

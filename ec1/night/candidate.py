@@ -75,6 +75,7 @@ class Judged:
             mean_scores=self.scores.means(),
             mean_losses=self.scores.mean_losses(),
             examples=len(self.scores.examples),
+            differences=self.verdict.differences,
         )
 
 

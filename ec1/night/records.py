@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ec1.adapters.gate import VerdictName
+from ec1.adapters.gate import Difference, VerdictName
 from ec1.corpus.threshold import Decision
 from ec1.errors import InputError
 from ec1.files import checked_name, read_json, write_json
@@ -226,6 +226,7 @@ class EvaluationRecord(Record):
     mean_scores: dict[str, float | None] = {}
     mean_losses: dict[str, float | None] = {}
     examples: int = 0
+    differences: dict[str, Difference] = Field({}, description="the candidate's score less each reference's")
 
 
 class OutcomeRecord(Record):
@@ -240,6 +241,54 @@ class OutcomeRecord(Record):
     dataset: str
     version: int | None = None
     name: str | None = None
+
+
+class Part(BaseModel):
+    """One step of one run. Times are UTC and seconds; `waited` is from the end of what it needs to its start."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    status: Literal["done", "failed", "skipped", "not reached"]
+    began: dt.datetime | None = None
+    waited: float | None = None
+    worked: float | None = Field(None, description="from its start to its end, without the wait for the lease")
+    lease_waited: float = 0.0
+    gpu: float = Field(0.0, description="how long it held the lease")
+
+
+class RunRecord(Record):
+    """One run as a whole: when it was asked for, began and ended, how its parts spent the time, and for what recipes.
+
+    `cost_per_hour` (USD) is the machine's as the deployment stated it then; `broken` maps each recipe that could not be
+    used to what is wrong with it.
+    """
+
+    step: ClassVar[str] = "run"
+    job: str
+    status: Literal["done", "failed", "interrupted"]
+    asked: dt.datetime
+    began: dt.datetime | None = None
+    ended: dt.datetime
+    parts: list[Part] = []
+    recipes: list[str] = []
+    broken: dict[str, str] = {}
+    cost_per_hour: float = 0.0
+
+    @property
+    def queued(self) -> float:
+        """Seconds between the request and the beginning."""
+        return ((self.began or self.ended) - self.asked).total_seconds()
+
+    @property
+    def seconds(self) -> float:
+        """From the beginning to the end."""
+        return (self.ended - self.began).total_seconds() if self.began else 0.0
+
+    @property
+    def gpu_seconds(self) -> float:
+        """How long the run's steps held the lease."""
+        return sum(part.gpu for part in self.parts)
 
 
 class Records:

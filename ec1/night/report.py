@@ -1,5 +1,10 @@
-"""The report of a night: what `ec1 night` prints at its end, put together from the records that the steps wrote."""
+"""The report of a night: what happened, put together from the records that the steps and runs wrote.
 
+Belongs here: the facts and what follows from them. Does not: how they are shown (`report_text.py`), and who is told
+(`morning.py`).
+"""
+
+import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
@@ -7,12 +12,26 @@ from typing import Literal
 from pydantic import BaseModel
 
 from ec1.adapters.gate import VerdictName
+from ec1.adapters.scores import BASE
+from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.failure import Failure, find_failure
-from ec1.night.records import DecisionRecord, ExtractionRecord, GraphRecord, OutcomeRecord, Records
+from ec1.night.records import (
+    CandidateRecord,
+    DecisionRecord,
+    EvaluationRecord,
+    ExtractionRecord,
+    GraphRecord,
+    HandoverRecord,
+    OutcomeRecord,
+    Records,
+    RunRecord,
+)
 from ec1.recipes.resolution import BrokenRecipe
 
 Outcome = VerdictName | Literal["skipped", "unfinished", "broken"]
+Status = Literal["done", "partial", "failed", "interrupted", "unfinished"]
+MAX_DEFERRED = 20
 
 
 class Work(BaseModel):
@@ -22,7 +41,20 @@ class Work(BaseModel):
     documents_rejected: int | None = None
     documents_vanished: int | None = None
     llm_calls: int | None = None
+    tokens: int | None = None
+    tokens_per_second: float | None = None
     entities_found: dict[str, int] | None = None
+
+
+class TrainingReport(BaseModel):
+    """What a training measured. `seconds` are all of it, with loading and saving."""
+
+    steps: int
+    tokens: int
+    tokens_per_second: float
+    seconds: float
+    peak_memory_gib: float
+    device: str
 
 
 class RecipeReport(BaseModel):
@@ -35,6 +67,28 @@ class RecipeReport(BaseModel):
     path: str | None = None
     run: str | None = None
     """The run that settled or decided it."""
+    losses: dict[str, float | None] = {}
+    """Mean loss on the held-out examples by model, nats per token."""
+    gain: tuple[float, float, float] | None = None
+    """Candidate over base in nats per token: mean, lower and upper bound."""
+    training: TrainingReport | None = None
+
+
+class Deferred(BaseModel):
+    """One document that waits for a later night, and why."""
+
+    what: str
+    reason: str
+
+
+class Advice(BaseModel):
+    """What to do next: a sentence, and the command for it if there is one."""
+
+    sentence: str
+    command: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.sentence}: {self.command}" if self.command else self.sentence
 
 
 class NightReport(BaseModel):
@@ -42,35 +96,120 @@ class NightReport(BaseModel):
 
     night: str
     run: str
+    status: Status = "unfinished"
     runs: int = 0
     """How many runs wrote records of phase 1."""
+    timeline: dict[str, RunRecord] = {}
+    """Every run that ended, by its id, the oldest first."""
     done: Work = Work()
     this_run: Work = Work()
     documents_deferred: int | None = None
     deferred_because: str | None = None
     """Why work was deferred: what stopped the extraction, or what most documents' problems have in common."""
+    deferred: list[Deferred] = []
     graph_entities: int | None = None
+    device: str | None = None
+    free_gib: float | None = None
+    """Measured at the handover."""
     recipes: list[RecipeReport] = []
     failure: Failure | None = None
     """Why this run failed."""
+    notices: list[str] = []
+    """What could not be told to somebody outside."""
 
     @property
     def partial(self) -> bool:
         """True if work was deferred to a later night, or a recipe could not be used."""
         return bool(self.documents_deferred) or any(each.outcome == "broken" for each in self.recipes)
 
+    @property
+    def gpu_seconds(self) -> float:
+        """How long the night's steps held the GPU, over all runs."""
+        return sum(record.gpu_seconds for record in self.timeline.values())
+
+    @property
+    def seconds(self) -> float:
+        """How long the night's runs took, without their time in the queue."""
+        return sum(record.seconds for record in self.timeline.values())
+
+    @property
+    def cost(self) -> float | None:
+        """USD for the time that the runs took on the machine; None where the deployment states no cost."""
+        priced = [each for each in self.timeline.values() if each.cost_per_hour]
+        return sum(each.seconds / 3600 * each.cost_per_hour for each in priced) if priced else None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the night did all that it could; work that waits for a later night is not against it."""
+        return self.status in ("done", "partial")
+
+    def advice(self) -> list[Advice]:
+        """What a person may do now; empty if nothing."""
+        again = f"ec1 night --date {self.night}"
+        found = []
+        if self.failure is not None:
+            found.append(
+                Advice(sentence="Mend the cause, then run the night again (finished work stays)", command=again)
+            )
+        elif not self.succeeded:
+            found.append(Advice(sentence="Run the night again: finished work is not repeated", command=again))
+        if self.documents_deferred:
+            found.append(
+                Advice(
+                    sentence=f"{self.documents_deferred} documents are tried again by the next night; see what it "
+                    "would do",
+                    command="ec1 plan",
+                )
+            )
+        for each in self.recipes:
+            log = f"ec1 run show {each.recipe}/{self.night}"
+            match each.outcome:
+                case "accepted":
+                    show = f"ec1 adapters show {each.recipe}@v{each.version}"
+                    found.append(Advice(sentence=f"{each.recipe}@v{each.version} is new and in use", command=show))
+                case "review":
+                    found.append(Advice(sentence=f"The gate could not decide about {each.recipe}: look", command=log))
+                case "rejected" | "no_effect":
+                    found.append(Advice(sentence=f"{each.recipe} is in quarantine: see its training", command=log))
+                case "broken":
+                    found.append(Advice(sentence=f"Recipe {each.recipe} cannot be used", command="ec1 recipe lint"))
+        if self.notices:
+            found.append(
+                Advice(sentence="Check the addresses in the deployment's `notify`", command="ec1 report --check")
+            )
+        return found
+
 
 def night_report(
-    home: Home, night: str, run: str, recipes: Sequence[tuple[str, str]], broken: Sequence[BrokenRecipe] = ()
+    home: Home,
+    night: str,
+    run: str | None = None,
+    recipes: Sequence[tuple[str, str]] | None = None,
+    broken: Sequence[BrokenRecipe] | None = None,
 ) -> NightReport:
-    """Put the report of a night together after the run `run`; `recipes` are (tenant, role) pairs."""
+    """Put the report of a night together after the run `run`, by default the last one.
+
+    `recipes` are (tenant, role) pairs; by default those that the run had. Raises InputError if no run of that night
+    wrote anything.
+    """
     records = Records(home.night(night))
-    applied = records.total(GraphRecord)
+    runs = records.all(RunRecord)
+    if run is None:
+        run = runs[-1].run if runs else _last_run(records)
+    this = records.find(RunRecord, run)
+    if recipes is None:
+        recipes = _recipes_of(home, night, this)
+    broken_details = (
+        {each.name: each.problem for each in broken} if broken is not None else dict(this.broken) if this else {}
+    )
+    applied, handover = records.total(GraphRecord), records.find(HandoverRecord)
+    extracted = records.total(ExtractionRecord)
     report = NightReport(
         night=night,
         run=run,
         runs=len({record.run for kind in (ExtractionRecord, GraphRecord) for record in records.all(kind)}),
-        done=_work(records.total(ExtractionRecord), applied),
+        timeline={record.run: record for record in runs},
+        done=_work(extracted, applied),
         this_run=_work(records.find(ExtractionRecord, run), records.find(GraphRecord, run)),
     )
     if applied is not None:
@@ -78,11 +217,57 @@ def night_report(
         report.graph_entities = applied.entities_after
     if report.documents_deferred:
         report.deferred_because = _why(records.find(ExtractionRecord, run))
+        report.deferred = _deferred(extracted)
+    if handover is not None:
+        report.device, report.free_gib = handover.device, handover.free_gib
     report.failure = find_failure(home, night, run)
     for tenant, role in recipes:
         report.recipes.append(_recipe_report(Records(home.run(tenant, role, night)), f"{tenant}/{role}", run))
-    report.recipes += [RecipeReport(recipe=each.name, outcome="broken", detail=each.problem) for each in broken]
+    report.recipes += [
+        RecipeReport(recipe=name, outcome="broken", detail=problem) for name, problem in broken_details.items()
+    ]
+    report.status = _status(report, this, complete=applied is not None and handover is not None)
     return report
+
+
+def nights_since(home: Home, since: dt.date) -> list[str]:
+    """The nights from `since` on of which anything is known, the oldest first."""
+    found = []
+    for path in sorted(home.nights.glob("*")):
+        try:
+            if path.is_dir() and dt.date.fromisoformat(path.name) >= since:
+                found.append(path.name)
+        except ValueError:
+            continue
+    return found
+
+
+def _last_run(records: Records) -> str:
+    """The run that wrote last, of a night whose runs left no record of their own."""
+    kinds = (ExtractionRecord, GraphRecord, HandoverRecord)
+    found = [record for kind in kinds if (record := records.find(kind)) is not None]
+    if not found:
+        night = records.folder.name
+        raise InputError(f"night {night} has no report: it has not run; `ec1 night --date {night}` runs it")
+    never = dt.datetime.min.replace(tzinfo=dt.UTC)
+    return max(found, key=lambda record: record.written or never).run
+
+
+def _recipes_of(home: Home, night: str, this: RunRecord | None) -> list[tuple[str, str]]:
+    """The recipes that the run had, and whatever else left something on this night."""
+    named = {tuple(name.split("/", 1)) for name in this.recipes} if this else set()
+    left = {tuple(path.parts[-3:-1]) for path in home.runs.glob(f"*/*/{night}")}
+    return [(tenant, role) for tenant, role in sorted(named | left)]
+
+
+def _status(report: NightReport, this: RunRecord | None, *, complete: bool) -> Status:
+    if report.failure is not None or (this is not None and this.status == "failed"):
+        return "failed"
+    if this is not None and this.status == "interrupted":
+        return "interrupted"
+    if not complete or any(each.outcome == "unfinished" for each in report.recipes):
+        return "unfinished"
+    return "partial" if report.partial else "done"
 
 
 def _why(extraction: ExtractionRecord | None) -> str | None:
@@ -94,10 +279,20 @@ def _why(extraction: ExtractionRecord | None) -> str | None:
     return reasons.most_common(1)[0][0] if reasons else None
 
 
+def _deferred(extraction: ExtractionRecord | None) -> list[Deferred]:
+    rows = extraction.problems if extraction is not None else []
+    return [
+        Deferred(what=f"{row.get('stream', '')} {row.get('content', '')[:12]}".strip(), reason=row.get("reason", ""))
+        for row in rows[:MAX_DEFERRED]
+    ]
+
+
 def _work(extraction: ExtractionRecord | None, applied: GraphRecord | None) -> Work:
     work = Work()
     if extraction is not None:
         work.llm_calls, work.entities_found = extraction.llm_calls, extraction.entities
+        work.tokens = extraction.prompt_tokens + extraction.completion_tokens
+        work.tokens_per_second = round(extraction.tokens_per_second, 1)
     if applied is not None:
         work.documents_read = applied.applied
         work.documents_rejected = applied.rejected
@@ -108,20 +303,40 @@ def _work(extraction: ExtractionRecord | None, applied: GraphRecord | None) -> W
 def _recipe_report(records: Records, name: str, run: str) -> RecipeReport:
     """The night's outcome if it has one; else what the run `run` decided, or that it did not get this far."""
     decided = records.find(DecisionRecord, run)
+    # A run of phase 1 alone decides nothing, and does not take back what an earlier one decided.
+    decided = decided or next((each for each in records.all(DecisionRecord)[-1:] if not each.decision.train), None)
     decision = decided.decision if decided is not None else None
     outcome = records.find(OutcomeRecord)
     training_again = decision is not None and decision.train and outcome is not None and outcome.run != run
     if outcome is not None and not training_again:
-        return RecipeReport(
+        earlier = "" if outcome.run == run else " (in an earlier run of this night)"
+        report = RecipeReport(
             recipe=name,
             outcome=outcome.verdict,
-            detail=outcome.detail if outcome.run == run else f"{outcome.detail} (in an earlier run of this night)",
+            detail=outcome.detail + earlier,
             version=outcome.version,
             path=str(outcome.path),
             run=outcome.run,
         )
-    if decision is None:
-        return RecipeReport(recipe=name, outcome="unfinished", detail="not reached")
-    if not decision.train:
-        return RecipeReport(recipe=name, outcome="skipped", detail=decision.reason, run=run)
-    return RecipeReport(recipe=name, outcome="unfinished", detail="training or evaluation did not finish", run=run)
+    elif decision is None:
+        report = RecipeReport(recipe=name, outcome="unfinished", detail="not reached")
+    elif not decision.train:
+        report = RecipeReport(recipe=name, outcome="skipped", detail=decision.reason, run=run)
+    else:
+        detail = "training or evaluation did not finish"
+        report = RecipeReport(recipe=name, outcome="unfinished", detail=detail, run=run)
+    if evaluated := records.find(EvaluationRecord):
+        report.losses = evaluated.mean_losses
+        if gain := evaluated.differences.get(BASE):
+            report.gain = gain.mean, gain.lower, gain.upper
+    if candidate := records.find(CandidateRecord):
+        result = candidate.result
+        report.training = TrainingReport(
+            steps=result.steps,
+            tokens=result.tokens,
+            tokens_per_second=round(result.tokens_per_second, 1),
+            seconds=result.seconds,
+            peak_memory_gib=result.peak_memory_gib,
+            device=result.hardware,
+        )
+    return report

@@ -22,6 +22,8 @@ NIGHT = "2026-06-05"
 RUNS = """{ runsOrError(filter: {pipelineName: "nightly_job"}) { ... on Runs { results {
     runId status runConfigYaml assetSelection { path } hasReExecutePermission parentRunId pipelineSnapshotId
     repositoryOrigin { repositoryName repositoryLocationName } tags { key value } } } } }"""
+REPORT = """{ assetOrError(assetKey: {path: ["night_report"]}) { ... on Asset {
+    assetMaterializations(limit: 5) { runId partition } } } }"""
 AGAIN = """mutation {
     launchRunReexecution(reexecutionParams: {parentRunId: "%s", strategy: ALL_STEPS}) { __typename } }"""
 
@@ -98,6 +100,13 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
     assert essence(second) == essence(first)
     assert first["repositoryOrigin"] == {"repositoryName": "__repository__", "repositoryLocationName": "ec1"}
     assert first["hasReExecutePermission"]
+    assert ui.ask(REPORT)["assetOrError"]["assetMaterializations"] == [
+        {"runId": second["runId"], "partition": NIGHT},
+        {"runId": first["runId"], "partition": NIGHT},
+    ]
+    told = ec1.run("report", "--date", NIGHT)
+    assert told.returncode == 0 and f"Night {NIGHT}: done" in told.stdout, told.stdout
+    assert told.stdout.count("graph_mutations") == 2 and "held for" in told.stdout, told.stdout
     # Any page that the operator opens could send these.
     mutation = f"http://127.0.0.1:{ui.port}/graphql?query=mutation%7BdeletePipelineRun(runId:%22{first['runId']}%22)%7D"
     with pytest.raises(urllib.error.HTTPError, match="403"):

@@ -1,0 +1,137 @@
+"""`ec1 report`: the report of a night again, or of a range of nights."""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ec1.commands.shell import Options, out, print_json, printable
+from ec1.errors import InputError
+from ec1.files import write_atomic
+from ec1.home import Home
+from ec1.night.morning import page_of
+from ec1.night.report import NightReport, night_report, nights_since
+from ec1.night.report_text import Table, headline, machine, summary, tables
+from ec1.night.totals import Totals, totals_of
+
+WIDTH = 26
+
+
+def report(
+    context: typer.Context,
+    date: Annotated[str | None, typer.Option(help="the night, YYYY-MM-DD; default: the last one")] = None,
+    since: Annotated[str | None, typer.Option(help="all nights from this one on, and totals per tenant")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    html: Annotated[Path | None, typer.Option(help="write the page with plots to this file")] = None,
+) -> None:
+    """Print what a night did: verdicts, times, speed, cost, what waits, what to do next."""
+    options: Options = context.obj
+    if since is not None:
+        if date is not None or html is not None:
+            raise InputError("--since is a range: leave --date and --html out")
+        _print_range(options, _day(since), as_json)
+        return
+    chosen = date or _last_night(options.home)
+    _day(chosen)
+    found = night_report(options.home, chosen)
+    if html is not None:
+        write_atomic(html, page_of(found, options.home))
+    if as_json:
+        print_json(as_value(found))
+        return
+    print_summary(found)
+    for table in tables(found):
+        _print_table(table)
+    print_advice(found)
+
+
+def print_summary(found: NightReport) -> None:
+    """The night and its rows."""
+    out.print(printable(headline(found)), markup=False)
+    for name, text in (*summary(found), *machine(found)):
+        out.print(f"  {name:<{WIDTH}} {printable(text)}", markup=False)
+
+
+def print_advice(found: NightReport) -> None:
+    """What to do next, if anything."""
+    for number, line in enumerate([*map(str, found.advice()), *found.notices]):
+        out.print(f"  {'' if number else 'next':<{WIDTH}} {printable(line)}", markup=False)
+
+
+def as_value(found: NightReport) -> dict[str, Any]:
+    """The report with all that follows from it, for programs."""
+    following = {"gpu_seconds": found.gpu_seconds, "seconds": found.seconds, "cost": found.cost}
+    return {**found.model_dump(mode="json"), **following, "advice": [each.model_dump() for each in found.advice()]}
+
+
+def _print_range(options: Options, since: dt.date, as_json: bool) -> None:
+    found = []
+    for night in nights_since(options.home, since):
+        try:
+            found.append(night_report(options.home, night))
+        except InputError:
+            # A night that was begun and left nothing, such as one that was interrupted while it listed documents.
+            found.append(NightReport(night=night, run=""))
+    totals = totals_of(found, options.deployment().tenant)
+    if as_json:
+        print_json(
+            {
+                "nights": [as_value(each) for each in found],
+                "tenants": {tenant: each.model_dump() for tenant, each in totals.items()},
+            }
+        )
+        return
+    if not found:
+        raise InputError(f"no night since {since} in {options.home.nights}")
+    header = ("night", "status", "documents", "deferred", "graph", "versions", "seconds", "USD")
+    _print_table(Table(f"{len(found)} nights since {since}", header, [_night_row(each) for each in found]))
+    _print_table(Table("Totals per tenant", ("tenant", *Totals.model_fields), _total_rows(totals)))
+
+
+def _night_row(found: NightReport) -> tuple[str, ...]:
+    def shown(value: float | None) -> str:
+        return "-" if value is None else f"{value:g}"
+
+    versions = ", ".join(f"{each.recipe}@v{each.version}" for each in found.recipes if each.outcome == "accepted")
+    return (
+        found.night,
+        found.status,
+        shown(found.done.documents_read),
+        shown(found.documents_deferred),
+        shown(found.graph_entities),
+        versions or "-",
+        f"{found.seconds:.0f}",
+        shown(found.cost if found.cost is None else round(found.cost, 2)),
+    )
+
+
+def _total_rows(totals: dict[str, Totals]) -> list[tuple[str, ...]]:
+    return [
+        (tenant, *(f"{value:g}" for value in each.model_dump().values())) for tenant, each in sorted(totals.items())
+    ]
+
+
+def _print_table(table: Table) -> None:
+    """Columns as wide as their widest cell."""
+    lines: Sequence[tuple[str, ...]] = [table.header, *[tuple(map(printable, row)) for row in table.rows]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    out.print(f"\n{table.title}", markup=False)
+    for line in lines:
+        cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        out.print(f"  {'  '.join(cells).rstrip()}", markup=False)
+
+
+def _last_night(home: Home) -> str:
+    nights = nights_since(home, dt.date.min)
+    if not nights:
+        raise InputError(f"no night has run in {home.root}: `ec1 night` runs one")
+    return nights[-1]
+
+
+def _day(date: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(date)
+    except ValueError:
+        raise InputError(f"{date!r} is not a night: use a date such as 2026-06-01") from None

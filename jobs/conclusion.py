@@ -1,0 +1,75 @@
+"""What follows when a run has ended, however it ended: why it failed, how its parts spent the time, the night's report.
+
+Called by the run's own worker; for a worker that was killed, by whoever ends its run (the next night, the daemon).
+"""
+
+import sys
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
+
+from ec1.deployment import load_deployment
+from ec1.home import Home
+from ec1.night.failure import advice_for, one_line
+from ec1.night.morning import write_report
+from ec1.night.recipes import broken_recipes, nightly_recipes
+from ec1.night.records import Records, RunRecord
+from ec1.night.report import NightReport, night_report
+from ec1_assets.night_report import KEY, metadata_of
+from jobs.failure import PARTITION_TAG, record_failure
+from jobs.timeline import run_record
+from resources.environment import Choice, choice_from_environment
+
+
+def conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
+    """Write down what a run of a night came to. What goes wrong here is said, and never fails the run."""
+    try:
+        _conclude(instance, home, run_id)
+    except OSError as error:
+        # The home takes no files; perhaps that is why the run failed. Its last words are on the terminal.
+        sys.stderr.write(f"the report could not be written: {advice_for(error)}\n")
+    except Exception as error:  # noqa: BLE001  a night that went well must not fail over its report
+        sys.stderr.write(f"the report could not be written: {one_line(type(error).__name__, str(error))}\n")
+
+
+def is_concluded(home: Home, run: dg.DagsterRun) -> bool:
+    """Whether that was done."""
+    night = run.tags.get(PARTITION_TAG, "")
+    return bool(night) and Records(home.night(night)).find(RunRecord, run.run_id) is not None
+
+
+def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
+    record_failure(instance, home, run_id)
+    run = instance.get_run_by_id(run_id)
+    if run is None or PARTITION_TAG not in run.tags:
+        return
+    night = run.tags[PARTITION_TAG]
+    choice = choice_from_environment()
+    chosen = Choice(choice.deployment, home.root, choice.project)
+    deployment = load_deployment(chosen.deployment, chosen.project)
+    record = run_record(
+        instance,
+        run_id,
+        recipes=[f"{each.recipe.tenant}/{each.recipe.role}" for each in nightly_recipes(deployment, chosen.project)],
+        broken={each.name: each.problem for each in broken_recipes(deployment, chosen.project)},
+        cost_per_hour=deployment.gpu.cost_per_hour,
+    )
+    Records(home.night(night)).write(run_id, record)
+    report = night_report(home, night, run_id)
+    page = write_report(report, home)
+    _materialise(instance, run, report, page)
+
+
+def _materialise(instance: dg.DagsterInstance, run: dg.DagsterRun, report: NightReport, page: Path) -> None:
+    """Show the report as the last asset of the graph. It is no step: a step that waits for all others is not run when
+    one of them fails, and then the report is wanted most."""
+    shown = dg.AssetMaterialization(
+        KEY, partition=report.night, metadata=metadata_of(report, page), description=report.status
+    )
+    event = DagsterEvent(
+        event_type_value=DagsterEventType.ASSET_MATERIALIZATION.value,
+        job_name=run.job_name,
+        event_specific_data=StepMaterializationData(shown, []),
+    )
+    instance.report_dagster_event(event, run_id=run.run_id)
