@@ -18,6 +18,10 @@ from ec1.settings import Name, Settings
 
 Method = Literal["full", "lora", "qlora"]
 Objective = Literal["sft", "dpo", "orpo", "simpo"]
+DpoLoss = Literal[
+    "sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot",
+    "aot_unpaired", "apo_zero", "apo_down", "discopop",
+]  # fmt: skip
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
@@ -50,13 +54,23 @@ class LoraOptions(Settings):
     r: int = Field(16, ge=1, le=512, description="rank; typically 8–64")
     alpha: float = Field(32, gt=0, description="updates are scaled by alpha / r; typically r to 2 × r")
     dropout: float = Field(0.05, ge=0, lt=1, description="typically 0–0.1")
-    target_modules: tuple[str, ...] = Field(PROJECTIONS, min_length=1, description="layers that get an adapter")
+    target_modules: Literal["all-linear"] | tuple[str, ...] = Field(
+        PROJECTIONS, description="layers that get an adapter, by the last part of their name; or all-linear"
+    )
+    modules_to_save: tuple[str, ...] = Field(
+        (),
+        description="layers that are trained whole, beside the adapter; for kind pretraining: vLLM cannot serve them",
+    )
     rank_stabilised: bool = Field(False, description="scale by alpha / sqrt(r); for r of 64 and more")
     dora: bool = Field(False, description="weight-decomposed; vLLM cannot serve it as it is")
 
     @field_validator("target_modules")
     @classmethod
-    def _trainable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _trainable(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if isinstance(value, str):
+            return value
+        if not value:
+            raise ValueError("names no layer: name some, or write all-linear")
         # TRL computes the loss from the head's weight itself, so an adapter on it would never be trained.
         if "lm_head" in value:
             raise ValueError("lm_head cannot carry an adapter: leave it out")
@@ -77,6 +91,7 @@ class OptimisationOptions(Settings):
     """How the weights are optimised."""
 
     epochs: float = Field(gt=0, le=100, description="passes over the training rows; typically 1–4")
+    max_steps: int | None = Field(None, ge=1, description="ends after so many steps, if the epochs have more")
     learning_rate: float = Field(gt=0, lt=1, description="LoRA: typically 5e-5–5e-4; full: 5e-6–5e-5")
     batch_size: int = Field(ge=1, description="rows that the device holds at once; typically 1–16")
     gradient_accumulation: int = Field(ge=1, description="batches per optimiser step; typically 1–32")
@@ -84,6 +99,9 @@ class OptimisationOptions(Settings):
     warmup_steps: int | None = Field(None, ge=0, description="instead of warmup_share")
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = Field(
         "linear", description="how the learning rate falls after the warm-up"
+    )
+    min_rate_share: float | None = Field(
+        None, gt=0, lt=1, description="scheduler cosine: share of the rate that it ends with; typically 0.1"
     )
     optimizer: Literal["adamw_torch", "adamw_torch_fused", "paged_adamw_8bit"] = Field(
         "adamw_torch", description="paged_adamw_8bit needs a GPU and takes a quarter of the memory for its state"
@@ -97,10 +115,21 @@ class OptimisationOptions(Settings):
     seed: int = Field(17, ge=0, lt=2**32, description="of initialisation, order and dropout")
     gradient_checkpointing: bool = Field(True, description="recompute activations: less memory, a third more time")
     group_by_length: bool = Field(True, description="rows of similar length share a batch: less padding")
+    packing: bool = Field(
+        False,
+        description="sft: short rows share a sequence of data.max_length, hidden from one another; refused where the "
+        "model's attention does not hide them",
+    )
     evaluation_steps: int | None = Field(
         None,
         ge=1,
         description="steps between two measurements of the held-out loss; default: not measured during training",
+    )
+    early_stopping_patience: int | None = Field(
+        None,
+        ge=1,
+        description="ends after so many measurements without a lower loss, and keeps the best weights; needs "
+        "evaluation_steps. A tenth of training's sources is set aside for it; typically 2–5",
     )
     checkpoint_minutes: float = Field(10, gt=0, description="minutes between checkpoints; typically 5–30")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that are kept during a training")
@@ -119,17 +148,43 @@ class OptimisationOptions(Settings):
             raise ValueError("warmup_share and warmup_steps are both set: set one of them to null")
         return self
 
+    @model_validator(mode="after")
+    def _goes_together(self) -> "OptimisationOptions":
+        if self.min_rate_share is not None and self.scheduler != "cosine":
+            raise ValueError(f"min_rate_share is for scheduler cosine, not {self.scheduler}")
+        if self.early_stopping_patience is not None and self.evaluation_steps is None:
+            raise ValueError("early_stopping_patience needs evaluation_steps: when to measure")
+        return self
+
 
 class DpoOptions(Settings):
     """The reference is the role's version in use if there is one, else the base model."""
 
     beta: float = Field(gt=0, le=10, description="how strongly the model is held to the reference; typically 0.1–0.5")
+    loss: DpoLoss = Field("sigmoid", description="how a difference counts (docs/recipes.md)")
+    label_smoothing: float | None = Field(
+        None,
+        gt=0,
+        lt=0.5,
+        description="share of pairs whose sides may be exchanged; robust: typically 0.1, exo_pair: 1e-3, aot: 0–0.1",
+    )
     sft_weight: float = Field(
         0.0,
         ge=0,
         le=10,
         description="weight of the chosen answer's own likelihood; typically 0–1 (https://arxiv.org/abs/2404.19733)",
     )
+
+    @model_validator(mode="after")
+    def _smoothing_fits(self) -> "DpoOptions":
+        smooths = self.loss in ("robust", "exo_pair", "aot", "aot_unpaired")
+        if self.label_smoothing is not None and not smooths:
+            raise ValueError(f"label_smoothing has no effect with loss {self.loss}: set it to null")
+        if self.label_smoothing is None and self.loss in ("robust", "exo_pair"):
+            raise ValueError(
+                f"loss {self.loss} needs label_smoothing: about {0.1 if self.loss == 'robust' else 1e-3:g}"
+            )
+        return self
 
 
 class OrpoOptions(Settings):
@@ -208,6 +263,13 @@ class Recipe(Settings):
             problems.append("kind extraction trains an adapter on single answers: objective sft, method lora or qlora")
         if self.lora is not None and self.lora.dora and self.method == "qlora":
             problems.append("lora.dora cannot be served by vLLM; switch it off")
+        if self.lora is not None and self.lora.modules_to_save and self.nightly:
+            problems.append(
+                "lora.modules_to_save cannot be served by vLLM: leave it out, or use kind pretraining, which `ec1 "
+                "train` starts and no night publishes"
+            )
+        if self.objective != "sft" and self.optimisation.packing:
+            problems.append("optimisation.packing is for objective sft only: pairs are compared row by row")
         if self.objective != "sft" and self.optimisation.neftune_alpha is not None:
             problems.append("optimisation.neftune_alpha is for objective sft only: what is compared would be noisy too")
         if self.optimisation.liger_kernels and (self.hardware.device != "cuda" or self.objective not in ("sft", "dpo")):

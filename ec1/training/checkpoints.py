@@ -60,9 +60,10 @@ def newest_checkpoint(folder: Path) -> Path | None:
     return whole[-1] if whole else None
 
 
-def keep_newest(folder: Path, count: int) -> None:
-    """Delete all but the `count` newest whole checkpoints; damaged ones are deleted too."""
-    kept = set(whole_checkpoints(folder)[-count:] if count else [])
+def keep_newest(folder: Path, count: int, best: str | None = None) -> None:
+    """Delete all but the `count` newest whole checkpoints and the one named `best`; damaged ones are deleted too."""
+    whole = whole_checkpoints(folder)
+    kept = {*(whole[-count:] if count else []), *(path for path in whole if path.name == best)}
     for path in list(folder.iterdir()) if folder.is_dir() else []:
         if _NAME.fullmatch(path.name) and path not in kept:
             # Unsealed first, so that a half-deleted checkpoint never counts.

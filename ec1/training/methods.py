@@ -7,7 +7,6 @@ Belongs here: loading the base model and putting an adapter on it, one small cla
 from pathlib import Path
 from typing import Any, Protocol
 
-from ec1.errors import PermanentError
 from ec1.recipes.schema import Recipe
 from ec1.training.cpu import keep_gradients
 from ec1.training.spec import ADAPTER, MODEL
@@ -23,10 +22,7 @@ class Method(Protocol):
         """The base model, in the form in which it is held while training, on its device."""
 
     def adapter(self, recipe: Recipe, model: Any) -> Any | None:
-        """PEFT's configuration of a fresh adapter for that model, None if all weights are trained.
-
-        Raises PermanentError for a module that the model does not have.
-        """
+        """PEFT's configuration of a fresh adapter for that model, None if all weights are trained."""
 
 
 class Full:
@@ -53,12 +49,13 @@ class Lora:
         from peft import LoraConfig
 
         assert recipe.lora is not None
-        _check_targets(recipe, model)
+        targets = recipe.lora.target_modules
         return LoraConfig(
             r=recipe.lora.r,
             lora_alpha=recipe.lora.alpha,
             lora_dropout=recipe.lora.dropout,
-            target_modules=list(recipe.lora.target_modules),
+            target_modules=targets if isinstance(targets, str) else list(targets),
+            modules_to_save=list(recipe.lora.modules_to_save) or None,
             use_rslora=recipe.lora.rank_stabilised,
             use_dora=recipe.lora.dora,
             task_type="CAUSAL_LM",
@@ -96,13 +93,13 @@ def put_adapter_on(model: Any, config: Any) -> Any:
 
 
 def in_32_bits(model: Any) -> None:
-    """Hold the adapter, and so the optimiser's state, in 32 bits; the base stays as it is.
+    """Hold what is trained beside a frozen base, and so the optimiser's state, in 32 bits; the base stays as it is.
 
     TRL casts the adapter of a quantised base to 16 bits. There an update below a 256th of a weight is rounded away: at
     DPO's usual rates that is most of them. 40 million parameters take 0.3 GiB more.
     """
     for name, parameter in model.named_parameters():
-        if ".lora_" in name:
+        if ".lora_" in name or (".modules_to_save." in name and parameter.requires_grad):
             parameter.data = parameter.data.float()
 
 
@@ -118,15 +115,3 @@ def _load(recipe: Recipe, folder: Path, device: str, quantization: Any = None) -
         attn_implementation=recipe.hardware.attention,
         device_map={"": 0} if device == "cuda" else None,
     )
-
-
-def _check_targets(recipe: Recipe, model: Any) -> None:
-    """PEFT refuses if no module matches at all; one misspelt name among seven would pass unseen."""
-    assert recipe.lora is not None
-    there = {name.rpartition(".")[-1] for name, module in model.named_modules() if hasattr(module, "in_features")}
-    missing = [name for name in recipe.lora.target_modules if name not in there]
-    if missing:
-        raise PermanentError(
-            f"recipe {recipe.name}: {recipe.base_model.id} has no module {', '.join(missing)}; "
-            f"lora.target_modules can be of {', '.join(sorted(there - {'lm_head'}))}"
-        )

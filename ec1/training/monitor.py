@@ -117,10 +117,10 @@ class Monitor:
             return f"the loss rose from about {before:.3f} to {now:.3f} at step {step}"
         return None
 
-    def saved(self, step: int) -> None:
-        """Seal the checkpoint that was just written, and delete older ones."""
+    def saved(self, step: int, best: str | None = None) -> None:
+        """Seal the checkpoint that was just written, and delete older ones but the one named `best`."""
         seal(self.checkpoints / f"checkpoint-{step}")
-        keep_newest(self.checkpoints, self.recipe.optimisation.keep_checkpoints)
+        keep_newest(self.checkpoints, self.recipe.optimisation.keep_checkpoints, best)
         self._saved_at = time.monotonic()
 
 
@@ -161,6 +161,6 @@ def callback_of(monitor: Monitor) -> "TrainerCallback":
             logs.update({key: value for key, value in entry.items() if key not in ("step", "epoch")})
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            monitor.saved(state.global_step)
+            monitor.saved(state.global_step, state.best_model_checkpoint and Path(state.best_model_checkpoint).name)
 
     return MonitorCallback()

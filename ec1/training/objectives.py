@@ -74,16 +74,20 @@ def _sft_settings(recipe: Recipe) -> dict[str, Any]:
     return {
         # Continued pre-training learns from every token, fine-tuning from the answers.
         "completion_only_loss": recipe.kind != "pretraining",
-        "packing": False,
+        "packing": recipe.optimisation.packing,
+        "packing_strategy": "bfd",
+        "eval_packing": False,
         "neftune_noise_alpha": recipe.optimisation.neftune_alpha,
     }
 
 
 def _dpo_settings(recipe: Recipe) -> dict[str, Any]:
     assert recipe.dpo is not None
-    settings: dict[str, Any] = {"beta": recipe.dpo.beta}
+    settings: dict[str, Any] = {"beta": recipe.dpo.beta, "loss_type": [recipe.dpo.loss]}
+    if recipe.dpo.label_smoothing is not None:
+        settings["label_smoothing"] = recipe.dpo.label_smoothing
     if recipe.dpo.sft_weight:
-        settings |= {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, recipe.dpo.sft_weight]}
+        settings |= {"loss_type": [recipe.dpo.loss, "sft"], "loss_weights": [1.0, recipe.dpo.sft_weight]}
     return settings
 
 

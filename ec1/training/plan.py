@@ -13,14 +13,13 @@ Sources
 """
 
 import math
-from pathlib import Path
 from typing import Any
 
 from ec1.errors import InputError, PermanentError
-from ec1.files import read_json
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings
 from ec1.training.objectives import OBJECTIVES
+from ec1.training.shape import ModelShape, require_modules
 
 GIB = 2.0**30
 STARTUP_SECONDS = 30.0
@@ -30,6 +29,8 @@ MAX_WARMUP_SHARE = 0.2
 MIN_TRAVEL = 5e-4
 """Rate times steps: about how far Adam can move a weight of an adapter, which starts at nothing. Less was never seen to
 move a held-out answer; a DPO at 5e-6 with 8 steps (4e-5) gained -0.001 nats/token."""
+VALIDATION_SHARE = 0.1
+"""Of training's sources, what early stopping measures on: what the gate scores must not choose the weights."""
 # Rows that one call of TRL's fused head turns into logits at a time, and the copies that it holds of them in float32.
 _HEAD_CHUNK_TOKENS = 256
 _HEAD_COPIES = 3
@@ -38,67 +39,6 @@ _RUNTIME_GIB = {"cuda": 0.6, "cpu": 1.15}
 # On a CPU the heap is kept for reuse (`launcher.py`), so what lies unused between blocks of different sizes counts too:
 # measured with 8 rows of 256 tokens of the small model, 4.34 GiB.
 _HEAP = {"cuda": 1.0, "cpu": 1.1}
-
-
-class ModelShape(Settings):
-    """What of a model's config.json affects memory. Llama-like: q, k, v, o and a gated MLP in each layer."""
-
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
-    tied: bool
-
-    @classmethod
-    def read(cls, folder: Path) -> "ModelShape":
-        """Read `config.json` of a model's folder; no weights. Raises InputError if it is not a model of this kind."""
-        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
-        if not isinstance(config, dict):
-            raise InputError(f"{folder} holds no config.json: it is no model")
-        try:
-            heads = config["num_attention_heads"]
-            return cls(
-                hidden=config["hidden_size"],
-                intermediate=config["intermediate_size"],
-                layers=config["num_hidden_layers"],
-                heads=heads,
-                kv_heads=config.get("num_key_value_heads") or heads,
-                head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-                vocabulary=config["vocab_size"],
-                tied=config.get("tie_word_embeddings", False),
-            )
-        except KeyError as error:
-            raise InputError(f"{folder}/config.json has no {error}: only decoder models are planned") from None
-
-    def module_shapes(self) -> dict[str, tuple[int, int]]:
-        """Inputs and outputs of each projection of a layer."""
-        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        return {
-            "q_proj": (self.hidden, q),
-            "k_proj": (self.hidden, kv),
-            "v_proj": (self.hidden, kv),
-            "o_proj": (q, self.hidden),
-            "gate_proj": (self.hidden, self.intermediate),
-            "up_proj": (self.hidden, self.intermediate),
-            "down_proj": (self.intermediate, self.hidden),
-        }
-
-    @property
-    def projection_parameters(self) -> int:
-        """Weights that quantisation applies to."""
-        return self.layers * sum(inputs * outputs for inputs, outputs in self.module_shapes().values())
-
-    @property
-    def other_parameters(self) -> int:
-        """Embeddings, head and norms; they stay in 16 bits."""
-        return self.vocabulary * self.hidden * (1 if self.tied else 2) + (2 * self.layers + 1) * self.hidden
-
-    @property
-    def parameters(self) -> int:
-        return self.projection_parameters + self.other_parameters
 
 
 class HardwareFigures(Settings):
@@ -116,6 +56,8 @@ class Schedule(Settings):
     """Steps of the optimiser, of the recipe, for the real number of rows."""
 
     steps: int
+    limited: bool
+    """Whether `max_steps` ends it before its epochs do."""
     warmup_steps: int
     evaluation_steps: int | None
     """Steps between two measurements of the held-out loss; None: not during training."""
@@ -147,6 +89,10 @@ def schedule_of(recipe: Recipe, rows: int, heldout_rows: int) -> Schedule:
     wish = recipe.optimisation
     batches = math.ceil(rows / wish.batch_size)
     steps = math.ceil(wish.epochs * math.ceil(batches / wish.gradient_accumulation))
+    limited = wish.max_steps is not None and wish.max_steps < steps
+    if limited:
+        assert wish.max_steps is not None
+        steps = wish.max_steps
     notes = []
     share = wish.warmup_share or 0.0
     warmup = round(share * steps) if wish.warmup_steps is None else wish.warmup_steps
@@ -165,6 +111,7 @@ def schedule_of(recipe: Recipe, rows: int, heldout_rows: int) -> Schedule:
         notes.append(f"{rows} rows do not fill the effective batch of {wish.effective_batch}")
     return Schedule(
         steps=steps,
+        limited=limited,
         warmup_steps=warmup,
         evaluation_steps=every,
         evaluations=0 if every is None else steps // every,
@@ -192,9 +139,19 @@ def plan_training(
     wanted = recipe.hardware.device
     if wanted not in ("any", hardware.device):
         raise InputError(f"recipe {recipe.name} asks for device {wanted}, the deployment has {hardware.device}")
-    schedule = schedule_of(recipe, rows, heldout_rows)
+    require_modules(recipe, model)
+    wish, epoch = recipe.optimisation, rows
+    if wish.early_stopping_patience is not None:
+        heldout_rows = max(1, round(VALIDATION_SHARE * rows))
+        tokens, epoch = round(tokens * (rows - heldout_rows) / rows), rows - heldout_rows
+    # Packed rows are nearly full: best fit leaves about nothing.
+    sequences = math.ceil(tokens / recipe.data.max_length) if wish.packing else epoch
+    schedule = schedule_of(recipe, sequences, heldout_rows)
     notes = list(schedule.notes)
-    travel = recipe.optimisation.learning_rate * schedule.steps
+    if wish.packing:
+        notes.append(f"{epoch} rows are packed into about {sequences} sequences of {recipe.data.max_length} tokens")
+        longest = max(longest, recipe.data.max_length)
+    travel = wish.learning_rate * schedule.steps
     if recipe.method != "full" and travel < MIN_TRAVEL:
         notes.append(
             f"learning rate {recipe.optimisation.learning_rate:g} times {schedule.steps} steps moves a weight by "
@@ -202,7 +159,8 @@ def plan_training(
         )
     if longest > recipe.data.max_length:
         notes.append(f"rows are cut at {recipe.data.max_length} tokens; the longest has {longest}")
-    read = round(tokens * recipe.optimisation.epochs)
+    # Of the last epoch perhaps only a part, if `max_steps` ends it.
+    read = round(tokens * min(wish.epochs, schedule.steps * wish.effective_batch / sequences))
     seconds = STARTUP_SECONDS + read * _slowdown(recipe) / hardware.tokens_per_second
     memory = peak_memory_gib(recipe, model, hardware.device, min(longest, recipe.data.max_length))
     room = min(hardware.memory_gib, recipe.hardware.memory_gib or math.inf)
@@ -219,7 +177,7 @@ def plan_training(
         )
     return Plan(
         tokens=read,
-        rows=rows,
+        rows=epoch,
         steps=schedule.steps,
         warmup_steps=schedule.warmup_steps,
         evaluations=schedule.evaluations,
@@ -234,12 +192,13 @@ def plan_training(
 
 
 def trainable_parameters(recipe: Recipe, model: ModelShape) -> int:
-    """Weights that training changes: of an adapter r · (inputs + outputs) for each module that carries it."""
+    """Weights that training changes: of an adapter r · (inputs + outputs) for each module that carries it, and all of
+    a module that is trained whole."""
     if recipe.lora is None or recipe.method == "full":
         return model.parameters
-    shapes = model.module_shapes()
-    sizes = [sum(shapes[name]) for name in recipe.lora.target_modules if name in shapes]
-    return model.layers * recipe.lora.r * sum(sizes)
+    targets = model.targets(recipe.lora.target_modules)
+    whole = sum(model.modules.get(name, 0) for name in recipe.lora.modules_to_save)
+    return recipe.lora.r * sum(each.count * (each.inputs + each.outputs) for each in targets) + whole
 
 
 def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int) -> float:
@@ -253,7 +212,7 @@ def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int)
         bits = 4 + (8 / 64 + 32 / (64 * 256) if recipe.quantization.double else 32 / 64)
         weights = model.projection_parameters * bits / 8 + model.other_parameters * 2
         # One projection at a time is unpacked to 16 bits.
-        weights += 2 * max(inputs * outputs for inputs, outputs in model.module_shapes().values())
+        weights += 2 * max((each.inputs * each.outputs for each in model.linears), default=0)
     else:
         weights = model.parameters * 2.0
     # An adapter and its optimiser's state are held in 32 bits, the weights of full training in 16.
@@ -278,7 +237,7 @@ def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int)
 
 def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
     """What one layer keeps for one token's backward pass, in bytes."""
-    q, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    q, kv = model.attention, model.keys
     # Two norms in 32 bits with their 16-bit results, q, k, v with and without rotation, the attention's result, the
     # MLP's gate, activation, up and product, and two residual sums.
     base = 2 * model.hidden * (4 + 2) + 2 * 2 * (q + kv) + 2 * kv + 2 * q + 2 * 4 * model.intermediate
@@ -286,10 +245,10 @@ def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
     lora: Any = recipe.lora if recipe.method != "full" else None
     if lora is None:
         return float(base)
-    inputs = [model.module_shapes()[name][0] for name in lora.target_modules if name in model.module_shapes()]
     # Each adapter keeps its input after dropout with the mask, and r numbers in between.
     dropped = 2 * 2 if lora.dropout else 0
-    return float(base + sum(dropped * width + 2 * lora.r for width in inputs))
+    kept = sum(each.count * (dropped * each.inputs + 2 * lora.r) for each in model.targets(lora.target_modules))
+    return float(base + kept / model.layers)
 
 
 def _slowdown(recipe: Recipe) -> float:

@@ -72,6 +72,15 @@ def repeatable(base: Any) -> Any:
             with torch.random.fork_rng():
                 return super().evaluate(*args, **kwargs)
 
+        def _determine_best_metric(self, metrics: Any, trial: Any) -> bool:
+            # Trainer saves only what is best then, and forgets that the monitor wanted a checkpoint at this step.
+            better = super()._determine_best_metric(metrics, trial)
+            return bool(better or self.control.should_save)
+
+        def _load_best_model(self) -> None:
+            # Trainer's own wants PEFT's configuration in the checkpoint, and puts a second adapter on the model.
+            self._load_from_checkpoint(self.state.best_model_checkpoint)
+
         def create_model_card(self, *args: Any, **kwargs: Any) -> None:
             """None: a card would name this machine's folders."""
 

@@ -19,16 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ec1.errors import InputError, PermanentError
-from ec1.files import atomic_file, read_json, sha256_file, staged_directory, write_atomic, write_json
+from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
 from ec1.training.monitor import Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import OBJECTIVES
-from ec1.training.plan import Schedule, schedule_of
+from ec1.training.plan import VALIDATION_SHARE, Schedule, schedule_of
 from ec1.training.provenance import LOCK, package_lock, provenance
 from ec1.training.repeatable import repeatable
+from ec1.training.shape import ModelShape, require_modules
 from ec1.training.spec import (
     METRICS,
     MODEL,
@@ -132,6 +133,7 @@ def _check(spec: TrainingSpec) -> None:
         raise InputError(f"recipe {spec.recipe.name} trains all weights: it cannot start from an adapter")
     if not (spec.base_model / "config.json").is_file():
         raise InputError(f"{spec.base_model} holds no model")
+    require_modules(spec.recipe, ModelShape.read(spec.base_model))
     check_trackers(spec.tracking)
     if spec.recipe.optimisation.liger_kernels and find_spec("liger_kernel") is None:
         raise InputError(
@@ -173,10 +175,15 @@ def _attempt(
         tokenizer = load_tokenizer(spec.base_model)
         rows, heldout = _load_rows(spec, Path(scratch))
         trainer = build_trainer(spec, tokenizer, rows, heldout, batch, accumulation)
-        usable = len(trainer.train_dataset)
+        packing, patience = recipe.optimisation.packing, recipe.optimisation.early_stopping_patience
+        usable = len(rows) if packing else len(trainer.train_dataset)
+        if packing:
+            monitor.note(f"{len(rows)} rows are packed into {len(trainer.train_dataset)} sequences")
+        if patience is not None:
+            monitor.note(f"the loss that decides when to stop is that of {len(heldout)} rows that are not trained on")
         if usable < len(rows):
             monitor.note(f"{len(rows) - usable} rows hold no answer within {recipe.data.max_length} tokens: left out")
-        schedule = schedule_of(recipe, usable, len(heldout))
+        schedule = schedule_of(recipe, len(trainer.train_dataset), len(heldout))
         for text in schedule.notes:
             monitor.note(text)
         _apply(schedule, trainer)
@@ -184,7 +191,8 @@ def _attempt(
         trackers = tracking_callbacks(
             spec.tracking, spec.output / TENSORBOARD, step_of(checkpoint) if checkpoint else 0
         )
-        for callback in (callback_of(monitor), *extra_callbacks, *trackers):
+        early = [] if patience is None else [_early_stopping(patience, checkpoint)]
+        for callback in (callback_of(monitor), *early, *extra_callbacks, *trackers):
             trainer.add_callback(callback)
         loaded = time.monotonic()
         monitor.report.progress(
@@ -201,7 +209,13 @@ def _attempt(
             _save_weights(trainer, tokenizer, spec, weights)
         history = [entry for entry in state.log_history if "tokens_per_second" in entry]
         _write_metrics(history, spec.output / METRICS)
-        status = "diverged" if monitor.verdict else "partial" if state.global_step < schedule.steps else "finished"
+        status = "diverged" if monitor.verdict else "partial" if monitor.out_of_time else "finished"
+        if state.best_model_checkpoint is not None:
+            ended = "ended early: " if status == "finished" and state.global_step < schedule.steps else ""
+            monitor.note(
+                f"{ended}the weights are those of step {state.best_global_step} of {state.global_step}, "
+                f"with the lowest loss {state.best_metric:.3f}"
+            )
         trained_seconds = sum(entry["seconds"] for entry in history)
         resumed_from = step_of(checkpoint) if checkpoint else None
         if status == "partial" and state.global_step <= schedule.warmup_steps:
@@ -228,7 +242,8 @@ def _attempt(
             epochs=round(state.epoch or 0.0, 4),
             rows=usable,
             left_out_rows=len(rows) - usable,
-            full_rows=sum(length >= recipe.data.max_length for length in trainer.row_lengths),
+            # Packed sequences are full by intention.
+            full_rows=0 if packing else sum(length >= recipe.data.max_length for length in trainer.row_lengths),
             tokens=tokens,
             loss_first=history[0]["loss"] if history else None,
             loss_last=history[-1]["loss"] if history else None,
@@ -262,8 +277,25 @@ def _attempt(
         )
 
 
+def _early_stopping(patience: int, checkpoint: Path | None) -> "TrainerCallback":
+    """Ends a training that gets no better; a resumed one goes on counting where it was."""
+    from transformers import EarlyStoppingCallback
+
+    callback = EarlyStoppingCallback(early_stopping_patience=patience)
+    if checkpoint is not None:
+        states = read_json(checkpoint / "trainer_state.json")["stateful_callbacks"]
+        callback.early_stopping_patience_counter = states["EarlyStoppingCallback"]["attributes"][
+            "early_stopping_patience_counter"
+        ]
+    return callback  # type: ignore[no-any-return, unused-ignore]
+
+
 def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
-    """The dataset's rows with the columns of the objective only. Raises InputError if they are not there."""
+    """Rows to train on and to measure on, with the columns of the objective only.
+
+    They are the dataset's two sides; with early stopping, both are of the training side: what the gate scores must not
+    choose the weights. Raises InputError if the columns are not there.
+    """
     from datasets import Dataset
 
     objective = OBJECTIVES[spec.recipe.objective]
@@ -279,10 +311,27 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
             raise InputError(f"{spec.dataset / side} lacks {', '.join(missing)}: objective {spec.recipe.objective}")
         if objective.tokens and set(objective.tokens) <= set(rows.column_names):
             wanted = list(objective.tokens)
-        parts.append(rows.select_columns(wanted))
+        parts.append(rows)
     if len(parts[0]) == 0:
         raise PermanentError(f"{spec.dataset} holds no row to train on")
-    return parts[0], parts[1]
+    if spec.recipe.optimisation.early_stopping_patience is not None:
+        parts = list(_set_aside(parts[0], spec))
+    return parts[0].select_columns(wanted), parts[1].select_columns(wanted)
+
+
+def _set_aside(rows: Any, spec: TrainingSpec) -> tuple[Any, Any]:
+    """The rows without a tenth of their sources, and the rows of that tenth."""
+    groups = sorted(set(rows["group"]), key=lambda group: digest_of([spec.effective_seed, group]))
+    if len(groups) < 2:
+        raise PermanentError(
+            f"{spec.dataset}: optimisation.early_stopping_patience needs rows of at least two sources, there is one"
+        )
+    aside = set(groups[: max(1, round(VALIDATION_SHARE * len(groups)))])
+    chosen = [group in aside for group in rows["group"]]
+    return (
+        rows.select([place for place, taken in enumerate(chosen) if not taken]),
+        rows.select([place for place, taken in enumerate(chosen) if taken]),
+    )
 
 
 def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, batch: int, accumulation: int) -> Any:
@@ -299,6 +348,8 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
     elif adapter is not None and not objective.fused_head:
         model, adapter = put_adapter_on(model, adapter), None
     evaluates = wish.evaluation_steps is not None and len(heldout) > 0
+    stops_early = evaluates and wish.early_stopping_patience is not None
+    whole_layers = recipe.lora is not None and bool(recipe.lora.modules_to_save)
     trainer_class, arguments_class = objective.classes()
     arguments = arguments_class(
         output_dir=str(spec.checkpoints),
@@ -309,7 +360,8 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         per_device_train_batch_size=batch,
         per_device_eval_batch_size=batch,
         gradient_accumulation_steps=accumulation,
-        lr_scheduler_type=wish.scheduler,
+        lr_scheduler_type="cosine_with_min_lr" if wish.min_rate_share else wish.scheduler,
+        lr_scheduler_kwargs={"min_lr_rate": wish.min_rate_share} if wish.min_rate_share else None,
         optim=wish.optimizer,
         weight_decay=wish.weight_decay,
         max_grad_norm=wish.max_grad_norm,
@@ -318,7 +370,7 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         max_length=recipe.data.max_length,
         # All is in 16 bits anyway, but for the adapter of a base that is not quantised; on a CPU autocast's look at
         # every operation is not free. It also gives back logits in 32 bits, from which differences can be taken.
-        bf16=spec.device == "cuda" or recipe.method == "lora" or not objective.fused_head,
+        bf16=spec.device == "cuda" or recipe.method == "lora" or whole_layers or not objective.fused_head,
         use_cpu=spec.device == "cpu",
         seed=spec.effective_seed,
         data_seed=spec.effective_seed,
@@ -328,7 +380,9 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         eval_strategy="steps" if evaluates else "no",
         eval_on_start=evaluates and newest_checkpoint(spec.checkpoints) is None,
         # The monitor decides when to save, and which checkpoints to keep.
-        save_strategy="no",
+        save_strategy="best" if stops_early else "no",
+        load_best_model_at_end=stops_early,
+        metric_for_best_model="loss" if stops_early else None,
         # Trackers are added by hand, after the monitor has completed a step's figures.
         report_to=[],
         disable_tqdm=True,
@@ -346,6 +400,8 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
     )
     in_32_bits(trainer.model)
     trainer.group_rows = wish.group_by_length
+    if wish.packing:
+        require_hidden_rows(trainer.model, trainer.data_collator)
     if not objective.fused_head:
         trainer.counted_tokens = 0
         trainer.train_dataset = trainer.train_dataset.filter(_has_both_answers)
@@ -358,6 +414,36 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
     return trainer
 
 
+def require_hidden_rows(model: Any, collator: Any) -> None:
+    """Check that a packed row sees nothing of the one before it, by exchanging that one.
+
+    Raises PermanentError if it does: not every kind of attention heeds where a row begins.
+    """
+    import torch
+
+    length = 16
+    second = list(range(2 * length, 3 * length))
+    seen = []
+    was_training = model.training
+    model.eval()
+    for first in (list(range(length)), list(range(length, 2 * length))):
+        ids = first + second
+        batch = collator([{"input_ids": ids, "labels": ids, "seq_lengths": [length, length]}])
+        inputs = {
+            name: value.to(model.device) if isinstance(value, torch.Tensor) else value
+            for name, value in batch.items()
+            if name != "labels"
+        }
+        with torch.no_grad():
+            seen.append(model(**inputs, use_cache=False).logits[0, length:].float())
+    model.train(was_training)
+    if float((seen[0] - seen[1]).abs().max()) > 1e-3 * float(seen[0].abs().max()):
+        raise PermanentError(
+            "optimisation.packing: this model's attention does not hide packed rows from one another; switch it off, "
+            "or set hardware.attention to flash_attention_2"
+        )
+
+
 def _has_both_answers(row: dict[str, list[int]]) -> bool:
     return all(row[labels][-1] != -100 for labels in ("chosen_labels", "rejected_labels"))
 
@@ -365,6 +451,8 @@ def _has_both_answers(row: dict[str, list[int]]) -> bool:
 def _apply(schedule: Schedule, trainer: Any) -> None:
     """The schedule depends on how many rows are left, which only the trainer that was built with them knows."""
     trainer.args.warmup_steps = schedule.warmup_steps
+    if schedule.limited:
+        trainer.args.max_steps = schedule.steps
     if schedule.evaluation_steps is not None:
         trainer.args.eval_steps = schedule.evaluation_steps
 

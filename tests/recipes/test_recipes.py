@@ -227,7 +227,30 @@ BROKEN = {
     "lora without its section": ("lora: null\n", r"method qlora needs a lora section"),
     "both warm-ups": ("optimisation:\n  warmup_steps: 5\n", r"warmup_share and warmup_steps are both set"),
     "head as a target": ("lora:\n  target_modules: [lm_head]\n", r"lm_head cannot carry an adapter"),
-    "no target": ("lora:\n  target_modules: []\n", r"target_modules: .*at least 1 item"),
+    "no target": ("lora:\n  target_modules: []\n", r"target_modules: names no layer"),
+    "other word for all targets": ("lora:\n  target_modules: all\n", r"target_modules.*'all-linear'"),
+    "trained whole": (
+        "lora:\n  modules_to_save: [norm]\n",
+        r"modules_to_save cannot be served by vLLM.*kind pretraining",
+    ),
+    "packed pairs": (
+        "objective: dpo\ndpo: {beta: 0.1}\noptimisation: {packing: true}\n",
+        r"packing is for objective sft only",
+    ),
+    "least rate without cosine": ("optimisation: {min_rate_share: 0.1}\n", r"min_rate_share is for scheduler cosine"),
+    "patience without measurements": (
+        "optimisation: {early_stopping_patience: 2}\n",
+        r"early_stopping_patience needs evaluation_steps",
+    ),
+    "unknown loss": ("objective: dpo\ndpo: {beta: 0.1, loss: ppo}\n", r"dpo\.loss: .*not 'ppo'"),
+    "smoothing without effect": (
+        "objective: dpo\ndpo: {beta: 0.1, label_smoothing: 0.1}\n",
+        r"label_smoothing has no effect with loss sigmoid",
+    ),
+    "robust without smoothing": (
+        "objective: dpo\ndpo: {beta: 0.1, loss: robust}\n",
+        r"loss robust needs label_smoothing: about 0\.1",
+    ),
     "target twice": ("lora:\n  target_modules: [q_proj, q_proj]\n", r"named twice"),
     "a path for a model": ("base_model:\n  id: /data/weights/olmo\n", r"is not a model id such as owner/name"),
     "threshold of zero": ("data:\n  threshold: 0\n", r"data\.threshold: .*greater than or equal to 1"),

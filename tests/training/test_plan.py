@@ -14,19 +14,9 @@ from ec1.night.recipes import nightly_recipes
 from ec1.recipes.resolution import discover, load_recipe
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings
-from ec1.training.plan import (
-    HardwareFigures,
-    ModelShape,
-    peak_memory_gib,
-    plan_training,
-    schedule_of,
-    trainable_parameters,
-)
+from ec1.training.plan import HardwareFigures, peak_memory_gib, plan_training, schedule_of, trainable_parameters
+from ec1.training.shape import ModelShape
 
-# OLMo 3 7B, from its public config.json.
-OLMO_7B = ModelShape(
-    hidden=4096, intermediate=11008, layers=32, heads=32, kv_heads=32, head_dim=128, vocabulary=100278, tied=False
-)
 L4 = HardwareFigures(name="NVIDIA L4", device="cuda", memory_gib=24, tokens_per_second=900, cost_per_hour=0.3)
 
 
@@ -51,6 +41,23 @@ def dpo(project: Path) -> Recipe:
     return load_recipe(folder / "pointsav" / "apprenticeship.yaml", [folder]).recipe
 
 
+def shape_of(folder: Path, **config: object) -> ModelShape:
+    """The shape of a model of which there is only a configuration."""
+    (folder / "config.json").write_text(json.dumps(config))
+    return ModelShape.read(folder)
+
+
+@pytest.fixture(scope="module")
+def olmo(tmp_path_factory: pytest.TempPathFactory) -> ModelShape:
+    """OLMo 3 7B, from its public config.json."""
+    return shape_of(
+        tmp_path_factory.mktemp("olmo"),
+        model_type="olmo3",
+        **{"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32},
+        **{"num_key_value_heads": 32, "vocab_size": 100278, "tie_word_embeddings": False},
+    )
+
+
 FIGURES = {"rows": 400, "tokens": 160_000, "longest": 500, "heldout_rows": 80, "budget_seconds": 7200}
 
 
@@ -72,29 +79,82 @@ def test_parameters_from_the_config_are_those_of_the_weights(small_model: Path) 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no config\.json"):
         ModelShape.read(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"num_attention_heads": 8, "hidden_size": 64}))
-    with pytest.raises(InputError, match="intermediate_size"):
-        ModelShape.read(tmp_path)
+    with pytest.raises(InputError, match="describes no causal language model that transformers knows"):
+        shape_of(tmp_path, num_attention_heads=8, hidden_size=64)
 
 
-def test_default_adapter_of_the_7b_is_about_40_million(sft: Recipe) -> None:
-    assert OLMO_7B.parameters == pytest.approx(7.3e9, rel=0.02)
-    assert trainable_parameters(sft, OLMO_7B) == pytest.approx(40e6, rel=0.02)
+def test_experts_nested_models_and_fused_projections_are_counted(tmp_path: Path, sft: Recipe) -> None:
+    """Figures of public configurations; the parameters are those that their model cards name."""
+    mixtral = shape_of(
+        tmp_path,
+        model_type="mixtral",
+        **{"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32},
+        **{"num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000},
+        tie_word_embeddings=False,
+    )
+    assert mixtral.parameters == pytest.approx(46.7e9, rel=0.005)
+    assert mixtral.intermediate == 2 * 14336, "a token passes two of eight experts"
+    assert mixtral.other_parameters > 40e9, "experts in one block are not held in 4 bits"
+    with pytest.raises(PermanentError, match=r"has no module gate_proj, up_proj.*down_proj.*; lora.target_modules can"):
+        plan_training(sft, mixtral, L4, **FIGURES)
+
+    text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "num_attention_heads": 8}
+    text |= {"num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "model_type": "gemma3_text"}
+    gemma = shape_of(
+        tmp_path, model_type="gemma3", text_config=text, vision_config={"model_type": "siglip_vision_model"}
+    )
+    assert (gemma.hidden, gemma.layers, gemma.attention) == (2560, 34, 2048)
+    assert {"q_proj", "down_proj"} <= {each.name for each in gemma.linears}
+
+    phi = shape_of(
+        tmp_path,
+        model_type="phi3",
+        **{"hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32, "num_attention_heads": 32},
+        **{"num_key_value_heads": 32, "vocab_size": 32064, "pad_token_id": 0, "tie_word_embeddings": False},
+    )
+    assert phi.parameters == pytest.approx(3.82e9, rel=0.005)
+    fused = changed(sft, lora={"target_modules": ("qkv_proj", "gate_up_proj")})
+    assert trainable_parameters(fused, phi) == 32 * 16 * (3072 + 3 * 3072 + 3072 + 2 * 8192)
+    everything = changed(sft, lora={"target_modules": "all-linear"})
+    assert trainable_parameters(everything, phi) == 32 * 16 * (4 * 3072 + 2 * 3072 + 3072 + 2 * 8192 + 8192 + 3072)
 
 
-def test_default_recipe_fits_the_l4_and_16_bit_weights_do_not(sft: Recipe) -> None:
-    plan = plan_training(sft, OLMO_7B, L4, **FIGURES)
+def test_a_misspelt_module_is_named_with_its_neighbour(sft: Recipe, olmo: ModelShape) -> None:
+    wrong = changed(sft, lora={"target_modules": ("q_proj", "v_porj")})
+    with pytest.raises(PermanentError, match=r"has no module v_porj \(did you mean v_proj\?\); .* can be of down_proj"):
+        plan_training(wrong, olmo, L4, **FIGURES)
+
+
+def test_what_ends_a_training_early_is_in_the_plan(sft: Recipe, olmo: ModelShape) -> None:
+    assert (full := plan_training(sft, olmo, L4, **FIGURES)).steps == 200
+    short = plan_training(changed(sft, optimisation={"max_steps": 50}), olmo, L4, **FIGURES)
+    assert (short.steps, short.tokens) == (50, full.tokens // 4)
+    assert plan_training(changed(sft, optimisation={"max_steps": 500}), olmo, L4, **FIGURES).steps == 200
+    early = {"early_stopping_patience": 2, "evaluation_steps": 10}
+    aside = plan_training(changed(sft, optimisation=early), olmo, L4, **FIGURES)
+    assert (aside.rows, aside.steps, aside.tokens) == (360, 180, 288_000), "a tenth is measured on"
+    packed = plan_training(changed(sft, optimisation={"packing": True, "batch_size": 1}), olmo, L4, **FIGURES)
+    assert packed.steps == 2 * 79 and packed.tokens == full.tokens, "160,000 tokens in sequences of 2,048"
+
+
+def test_default_adapter_of_the_7b_is_about_40_million(sft: Recipe, olmo: ModelShape) -> None:
+    assert olmo.parameters == pytest.approx(7.3e9, rel=0.02)
+    assert trainable_parameters(sft, olmo) == pytest.approx(40e6, rel=0.02)
+
+
+def test_default_recipe_fits_the_l4_and_16_bit_weights_do_not(sft: Recipe, olmo: ModelShape) -> None:
+    plan = plan_training(sft, olmo, L4, **FIGURES)
     assert 6 < plan.peak_memory_gib < 14
     assert (plan.steps, plan.effective_batch, plan.tokens) == (200, 4, 320_000)
     assert plan.seconds == pytest.approx(320_000 / 900, abs=60)
     assert plan.cost == pytest.approx(plan.seconds / 3600 * 0.3, rel=0.01)
     with pytest.raises(PermanentError, match=r"needs about \d+\.\d GiB, NVIDIA L4 leaves 24\.0"):
-        plan_training(sft.model_copy(update={"method": "full"}), OLMO_7B, L4, **FIGURES)
+        plan_training(sft.model_copy(update={"method": "full"}), olmo, L4, **FIGURES)
 
 
-def test_memory_grows_with_what_costs_memory(sft: Recipe, dpo: Recipe) -> None:
+def test_memory_grows_with_what_costs_memory(sft: Recipe, dpo: Recipe, olmo: ModelShape) -> None:
     def peak(recipe: Recipe, length: int = 512) -> float:
-        return peak_memory_gib(recipe, OLMO_7B, "cuda", length)
+        return peak_memory_gib(recipe, olmo, "cuda", length)
 
     assert peak(sft) < peak(sft.model_copy(update={"method": "lora"}))
     assert peak(sft) < peak(changed(sft, optimisation={"gradient_checkpointing": False}))
@@ -123,31 +183,31 @@ def test_memory_on_a_cpu_is_what_was_measured_or_a_little_more(
     assert measured * 0.99 <= planned <= measured * 1.2
 
 
-def test_a_plan_says_when_it_moves_nothing(dpo: Recipe) -> None:
+def test_a_plan_says_when_it_moves_nothing(dpo: Recipe, olmo: ModelShape) -> None:
     few = {**FIGURES, "rows": 48, "tokens": 9_000}
     old = changed(dpo, optimisation={"learning_rate": 5e-6, "epochs": 1})
-    assert any("too little to change an answer" in note for note in plan_training(old, OLMO_7B, L4, **few).notes)
-    assert not any("too little" in note for note in plan_training(dpo, OLMO_7B, L4, **few).notes)
+    assert any("too little to change an answer" in note for note in plan_training(old, olmo, L4, **few).notes)
+    assert not any("too little" in note for note in plan_training(dpo, olmo, L4, **few).notes)
 
 
-def test_preference_training_costs_the_reference_too(sft: Recipe, dpo: Recipe) -> None:
-    assert plan_training(dpo, OLMO_7B, L4, **FIGURES).seconds > 1.2 * plan_training(sft, OLMO_7B, L4, **FIGURES).seconds
+def test_preference_training_costs_the_reference_too(sft: Recipe, dpo: Recipe, olmo: ModelShape) -> None:
+    assert plan_training(dpo, olmo, L4, **FIGURES).seconds > 1.2 * plan_training(sft, olmo, L4, **FIGURES).seconds
 
 
-def test_what_exceeds_the_budget_is_refused_with_a_way_out(sft: Recipe) -> None:
+def test_what_exceeds_the_budget_is_refused_with_a_way_out(sft: Recipe, olmo: ModelShape) -> None:
     with pytest.raises(PermanentError, match=r"the budget is 120 s: lower optimisation\.epochs"):
-        plan_training(sft, OLMO_7B, L4, **{**FIGURES, "budget_seconds": 120})
+        plan_training(sft, olmo, L4, **{**FIGURES, "budget_seconds": 120})
 
 
-def test_the_recipes_own_limit_counts_too(sft: Recipe) -> None:
+def test_the_recipes_own_limit_counts_too(sft: Recipe, olmo: ModelShape) -> None:
     with pytest.raises(PermanentError, match=r"leaves 4\.0"):
-        plan_training(changed(sft, hardware={"memory_gib": 4.0}), OLMO_7B, L4, **FIGURES)
+        plan_training(changed(sft, hardware={"memory_gib": 4.0}), olmo, L4, **FIGURES)
 
 
-def test_another_kind_of_device_is_refused(sft: Recipe) -> None:
+def test_another_kind_of_device_is_refused(sft: Recipe, olmo: ModelShape) -> None:
     cpu = L4.model_copy(update={"device": "cpu"})
     with pytest.raises(InputError, match="asks for device cuda, the deployment has cpu"):
-        plan_training(sft, OLMO_7B, cpu, **FIGURES)
+        plan_training(sft, olmo, cpu, **FIGURES)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +245,8 @@ def test_nothing_to_train_on_is_refused(sft: Recipe) -> None:
         schedule_of(sft, 0, heldout_rows=10)
 
 
-def test_rows_that_will_be_cut_are_said(sft: Recipe) -> None:
-    plan = plan_training(sft, OLMO_7B, L4, **{**FIGURES, "longest": 2900})
+def test_rows_that_will_be_cut_are_said(sft: Recipe, olmo: ModelShape) -> None:
+    plan = plan_training(sft, olmo, L4, **{**FIGURES, "longest": 2900})
     assert "rows are cut at 2048 tokens; the longest has 2900" in plan.notes
 
 
@@ -202,7 +262,7 @@ ROLES = {
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_roles_of_gastown_are_deltas_that_fit_the_l4(project: Path, role: str) -> None:
+def test_the_roles_of_gastown_are_deltas_that_fit_the_l4(project: Path, role: str, olmo: ModelShape) -> None:
     shipped = project / "configs" / "recipes"
     resolved = load_recipe(shipped / "gastown" / f"{role}.yaml", [shipped])
     recipe, wish = resolved.recipe, resolved.recipe.optimisation
@@ -218,11 +278,11 @@ def test_the_roles_of_gastown_are_deltas_that_fit_the_l4(project: Path, role: st
     assert (wish.batch_size, wish.gradient_accumulation, recipe.data.max_length) == (2, 4, 4096)
 
     figures = {"rows": 8000, "tokens": 2_000_000, "longest": 4096, "heldout_rows": 100, "budget_seconds": 12 * 3600}
-    plan = plan_training(recipe, OLMO_7B, L4, **figures)
+    plan = plan_training(recipe, olmo, L4, **figures)
     assert plan.steps == 1000 * wish.epochs and plan.warmup_steps == wish.warmup_steps
     assert plan.evaluations == plan.steps // (wish.evaluation_steps or 1)
     assert 10 < plan.peak_memory_gib < 22
-    few = plan_training(recipe, OLMO_7B, L4, **{**figures, "rows": 200, "tokens": 50_000})
+    few = plan_training(recipe, olmo, L4, **{**figures, "rows": 200, "tokens": 50_000})
     assert any("warm-up cut from" in note for note in few.notes), "adapted to the real number of steps, and said"
 
 
