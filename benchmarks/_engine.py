@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 
+from ec1.adapters.merged import merged_model
 from ec1.deployment import Deployment, VllmSettings, load_deployment
 from ec1.gpu.engine import Endpoint, ServedAdapter, VllmEngine
 from ec1.gpu.lease import GpuLease
@@ -35,8 +36,12 @@ def serving(
     deployment: Deployment, settings: VllmSettings, model: Path, adapter: ServedAdapter | None = None
 ) -> Iterator[Endpoint]:
     """Start the engine as a night does; its cache of prompts can be emptied (`forget`)."""
-    engine = VllmEngine(settings, model, settings.model, deployment.gpu.device, adapter)
     with tempfile.TemporaryDirectory() as folder:
+        if adapter is not None and deployment.extraction.merge_adapter:
+            model = merged_model(model, adapter, Path(folder))
+            engine = VllmEngine(settings, model, adapter.name, deployment.gpu.device)
+        else:
+            engine = VllmEngine(settings, model, settings.model, deployment.gpu.device, adapter)
         lease = GpuLease(Path(folder) / "lock", device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
         with (
             lease.hold("inference", night="2026-06-01", holder="benchmark", wait_seconds=0) as grant,

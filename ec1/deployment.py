@@ -183,6 +183,11 @@ class ExtractionSettings(Settings):
         description="an adapter that makes the model an extractor, for `kind: vllm`; an accepted version of "
         "`<tenant>/extractor` takes its place",
     )
+    merge_adapter: bool = Field(
+        False,
+        description="serve the model with that adapter's weights merged in, not beside it: three times as fast on a "
+        "CPU, once more the model's size on disk; for mode `answer`",
+    )
     mode: Literal["answer", "decide", "both"] = Field(
         "answer",
         description="answer: the model lists the names of a chunk (large models); decide: it chooses the class of each "
@@ -209,6 +214,15 @@ class ExtractionSettings(Settings):
             raise ValueError(
                 f"max_answer_tokens {self.max_answer_tokens} less reasoning_tokens {self.reasoning_tokens} leaves "
                 f"{room} tokens for the answer; leave {MIN_ANSWER_TOKENS} or more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _only_answers_are_merged(self) -> "ExtractionSettings":
+        if self.merge_adapter and self.mode != "answer":
+            raise ValueError(
+                f"merge_adapter leaves no model without the adapter, and mode {self.mode} asks one: "
+                "choose mode answer, or leave merge_adapter out"
             )
         return self
 

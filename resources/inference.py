@@ -63,11 +63,10 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
             wait_until_ready(model, context.log.info)
             yield DoormanClient(model, deployment.extraction_module_id, deployment.extraction)
             return
-        from ec1.gpu.engine import VllmEngine
-        from ec1.night.extractor import adapter_of
+        from ec1.night.extractor import adapter_of, engine_of
 
         adapter = adapter_of(deployment, home)
-        engine = VllmEngine(model, folder, model.model, deployment.gpu.device, adapter)
+        engine = engine_of(deployment, home, folder, adapter)
         # The engine is gone before the lease is.
         with (
             self.gpu.hold(context, "inference") as grant,

@@ -3,6 +3,7 @@
 Belongs here: which adapter that is. Does not: how documents are extracted (`ec1.extraction`).
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ec1.deployment import Deployment, VllmSettings
@@ -13,7 +14,7 @@ from ec1.models import model_folder
 if TYPE_CHECKING:
     from ec1.extraction.extractor import Extractor
     from ec1.extraction.known import KnownNames
-    from ec1.gpu.engine import ServedAdapter
+    from ec1.gpu.engine import ServedAdapter, VllmEngine
 
 
 def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
@@ -65,3 +66,16 @@ def adapter_of(deployment: Deployment, home: Home) -> "ServedAdapter | None":
         )
     folder = registry.fetch(deployment.tenant, ROLE, incumbent.version)
     return extractor_adapter(folder, model.model, vllm_name(deployment.tenant, ROLE, incumbent.version))
+
+
+def engine_of(deployment: Deployment, home: Home, model: Path, adapter: "ServedAdapter | None") -> "VllmEngine":
+    """The engine that serves the model in the folder `model` with `adapter`: beside it, or merged into it."""
+    from ec1.adapters.merged import merged_model
+    from ec1.gpu.engine import VllmEngine
+
+    settings = deployment.inference
+    assert isinstance(settings, VllmSettings)
+    if adapter is not None and deployment.extraction.merge_adapter:
+        merged = merged_model(model, adapter, home.models)
+        return VllmEngine(settings, merged, adapter.name, deployment.gpu.device)
+    return VllmEngine(settings, model, settings.model, deployment.gpu.device, adapter)
