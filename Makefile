@@ -62,9 +62,9 @@ bench: install ## measure the ratios in benchmarks/
 extractor: install ## train the shipped extractor again (about ten minutes on two idle cores)
 	@$(BIN)/python -m extractor.make
 
-mutants: install ## what mistakes the tests of the critical modules miss, against the recorded floor (half an hour)
+mutants: install ## what mistakes the tests of the critical modules miss, against the floor (half an hour; MODULE=gate: one module)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[$(HARDWARE),dev,mutants]'
-	@$(BIN)/python -m benchmarks.mutants
+	@$(BIN)/python -m benchmarks.mutants $(MODULE)
 
 lock: install ## renew constraints.txt from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev --extra mutants pyproject.toml --output-file - \

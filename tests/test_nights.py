@@ -1,6 +1,8 @@
 """A night's window is what decides what it reads, also on the days on which the clocks change."""
 
 import datetime as dt
+import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,6 +10,16 @@ from ec1.errors import InputError
 from ec1.nights import Night
 
 UTC = dt.UTC
+
+
+@pytest.fixture
+def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose own clock shows another zone than UTC."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_a_night_is_its_day_in_its_zone() -> None:
@@ -43,7 +55,24 @@ def test_the_night_of_a_moment() -> None:
     assert Night.containing(late, "Europe/Berlin") == Night.of("2026-06-02", "Europe/Berlin"), "its window, too"
 
 
-@pytest.mark.parametrize("bad", ["today", "2026-13-01", "2026-6-1", "20260601", "2026-06-01T00:00", ""])
-def test_other_words_are_refused(bad: str) -> None:
-    with pytest.raises(InputError):
+@pytest.mark.usefixtures("far_east")
+def test_times_are_utc_wherever_the_machine_is() -> None:
+    night = Night.of("2026-06-01", "Europe/Berlin")
+    now = night.as_of(dt.datetime(2026, 6, 1, 12, tzinfo=UTC))
+    assert [moment.isoformat()[-6:] for moment in (night.start, night.end, now)] == ["+00:00"] * 3
+
+
+@pytest.mark.parametrize(
+    ("bad", "hint"),
+    [
+        ("today", "use a date such as"),
+        ("2026-13-01", "use a date such as"),
+        ("2026-6-1", "write it as 2026-06-01"),
+        ("20260601", "use a date such as"),
+        ("2026-06-01T00:00", "use a date such as"),
+        ("", "use a date such as"),
+    ],
+)
+def test_other_words_are_refused_with_a_hint(bad: str, hint: str) -> None:
+    with pytest.raises(InputError, match=f"^'{bad}' is not a night: {hint}"):
         Night.of(bad)

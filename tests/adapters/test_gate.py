@@ -1,6 +1,7 @@
 """The gate's arithmetic: what it accepts, how often it is wrong, and that it says the same thing twice."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -195,3 +196,150 @@ def test_a_useless_candidate_rarely_seems_better(groups: int, skewed: bool) -> N
             list(difference), [str(number) for number in group], options, least=options.min_effect_nats
         ).better
     assert passed / nights < (0.08 if skewed else 0.05)
+
+
+# --- at the bounds themselves: equal differences leave no doubt, and these figures are exact in binary
+
+
+def steady(gain: float, count: int = 16) -> dict[str, list[float]]:
+    return {"candidate": [gain] * count}
+
+
+def test_what_lies_exactly_at_a_bound_is_left_to_a_person() -> None:
+    options = EvaluationOptions(min_effect_nats=0.5)
+    at_the_least = judge(scores(steady(0.5)), options)
+    assert (at_the_least.verdict, at_the_least.differences["base"].better) == ("review", False)
+    assert judge(scores(steady(0.5), noise=0.5), options).verdict == "no_effect", "all of it is noise"
+    as_much_less = judge(scores(steady(-0.5)), options)
+    assert as_much_less.verdict == "no_effect" and as_much_less.reasons[0].endswith("nats/token")
+
+
+def test_exactly_the_share_that_must_be_kept_is_left_to_a_person() -> None:
+    options = EvaluationOptions(keep_share=0.5)
+    verdicts = [
+        judge(scores({"incumbent": [0.5] * 16} | steady(gain)), options).verdict for gain in (0.125, 0.25, 0.375)
+    ]
+    assert verdicts == ["rejected", "review", "accepted"]
+
+
+def test_pairs_have_a_minimum_of_their_own() -> None:
+    options = EvaluationOptions(min_effect_nats=0.5, min_effect_pairs_nats=0.125)
+    assert judge(scores(steady(0.25)), options).verdict == "no_effect"
+    losses = {"base": [2.0] * 16, "candidate": [1.75] * 16}
+    assert judge(scores(steady(0.25), objective="dpo", losses=losses), options).accepted
+
+
+def test_a_share_of_the_gain_must_come_from_the_prompt() -> None:
+    def verdict(elsewhere: float, share: float) -> str:
+        options = EvaluationOptions(min_prompt_share=share)
+        return judge(scores(steady(0.5), elsewhere={"candidate": [elsewhere] * 16}), options).verdict
+
+    assert [verdict(elsewhere, 0.0) for elsewhere in (0.25, 0.5, 0.75)] == ["accepted", "review", "rejected"]
+    assert [verdict(elsewhere, 0.5) for elsewhere in (0.125, 0.25, 0.375)] == ["accepted", "review", "rejected"]
+    judged = judge(scores(steady(0.5), elsewhere={"candidate": [0.75] * 16}), OPTIONS)
+    assert "+0.500 nats/token on the right answers, +0.750 on those of other prompts" in judged.reasons[0]
+    pairs = scores(
+        steady(0.5),
+        objective="dpo",
+        losses={"base": [2.0] * 16, "candidate": [1.5] * 16},
+        elsewhere={"candidate": [0.5] * 16},
+    )
+    assert judge(pairs, EvaluationOptions(min_prompt_share=0.5)).accepted, "a preference may hold for every prompt"
+
+
+def test_answers_that_became_less_likely_are_told_of_pairs_alone() -> None:
+    def pairs(loss: float) -> Scores:
+        losses = {"base": [2.0] * 16, "candidate": [loss] * 16}
+        return scores(steady(0.5), objective="dpo", losses=losses, elsewhere={"candidate": [2.0 - loss] * 16})
+
+    options = EvaluationOptions(max_chosen_loss_nats=0.5)
+    assert judge(pairs(2.5), options).accepted, "exactly the bound is allowed"
+    judged = judge(pairs(2.75), options)
+    assert judged.reasons == ("the chosen answers became less likely by 0.750 nats/token",)
+    (reason,) = judge(scores(steady(-0.75)), options).reasons
+    assert reason.startswith("worse than base")
+    assert judge(scores(steady(0.5, count=0), objective="dpo"), options).verdict == "review", "no pairs at all"
+
+
+def test_exactly_the_bound_of_forgetting_is_allowed() -> None:
+    general = {"base": (-1.0,) * 4, "candidate": (-2.0,) * 4}
+    assert judge(scores(steady(0.5), general=general), EvaluationOptions(max_forgetting_nats=1.0)).accepted
+
+
+def test_faults_are_told_in_numbers() -> None:
+    faults: list[dict[str, tuple[str, ...]]] = [
+        {"base": ("cut_off",) * (at < 1), "candidate": ("cut_off",)} for at in range(4)
+    ]
+    samples = tuple(Sample(prompt="p", expected="e", answers={}, faults=each) for each in faults)
+    judged = judge(scores(steady(0.5), samples=samples), OPTIONS)
+    assert judged.reasons == ("of 4 answers 4 are cut off, of the base's 1",)
+    new = tuple(sample.model_copy(update={"faults": {"candidate": ("cut_off",)}}) for sample in samples)
+    assert judge(scores(steady(0.5), samples=new), OPTIONS).reasons == ("of 4 answers 4 are cut off, of the base's 0",)
+
+
+def test_two_sources_are_compared_and_left_to_a_person() -> None:
+    judged = judge(scores({"candidate": spread(0.3, 0.1)}, per_group=8), OPTIONS)
+    assert (judged.verdict, set(judged.differences)) == ("review", {"base"})
+
+
+# --- the bounds
+
+
+def interval(sums: "np.ndarray", counts: "np.ndarray", rate: float) -> tuple[float, float]:
+    """What the normal theory of a ratio says of the same figures: the bootstrap must agree with it where it holds."""
+    mean = sums.sum() / counts.sum()
+    error = math.sqrt(((sums - mean * counts) ** 2).sum()) / counts.sum()
+    # Student's t of 39 degrees of freedom.
+    quantile = {0.025: 2.023, 0.05 / 6: 2.502}[rate]
+    return mean - quantile * error, mean + quantile * error
+
+
+@pytest.mark.parametrize(("looks", "rate"), [(0, 0.025), (1, 0.05 / 6)])
+@pytest.mark.parametrize("sizes", [[2] * 40, [1, 5] * 20])
+def test_the_bounds_are_those_of_theory_where_there_is_one(looks: int, rate: float, sizes: list[int]) -> None:
+    random = np.random.default_rng(3)
+    group = np.repeat(np.arange(40), sizes)
+    differences = random.normal(0.3, 0.2, 40)[group] + random.normal(0, 0.1, len(group))
+    found = compare(list(differences), [str(number) for number in group], OPTIONS, looks=looks)
+    lower, upper = interval(np.bincount(group, weights=differences), np.bincount(group).astype(float), rate)
+    width = upper - lower
+    assert found.mean == pytest.approx(differences.mean())
+    assert abs(found.lower - lower) < 0.12 * width and abs(found.upper - upper) < 0.12 * width
+    assert (found.examples, found.groups) == (len(group), 40)
+    if not looks:
+        assert found == compare(list(differences), [str(number) for number in group], OPTIONS)
+
+
+def test_the_allowed_error_is_spent_look_by_look() -> None:
+    assert [error_rate(OPTIONS, looks) / (1 - OPTIONS.confidence) for looks in range(3)] == pytest.approx(
+        [1 / 2, 1 / 6, 1 / 12]
+    )
+    assert error_rate(OPTIONS, 100) == 0.001
+
+
+def test_a_rare_error_is_told_by_enough_resamples() -> None:
+    differences, groups = spread(0.3, 0.1, count=12), [str(number) for number in range(12)]
+    few, many = (
+        compare(differences, groups, EvaluationOptions(resamples=resamples), looks=30) for resamples in (1000, 20_000)
+    )
+    assert few == many
+
+
+def decided(looks: float, others: dict[str, list[float]], elsewhere: Sequence[float] | None = None) -> str:
+    shuffled = None if elsewhere is None else {"candidate": list(elsewhere)}
+    return judge(scores(others | {"candidate": spread(0.5, 0.1)}, looks=looks, elsewhere=shuffled), OPTIONS).verdict
+
+
+def test_a_later_look_asks_for_more_in_every_comparison() -> None:
+    incumbent = spread(0.5, 0.1, seed=1)
+    lowers = [
+        judge(scores({"incumbent": incumbent, "candidate": spread(0.5, 0.1)}, looks=looks), OPTIONS)
+        .differences["incumbent"]
+        .lower
+        for looks in (0, 5)
+    ]
+    assert lowers[0] > lowers[1]
+    kept = {"incumbent": spread(0.525, 0.1, seed=1)}
+    assert (decided(0, kept), decided(5, kept)) == ("accepted", "review")
+    form = spread(0.42, 0.1, seed=1)
+    assert (decided(0, {}, form), decided(5, {}, form)) == ("accepted", "review")

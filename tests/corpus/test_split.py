@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from ec1.corpus.duplicates import near_duplicates, signature, survivors
-from ec1.corpus.split import HeldOutGroups, Leak, SplitRow, assign, leaks
+from ec1.corpus.split import HeldOutGroups, Leak, Moved, SplitRow, assign, leaks, moved, newest
 from ec1.errors import PermanentError
+from ec1.files import read_json
 
 WORDS = [f"word{number}" for number in range(500)]
 
@@ -101,3 +102,98 @@ def test_each_kind_of_leak_is_found() -> None:
         ("near", "twin", "h2"),
     }
     assert found(train[:1], heldout) == found([], heldout) == found(train, []) == []
+
+
+# --- what is held out
+
+
+def test_the_group_with_the_smallest_hash_is_held_out_where_chance_holds_out_none(tmp_path: Path) -> None:
+    """Fixed for ever, as the hash itself."""
+    groups = [f"g{number}" for number in range(6)]
+    shares = [share / 1000 for share in range(1000)]
+    smallest = next(each for share in shares for each in groups if assign(each, share, 0) == "heldout")
+    record = HeldOutGroups(tmp_path / "b.json")
+    assert smallest != min(groups) and record.complete([*groups, *groups], 0.0, 0) == {smallest}
+    assert record.complete(groups, 0.0, 0) == record.forced() == {smallest}
+    other = HeldOutGroups(tmp_path / "c.json").complete(groups, 0.0, 1)
+    assert other == {next(each for share in shares for each in groups if assign(each, share, 1) == "heldout")}
+
+
+def test_of_two_groups_one_is_held_out_and_of_one_none(tmp_path: Path) -> None:
+    record = HeldOutGroups(tmp_path / "b.json")
+    assert record.complete([], 0.0, 0) == record.complete(["g1", "g1"], 0.0, 0) == frozenset()
+    assert not record.path.exists()
+    assert len(record.complete(["g1", "g2"], 0.0, 0)) == 1
+
+
+def test_what_was_held_out_stays_so_when_others_come(tmp_path: Path) -> None:
+    record = HeldOutGroups(tmp_path / "b.json")
+    first = record.complete(["g1", "g2"], 0.0, 0)
+    second = record.complete(["h1", "h2"], 0.0, 0)
+    assert record.forced() == first | second
+    assert read_json(record.path) == {"groups": sorted(first | second)}
+    assert record.complete(["g1", "g2", "h1", "h2"], 0.0, 0) == first | second
+
+
+@pytest.mark.parametrize("damaged", ["[]", "{}", '{"groups": {}}', '{"groups": "g1"}'])
+def test_a_damaged_record_is_told(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "b.json"
+    path.write_text(damaged)
+    with pytest.raises(PermanentError, match=r"b\.json is damaged: restore it from a backup"):
+        HeldOutGroups(path).forced()
+
+
+def test_the_newest_groups_are_held_out_one_at_least_and_never_all() -> None:
+    times = {f"g{number}": float(number) for number in range(10)}
+    assert newest(times, 0.2) == {"g9", "g8"}
+    assert newest(times, 0.0) == {"g9"}
+    assert newest(times, 1.0) == times.keys() - {"g0"}
+    assert newest({"b": 1.0, "a": 1.0, "c": 1.0}, 0.3) == {"a"}, "of equals the first by name"
+    assert newest({"only": 1.0}, 0.5) == newest({}, 0.5) == frozenset()
+
+
+def dataset(folder: Path, train: list[str], heldout: list[str]) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for side, groups in (("train", train), ("heldout", heldout)):
+        (folder / side).mkdir(parents=True)
+        pq.write_table(pa.table({"group": groups, "row": groups}), folder / side / "rows.parquet")
+    return folder
+
+
+def test_versions_that_saw_the_other_side_are_named_with_numbers(tmp_path: Path) -> None:
+    now = dataset(tmp_path / "now", ["a", "b", "c", "c"], ["d", "e"])
+    half = dataset(tmp_path / "half", ["a"], ["d"])
+    (half / "heldout" / "rows.parquet").unlink()
+    earlier = {
+        "gone": tmp_path / "gone",
+        "half": half,
+        "same": dataset(tmp_path / "same", ["a", "b", "x"], ["d"]),
+        "trained": dataset(tmp_path / "trained", ["d", "d", "e", "a"], ["x"]),
+        "heldout": dataset(tmp_path / "heldout", ["x"], ["a", "d"]),
+    }
+    assert moved(now, earlier) == [Moved("trained", 2, 0), Moved("heldout", 0, 1)]
+
+
+def test_a_leak_names_both_rows() -> None:
+    rng = random.Random(3)
+    texts = [sentence(rng) for _ in range(4)]
+
+    def row(name: str, text: str, *sources: str) -> SplitRow:
+        return SplitRow(name, sources, text.encode())
+
+    def found(train: list[SplitRow], heldout: list[SplitRow]) -> list[Leak]:
+        signatures = np.stack([signature(each.text.decode()) for each in (*heldout, *train)])
+        return leaks(train, heldout, signatures)
+
+    heldout = [row("h0", texts[0], "s:1", "s:2"), row("h1", texts[1], "s:3")]
+    both = row("t0", texts[2], "s:3", "s:9", "s:1")
+    assert found([both], heldout) == [Leak("group", "t0", "h0"), Leak("group", "t0", "h1")]
+    # The last of the held-out rows and the first of the training's lie side by side in the signatures.
+    first, last = row("t1", changed(texts[1], rng, 1)), row("t2", changed(texts[0], rng, 1))
+    assert set(found([first, last], heldout)) == {Leak("near", "t2", "h0"), Leak("near", "t1", "h1")}
+    # Twins on one side are none; nor are two that are the same thing twice over (`exact` says that).
+    twins = [row("t3", texts[3]), row("t4", changed(texts[3], rng, 1))]
+    assert found(twins, heldout) == found([row("t5", texts[2])], [*heldout, row("h2", changed(texts[1], rng, 1))]) == []
+    assert found([row("t6", texts[0])], heldout) == [Leak("exact", "t6", "h0")]

@@ -1,6 +1,7 @@
 """The decision to train, and that one corpus triggers once."""
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from corpus_builder import NIGHT, apprenticeship, edit, write_lines
 
 from ec1.corpus.buckets import bucket
 from ec1.corpus.snapshots import Snapshot, load_snapshot, take_snapshot
-from ec1.corpus.threshold import HighWaterMark, decide
+from ec1.corpus.threshold import HighWaterMark, decide, must_train_again, trained_snapshot
+from ec1.errors import InputError, PermanentError
+from ec1.files import write_json
 from ec1.home import Home
 
 
@@ -95,5 +98,119 @@ def test_a_night_made_up_later_sees_the_mark_of_its_time(home: Home) -> None:
 
 @pytest.mark.parametrize("name", ["../up", "A", ""])
 def test_the_mark_refuses_names_that_lead_elsewhere(home: Home, name: str) -> None:
-    with pytest.raises(Exception, match="not a valid name"):
-        HighWaterMark(home, name, "engineering")
+    for tenant, role, what in ((name, "engineering", "tenant"), ("acme", name, "role")):
+        with pytest.raises(InputError, match=f"^{what} .*is not a valid name"):
+            HighWaterMark(home, tenant, role)
+
+
+# --- the decision
+
+
+def of_edits(folder: Path, home: Home, numbers: Sequence[int]) -> Snapshot:
+    write_lines(folder / "engineering/one.jsonl", [edit(number) for number in numbers])
+    return engineering(folder, home)
+
+
+def test_as_many_as_the_threshold_are_enough(tmp_path: Path, home: Home) -> None:
+    three = of_edits(tmp_path, home, range(3))
+    enough, short = (decide(three, threshold=threshold, trained=None) for threshold in (3, 4))
+    assert (enough.train, short.train) == (True, False)
+    assert (enough.gone, enough.trained_snapshot, enough.snapshot, enough.threshold) == (0, None, three.digest, 3)
+    assert enough.reason == "3 new trainable tuples reach the threshold of 3"
+    assert short.reason == "3 new trainable tuples, 1 short of the threshold 4"
+
+
+def test_what_came_and_what_went_count_together(tmp_path: Path, home: Home) -> None:
+    trained, now = of_edits(tmp_path, home, range(5)), of_edits(tmp_path, home, range(3, 9))
+    enough, short = (decide(now, threshold=threshold, trained=trained) for threshold in (7, 9))
+    assert (enough.train, enough.new, enough.gone) == (True, 4, 3)
+    assert not short.train
+    assert short.reason == (
+        "4 new trainable tuples and 3 that are gone since the last training, 2 short of the threshold 9"
+    )
+    as_many = decide(of_edits(tmp_path, home, range(3, 8)), threshold=9, trained=trained)
+    assert (as_many.new, as_many.gone) == (3, 3) and "3 short" in as_many.reason, "not: nothing new"
+
+
+def test_a_threshold_of_zero_trains_on_anything_new_and_on_nothing_else(tmp_path: Path, home: Home) -> None:
+    one = of_edits(tmp_path, home, [1])
+    assert decide(one, threshold=0, trained=None).train
+    same = decide(one, threshold=0, trained=one)
+    assert (same.train, same.reason) == (False, "nothing new since the last training")
+
+
+def test_nothing_new_is_said_only_where_something_was_trained(tmp_path: Path, home: Home) -> None:
+    trained, grown = of_edits(tmp_path, home, [1]), of_edits(tmp_path, home, [1, 2])
+    assert "1 short of the threshold 2" in decide(grown, threshold=2, trained=trained).reason
+    assert "1 short of the threshold 2" in decide(trained, threshold=2, trained=None).reason
+
+
+def test_what_was_removed_is_trained_again_with_however_few(tmp_path: Path, home: Home) -> None:
+    again = decide(of_edits(tmp_path, home, [1]), threshold=50, trained=None, again=True)
+    assert again.train and "trained again on 1 tuples" in again.reason
+    write_lines(tmp_path / "engineering/one.jsonl", [edit(1, diff="")])
+    nothing = decide(engineering(tmp_path, home), threshold=50, trained=None, again=True)
+    assert (nothing.train, nothing.reason) == (False, "none of 1 tuples is trainable; the threshold is 50")
+
+
+# --- the mark
+
+
+def test_a_recipe_is_compared_with_its_own_trainings(tmp_path: Path, home: Home) -> None:
+    first, second = of_edits(tmp_path, home, [1]), of_edits(tmp_path, home, [1, 2])
+    mark = HighWaterMark(home, "acme", "engineering")
+    mark.advance(first.digest, "2026-06-01", "run-1", "recipe-a")
+    mark.advance(second.digest, "2026-06-02", "run-2", "recipe-b")
+    assert [mark.read(recipe=recipe) for recipe in ("recipe-a", "recipe-b", "recipe-c")] == [
+        first.digest,
+        second.digest,
+        None,
+    ]
+    assert mark.read(before="2026-06-02", recipe="recipe-b") is None
+
+    def trained(recipe: str, night: str | None = None) -> str | None:
+        found = trained_snapshot(home, first.bucket, "acme", "engineering", recipe, night)
+        return None if found is None else found.digest
+
+    assert (trained("recipe-a"), trained("recipe-b"), trained("recipe-c")) == (first.digest, second.digest, None)
+    assert trained("recipe-b", "2026-06-02") == second.digest, "what the night itself trained counts"
+    assert trained("recipe-b", "2026-06-01") is None, "what was trained later does not"
+    other = trained_snapshot(home, first.bucket, "acme", "apprenticeship", "recipe-a")
+    assert other is None, "another role has its own mark"
+
+
+def test_a_removed_snapshot_counts_as_never_trained(tmp_path: Path, home: Home) -> None:
+    first, second = of_edits(tmp_path, home, [1]), of_edits(tmp_path, home, [1, 2])
+    mark = HighWaterMark(home, "acme", "engineering")
+    assert not must_train_again(home, "acme", "engineering")
+    mark.advance(first.digest, "2026-06-01", "run-1", "recipe")
+    write_json(home.removals / "20260602.json", {"snapshots": [first.digest]})
+    assert must_train_again(home, "acme", "engineering")
+    assert not must_train_again(home, "acme", "apprenticeship")
+    assert trained_snapshot(home, first.bucket, "acme", "engineering", "recipe") is None
+    mark.advance(second.digest, "2026-06-03", "run-2", "recipe")
+    assert not must_train_again(home, "acme", "engineering")
+
+
+def test_every_training_is_noted_once(home: Home) -> None:
+    mark = HighWaterMark(home, "acme", "engineering")
+    first = ("a" * 64, "2026-06-01", "run-1", "recipe")
+    others = [("b" * 64, *first[1:]), (*first[:2], "run-2", "recipe"), (*first[:3], "changed"), (*first[:3], "")]
+    for each in (first, *others, first):
+        mark.advance(*each)
+    noted = [(entry["digest"], entry["night"], entry["run"], entry["recipe"]) for entry in mark.history()]
+    assert noted == [first, *others]
+    mark.advance("c" * 64, "2026-06-02", "run-3")
+    assert mark.history()[-1]["recipe"] == ""
+    moments = [dt.datetime.fromisoformat(entry["at"]) for entry in mark.history()]
+    assert all(moment.utcoffset() == dt.timedelta() and not moment.microsecond for moment in moments)
+    assert mark.path == home.high_water_marks / "acme" / "engineering.json"
+
+
+@pytest.mark.parametrize("damaged", [[], {}, {"history": {}}, {"history": None}])
+def test_a_damaged_mark_is_told_and_never_read_as_empty(home: Home, damaged: object) -> None:
+    mark = HighWaterMark(home, "acme", "engineering")
+    write_json(mark.path, damaged)
+    for use in (mark.read, lambda: mark.advance("a" * 64, "2026-06-01", "run-1")):
+        with pytest.raises(PermanentError, match=r"engineering\.json is damaged: restore it"):
+            use()

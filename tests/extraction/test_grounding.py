@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from ec1.documents.chunks import Chunk
 from ec1.extraction.folding import Folded, normalised
-from ec1.extraction.grounding import ground, settle
+from ec1.extraction.grounding import ground, place_of, settle, trimmed, without_rivals
 from ec1.extraction.prompt import PROMPT_NAMES
 from ec1.extraction.results import Dropped, Mention
-from ec1.extraction.schema import Named
+from ec1.extraction.rules import RuleGroup
+from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named
 
 
 def grounded(text: str, *named: tuple[str, str], start: int = 0) -> tuple[list[Mention], list[Dropped]]:
@@ -47,6 +48,9 @@ def reason(text: str, name: str, entity_class: str = "Company") -> str:
         ("Dr. Lena Fischer called.", "Dr. Lena Fischer", "Lena Fischer"),
         ("Mr Renner called.", "Mr Renner", "Mr Renner"),
         ("It is Alvarez’s report.", "Alvarez", "Alvarez"),
+        ("It is Alvarez’s report.", "Alvarez’s", "Alvarez"),
+        ("We met Jose\u0301 there.", "José", "Jose\u0301"),
+        ("We met Jose\u0301\u0323 there.", "José", "Jose\u0301\u0323"),
         ("by Acme Widgets Inc. in May", "Acme Widgets Inc.", "Acme Widgets Inc."),
         ("by the Acme Bank in May", "the Acme Bank", "Acme Bank"),
         ("昨日田中さんが来た", "田中", "田中"),
@@ -358,3 +362,274 @@ def test_folding_remembers_where_each_character_stood(text: str) -> None:
 def test_no_name_makes_a_filter_slow(name: str) -> None:
     """Backtracking here would not end within the test run."""
     grounded(f"x {name} y", (name, "Company"))
+
+
+# --- where a chunk lies in a long document
+
+FILLER = "Nothing of note was said here. " * 200
+"""Longer than what the filters may look at."""
+
+
+def in_chunk(text: str, start: int, end: int, *named: Named, index: int = 3) -> tuple[list[Mention], list[Dropped]]:
+    return ground(named, Chunk(index, start, end, text[start:end]), text)
+
+
+def test_offsets_are_the_documents_however_far_the_chunk_lies() -> None:
+    said = "We met Ann Lee there. Later Ann Lee left."
+    text = FILLER + said + " " + FILLER
+    start = len(FILLER)
+    mentions, dropped = in_chunk(text, start, start + len(said), Named("Ann Lee", "Person"), Named("Bob Ray", "Person"))
+    assert [(each.start, each.end) for each in mentions] == [(start + 7, start + 14), (start + 28, start + 35)]
+    assert all(text[each.start : each.end] == each.name == "Ann Lee" and each.chunk == 3 for each in mentions)
+    assert [(each.name, each.entity_class, each.chunk, each.reason) for each in dropped] == [
+        ("Bob Ray", "Person", 3, "not in the text")
+    ]
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_what_stands_beside_a_chunk_says_what_is_in_it(where: str) -> None:
+    said, beside = "Offer ten.", "An offer is made."
+    text = f"{beside} {said}" if where == "before" else f"{said} {beside}"
+    start = text.index(said)
+    assert in_chunk(text, start, start + len(said), Named("Offer", "Company"))[1][0].reason == "common word"
+    assert in_chunk(said, 0, len(said), Named("Offer", "Company"))[1] == []
+    # A whole document is not read for one chunk of it.
+    far = f"{beside} {FILLER}{said}" if where == "before" else f"{said} {FILLER}{beside}"
+    start = far.index(said)
+    assert in_chunk(far, start, start + len(said), Named("Offer", "Company"))[1] == []
+
+
+# --- the figures of the module's docstring
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "entity_class", "found_class", "confidence", "proven"),
+    [
+        ("We saw Ann Lee there.", "Ann Lee", "Person", "Person", 0.65, False),
+        ("We saw ANN LEE there.", "Ann Lee", "Person", "Person", 0.6, False),
+        ("We saw Falk GmbH there.", "Falk GmbH", "Company", "Company", 0.95, True),
+        ("We saw Falk GmbH there.", "Falk GmbH", "Person", "Company", 0.85, True),
+        ("They live in Toppenish now.", "Toppenish", "Location", "Location", 0.75, False),
+        ("They live in Toppenish now.", "Toppenish", "Company", "Location", 0.65, False),
+        ("Hurt came up twice.", "Hurt", "Person", "Person", 0.55, False),
+        ("Hurt came up twice. We met Hurt.", "Hurt", "Person", "Person", 0.65, False),
+        ("Ann Lee came up twice.", "Ann Lee", "Person", "Person", 0.65, False),
+    ],
+)
+def test_confidence_is_what_the_docstring_says(
+    text: str, name: str, entity_class: str, found_class: str, confidence: float, proven: bool
+) -> None:
+    mention = grounded(text, (name, entity_class))[0][0]
+    assert (mention.entity_class, mention.confidence, mention.proven) == (found_class, confidence, proven)
+
+
+def test_what_was_weighed_before_keeps_its_class_and_confidence() -> None:
+    (found,), _ = in_chunk("They live in Toppenish now.", 0, 27, Named("Toppenish", "Company", 0.4216))
+    assert (found.entity_class, found.confidence) == ("Company", 0.422)
+    (found,), _ = in_chunk("We saw Falk GmbH there.", 0, 23, Named("Falk GmbH", "Person", 0.3))
+    assert (found.entity_class, found.confidence) == ("Person", 0.3)
+
+
+def test_each_further_chunk_takes_a_third_of_the_doubt_away() -> None:
+    kept, _ = settle([mention("Ann Lee", 50 * place, place, confidence=0.4) for place in range(3)], 0)
+    assert [each.confidence for each in kept] == [round(1 - 0.6 * 4 / 9, 3)] * 3
+    twice_in_one, _ = settle([mention("Ann Lee", 0, 0, confidence=0.4), mention("Ann Lee", 50, 0, confidence=0.4)], 0)
+    assert [each.confidence for each in twice_in_one] == [0.4, 0.4]
+
+
+def test_a_doubtful_class_costs_its_share_of_the_votes() -> None:
+    kept, _ = settle([mention("Ann", 0, 0, "Person", 0.6), mention("Ann", 50, 0, "Company", 0.2)], 0)
+    assert [(each.entity_class, each.confidence) for each in kept] == [("Person", 0.45), ("Person", 0.15)]
+
+
+def test_the_bound_is_reached_by_what_equals_it_and_calibrated_before_it_is_compared() -> None:
+    kept, dropped = settle([mention("Ann", 0, 4, confidence=0.65), mention("Bob", 9, 4, confidence=0.649)], 0.65)
+    assert [each.name for each in kept] == ["Ann"]
+    assert dropped == [Dropped(name="Bob", entity_class="Person", chunk=4, reason="low confidence")]
+    kept, dropped = settle([mention("Ann", 0, confidence=0.8)], 0.5, calibrated=lambda raw: raw / 2)
+    assert (dropped, kept) == ([Dropped(name="Ann", entity_class="Person", chunk=0, reason="low confidence")], [])
+    kept, _ = settle([mention("Ann", 0, confidence=0.8)], 0.2, calibrated=lambda raw: raw / 3)
+    assert kept[0].confidence == 0.267
+
+
+# --- names that share characters
+
+
+def test_a_name_that_is_too_long_is_not_looked_for() -> None:
+    long = "A" + "b" * (MAX_NAME_CHARACTERS - 1)
+    assert grounded(f"We saw {long} there.", (long, "Company"))[0][0].name == long
+    mentions, (dropped,) = grounded(f"We saw {long}c there.", (f"{long}c", "Company"))
+    assert (mentions, dropped.name, dropped.reason) == ([], long, "too long")
+
+
+def test_each_place_is_judged_by_what_surrounds_it() -> None:
+    text = "Lucas Renner came. Renner left."
+    mentions, dropped = grounded(text, ("Renner", "Person"), ("Lucas Renner", "Person"))
+    assert [(each.name, each.start) for each in mentions] == [("Lucas Renner", 0), ("Renner", 19)]
+    assert dropped == []
+
+
+def test_what_is_named_twice_counts_once() -> None:
+    once = grounded("We saw Ann Lee there.", ("Ann Lee", "Person"))
+    assert grounded("We saw Ann Lee there.", ("Ann Lee", "Person"), ("Ann Lee", "Person")) == once
+    two = grounded("We saw Ann Lee there.", ("Ann Lee", "Person"), ("Ann Lee", "Company"))
+    assert [each.entity_class for each in two[0]] == ["Person"], "the first answer stands"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "entity_class", "both"),
+    [
+        ("Sydney, Australia", "Sydney", "Location", True),
+        ("Sydney, Australia", "Australia", "Location", True),
+        ("Bank of Peru", "Peru", "Company", True),
+        ("First Bank of Peru", "Peru", "Company", True),
+        ("Sydney , Australia", "Sydney", "Location", True),
+        ("Acme Foods", "Foods", "Company", False),
+        ("Acme Foods", "Acme", "Company", False),
+        ("Smith, Jane", "Smith", "Person", False),
+    ],
+)
+def test_of_rivals_the_surest_stand_and_what_stands_alone_inside_them(
+    outer: str, inner: str, entity_class: str, both: bool
+) -> None:
+    start = outer.index(inner)
+    places = [(10, 10 + len(outer)), (10 + start, 10 + start + len(inner))]
+    for sure, unsure in ((0.9, 0.2), (0.2, 0.9)):
+        named = [Named(outer, entity_class, sure), Named(inner, entity_class, unsure)]
+        surest = max(named, key=lambda each: each.confidence or 0)
+        kept = without_rivals(named, places)
+        assert kept == (sorted(named, key=lambda each: -(each.confidence or 0)) if both else [surest])
+    other_class = [Named(outer, "Company", 0.9), Named(inner, "Location", 0.2)]
+    assert without_rivals(other_class, places) == other_class
+
+
+def test_rivals_that_overlap_do_not_both_stand_and_neighbours_do() -> None:
+    first, second = Named("Ann Lee", "Person", 0.4), Named("Lee Wong", "Company", 0.6)
+    assert without_rivals([first, second], [(0, 7), (4, 12)]) == [second]
+    assert without_rivals([first, second], [(5, 12), (0, 8)]) == [second]
+    assert without_rivals([first, second], [(0, 7), (7, 15)]) == [second, first]
+    assert without_rivals([first, second], [(8, 15), (0, 8)]) == [second, first]
+    assert without_rivals([first, first], [(0, 7), (0, 7)]) == [first], "the same place"
+    # Of equals the first in the text; what has no confidence is the last.
+    unsure = Named("Lee Wong", "Company")
+    assert without_rivals([unsure, first], [(0, 8), (4, 11)]) == [first]
+    even = Named("Lee Wong", "Company", 0.4)
+    assert without_rivals([even, first], [(4, 12), (0, 7)]) == [first]
+
+
+def test_a_cut_off_name_lies_inside_the_whole_one() -> None:
+    whole, cut, after = mention("Ann Lee", 10, 0), mention("Lee", 14, 1), mention("Lee", 17, 1)
+    assert [each.start for each in settle([cut, whole, after], 0)[0]] == [10, 17]
+    crossing = [mention("Ann Lee", 10, 0), mention("Lee Wong", 14, 1)]
+    assert [each.name for each in settle(crossing, 0)[0]] == ["Ann Lee"]
+    town = [
+        mention(name, at, 0, "Location") for name, at in (("Sydney, Australia", 40), ("Sydney", 40), ("Australia", 48))
+    ]
+    assert [each.name for each in settle(town, 0)[0]] == ["Sydney, Australia", "Sydney", "Australia"]
+    inside = [mention("Bank of Peru", 0, 0, "Company"), mention("Bank", 0, 0, "Company")]
+    assert [each.name for each in settle(inside, 0)[0]] == ["Bank of Peru"]
+
+
+def test_of_two_answers_about_one_place_the_surer_one_stands() -> None:
+    kept, _ = settle([mention("Ann", 10, 0, "Company", 0.4), mention("Ann", 10, 1, "Person", 0.9)], 0)
+    assert [(each.entity_class, each.confidence) for each in kept] == [("Person", 0.9)]
+
+
+@pytest.mark.parametrize("proven", [False, True])
+def test_votes_for_a_class_are_added_up(proven: bool) -> None:
+    two = [mention("Ann", 50 * place, 0, "Person", 0.3, proven) for place in range(2)]
+    kept, _ = settle([mention("Ann", 200, 0, "Company", 0.5, proven), *two], 0)
+    assert {each.entity_class for each in kept} == {"Person"}
+
+
+def test_the_ends_of_a_full_name_are_its_short_forms() -> None:
+    full = mention("Tess Marie Okafor", 0)
+    for short, expected in (("Tess", "Person"), ("Okafor", "Person"), ("Marie", "Location")):
+        assert settle([full, mention(short, 50, 1, "Location")], 0)[0][1].entity_class == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "text", "name", "entity_class", "with_it", "without"),
+    [
+        ("dates", "We saw June 2026 there.", "June 2026", "Project", None, "Project"),
+        ("legal forms", "We saw Falk GmbH there.", "Falk GmbH", "Person", "Company", "Person"),
+        ("cues", "They live in Toppenish now.", "Toppenish", "Company", "Location", "Company"),
+    ],
+)
+def test_a_group_of_rules_can_be_left_out(
+    group: RuleGroup, text: str, name: str, entity_class: str, with_it: str | None, without: str
+) -> None:
+    def found(off: frozenset[RuleGroup]) -> str | None:
+        mentions, _ = ground([Named(name, entity_class)], Chunk(0, 0, len(text), text), text, off)
+        return mentions[0].entity_class if mentions else None
+
+    assert (found(frozenset()), found(frozenset({group}))) == (with_it, without)
+
+
+def test_without_nested_names_only_the_longest_stands() -> None:
+    text = "From Sydney, Australia it came."
+    named = [Named("Sydney, Australia", "Location"), Named("Australia", "Location")]
+    mentions, dropped = ground(named, Chunk(0, 0, len(text), text), text, frozenset({"nested names"}))
+    assert ([each.name for each in mentions], dropped[0].reason) == (["Sydney, Australia"], "part of a longer name")
+
+
+def test_a_short_form_may_be_left_as_it_was_answered() -> None:
+    both = [mention("Tess Okafor", 0, 0), mention("Okafor", 50, 1, "Location")]
+    kept, _ = settle(both, 0, off=frozenset({"short forms"}))
+    assert [each.entity_class for each in kept] == ["Person", "Location"]
+    proven = [both[0], mention("Okafor", 50, 1, "Location", proven=True)]
+    assert settle(proven, 0)[0][1].entity_class == "Location", "a proof is not overruled"
+
+
+# --- one name
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("  Ann   Lee , ", "Ann Lee"),
+        ("“Ann Lee”", "Ann Lee"),
+        ("(Ann Lee)", "Ann Lee"),
+        ("Ann Lee)", "Ann Lee"),
+        ("Acme (UK)", "Acme (UK)"),
+        ("Ann Lee.", "Ann Lee"),
+        ("Acme Inc.", "Acme Inc."),
+        ("X Corp.", "X Corp."),
+        ("John Smith Jr.", "John Smith Jr."),
+        ("John F.", "John F."),
+        ("the Acme Bank", "Acme Bank"),
+        ("an Acme Bank", "Acme Bank"),
+        ("The Dalles", "The Dalles"),
+        ("Dr. Lena Fischer", "Lena Fischer"),
+        ("Ann Lee's", "Ann Lee's"),
+        ("spoke with Imani Grove about it", "Imani Grove"),
+        ("Bank of Peru", "Bank of Peru"),
+        ("met Bank of Peru and Acme there", "Bank of Peru and Acme"),
+        ("of Peru called again", "Peru"),
+        ("Sparrow Hill redevelopment", "Sparrow Hill redevelopment"),
+        ("Alvarez's report", "Alvarez's"),
+        ("Alvarez's Acme Bank report", "Acme Bank"),
+        ("Alvarez’s Acme Bank report", "Acme Bank"),
+        ("met Bank of Peru and there", "Bank of Peru"),
+        ("(XBox)", "XBox"),
+        ("SpaceX.", "SpaceX"),
+        ("told Ann that Bob Ray came", "Bob Ray"),
+        ("asked Ann whether Bob came", "Bob"),
+        ("nothing at all", "nothing at all"),
+        ("", ""),
+    ],
+)
+def test_a_name_is_trimmed_of_what_models_put_around_it(name: str, expected: str) -> None:
+    assert trimmed(name) == expected
+
+
+def test_the_first_place_of_a_name() -> None:
+    assert place_of("Ann Lee", "We met Ann Lee and Ann Lee.") == (7, 14)
+    assert place_of("Ann Lee", "We met Ann Leeson.") is None
+    assert place_of("Ann", "JoAnn met Ann_1 and Ann") == (20, 23)
+    assert place_of("Yahoo!", "At Yahoo they met.") == (3, 8)
+    assert place_of("Ann's", "They met Ann there.") == (9, 12)
+    assert place_of("Ann’s", "They met Ann there.") == (9, 12)
+    assert place_of("", "Ann") is None
+    assert place_of("Ann", "JAnn met a JAnn") is None
+    assert place_of("SpaceX", "Space is far.") is None

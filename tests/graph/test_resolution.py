@@ -13,7 +13,7 @@ from benchmarks.resolution_quality import febrl
 from ec1.errors import InputError
 from ec1.graph.model import entity_key
 from ec1.graph.overrides import Decision, Overrides, load_overrides
-from ec1.graph.resolution import Band, Resolution, resolve
+from ec1.graph.resolution import Band, Cluster, Link, Resolution, resolve
 from ec1.graph.scoring import Profile, veto
 
 
@@ -344,3 +344,109 @@ def test_the_best_link_wins_where_only_one_of_two_can() -> None:
     assert clusters(found) == [("Person:jane smith", "Person:smith, jane")]
     (left,) = [link for link in found.links if {link.one, link.other} == {worse.key, middle.key}]
     assert left.band is Band.REVIEW and (left.veto or "").startswith("other email")
+
+
+# --- what is said of a link and of a cluster
+
+
+def test_a_cluster_has_the_key_of_its_first_member_and_the_best_spelling() -> None:
+    found = resolve([profile("JANE SMITH"), profile("Smith, Jane"), profile("Acme Inc", "Company")])
+    keys = ("Person:jane smith", "Person:smith, jane")
+    assert found.clusters == (Cluster(keys[0], "Smith, Jane", "Person", keys),), "a name in capitals says less"
+
+
+def test_a_link_says_what_it_rests_on() -> None:
+    (link,) = resolve([profile("Jane Smith", city="ayr"), profile("Smith, Jane", city="ayr")]).links
+    assert (link.one, link.other, link.band, link.veto) == (
+        "Person:jane smith",
+        "Person:smith, jane",
+        Band.MERGE,
+        None,
+    )
+    assert link.reasons == "given exact, surname exact, city exact"
+    assert link.score == round(link.score, 3) != round(link.score, 2)
+
+
+def test_links_of_a_band_come_best_first() -> None:
+    people = [
+        profile(name, **facts)
+        for names, facts in (
+            (("Anna Berg", "Berg, Anna"), {}),
+            (("Carl Dahl", "Dahl, Carl"), {"phone": "555 0100 200"}),
+            (("Eva Falk", "Falk, Eva"), {"region": "north"}),
+        )
+        for name in names
+    ]
+    merged = resolve(people).band(Band.MERGE)
+    assert [link.one for link in merged] == ["Person:carl dahl", "Person:eva falk", "Person:anna berg"]
+    assert resolve(people).band(Band.REVIEW) == []
+
+
+def test_a_decision_is_a_link_of_its_own() -> None:
+    people = [profile("Jane Smith"), profile("Ruth Jones"), profile("Smith, Jane")]
+    pair = ("Person:jane smith", "Person:ruth jones")
+    found = resolve(people, Overrides(same=(Decision(entities=pair, reason="a marriage"),)))
+    assert Link(*pair, Band.MERGE, 0.0, "operator: a marriage") in found.links
+    apart = ("Person:jane smith", "Person:smith, jane")
+    found = resolve(people, Overrides(different=(Decision(entities=apart, reason="two of them"),)))
+    assert found.links == (Link(*apart, Band.NEW, 0.0, "operator: two of them"),)
+    gone = resolve(people, Overrides(different=(Decision(entities=("Person:jane smith", "Person:x"), reason="y"),)))
+    assert all("operator" not in link.reasons for link in gone.links)
+
+
+def test_an_operators_no_holds_in_whatever_order_the_two_are_met() -> None:
+    people = [profile("Jane Smith", region="north"), profile("Smith, Jane", region="north"), profile("Ms Jane Smith")]
+    apart = Decision(entities=("Person:ms jane smith", "Person:smith, jane"), reason="x")
+    found = resolve(people, Overrides(different=(apart,)))
+    assert clusters(found) == [("Person:jane smith", "Person:smith, jane")]
+    (stopped,) = found.band(Band.REVIEW)
+    assert stopped.veto == "an operator told Person:smith, jane from Person:ms jane smith"
+
+
+# --- two links that contradict each other
+
+
+def test_what_is_clearly_better_is_not_contested_and_what_is_a_little_better_is() -> None:
+    def merged(**facts: str) -> list[tuple[str, ...]]:
+        worse = profile("Jane A. Smith", email="one@a.example")
+        middle, better = profile("Jane Smith", **facts), profile("Smith, Jane", email="two@b.example", **facts)
+        found = resolve([worse, middle, better])
+        assert all(link.score < 16 for link in found.links), "not beyond doubt"
+        return clusters(found)
+
+    assert merged(house_number="12") == [("Person:jane smith", "Person:smith, jane")]
+    assert merged(region="north") == []
+
+
+def test_what_is_beyond_doubt_is_not_contested() -> None:
+    facts = {"phone": "555 0100 200", "house_number": "12"}
+    one, other = (
+        profile("Jane A. Smith", email="one@a.example", **facts),
+        profile("Smith, Jane", email="two@b.example", **facts),
+    )
+    found = resolve([one, profile("Jane Smith", **facts), other])
+    assert len(found.clusters) == 1 and "could be either of two" not in {link.veto for link in found.links}
+
+
+def test_what_is_no_link_contests_none() -> None:
+    found = resolve([profile("Jane A. Smith"), profile("Smith, Jane A."), profile("Jane B. Smith")])
+    assert [link.band for link in found.links].count(Band.NEW) == 2
+    assert clusters(found) == [("Person:jane a. smith", "Person:smith, jane a")]
+
+
+def test_all_that_is_contested_is_for_review() -> None:
+    names = ("Jane Smith", "John Smith", "J. Smith", "Carl Dahl", "Chris Dahl", "C. Dahl")
+    found = resolve([profile(name, documents=["a"]) for name in names])
+    assert found.clusters == ()
+    assert [link.veto for link in found.band(Band.REVIEW)] == ["could be either of two"] * 4
+
+
+def test_a_decision_about_two_ends_a_contest_in_whatever_order() -> None:
+    people = [
+        profile("Jane Smith", documents=["a"]),
+        profile("John Smith", documents=["a"], region="north"),
+        profile("J. Smith", documents=["a"], region="north"),
+    ]
+    assert "could be either of two" in {link.veto for link in resolve(people).links}
+    found = resolve(people, same("Person:john smith", "Person:jane smith"))
+    assert "could be either of two" not in {link.veto for link in found.links}
