@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scoring_registry import ScoringRegistry
 
-from ec1.adapters.manifest import AdapterManifest
+from ec1.adapters.manifest import ADAPTER_FILES, AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
 from ec1.errors import InputError, PermanentError
 from ec1.storage.directory import DirectoryStore
@@ -28,14 +29,15 @@ def keys(registry: AdapterRegistry) -> list[str]:
 @pytest.fixture
 def apart(tmp_path: Path) -> AdapterRegistry:
     """A store elsewhere than on this machine's folder of versions."""
-    return AdapterRegistry(DirectoryStore(tmp_path / "store"), tmp_path / "home" / "adapters")
+    return ScoringRegistry(DirectoryStore(tmp_path / "store"), tmp_path / "home" / "adapters")
 
 
 def test_files_that_differ_from_the_manifest_are_not_published(
     apart: AdapterRegistry, make_candidate: MakeCandidate, manifest: Manifest
 ) -> None:
     candidate, other = make_candidate(1), make_candidate(2)
-    listed = apart.publish(candidate, manifest()).files
+    published = apart.publish(candidate, manifest()).files
+    listed = {name: entry for name, entry in published.items() if name in ADAPTER_FILES}
     with pytest.raises(PermanentError, match="the files are not those that the manifest lists: train again"):
         apart.publish(other, manifest().model_copy(update={"files": listed}))
     assert apart.versions(*WHO) == [1]
@@ -94,7 +96,7 @@ def test_what_lies_beside_a_candidate_is_published_with_it(
     assert {name: (entry.sha256, entry.size) for name, entry in published.files.items()} == {
         path.name: (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size)
         for path in folder.iterdir()
-        if path.name != "manifest.json"
+        if path.name not in ("manifest.json", "model.sig")
     }
 
 
@@ -105,6 +107,8 @@ def test_a_version_is_downloaded_once_and_again_where_it_was_damaged(
     apart.publish(candidate, manifest())
     folder = apart.fetch(*WHO, 1)
     weights = (candidate / "adapter_model.safetensors").read_bytes()
+    whole = {path.name for path in folder.iterdir()}
+    assert whole >= {"adapter_config.json", "adapter_model.safetensors", "manifest.json"}
     kept = (folder / "adapter_model.safetensors").stat().st_ino
     assert apart.fetch(*WHO, 1) == folder and (folder / "adapter_model.safetensors").stat().st_ino == kept
     for damage in (
@@ -116,11 +120,7 @@ def test_a_version_is_downloaded_once_and_again_where_it_was_damaged(
         damage()
         assert apart.fetch(*WHO, 1) == folder
         assert (folder / "adapter_model.safetensors").read_bytes() == weights
-        assert sorted(path.name for path in folder.iterdir()) == [
-            "adapter_config.json",
-            "adapter_model.safetensors",
-            "manifest.json",
-        ]
+        assert {path.name for path in folder.iterdir()} == whole
     assert [path.name for path in folder.parent.iterdir()] == ["v1"]
     assert [path.name for path in apart.local.iterdir()] == ["fernhollow"], "no temporary folder stays"
 
@@ -139,7 +139,8 @@ def test_a_manifest_that_was_moved_or_lists_no_weights_is_not_believed(
     record = json.loads(apart.store.get_bytes(f"{prefix}/v1/manifest.json"))
     del record["files"]["adapter_model.safetensors"]
     apart.store.put_bytes(f"{prefix}/v1/manifest.json", json.dumps(record).encode())
-    assert "the manifest lists no adapter_model.safetensors" in apart.verify(*WHO, 1)
+    with pytest.raises(PermanentError, match=r"@v1 is not signed: the manifest lists no adapter_model\.safetensors"):
+        apart.sign(*WHO, 1, "looks right")
     with pytest.raises(InputError, match=r"there is no fernhollow/other@v1: versions are none"):
         apart.get("fernhollow", "other", 1)
 
