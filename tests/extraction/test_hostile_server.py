@@ -187,7 +187,7 @@ def test_an_engine_of_our_own_that_died_is_noticed_at_once(words: Path, tmp_path
     begin = time.monotonic()
     extractor = Extractor(settings_, "m", "main", words)
     report = loop.extract(extractor, work, client, Outbox(tmp_path), deadline=None, progress=lambda _: None)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 10, "not one pause between attempts"
     assert report.stopped == "vLLM ended with status -9" and report.streams["meeting"].postponed == 9
 
 

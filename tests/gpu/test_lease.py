@@ -30,7 +30,7 @@ command = (
     "time.sleep(600)"
 )
 lease = GpuLease(lock, device="cpu", min_free_gib=0)
-with lease.hold(phase, night="2026-06-01", holder="test", wait_seconds=60) as grant:
+with lease.hold(phase, night="2026-06-01", holder="test", wait_seconds=300) as grant:
     with trace.open("a") as stream:
         stream.write(f"in {phase}\\n")
     grant.start([sys.executable, "-c", command], env={}, log=trace.with_suffix(".log"), grace_seconds=1)
@@ -48,7 +48,7 @@ def lease(lock: Path, min_free_gib: float = 0) -> GpuLease:
     return GpuLease(lock, device="cpu", min_free_gib=min_free_gib)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -100,7 +100,7 @@ def test_too_little_memory_is_refused_with_figures(lock: Path, monkeypatch: pyte
 def test_giving_back_ends_the_whole_family(lock: Path, tmp_path: Path) -> None:
     process = hold(lock, "inference", 1.0, tmp_path / "trace")
     until(lambda: len(marked_processes(lock)) >= 3)
-    assert process.wait(30) == 0
+    assert process.wait(300) == 0
     assert marked_processes(lock) == []
 
 
@@ -123,7 +123,7 @@ def test_after_kill_9_the_next_holder_finds_an_empty_card(lock: Path, tmp_path: 
     if victim != "holder":
         holder.send_signal(signal.SIGKILL)
     holder.wait()
-    with lease(lock).hold("training", night="2026-06-01", holder="next", wait_seconds=20):
+    with lease(lock).hold("training", night="2026-06-01", holder="next", wait_seconds=300):
         assert marked_processes(lock) == []
     assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family)
 
@@ -242,7 +242,7 @@ def test_the_next_holder_says_what_it_had_to_kill(lock: Path, tmp_path: Path) ->
     holder.kill()
     holder.wait()
     told: list[str] = []
-    after = lease(lock).hold("training", night="2026-06-01", holder="next", wait_seconds=20, progress=told.append)
+    after = lease(lock).hold("training", night="2026-06-01", holder="next", wait_seconds=300, progress=told.append)
     with after as grant:
         assert warden.pid in grant.swept and grant.swept == tuple(sorted(grant.swept))
     numbers = ", ".join(map(str, grant.swept))
@@ -253,10 +253,7 @@ def test_a_deleted_lock_file_robs_nobody(lock: Path, tmp_path: Path) -> None:
     """The next holder gets a lock on another file; the live trainer of the first must not be swept as a leftover."""
     holder = hold(lock, "training", 600, tmp_path / "trace")
     try:
-        deadline = time.monotonic() + 20
-        while not marked_processes(lock.resolve()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: bool(marked_processes(lock.resolve())))
         running = {process.pid for process in marked_processes(lock.resolve())}
         lock.unlink()
         with (
@@ -268,7 +265,7 @@ def test_a_deleted_lock_file_robs_nobody(lock: Path, tmp_path: Path) -> None:
     finally:
         holder.kill()
         holder.wait()
-    with lease(lock).hold("inference", night="2026-06-02", holder="run 2", wait_seconds=20):
+    with lease(lock).hold("inference", night="2026-06-02", holder="run 2", wait_seconds=300):
         assert marked_processes(lock.resolve()) == []
 
 
@@ -290,6 +287,6 @@ def test_the_holder_learns_that_somebody_waits(lock: Path, tmp_path: Path) -> No
         until(lease(lock).wanted)
         serving.kill()
         serving.wait()
-    waiting.wait(20)
+    waiting.wait(300)
     assert trace.read_text() == "in training\nout training\n"
     assert not lease(lock).wanted()

@@ -18,17 +18,17 @@ def start(code: str, log: Path, grace_seconds: float = 5) -> SupervisedProcess:
 @pytest.mark.parametrize("status", [0, 1, 3, 77])
 def test_the_status_is_the_commands(tmp_path: Path, status: int) -> None:
     with start(f"import sys; print('done'); sys.exit({status})", tmp_path / "log") as process:
-        assert process.wait(30) == status
+        assert process.wait(300) == status
     assert process.log_tail() == "done"
 
 
 def test_a_signal_is_told_as_the_shell_tells_it(tmp_path: Path) -> None:
     with start("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", tmp_path / "log") as process:
-        assert process.wait(30) == 128 + signal.SIGKILL
+        assert process.wait(300) == 128 + signal.SIGKILL
 
 
 def test_stop_interrupts_first_and_waits_for_the_grace_period(tmp_path: Path) -> None:
-    code = "import time\ntry:\n    print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n"
+    code = "import time\ntry:\n    print('up', flush=True); time.sleep(600)\nexcept KeyboardInterrupt:\n"
     code += "    time.sleep(0.5); print('saved', flush=True); raise SystemExit(130)"
     with start(code, tmp_path / "log") as process:
         while "up" not in process.log_tail():
@@ -39,8 +39,8 @@ def test_stop_interrupts_first_and_waits_for_the_grace_period(tmp_path: Path) ->
 
 def test_what_ignores_the_interrupt_is_killed_with_its_children(tmp_path: Path) -> None:
     code = "import signal, subprocess, sys, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-    code += "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
-    code += "print(child.pid, flush=True); time.sleep(60)"
+    code += "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+    code += "print(child.pid, flush=True); time.sleep(600)"
     with start(code, tmp_path / "log", grace_seconds=0.5) as process:
         while not process.log_tail().strip():
             time.sleep(0.02)
