@@ -10,7 +10,7 @@ their errors: only their totals are looked at. The split is by the document's na
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ec1.extraction.folding import normalised
@@ -30,6 +30,18 @@ class Token:
     blank: bool
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class Marked:
+    """One mention of a sentence: what it refers to, its type, and its tokens `[first, last]`, `head` counted from the
+    first."""
+
+    identity: str
+    kind: str
+    head: int
+    first: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -70,53 +82,57 @@ def unseen(data: Path = DATA) -> list[Text]:
 def read(folder: Path) -> Iterator[Text]:
     """The documents of a folder of CoNLL-U files, in the order of their names."""
     for path in sorted(folder.glob("*.conllu")):
-        sentences: list[str] = []
-        tokens: list[Token] = []
-        mentions: list[Named] = []
-        begin = reach = 0
-        for line in [*path.read_text(encoding="utf-8").splitlines(), ""]:
-            if line.startswith("# text = "):
-                begin = reach = sum(len(each) + 1 for each in sentences)
-                sentences.append(line.removeprefix("# text = "))
-            elif line and line[0].isdigit():
-                fields = line.split("\t")
-                if fields[0].isdigit():
-                    misc = dict(each.partition("=")[::2] for each in fields[9].split("|"))
-                    at = sentences[-1].find(fields[1], reach - begin)
-                    start = reach if at < 0 else begin + at
-                    reach = start if at < 0 else start + len(fields[1])
-                    entity, blank = misc.get("Entity", ""), misc.get("SpaceAfter") != "No"
-                    tokens.append(Token(fields[1], fields[3], entity, blank, start, reach))
-            elif not line and tokens:
-                mentions += _named(tokens)
-                tokens = []
+        sentences = list(parsed(path))
+        mentions = [each for _, tokens in sentences for each in _named(tokens)]
         gold = frozenset((normalised(each.name), each.entity_class) for each in mentions)
         mentions.sort(key=lambda each: (each.start, -each.end))
-        yield Text(path.stem, "\n".join(sentences), tuple(mentions), gold)
+        yield Text(path.stem, "\n".join(text for text, _ in sentences), tuple(mentions), gold)
+
+
+def parsed(path: Path) -> Iterator[tuple[str, list[Token]]]:
+    """The sentences of a CoNLL-U file, each with its tokens; a sentence's text stands on a line of its own."""
+    begin, text, tokens = 0, "", list[Token]()
+    for line in [*path.read_text(encoding="utf-8").splitlines(), ""]:
+        if line.startswith("# text = "):
+            text = line.removeprefix("# text = ")
+        elif line and line[0].isdigit():
+            fields = line.split("\t")
+            if fields[0].isdigit():
+                misc = dict(each.partition("=")[::2] for each in fields[9].split("|"))
+                reach = tokens[-1].end if tokens else begin
+                at = text.find(fields[1], reach - begin)
+                start, end = (reach, reach) if at < 0 else (begin + at, begin + at + len(fields[1]))
+                entity, blank = misc.get("Entity", ""), misc.get("SpaceAfter") != "No"
+                tokens.append(Token(fields[1], fields[3], entity, blank, start, end))
+        elif not line and tokens:
+            yield text, tokens
+            begin, tokens = begin + len(text) + 1, []
+
+
+def marked(tokens: list[Token]) -> Iterator[Marked]:
+    """The mentions that the `Entity=` marks of one sentence's tokens enclose, in the order in which they end."""
+    opened: list[Marked] = []
+    for at, token in enumerate(tokens):
+        for found in _ENTITY.finditer(token.entity):
+            if found[1] is not None:
+                opened.append(Marked(found[1], found[2], int(found[3].split(",")[0]) - 1, at, at))
+                # One that is of a single token closes at once: `(5-time-…)`.
+                if re.match(r"[^()]*\)", token.entity[found.end() :]) is None:
+                    continue
+            closing = found[1] or found[4]
+            for place in range(len(opened) - 1, -1, -1):
+                if opened[place].identity == closing:
+                    yield replace(opened.pop(place), last=at)
+                    break
 
 
 def _named(tokens: list[Token]) -> Iterator[Named]:
     """The named mentions of one sentence."""
-    opened: list[tuple[str, str, int, int]] = []
-    for at, token in enumerate(tokens):
-        for found in _ENTITY.finditer(token.entity):
-            if found[1] is not None:
-                opened.append((found[1], found[2], at, int(found[3].split(",")[0])))
-                # One that is of a single token closes at once: `(5-time-…)`.
-                closes = re.match(r"[^()]*\)", token.entity[found.end() :]) is not None
-                if not closes:
-                    continue
-                closing = found[1]
-            else:
-                closing = found[4]
-            for place in range(len(opened) - 1, -1, -1):
-                if opened[place][0] == closing:
-                    _, kind, first, head = opened.pop(place)
-                    part = _name(tokens[first : at + 1], head - 1, kind)
-                    name = "".join(each.form + " " * each.blank for each in part).strip()
-                    if kind in CLASSES and name:
-                        yield Named(name, CLASSES[kind], part[0].start, part[-1].end)
-                    break
+    for mark in marked(tokens):
+        part = _name(tokens[mark.first : mark.last + 1], mark.head, mark.kind)
+        name = "".join(each.form + " " * each.blank for each in part).strip()
+        if mark.kind in CLASSES and name:
+            yield Named(name, CLASSES[mark.kind], part[0].start, part[-1].end)
 
 
 def _name(span: list[Token], head: int, kind: str) -> list[Token]:

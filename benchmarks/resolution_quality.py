@@ -15,13 +15,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.gum import CLASSES, DATA, is_unseen
+from benchmarks.gum import CLASSES, DATA, Marked, Token, is_unseen, marked, parsed
 from ec1.graph.model import entity_key
 from ec1.graph.resolution import resolve
 from ec1.graph.scoring import Profile
 
-_MARK = re.compile(r"\(\d+-[^()]*\)?|\d+\)")
-NAME_TAGS = {"PROPN", "ADP", "CCONJ", "PUNCT", "NUM", "DET"}
+_NAME_TAGS = {"PROPN", "ADP", "CCONJ", "PUNCT", "NUM", "DET"}
 Pairs = set[tuple[str, str]]
 
 
@@ -35,43 +34,27 @@ def parts(data: Path) -> dict[str, list[Path]]:
     }
 
 
-def spans(path: Path) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """Entity id, type and (word, tag) pairs of each mention in a CoNLL-U file with `Entity=` marks."""
-    waiting: list[tuple[str, str, list[tuple[str, str]]]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        cells = line.split("\t")
-        if len(cells) != 10 or not cells[0].isdigit():
-            continue
-        for _, _, words in waiting:
-            words.append((cells[1], cells[3]))
-        marks = re.search(r"Entity=([^|]*)", cells[9])
-        for mark in _MARK.findall(marks[1]) if marks else ():
-            if mark.startswith("("):
-                identity, kind = mark.strip("()").split("-")[:2]
-                span = (identity, kind, [(cells[1], cells[3])])
-                if mark.endswith(")"):
-                    yield span
-                else:
-                    waiting.append(span)
-            else:
-                span = next(each for each in reversed(waiting) if each[0] == mark[:-1])
-                waiting.remove(span)
-                yield span
+def spans(path: Path) -> Iterator[tuple[Marked, list[Token]]]:
+    """Each mention of a document with its tokens."""
+    for _, tokens in parsed(path):
+        for mark in marked(tokens):
+            yield mark, tokens[mark.first : mark.last + 1]
 
 
 def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
     """The names of documents as entities, and which two are one thing."""
     names, documents, identities = defaultdict(set), defaultdict(set), defaultdict(set)
     for path in paths:
-        for identity, kind, words in spans(path):
-            named = list(itertools.dropwhile(lambda word: word[1] in ("DET", "PUNCT"), words))
-            if kind not in CLASSES or not named or named[0][1] != "PROPN" or {tag for _, tag in named} - NAME_TAGS:
+        for mark, words in spans(path):
+            named = list(itertools.dropwhile(lambda word: word.tag in ("DET", "PUNCT"), words))
+            tags = {word.tag for word in named}
+            if mark.kind not in CLASSES or not named or named[0].tag != "PROPN" or tags - _NAME_TAGS:
                 continue
-            name = re.sub(r" (?=[,.]|'s)", "", " ".join(word for word, _ in named))
-            key = entity_key(name, CLASSES[kind])
+            name = re.sub(r" (?=[,.]|'s)", "", " ".join(each.form for each in named))
+            key = entity_key(name, CLASSES[mark.kind])
             names[key].add(name)
             documents[key].add(path.name)
-            identities[key].add((path.name, identity))
+            identities[key].add((path.name, mark.identity))
     profiles = [
         Profile(key, key.partition(":")[0], frozenset(names[key]), {}, frozenset(documents[key])) for key in names
     ]

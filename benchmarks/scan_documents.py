@@ -20,7 +20,8 @@ from pathlib import Path
 
 from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
-from ec1.documents.scan import Listing, scan_documents
+from ec1.documents.listing import Listing
+from ec1.documents.scan import scan_documents
 from ec1.streams import STREAMS
 
 AS_OF = dt.datetime(2026, 6, 2, tzinfo=dt.UTC)

@@ -15,7 +15,7 @@ from pathlib import Path
 from ec1.corpus.buckets import bucket
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.threshold import decide
-from ec1.corpus.tuples import parse_line, trainable
+from ec1.corpus.tuples import load_record, parse_record, trainable
 from ec1.home import Home
 
 
@@ -52,7 +52,7 @@ def main(tuples: int = 1_000_000, new: int = 1_000, per_file: int = 200) -> dict
         counted = 0
         for path, _ in of.files():
             with (root / path).open("rb") as stream:
-                counted += sum(trainable(parse_line(line), "sft") is None for line in stream)
+                counted += sum(trainable(parse_record(load_record(line)), "sft") is None for line in stream)
         plain = time.perf_counter() - started
 
         started = time.perf_counter()

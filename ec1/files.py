@@ -60,12 +60,15 @@ def fsync_dir(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic_file(path: Path, *, exclusive: bool = False, prefix: str | None = None) -> Iterator[Path]:
+def atomic_file(
+    path: Path, *, exclusive: bool = False, keep_equal: bool = False, prefix: str | None = None
+) -> Iterator[Path]:
     """Yield an empty file beside `path`; on success its bytes are flushed and it becomes `path` in one step.
 
     A reader sees the old content or the new; if the block raises, the file is removed and `path` stays as it was.
     Permissions follow the umask. The temporary name is hidden and starts with `prefix`, by default `.<name>.`. With
-    `exclusive`, raises FileExistsError if `path` exists by then.
+    `exclusive`, raises FileExistsError if `path` exists by then; with `keep_equal`, a file that holds the same bytes
+    already stays as it is, its time stamp included.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{prefix or f'.{path.name}.'}{secrets.token_hex(4)}"
@@ -74,6 +77,8 @@ def atomic_file(path: Path, *, exclusive: bool = False, prefix: str | None = Non
         yield temporary
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
+        if keep_equal and path.is_file() and sha256_file(path) == sha256_file(temporary):
+            return
         if exclusive:
             os.link(temporary, path)
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
-from ec1.documents.scan import Listing
+from ec1.documents.listing import Listing
 from ec1.extraction.scoring import read_gold, score_ledger
 from ec1.graph.exports import export_night
 from ec1.graph.overrides import load_overrides

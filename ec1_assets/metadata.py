@@ -13,7 +13,7 @@ from ec1.corpus.dataset import Dataset
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.threshold import Decision
 from ec1.documents.ledger import LedgerEntry
-from ec1.documents.scan import Listing
+from ec1.documents.listing import Listing
 from ec1.extraction.trust import Trust
 from ec1.home import Home
 from ec1.night.growth import Growth

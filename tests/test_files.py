@@ -102,3 +102,14 @@ def test_broken_json_names_its_file(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{")
     with pytest.raises(InputError, match=r"x\.json is not valid JSON"):
         read_json(tmp_path / "x.json")
+
+
+def test_a_file_that_already_holds_the_same_bytes_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    for text, changes in (("one", True), ("one", False), ("two", True)):
+        before = path.stat().st_ino if path.exists() else None
+        with atomic_file(path, keep_equal=True) as temporary:
+            temporary.write_text(text)
+        assert path.read_text() == text
+        assert (path.stat().st_ino != before) is changes
+        assert list(tmp_path.iterdir()) == [path]

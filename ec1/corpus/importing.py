@@ -6,9 +6,7 @@ formats of rows (formats), column mappings (mapping), and cleaning, which every 
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from ec1.corpus.formats import Row, read_row
 from ec1.corpus.mapping import ColumnMapping
 from ec1.corpus.tuples import metadata_of, parse_record, sources_of, trainable
 from ec1.errors import InputError, RejectedError
-from ec1.files import canonical_json, checked_name, fsync_dir, sha256_file
+from ec1.files import atomic_file, canonical_json, checked_name, sha256_file
 
 FOLDER = "imported"
 """Below a role's own folder of the corpus."""
@@ -84,10 +82,9 @@ def import_rows(
     refused: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
     examples: dict[str, str] = {}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as output:
+    before = sha256_file(target) if target.is_file() else None
+    with atomic_file(target, keep_equal=True) as temporary:
+        with temporary.open("wb") as output:
             for row in sources.rows():
                 try:
                     if row.record is None:
@@ -100,22 +97,13 @@ def import_rows(
                 except RejectedError as error:
                     refused[str(error)] += 1
                     examples.setdefault(str(error), f"{row.file}:{row.number}")
-            output.flush()
-            os.fsync(output.fileno())
         if not formats:
             reasons = "; ".join(f"{count} {reason} ({examples[reason]})" for reason, count in refused.most_common(3))
             raise InputError(f"{source}: no row can be learnt from: {reasons or 'its files hold no row'}")
-        unchanged = target.is_file() and sha256_file(target) == sha256_file(Path(temporary))
-        if not unchanged:
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(target)
-            fsync_dir(target.parent)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
     return Import(
         path=target,
         written=sum(formats.values()),
-        unchanged=unchanged,
+        unchanged=sha256_file(target) == before,
         files=len(sources.files),
         formats=dict(sorted(formats.items())),
         refused=dict(refused.most_common()),

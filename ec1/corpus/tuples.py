@@ -65,11 +65,6 @@ class TrainingTuple:
     """Why the record holds nothing to learn, if the format itself says so."""
 
 
-def parse_line(line: bytes | str) -> TrainingTuple:
-    """Parse one JSON line. Raises RejectedError with a reason that repeats nothing of the line."""
-    return parse_record(load_record(line))
-
-
 def load_record(line: bytes | str) -> dict[str, Any]:
     """The JSON object of a line. Raises RejectedError with a reason that repeats nothing of the line."""
     try:

@@ -21,8 +21,8 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
 from ec1.documents.ledger import DocumentKey
+from ec1.documents.listing import DocumentVersion
 from ec1.documents.markup import strip_html
-from ec1.documents.scan import DocumentVersion
 from ec1.documents.text import clean, decode
 from ec1.errors import DeferredError, RejectedError
 

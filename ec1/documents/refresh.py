@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
-from ec1.documents.scan import Listing
+from ec1.documents.listing import Listing
 
 FingerprintPolicy = Literal["lazy", "budgeted", "full"]
 

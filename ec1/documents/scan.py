@@ -1,129 +1,39 @@
 """What changed in the document root since the ledger, as of a night. The reading of a document's text is `parse.py`'s.
 
-Belongs here: listing the streams, hashing what is new, comparing with the ledger, and the rules that protect the graph
-from a listing that cannot be right. Nothing here writes to the ledger or the graph.
+Belongs here: listing the streams, comparing with the ledger, and the rules that protect the graph from a listing that
+cannot be right. Nothing here writes to the ledger or the graph.
 
 Names that start with a dot (editors' leftovers, `.git`) are no documents, as in a shell's `**`.
 """
 
 import datetime as dt
 import errno
-import hashlib
 import logging
 import os
 import stat as stat_bits
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.listing import DocumentVersion, Listing, Postponed, Rejected
 from ec1.documents.scan_cache import Row, ScanCache
-from ec1.documents.text import looks_binary
+from ec1.documents.steady import Unreadable, Unsteady, read_steadily
 from ec1.errors import DeferredError, InputError, PermanentError
-from ec1.files import digest_of, write_atomic
+from ec1.files import digest_of
 from ec1.streams import STREAMS, Stream, document_id
 
 log = logging.getLogger(__name__)
 
-_PIECE = 2**20
-_READ_ATTEMPTS = 3
 # A file written this shortly before it was read may be written again with the same mtime, so its row is not trusted
 # ("racy git"); two seconds is the coarsest time stamp in use (FAT).
 _RACY_NS = 2 * 10**9
 # A stream that loses all of this many documents or more at once is taken for a lost mount, however small its share.
 _WHOLE_STREAM = 10
 _LEADS_OUT = "a link that leads out of the document root"
-
-
-@dataclass(frozen=True)
-class DocumentVersion:
-    """One version of a document. `size` in bytes, `modified_ns` in nanoseconds since 1970."""
-
-    key: DocumentKey
-    content_sha256: str
-    document_id: str
-    size: int
-    modified_ns: int
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A file that cannot be a document, and why.
-
-    `hashed` is False where the bytes were not read: `content_sha256` then stands for the file's size and time stamp, so
-    that the ledger's row holds until the file changes. `key.path` of a name that is not UTF-8 is escaped and marked.
-    """
-
-    key: DocumentKey
-    content_sha256: str
-    reason: str
-    hashed: bool = True
-
-
-@dataclass(frozen=True)
-class Postponed:
-    """A file that could not be read in peace tonight. It is left as the ledger has it, for a later night."""
-
-    key: DocumentKey
-    reason: str
-
-
-@dataclass(frozen=True)
-class Listing:
-    """What one night found. All tuples are sorted by key.
-
-    `changed` needs work tonight; `rejected` holds what the ledger does not know yet; `unchanged` counts files per
-    stream; `later` counts files newer than `as_of`, left for their own night; `hashed` counts files that were read.
-    """
-
-    night: str
-    as_of: dt.datetime
-    changed: tuple[DocumentVersion, ...]
-    vanished: tuple[DocumentKey, ...]
-    rejected: tuple[Rejected, ...]
-    unchanged: dict[str, int]
-    later: int = 0
-    postponed: tuple[Postponed, ...] = ()
-    hashed: int = 0
-    refresh: tuple[DocumentKey, ...] = ()
-    """Of `changed`, those whose content is known and that only a changed extractor reads again."""
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 (hex) of the work found: keys, content and reasons; no time, machine or root path in it."""
-        return digest_of(
-            {
-                "changed": [[v.key.stream, v.key.path, v.content_sha256] for v in self.changed],
-                "vanished": [[key.stream, key.path] for key in self.vanished],
-                "rejected": [
-                    [r.key.stream, r.key.path, r.content_sha256 if r.hashed else "", r.reason] for r in self.rejected
-                ],
-            }
-        )
-
-    def save(self, path: Path) -> None:
-        """Write as JSON, atomically."""
-        write_atomic(path, _listing_type.dump_json(self, indent=1) + b"\n")
-
-    @classmethod
-    def load(cls, path: Path) -> "Listing":
-        """Read what `save` wrote. Raises InputError if it is missing or damaged."""
-        try:
-            return _listing_type.validate_json(path.read_bytes())
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist: materialise source_documents of this night first") from None
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]["msg"]
-            raise InputError(f"{path} is not a document listing ({problem}): delete it and scan again") from None
-
-
-_listing_type: TypeAdapter[Listing] = TypeAdapter(Listing)
 
 
 def scan_documents(
@@ -178,23 +88,6 @@ def _by_key(item: Any) -> tuple[str, str]:
 def _nanoseconds(moment: dt.datetime) -> int:
     # In integers: a float of seconds since 1970 is off by hundreds of nanoseconds.
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1) * 1000
-
-
-class _Unreadable(Exception):
-    """A file cannot be a document; the message is the reason."""
-
-
-class _Unsteady(Exception):
-    """A file cannot be read right now; the message is the reason."""
-
-
-@dataclass(frozen=True)
-class _Content:
-    stat: os.stat_result
-    sha256: str
-    sha1: str
-    binary: bool
-    read_ns: int
 
 
 @dataclass
@@ -438,12 +331,13 @@ class _Walk:
         scan, key = self.scan, DocumentKey(self.stream.name, path)
         try:
             if not stat_bits.S_ISREG(found.st_mode):
-                raise _Unreadable("not a regular file")
-            content = self._content(target, found)
-        except _Unreadable as problem:
+                raise Unreadable("not a regular file")
+            content = read_steadily(scan.root / target, found, scan.settings.max_bytes)
+            scan.hashed += 1
+        except Unreadable as problem:
             self._reject(path, str(problem), _stand_in(path, found.st_size, found.st_mtime_ns), ledger_row)
             return None
-        except _Unsteady as problem:
+        except Unsteady as problem:
             scan.postponed.append(Postponed(key, str(problem)))
             return None
         except FileNotFoundError:
@@ -462,27 +356,6 @@ class _Walk:
         if found.st_mtime_ns > content.read_ns - _RACY_NS:
             return None
         return _row(found, content.sha256)
-
-    def _content(self, path: str, found: os.stat_result) -> _Content:
-        """Read a file that does not change meanwhile. Raises _Unreadable, _Unsteady, FileNotFoundError."""
-        absolute, max_bytes = self.scan.root / path, self.scan.settings.max_bytes
-        for _ in range(_READ_ATTEMPTS):
-            if found.st_size > max_bytes:
-                raise _Unreadable(f"{found.st_size:,} bytes are more than documents.max_bytes ({max_bytes:,})")
-            try:
-                content = _hash_file(absolute, max_bytes)
-                self.scan.hashed += 1
-                found = absolute.lstat()
-            except FileNotFoundError:
-                raise
-            except PermissionError as error:
-                raise _Unreadable(f"unreadable: {error.strerror}") from None
-            except OSError as error:
-                # EIO, ESTALE and the like come from a disk or a mount in trouble: no verdict on the document.
-                raise _Unsteady(f"unreadable now: {error.strerror}") from None
-            if content and _signature(content.stat) == _signature(found):
-                return content
-        raise _Unsteady(f"changed while it was read, {_READ_ATTEMPTS} times")
 
     def _special(self, path: str) -> tuple[str, os.stat_result] | None:
         """What a link, or a name that is not UTF-8, stands for: path and stat of a file; None if it is settled here."""
@@ -567,10 +440,6 @@ def _row(found: os.stat_result, sha256: str) -> Row:
     return (found.st_size, found.st_mtime_ns, found.st_ino, sha256)
 
 
-def _signature(found: os.stat_result) -> tuple[int, int, int]:
-    return (found.st_size, found.st_mtime_ns, found.st_ino)
-
-
 def _stand_in(*parts: object) -> str:
     return digest_of([ascii(part) for part in parts])
 
@@ -580,24 +449,3 @@ def _incomplete(path: str, error: OSError) -> DeferredError:
         f"{path} cannot be listed ({error.strerror}), so it is unknown what was deleted: make it readable and run the "
         "night again"
     )
-
-
-def _hash_file(path: Path, max_bytes: int) -> _Content | None:
-    """Hash one regular file in pieces; None if it is longer or shorter than its size says."""
-    read_ns = time.time_ns()
-    sha256, sha1 = hashlib.sha256(), hashlib.sha1(usedforsecurity=False)
-    # Not through a link that was put there meanwhile, and not waiting for the writer of a pipe.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb", buffering=0) as stream:
-        found = os.fstat(descriptor)
-        count, binary = 0, False
-        while piece := stream.read(_PIECE):
-            binary = binary or (not count and looks_binary(piece))
-            sha256.update(piece)
-            sha1.update(piece)
-            count += len(piece)
-            if count > max_bytes:
-                return None
-    if count != found.st_size:
-        return None
-    return _Content(found, sha256.hexdigest(), sha1.hexdigest(), binary, read_ns)

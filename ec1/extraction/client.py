@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypedDict
 
 import httpx
 
@@ -195,6 +195,15 @@ class Circuit:
         if deadline is not None and time.monotonic() + pause >= deadline:
             raise ServiceError(f"the model server did not answer again before the deadline: {self._reason}")
         await asyncio.sleep(pause)
+
+
+class Endurance(TypedDict, total=False):
+    """What a client puts up with; `HttpChatClient` says what each means, and its default."""
+
+    backoff_seconds: float
+    circuit: Circuit | None
+    patience_seconds: float
+    died: Callable[[], str | None]
 
 
 class HttpChatClient(ABC):

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import httpx
 
@@ -16,8 +16,8 @@ from ec1.deployment import DoormanSettings, ExtractionSettings
 from ec1.errors import DeferredError
 from ec1.extraction.client import (
     AgainError,
-    Circuit,
     Completion,
+    Endurance,
     HttpChatClient,
     Messages,
     ServerFaultError,
@@ -53,19 +53,10 @@ class DoormanClient(HttpChatClient):
         gateway: DoormanSettings,
         module_id: str,
         settings: ExtractionSettings,
-        *,
-        backoff_seconds: float = 0.5,
-        circuit: Circuit | None = None,
-        patience_seconds: float = 600.0,
+        **endurance: Unpack[Endurance],
     ) -> None:
-        super().__init__(
-            f"{gateway.base_url}/v1/chat/completions",
-            settings,
-            backoff_seconds=backoff_seconds,
-            circuit=circuit,
-            start_in_flight=_USUAL_SLOTS,
-            patience_seconds=patience_seconds,
-        )
+        url = f"{gateway.base_url}/v1/chat/completions"
+        super().__init__(url, settings, start_in_flight=_USUAL_SLOTS, **endurance)
         self._gateway = gateway
         self._module_id = checked_name(module_id, "module id")
 

@@ -5,13 +5,13 @@ https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 from ec1.deployment import ExtractionSettings
 from ec1.extraction.client import (
-    Circuit,
     Completion,
+    Endurance,
     HttpChatClient,
     Messages,
     ServerFaultError,
@@ -35,32 +35,14 @@ class OpenAIClient(HttpChatClient):
         model: str,
         settings: ExtractionSettings,
         *,
-        backoff_seconds: float = 0.5,
-        circuit: Circuit | None = None,
-        patience_seconds: float = 600.0,
-        died: Callable[[], str | None] = lambda: None,
         decides: str | None = None,
         ends_repetition: bool = False,
+        **endurance: Unpack[Endurance],
     ) -> None:
-        super().__init__(
-            f"{base_url.rstrip('/')}/v1/chat/completions",
-            settings,
-            backoff_seconds=backoff_seconds,
-            circuit=circuit,
-            patience_seconds=patience_seconds,
-            died=died,
-        )
+        super().__init__(f"{base_url.rstrip('/')}/v1/chat/completions", settings, **endurance)
         self._model = model
         self._ends_repetition = ends_repetition
-        self._decider = Decider(
-            base_url,
-            decides or model,
-            settings,
-            backoff_seconds=backoff_seconds,
-            circuit=circuit,
-            patience_seconds=patience_seconds,
-            died=died,
-        )
+        self._decider = Decider(base_url, decides or model, settings, **endurance)
 
     def decider(self) -> "Decider":
         return self._decider
@@ -111,25 +93,8 @@ class Decider(HttpChatClient):
     prompt, the log-probabilities in the order of the labels. What a server leaves out is given the least that it named.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        model: str,
-        settings: ExtractionSettings,
-        *,
-        backoff_seconds: float = 0.5,
-        circuit: Circuit | None = None,
-        patience_seconds: float = 600.0,
-        died: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        super().__init__(
-            f"{base_url.rstrip('/')}/v1/completions",
-            settings,
-            backoff_seconds=backoff_seconds,
-            circuit=circuit,
-            patience_seconds=patience_seconds,
-            died=died,
-        )
+    def __init__(self, base_url: str, model: str, settings: ExtractionSettings, **endurance: Unpack[Endurance]) -> None:
+        super().__init__(f"{base_url.rstrip('/')}/v1/completions", settings, **endurance)
         self._model = model
         self._labels: Mapping[int, str] = {}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ec1.documents.chunks import sentence_at
 from ec1.documents.ledger import DocumentKey
+from ec1.documents.listing import DocumentVersion
 from ec1.documents.parse import read_document
-from ec1.documents.scan import DocumentVersion
 from ec1.errors import DeferredError, RejectedError
 from ec1.graph.model import Evidence
 

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.parse import Document, read_document
-from ec1.documents.scan import DocumentVersion, Listing
 from ec1.errors import DeferredError
 
 if TYPE_CHECKING:

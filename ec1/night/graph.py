@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, ledger_fingerprints
+from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.parse import read_document
-from ec1.documents.scan import DocumentVersion, Listing
 from ec1.errors import DeferredError, RejectedError
 from ec1.extraction.folding import normalised
 from ec1.extraction.trust import Trust, trust_of

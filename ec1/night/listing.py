@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
+from ec1.documents.listing import Listing
 from ec1.documents.refresh import Refresh, plan_refresh
-from ec1.documents.scan import Listing, scan_documents
+from ec1.documents.scan import scan_documents
 from ec1.home import Home
 from ec1.nights import Night
 

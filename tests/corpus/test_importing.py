@@ -14,7 +14,7 @@ from hub_formats import ROWS
 
 from ec1.corpus.importing import Import, import_rows
 from ec1.corpus.mapping import mapping_of
-from ec1.corpus.tuples import example_of, parse_line
+from ec1.corpus.tuples import example_of, load_record, parse_record
 from ec1.errors import InputError
 
 ROW = {"prompt": "Name a river.", "completion": "The Elbe.", "session_id": "S1"}
@@ -80,7 +80,7 @@ def test_every_kind_of_file_gives_the_same_tuples(tmp_path: Path, write: Callabl
     done = import_rows(write(tmp_path, rows), tmp_path / "corpus")
     assert (done.written, done.formats, done.refused, done.unread) == (3, {"prompt/completion": 3}, {}, {})
     assert done.path == tmp_path / "corpus/imported/rows.jsonl"
-    items = [parse_line(line) for line in lines(done)]
+    items = [parse_record(load_record(line)) for line in lines(done)]
     assert [example_of(item, "sft")["completion"][0]["content"] for item in items] == [
         row["completion"] for row in rows
     ]
@@ -101,8 +101,8 @@ def test_a_row_that_was_imported_means_what_it_meant_before(tmp_path: Path, name
     done = import_rows(source, tmp_path / "corpus")
     [line] = lines(done)
     objective: Any = "dpo" if outcome == "pair" else "sft"
-    before = example_of(parse_line(json.dumps(row)), objective)
-    assert example_of(parse_line(line), objective) == before
+    before = example_of(parse_record(load_record(json.dumps(row))), objective)
+    assert example_of(parse_record(load_record(line)), objective) == before
 
 
 def test_whatever_is_left_out_is_counted_and_named(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_only_the_named_format_is_taken(tmp_path: Path) -> None:
 def test_columns_are_mapped_by_hand(tmp_path: Path) -> None:
     source = as_csv(tmp_path, [{"frage": "Himmel?", "antwort": "Blau."}])
     done = import_rows(source, tmp_path / "corpus", mapping=mapping_of("prompt=frage,completion=antwort", None, None))
-    assert example_of(parse_line(lines(done)[0]), "sft")["completion"][0]["content"] == "Blau."
+    assert example_of(parse_record(load_record(lines(done)[0])), "sft")["completion"][0]["content"] == "Blau."
     with pytest.raises(InputError, match=r"no column 'text', which is mapped to completion"):
         import_rows(source, tmp_path / "other", mapping=mapping_of("prompt=frage,completion=text", None, None))
 
@@ -159,11 +159,11 @@ def test_llama_factorys_dataset_info_maps_columns_and_tags(tmp_path: Path) -> No
     turns = [{"who": "kunde", "what": "Himmel?"}, {"who": "berater", "what": "Blau."}]
     source = as_lines(tmp_path, [{"turns": turns, "sys": "Kurz."}])
     done = import_rows(source, tmp_path / "corpus", mapping=mapping_of(None, info, "talk"))
-    found = example_of(parse_line(lines(done)[0]), "sft")
+    found = example_of(parse_record(load_record(lines(done)[0])), "sft")
     assert [message["content"] for message in found["prompt"] + found["completion"]] == ["Kurz.", "Himmel?", "Blau."]
     source = as_lines(tmp_path, [{"frage": "Himmel?", "gut": "Blau.", "schlecht": "Gelb."}])
     done = import_rows(source, tmp_path / "corpus", mapping=mapping_of(None, info, "pairs"))
-    assert example_of(parse_line(lines(done)[0]), "dpo")["rejected"][0]["content"] == "Gelb."
+    assert example_of(parse_record(load_record(lines(done)[0])), "dpo")["rejected"][0]["content"] == "Gelb."
     with pytest.raises(InputError, match="name one of its data sets with --dataset: talk, pairs"):
         mapping_of(None, info, None)
 
@@ -183,7 +183,7 @@ def test_axolotls_property_mappings_are_read(tmp_path: Path) -> None:
     ]
     source = as_lines(tmp_path, [{"turns": turns}])
     done = import_rows(source, tmp_path / "corpus", mapping=mapping_of(None, config, None))
-    found = example_of(parse_line(lines(done)[0]), "sft")
+    found = example_of(parse_record(load_record(lines(done)[0])), "sft")
     assert found["prompt"][1] == {"role": "assistant", "content": "Gelb.", "train": False}
     config.write_text("datasets:\n  - path: talk\n    roles_to_train: [user, assistant]\n")
     with pytest.raises(InputError, match="roles_to_train"):

@@ -5,7 +5,7 @@ import json
 import pytest
 from corpus_builder import apprenticeship, edit, feedback
 
-from ec1.corpus.tuples import Kind, example_of, group_of, parse_line, parse_record, trainable
+from ec1.corpus.tuples import Kind, example_of, group_of, load_record, parse_record, trainable
 from ec1.errors import RejectedError
 
 
@@ -89,7 +89,7 @@ def test_each_objective_has_its_own_rule() -> None:
     ],
 )
 def test_records_of_the_hugging_face_conventions_are_accepted(record: object, objective: str, keys: str) -> None:
-    item = parse_line(json.dumps(record))
+    item = parse_record(load_record(json.dumps(record)))
     assert item.kind is Kind.GENERIC
     example = example_of(item, objective)  # type: ignore[arg-type]
     assert example["prompt"] == [{"role": "user", "content": "q"}]
@@ -116,7 +116,7 @@ def test_records_of_the_hugging_face_conventions_are_accepted(record: object, ob
 )
 def test_what_is_no_tuple_is_rejected_in_words(line: bytes) -> None:
     with pytest.raises(RejectedError, match=r"^[a-zA-Z/]"):
-        parse_line(line)
+        parse_record(load_record(line))
 
 
 def test_the_reason_of_a_reject_repeats_nothing_of_the_line() -> None:
@@ -126,7 +126,7 @@ def test_the_reason_of_a_reject_repeats_nothing_of_the_line() -> None:
         b'{"messages": ["hunter2hunter2"]}',
     ):
         with pytest.raises(RejectedError) as error:
-            parse_line(line)
+            parse_record(load_record(line))
         assert "hunter2" not in str(error.value)
 
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ec1.documents.ledger import DocumentKey
+from ec1.documents.listing import DocumentVersion
 from ec1.documents.markup import strip_html
 from ec1.documents.parse import Document, parse_document, read_document
-from ec1.documents.scan import DocumentVersion
 from ec1.documents.text import clean, decode, looks_binary
 from ec1.errors import DeferredError, RejectedError
 

@@ -12,8 +12,10 @@ import pytest
 
 from ec1.deployment import DocumentSettings
 from ec1.documents import scan as scan_module
+from ec1.documents import steady
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
-from ec1.documents.scan import Listing, scan_documents
+from ec1.documents.listing import Listing
+from ec1.documents.scan import scan_documents
 from ec1.errors import DeferredError, InputError, PermanentError
 from ec1.streams import STREAMS
 
@@ -393,7 +395,7 @@ def test_names_that_are_not_utf8_are_rejected_and_harmless(tree: Tree, tmp_path:
 
 def test_a_file_that_changes_while_it_is_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     restless, calmed = tree.root / "service-agents/memo.md", tree.root / "service-agents/market.yaml"
-    real, reads = scan_module._hash_file, []
+    real, reads = steady._hash_file, []
 
     def edited_meanwhile(path: Path, max_bytes: int) -> object:
         content = real(path, max_bytes)
@@ -403,7 +405,7 @@ def test_a_file_that_changes_while_it_is_read(tree: Tree, monkeypatch: pytest.Mo
             tree.date(path, 1 / (1 + len(reads)))
         return content
 
-    monkeypatch.setattr(scan_module, "_hash_file", edited_meanwhile)
+    monkeypatch.setattr(steady, "_hash_file", edited_meanwhile)
     listing = tree.scan()
     assert [(p.key.path, p.reason) for p in listing.postponed] == [
         ("service-agents/memo.md", "changed while it was read, 3 times")
@@ -417,14 +419,14 @@ def test_a_file_that_changes_while_it_is_read(tree: Tree, monkeypatch: pytest.Mo
     ("error", "rejected"), [(PermissionError(13, "Permission denied"), True), (OSError(5, "Input/output error"), False)]
 )
 def test_unreadable_files(tree: Tree, monkeypatch: pytest.MonkeyPatch, error: OSError, rejected: bool) -> None:
-    real = scan_module._hash_file
+    real = steady._hash_file
 
     def fail(path: Path, max_bytes: int) -> object:
         if path.name == "memo.md":
             raise error
         return real(path, max_bytes)
 
-    monkeypatch.setattr(scan_module, "_hash_file", fail)
+    monkeypatch.setattr(steady, "_hash_file", fail)
     listing = tree.scan()
     assert len(listing.changed) == 4
     assert (len(listing.rejected), len(listing.postponed)) == ((1, 0) if rejected else (0, 1))
@@ -436,14 +438,14 @@ def test_unreadable_files(tree: Tree, monkeypatch: pytest.MonkeyPatch, error: OS
 
 def test_a_file_deleted_during_the_scan_has_vanished(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.apply(tree.scan())
-    real = scan_module._hash_file
+    real = steady._hash_file
 
     def delete_first(path: Path, max_bytes: int) -> object:
         path.unlink()
         return real(path, max_bytes)
 
     tree.write("service-agents/memo.md", "about to go")
-    monkeypatch.setattr(scan_module, "_hash_file", delete_first)
+    monkeypatch.setattr(steady, "_hash_file", delete_first)
     listing = tree.scan()
     assert listing.vanished == (DocumentKey("research", "service-agents/memo.md"),)
     assert not listing.changed and not listing.postponed

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from light import LightCommandLine, light_project
 
-from ec1.documents.scan import Listing
+from ec1.documents.listing import Listing
 from ec1.files import sha256_file
 from ec1.night.records import DatasetRecord, DecisionRecord, GraphRecord, OutcomeRecord, Records, SnapshotRecord
 from ec1.night.sample import install_sample

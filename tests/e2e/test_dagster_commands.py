@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine
 
-from ec1.documents.scan import Listing
+from ec1.documents.listing import Listing
 from ec1.home import Home
 
 pytestmark = pytest.mark.slow

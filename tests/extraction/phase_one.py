@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ec1.deployment import Deployment
-from ec1.documents.scan import Listing
+from ec1.documents.listing import Listing
 from ec1.extraction.client import Circuit
 from ec1.extraction.extractor import Extractor
 from ec1.extraction.openai import OpenAIClient

@@ -12,7 +12,8 @@ from graph_samples import FINGERPRINT, result
 
 from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
-from ec1.documents.scan import Listing, scan_documents
+from ec1.documents.listing import Listing
+from ec1.documents.scan import scan_documents
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore
