@@ -60,7 +60,7 @@ bench: install ## measure the ratios in benchmarks/
 	@$(BIN)/python -m benchmarks
 
 extractor: install ## train the shipped extractor again (about ten minutes on two idle cores)
-	@$(BIN)/python -m extractor.make
+	@$(BIN)/python -m examples.extractor.make
 
 mutants: install ## what mistakes the tests of the critical modules miss, against the floor (half an hour; MODULE=gate: one module)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[$(HARDWARE),dev,mutants]'

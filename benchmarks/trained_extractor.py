@@ -25,8 +25,8 @@ from ec1.extraction.loop import extract
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.scoring import ScoreTable, entities_of, score
+from ec1.extraction.trained import SHIPPED
 from ec1.gpu.engine import Endpoint, ServedAdapter
-from ec1.home import CHECKOUT
 
 STREAM = "research"
 
@@ -77,7 +77,7 @@ def _extractors(
 def main(adapter: Path | None, sets: Sequence[str], only: str) -> dict[str, dict[str, float]]:
     """Print and return strict and any-class F1 of each extractor on each set."""
     deployment, settings = embedded()
-    chosen = adapter or deployment.extraction.adapter or CHECKOUT / "extractor" / "adapter"
+    chosen = adapter or deployment.extraction.adapter or SHIPPED
     texts = {"gum": gum.unseen, "seen": lambda: gum.seen()[::4], "sample": sample.read}
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as name:

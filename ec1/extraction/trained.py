@@ -11,6 +11,7 @@ instead of stopping after the first.
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -25,6 +26,8 @@ from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named, encodable, whole_a
 
 # Raise this when an adapter that was trained before would be asked or read in another way.
 TRAINED_VERSION = 1
+SHIPPED = Path(__file__).parent / "shipped"
+"""The adapter that comes with EC1, for the embedded model; `make extractor` trains it again."""
 NONE = "none"
 MAX_LISTED = 40
 """Most names and candidates of one answer; a chunk with more is halved."""

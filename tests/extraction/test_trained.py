@@ -10,7 +10,7 @@ from ec1.errors import DeferredError, RejectedError
 from ec1.extraction import trained
 from ec1.extraction.schema import Named
 from ec1.home import CHECKOUT
-from extractor import generate
+from examples.extractor import generate
 
 TEXT = "On Monday Ana Ruiz flew from Lyon to Lake Erie. The Data Protection Act is no company, Harlow Foods Ltd is one."
 GOLD = {"Ana Ruiz": "Person", "Lyon": "Location", "Lake Erie": "Location", "Harlow Foods Ltd": "Company"}
@@ -20,7 +20,6 @@ TUPLE = {
     "text": TEXT,
     "entities": [{"name": name, "class": entity_class} for name, entity_class in GOLD.items()],
 }
-ADAPTER = CHECKOUT / "extractor" / "adapter"
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
@@ -126,7 +125,7 @@ def test_generated_texts_say_where_their_names_are_and_come_again() -> None:
 
 
 def test_the_sample_is_not_among_the_tuples() -> None:
-    lines = (CHECKOUT / "extractor" / "tuples.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (CHECKOUT / "examples" / "extractor" / "tuples.jsonl").read_text(encoding="utf-8").splitlines()
     generated = [json.loads(line) for line in lines if '"generated/' in line[:80]]
     named = {entity["name"].casefold() for record in generated for entity in record["entities"]}
     gold = (CHECKOUT / "examples" / "gold" / "entities.jsonl").read_text(encoding="utf-8").splitlines()

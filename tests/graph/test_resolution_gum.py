@@ -1,7 +1,7 @@
 """Resolution on gold coreference: names of one person, firm or place in real interviews, news and court papers.
 
-The rules were written on `gum` alone; the other parts of `resolution_quality.parts` were not fitted to and have their
-own, looser floors. Of the unseen part only totals are looked at.
+The rules were written on `gum`; documents of `gum-more (seen)` may be looked at, and nothing was fitted to those of
+`gum-more (unseen)`, of which only totals are looked at. Each part has floors of its own.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""`make extractor`: trains the shipped extractor on `tuples.jsonl` and writes `adapter/`.
+"""`make extractor`: trains the shipped extractor on `tuples.jsonl` and writes `ec1/extraction/shipped/`.
 
 The ordinary way of a recipe: bucket, snapshot, dataset, trainer; all but the gate, which has no night here
 (`python -m benchmarks.trained_extractor` measures it). The seed is the recipe's: the same machine makes the same
@@ -17,6 +17,7 @@ from pathlib import Path
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.manifest import CONFIG, WEIGHTS
 from ec1.deployment import load_deployment
+from ec1.extraction.trained import SHIPPED
 from ec1.files import read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.home import CHECKOUT, Home
 from ec1.launch.environment import process_environment
@@ -26,12 +27,11 @@ from ec1.recipes.resolution import load_recipe
 from ec1.training.spec import check_result
 
 HERE = Path(__file__).parent
-ADAPTER = HERE / "adapter"
 TUPLES = HERE / "tuples.jsonl"
 _BUDGET_SECONDS = 3600.0
 
 
-def main(target: Path = ADAPTER) -> None:
+def main(target: Path = SHIPPED) -> None:
     """Train and write the adapter; what was there is replaced. Needs two gigabytes of memory."""
     resolved = load_recipe(HERE / "recipe.yaml", [])
     recipe, deployment = resolved.recipe, load_deployment("embedded", CHECKOUT)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.gum import Named, Text
 from ec1.extraction.folding import normalised
-from extractor import pools, templates
+from examples.extractor import pools, templates
 
 _SLOT = re.compile(r"\{([A-Z]+)\}")
 _APART = {"card": "\n", "minutes": "\n", "email": "\n", "social": "\n", "meeting": "\n\n", "interview": "\n\n"}

@@ -1,4 +1,4 @@
-"""`python -m extractor.build`: makes `extractor/tuples.jsonl`, chunks of text with what is named in them.
+"""`python -m examples.extractor.build`: makes `tuples.jsonl`, chunks of text with what is named in them.
 
 Two origins: GUM's documents that may be fitted to (`benchmarks.gum.seen`; text CC BY 2.5 and 4.0, see NOTICE) and
 texts that `generate` writes. The same inputs give the same file. Needs GUM beside the checkout, and the embedded
@@ -19,7 +19,7 @@ from ec1.extraction.folding import normalised
 from ec1.files import write_atomic
 from ec1.home import CHECKOUT, Home
 from ec1.models import prepare_model
-from extractor import generate
+from examples.extractor import generate
 
 HERE = Path(__file__).parent
 TUPLES = HERE / "tuples.jsonl"
