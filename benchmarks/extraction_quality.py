@@ -115,12 +115,8 @@ def extractor_of(mode: Mode, model: Path, off: frozenset[RuleGroup] = ALL_ON, **
 
 def sets(only: int = 0) -> dict[str, list[Text]]:
     """The sets that are there, each with its first `only` documents; 0: all."""
-    found = {"sample": sample.read()}
-    if DATA.is_dir():
-        found |= {"GUM seen": gum.seen(), "GUM unseen": gum.unseen()}
-    else:
-        print(f"the public texts are not at {DATA}: only the sample is measured")
-    return {title: texts[:only] if only else texts for title, texts in found.items()}
+    found = {"sample": sample.read(), "GUM seen": gum.seen(), "GUM unseen": gum.unseen()}
+    return {title: texts[:only] if only else texts for title, texts in found.items() if texts}
 
 
 def qmsum(folder: Path, characters: int) -> Iterator[Text]:

@@ -9,8 +9,10 @@ their errors: only their totals are looked at. The split is by the document's na
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from ec1.extraction.folding import normalised
@@ -80,13 +82,21 @@ def unseen(data: Path = DATA) -> list[Text]:
 
 
 def read(folder: Path) -> Iterator[Text]:
-    """The documents of a folder of CoNLL-U files, in the order of their names."""
+    """The documents of a folder of CoNLL-U files, in the order of their names; none, and a line that says so, where it
+    is not there."""
+    if not folder.is_dir():
+        _say_missing(folder.parent)
     for path in sorted(folder.glob("*.conllu")):
         sentences = list(parsed(path))
         mentions = [each for _, tokens in sentences for each in _named(tokens)]
         gold = frozenset((normalised(each.name), each.entity_class) for each in mentions)
         mentions.sort(key=lambda each: (each.start, -each.end))
         yield Text(path.stem, "\n".join(text for text, _ in sentences), tuple(mentions), gold)
+
+
+@cache
+def _say_missing(data: Path) -> None:
+    print(f"the public texts are not at {data}: what needs them is left out", file=sys.stderr, flush=True)
 
 
 def parsed(path: Path) -> Iterator[tuple[str, list[Token]]]:

@@ -3,6 +3,7 @@
 Prints strict and any-class F1 on GUM (documents that rules were written on, and others) and on the sample.
 """
 
+import argparse
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -62,13 +63,16 @@ def _words(texts: Sequence[str]) -> list[int]:
 
 
 def main() -> dict[str, ScoreTable]:
-    """Print and return the tables; empty sets where the data is absent."""
+    """Print and return the tables of the sets that are there."""
     tables = {}
     for title, texts in (("GUM, seen", gum.seen()), ("GUM, unseen", gum.unseen()), ("sample", sample.read())):
+        if not texts:
+            continue
         tables[title] = grounded([(text, perfect(text)) for text in texts])
         print(f"\nOracle on {title}: {len(texts)} documents\n{tables[title]}")
     return tables
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -96,6 +96,9 @@ def main() -> None:
     sets = {name: gum(paths) for name, paths in parts(arguments.data).items() if paths}
     for path in sorted((arguments.data / "febrl").glob("*.csv")):
         sets[f"febrl {path.stem}"] = febrl(path)
+    if not sets:
+        print(f"the public data sets are not at {arguments.data}: there is nothing to measure on")
+        return
     print(
         f"{'data':<20} {'entities':>8} {'true':>6} {'merged':>6} {'right':>6} {'precision':>9} "
         f"{'recall':>7} {'review':>7}"

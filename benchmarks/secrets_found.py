@@ -5,6 +5,7 @@ is lost, not how well unknown secrets are found. Python's standard library witho
 alarm there is a false one. Ids of tool calls, drawn at random, must raise none.
 """
 
+import argparse
 import json
 import random
 import string
@@ -47,4 +48,5 @@ def _sources(root: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

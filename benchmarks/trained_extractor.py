@@ -78,7 +78,8 @@ def main(adapter: Path | None, sets: Sequence[str], only: str) -> dict[str, dict
     """Print and return strict and any-class F1 of each extractor on each set."""
     deployment, settings = embedded()
     chosen = adapter or deployment.extraction.adapter or SHIPPED
-    texts = {"gum": gum.unseen, "seen": lambda: gum.seen()[::4], "sample": sample.read}
+    all_sets = {"gum": gum.unseen, "seen": lambda: gum.seen()[::4], "sample": sample.read}
+    texts = {kind: found for kind in sets if (found := all_sets[kind]())}
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
@@ -88,9 +89,9 @@ def main(adapter: Path | None, sets: Sequence[str], only: str) -> dict[str, dict
         with serving(deployment, settings, model, wrapped) as endpoint:
             print(f"ready after {time.monotonic() - began:.0f} s")
             for title, (extractor, client) in _extractors(deployment, model, endpoint, wrapped, only).items():
-                for kind in sets:
+                for kind, found in texts.items():
                     forget(endpoint)
-                    table, seconds = measure(texts[kind](), extractor, client, scratch / title / kind)
+                    table, seconds = measure(found, extractor, client, scratch / title / kind)
                     print(f"\n{title} on {kind}: {table.documents} documents\n{table}\n", flush=True)
                     figures[f"{title} {kind}"] = {
                         "strict": round(table["all"].f1, 3),
