@@ -266,6 +266,9 @@ class GcsStoreSettings(Settings):
     endpoint: str | None = Field(None, description="address of an emulator on loopback; default: Google's")
 
 
+StoreSettings = Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")]
+"""The object stores that a deployment can choose from."""
+
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 _CRON_PART = r"(?:\*|[0-9]+|[a-z]{3})(?:-(?:[0-9]+|[a-z]{3}))?(?:/[1-9][0-9]*)?"
 _CRON_FIELD = re.compile(f"{_CRON_PART}(?:,{_CRON_PART})*", re.IGNORECASE)
@@ -387,7 +390,7 @@ class Deployment(Settings):
         ("ladybug",), description="where entities go; without `ladybug` its file keeps only the ledger"
     )
     service_content: ServiceContentSettings = ServiceContentSettings()
-    store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
+    store: StoreSettings = DirectoryStoreSettings()
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
     launcher: LauncherKind = Field("local", description="where trainings and evaluations run; `local`: on this machine")
     schedule: ScheduleSettings = ScheduleSettings()

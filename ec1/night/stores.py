@@ -1,7 +1,7 @@
 """Opens the stores that a deployment names."""
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import Deployment, DirectoryStoreSettings, GcsStoreSettings
+from ec1.deployment import Deployment, GcsStoreSettings, StoreSettings
 from ec1.home import Home
 from ec1.storage.store import ObjectStore
 
@@ -11,7 +11,7 @@ def open_registry(deployment: Deployment, home: Home) -> AdapterRegistry:
     return AdapterRegistry(open_store(deployment.store, home), home.adapters)
 
 
-def open_store(settings: DirectoryStoreSettings | GcsStoreSettings, home: Home) -> ObjectStore:
+def open_store(settings: StoreSettings, home: Home) -> ObjectStore:
     """The store that a deployment asks for. Raises InputError for an endpoint that is not on this machine."""
     if isinstance(settings, GcsStoreSettings):
         from ec1.storage.gcs import GcsStore

@@ -10,12 +10,12 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, ValidationError
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import DirectoryStoreSettings, GcsStoreSettings
+from ec1.deployment import DirectoryStoreSettings, StoreSettings
 from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.home import Home
 from ec1.night.stores import open_store
@@ -32,7 +32,7 @@ log = logging.getLogger("vllm.ec1_adapters")
 class ResolverSettings(Settings):
     """What `EC1_ADAPTERS` holds, as JSON. `base_model` is the id of the model that the engine serves."""
 
-    store: Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")] = DirectoryStoreSettings()
+    store: StoreSettings = DirectoryStoreSettings()
     home: Path = Field(description="of the store, if it is a directory, and of this machine's copies")
     base_model: str
 
