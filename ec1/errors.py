@@ -25,6 +25,10 @@ class PermanentError(EC1Error):
     """Retrying cannot help: a contract was broken or an artefact is damaged."""
 
 
+class DamagedError(PermanentError):
+    """The disk does not hold what was written there. Whoever can build it again does; else the message says how."""
+
+
 class BusyError(EC1Error):
     """Another process holds what is needed (the GPU lease, the graph's writer lock) and did not release it in time."""
 

@@ -7,7 +7,8 @@ the deployment decides on which day its nights begin.
 import datetime as dt
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import dagster as dg
 
@@ -34,11 +35,23 @@ from resources.project import ProjectResource
 
 if TYPE_CHECKING:
     from ec1.extraction.report import Progress
+    from ec1.graph.ladybug_store import LadybugStore
+    from ec1.graph.resolution import Resolution
 
 GROUP = "datagraph"
 OWNERS = ["team:datagraph"]
 LISTING = "source_documents.json"
 OBSERVATION_SECONDS = 30.0
+
+
+class _Mutated(NamedTuple):
+    """What a night made of the graph."""
+
+    listing: Listing
+    applied: GraphRecord
+    resolution: "Resolution | None"
+    exported: Path | None
+    ledger: Mapping[DocumentKey, LedgerEntry]
 
 
 def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
@@ -59,8 +72,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
     ) -> dg.MaterializeResult:
         deployment, home = project.deployment(), project.home
         night, now = deployment.night(context.partition_key), dt.datetime.now(dt.UTC)
-        with graph.open() as store:
-            ledger = store.ledger()
+        ledger = graph.use(lambda store: store.ledger())
         listing = _list_documents(ledger, night, night.as_of(now), project, inference)
         listing.save(home.night(night.date) / LISTING)
         return dg.MaterializeResult(metadata=metadata.of_listing(listing), data_version=dg.DataVersion(listing.digest))
@@ -132,17 +144,16 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
     ) -> dg.MaterializeResult:
         deployment, home = project.deployment(), project.home
         folder = home.night(context.partition_key)
-        listing = Listing.load(folder / LISTING)
+        found = Listing.load(folder / LISTING)
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
         overrides = load_overrides(deployment.graph.overrides)
         gold = read_gold(deployment.extraction.gold) if deployment.extraction.gold is not None else None
-        with graph.open() as store:
+
+        def brought_up_to_date(store: "LadybugStore") -> "_Mutated":
             listing = listing_to_apply(
                 store,
-                listing,
-                lambda ledger: _list_documents(
-                    ledger, deployment.night(listing.night), listing.as_of, project, inference
-                ),
+                found,
+                lambda ledger: _list_documents(ledger, deployment.night(found.night), found.as_of, project, inference),
             )
             applied = apply_night(
                 store,
@@ -160,7 +171,9 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             exported = export_night(
                 store, home.graph_exports, listing.night, store.digest_with_resolution(), deployment.graph.keep_exports
             )
-            ledger = store.ledger()
+            return _Mutated(listing, applied, resolution, exported, store.ledger())
+
+        listing, applied, resolution, exported, ledger = graph.use(brought_up_to_date)
         records = Records(folder)
         records.write(context.run_id, applied)
         delivery = graph.deliver(ledger, outbox, listing.night, resolution.clusters if resolution else ())

@@ -53,8 +53,10 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
     )
     def corpus_snapshot(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
         step = tonight(context, project)
-        snapshot = step.snapshot(dt.datetime.now(dt.UTC))
-        step.records.write(context.run_id, SnapshotRecord(bucket=snapshot.bucket, digest=snapshot.digest))
+        now = dt.datetime.now(dt.UTC)
+        snapshot = step.snapshot(now)
+        taken = SnapshotRecord(bucket=snapshot.bucket, digest=snapshot.digest, as_of=step.night.as_of(now))
+        step.records.write(context.run_id, taken)
         return dg.MaterializeResult(
             metadata=metadata.of_snapshot(snapshot), data_version=dg.DataVersion(snapshot.digest)
         )

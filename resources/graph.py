@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
+from ec1.errors import DamagedError
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ec1.graph.resolution import Cluster
     from ec1.graph.service_content_store import Delivery
     from ec1.night.graph import Results
+
+T = TypeVar("T")
 
 
 class GraphResource(dg.ConfigurableResource["GraphResource"]):
@@ -34,6 +37,17 @@ class GraphResource(dg.ConfigurableResource["GraphResource"]):
             wait_seconds=self.wait_seconds,
             published=home.published_graph,
         )
+
+    def use(self, work: "Callable[[LadybugStore], T]") -> "T":
+        """Do some work, which can be repeated, with the open graph. If the graph turns out to be damaged meanwhile, its
+        published copy takes its place and the work is done once more."""
+        try:
+            with self.open() as store:
+                return work(store)
+        except DamagedError as error:
+            dg.get_dagster_logger().warning(str(error))
+            with self.open() as store:
+                return work(store)
 
     @property
     def keeps_mentions(self) -> bool:

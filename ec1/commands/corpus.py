@@ -282,7 +282,7 @@ def export_corpus(
     deployment = options.deployment()
     source = bucket(deployment.corpus_root(options.home), role, tenant or deployment.tenant)
     wanted = objective or source.objective
-    snapshot = take_snapshot(source, wanted, as_of=dt.datetime.now(dt.UTC), home=options.home)
+    snapshot = take_snapshot(source, wanted, as_of=dt.datetime.now(dt.UTC), home=options.home, check_all=True)
     written = export(snapshot, wanted, file.expanduser())
     if as_json:
         print_json(vars(written))

@@ -45,9 +45,10 @@ from ec1.corpus.tuples import (
     sources_of,
     texts_of,
 )
-from ec1.errors import PermanentError, RejectedError
+from ec1.errors import DamagedError, InputError, PermanentError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
 from ec1.home import Home
+from ec1.seals import FILES, check_files, read_sealed, set_aside, write_sealed
 from ec1.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ SIDES: tuple[Side, ...] = ("train", "heldout")
 _BATCH = 256
 _SAMPLES = 4
 _ABANDONED_SECONDS = 24 * 3600
+_MEND = "materialise training_dataset of that night again, and it is built from its snapshot"
 
 
 class DataOptions(Settings):
@@ -157,18 +159,17 @@ def build_dataset(
         )
     groups = HeldOutGroups(home.splits / f"{snapshot.bucket}.json")
     identity = _identity(snapshot, data, tokenizer, objective)
-    known = _known(identity, groups, home)
-    if known.is_file() and (home.datasets / read_json(known)["digest"] / "manifest.json").is_file():
-        return load_dataset(home, read_json(known)["digest"])
+    if (made := _made_before(_known(identity, groups, home), home)) is not None:
+        return made
     home.datasets.mkdir(parents=True, exist_ok=True)
     _sweep(home.datasets)
     with tempfile.TemporaryDirectory(dir=home.datasets, prefix=".building-") as folder:
         judge = classifier(data.toxicity) if data.toxicity and classifier else None
         digest = _Builder(snapshot, data, tokenizer, identity, groups, Path(folder), judge).build()
-        with staged_directory(home.datasets / digest) as staging:
-            for path in [*(Path(folder) / side for side in SIDES), Path(folder) / "rejects.jsonl"]:
-                path.rename(staging / path.name)
-            (Path(folder) / "manifest.json").rename(staging / "manifest.json")
+        if not _is_whole(home, digest):
+            with set_aside(home.datasets / digest), staged_directory(home.datasets / digest) as staging:
+                for path in Path(folder).iterdir():
+                    path.rename(staging / path.name)
     # Asked again: building may have held out a first group.
     write_json(_known(identity, groups, home), {"digest": digest})
     return load_dataset(home, digest)
@@ -190,12 +191,29 @@ def _known(identity: dict[str, Any], groups: HeldOutGroups, home: Home) -> Path:
     return home.cache / "datasets" / f"{digest_of([identity, sorted(groups.forced())])}.json"
 
 
+def _made_before(known: Path, home: Home) -> Dataset | None:
+    """The dataset that a note in the cache names, if both are as they were written."""
+    try:
+        return load_dataset(home, read_json(known)["digest"])
+    except FileNotFoundError:
+        return None
+    except (DamagedError, InputError, KeyError, TypeError) as error:
+        log.warning("%s; it is built again", error)
+        return None
+
+
+def _is_whole(home: Home, digest: str) -> bool:
+    try:
+        return load_dataset(home, digest) is not None
+    except DamagedError:
+        return False
+
+
 def load_dataset(home: Home, digest: str) -> Dataset:
-    """The dataset of that digest. Raises PermanentError if it is not there or damaged."""
+    """The dataset of that digest, every file compared with what was written. Raises DamagedError."""
     path = home.datasets / checked_name(digest, "digest")
-    if not (path / "manifest.json").is_file():
-        raise PermanentError(f"dataset {path} does not exist: run the night that made it again")
-    manifest = read_json(path / "manifest.json")
+    manifest = read_sealed(path, _MEND)
+    check_files(path, manifest.pop(FILES), _MEND)
     try:
         found = [Leak(**leak) for leak in manifest.pop("leaks")]
         seen = manifest.pop("audit", None)
@@ -206,9 +224,7 @@ def load_dataset(home: Home, digest: str) -> Dataset:
             **{key: manifest[key] for key in manifest if key != "options"},
         )
     except (KeyError, TypeError):
-        raise PermanentError(
-            f"{path / 'manifest.json'} is damaged: delete the folder and run the night again"
-        ) from None
+        raise DamagedError(f"{path / 'manifest.json'} is of another release: {_MEND}") from None
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
@@ -294,8 +310,8 @@ class _Builder:
             "max_known_share": self._data.max_known_share,
         }
         digest = hasher.hexdigest()
-        write_json(self._folder / "manifest.json", manifest | {"digest": digest})
         (self._folder / "examples.jsonl").unlink()
+        write_sealed(self._folder, manifest | {"digest": digest})
         return digest
 
     def _heldout(self, rows: list[_Row]) -> frozenset[str]:

@@ -7,6 +7,7 @@ A snapshot folder holds the trainable tuples, sorted by digest, in `tuples.jsonl
 files (`tuples.1.jsonl`, …); what is not trainable in `rejects*.jsonl`, with the reason and the place but not the
 content; the keys of all lines and of the trainable ones, sorted (`lines.npy`, `trainable.npy`); and `manifest.json`.
 A snapshot that only adds to an earlier one shares its files by hard links, so that a night costs what is new.
+Each file is checked against the manifest (`ec1/seals.py`) before it is read.
 """
 
 import datetime as dt
@@ -19,7 +20,7 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,9 +32,10 @@ from ec1.corpus.buckets import Bucket
 from ec1.corpus.index import KEY_BYTES, RULES, LineIndex, microseconds
 from ec1.corpus.removal import Tombstones
 from ec1.corpus.tuples import Objective, load_record
-from ec1.errors import DeferredError, PermanentError, RejectedError
-from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
+from ec1.errors import DamagedError, DeferredError, RejectedError
+from ec1.files import canonical_json, checked_name, digest_of, staged_directory
 from ec1.home import Home
+from ec1.seals import FILES, Files, check_files, read_sealed, set_aside, write_sealed
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ Keys = NDArray[np.uint64]
 """Sorted row keys, shape (n, 2): the high and the low half of each."""
 
 _MAX_ATTEMPTS = 3
+_MEND = "run the night that took it again, and it is built from the corpus"
+_LINES, _TRAINABLE = "lines.npy", "trainable.npy"
 
 
 @dataclass(frozen=True)
@@ -66,25 +70,29 @@ class Snapshot:
     rejected: dict[str, int]
     files: int
     bytes: int
+    sealed: Files
 
     def rows(self) -> Iterator[SnapshotRow]:
-        """The trainable tuples, in the order of their digests. Raises PermanentError if the copy is damaged."""
-        for line in heapq.merge(*(_read_lines(path) for path in sorted(self.path.glob("tuples*.jsonl")))):
-            try:
-                row = json.loads(line)
-                yield SnapshotRow(row["digest"], f"{row['origin']['file']}:{row['origin']['line']}", row["tuple"])
-            except (ValueError, KeyError, TypeError):
-                raise PermanentError(
-                    f"snapshot {self.path} is damaged: delete the folder and run the night again"
-                ) from None
+        """The trainable tuples, in the order of their digests. Raises DamagedError."""
+        names = sorted(name for name in self.sealed if name.startswith("tuples"))
+        self.check(names)
+        for line in heapq.merge(*(_read_lines(self.path / name) for name in names)):
+            row = json.loads(line)
+            yield SnapshotRow(row["digest"], f"{row['origin']['file']}:{row['origin']['line']}", row["tuple"])
 
     def line_keys(self) -> Keys:
-        """The keys of all distinct lines, sorted."""
-        return _load_keys(self.path / "lines.npy")
+        """The keys of all distinct lines, sorted. Raises DamagedError."""
+        self.check([_LINES])
+        return _load_keys(self.path / _LINES)
 
     def trainable_keys(self) -> Keys:
-        """The keys of the trainable tuples, sorted."""
-        return _load_keys(self.path / "trainable.npy")
+        """The keys of the trainable tuples, sorted. Raises DamagedError."""
+        self.check([_TRAINABLE])
+        return _load_keys(self.path / _TRAINABLE)
+
+    def check(self, names: Iterable[str] | None = None) -> None:
+        """Compare files, by default all, with the digests of when they were written. Raises DamagedError."""
+        check_files(self.path, self.sealed, _MEND, names)
 
     def newer_than(self, other: "Snapshot | None") -> int:
         """How many trainable tuples are in this snapshot and not in the other one."""
@@ -94,11 +102,14 @@ class Snapshot:
         return len(mine) if other is None else int((~_contained(mine, other.trainable_keys())).sum())
 
 
-def take_snapshot(bucket: Bucket, objective: Objective, *, as_of: dt.datetime, home: Home) -> Snapshot:
+def take_snapshot(
+    bucket: Bucket, objective: Objective, *, as_of: dt.datetime, home: Home, check_all: bool = False
+) -> Snapshot:
     """Copy what the bucket held at `as_of` (an aware time) and return the copy; the same content gives the same one.
 
     A file that was last modified by then counts whole. Of a file that was modified later, those lines count whose own
     time is not after `as_of`; the others might not have been there. A line that occurs twice counts once.
+    A damaged copy is built again; with `check_all` every byte of it is looked at, else only what counts the lines.
     Raises DeferredError if files keep changing while they are read.
     """
     with LineIndex(bucket, home.cache, Tombstones(home).refuses) as index:
@@ -107,7 +118,7 @@ def take_snapshot(bucket: Bucket, objective: Objective, *, as_of: dt.datetime, h
         for _ in range(_MAX_ATTEMPTS):
             try:
                 index.refresh()
-                return _take(index, bucket, objective, as_of, home)
+                return _take(index, bucket, objective, as_of, home, check_all)
             except _ChangedMeanwhile as change:
                 log.info("%s changed while it was read; trying again", change)
                 index.forget(str(change))
@@ -120,18 +131,29 @@ def take_snapshot(bucket: Bucket, objective: Objective, *, as_of: dt.datetime, h
 
 
 def load_snapshot(home: Home, bucket_name: str, digest: str) -> Snapshot:
-    """The snapshot of that digest. Raises PermanentError if it is not there or was not made by this version."""
+    """The snapshot of that digest. Raises DamagedError if it is not there, or its manifest is not as it was written."""
     path = home.snapshots / checked_name(bucket_name, "bucket") / checked_name(digest, "digest")
-    if not (path / "manifest.json").is_file():
-        raise PermanentError(f"snapshot {path} does not exist: run the night that made it again")
-    manifest = read_json(path / "manifest.json")
-    fields = ("bucket", "objective", "digest", "lines", "trainable", "rejected", "files", "bytes")
+    manifest = read_sealed(path, _MEND)
+    fields = ("bucket", "objective", "digest", "lines", "trainable", "rejected", "files_read", "bytes")
     try:
-        return Snapshot(path=path, **{key: manifest[key] for key in fields})
+        values = {key: manifest[key] for key in fields}
+        return Snapshot(path=path, files=values.pop("files_read"), sealed=manifest[FILES], **values)
     except (KeyError, TypeError):
-        raise PermanentError(
-            f"{path / 'manifest.json'} is damaged: delete the folder and run the night again"
-        ) from None
+        raise DamagedError(f"{path / 'manifest.json'} is of another release: {_MEND}") from None
+
+
+def mended_snapshot(
+    bucket: Bucket, objective: Objective, digest: str, *, as_of: dt.datetime, home: Home, why: DamagedError
+) -> Snapshot:
+    """The snapshot of that digest, built again from the corpus. Raises DamagedError if the corpus is another by now."""
+    snapshot = take_snapshot(bucket, objective, as_of=as_of, home=home, check_all=True)
+    if snapshot.digest != digest:
+        raise DamagedError(
+            f"{why}. It was tried: the corpus has changed since {as_of:%Y-%m-%d %H:%M} UTC, so it can only come from a "
+            "backup"
+        )
+    log.warning("built again from the corpus: %s", why)
+    return snapshot
 
 
 class _ChangedMeanwhile(Exception):
@@ -158,21 +180,44 @@ _ADDED = "(row.id > :last_row OR row.id IN (SELECT id FROM excluded))"
 _MAX_EXCLUDED = 100_000
 
 
-def _take(index: LineIndex, bucket: Bucket, objective: Objective, as_of: dt.datetime, home: Home) -> Snapshot:
+def _take(
+    index: LineIndex, bucket: Bucket, objective: Objective, as_of: dt.datetime, home: Home, check_all: bool
+) -> Snapshot:
     db, moment = index.db, microseconds(as_of)
     db.execute("CREATE TEMP TABLE IF NOT EXISTS late (id INTEGER PRIMARY KEY)")
     db.execute("DELETE FROM late")
     db.execute("INSERT INTO late SELECT id FROM file WHERE mtime_ns > ?", (moment * 1000,))
-    selection = _added(index, bucket.name, objective, moment, home) or _Selection(None, _COUNTED, {"moment": moment})
+    everything = _Selection(None, _COUNTED, {"moment": moment})
+    selection = _added(index, bucket.name, objective, moment, home) or everything
     new = selection.keys(db)
     lines = new if selection.base is None else _merged(selection.base.line_keys(), new)
     digest = _digest(lines, objective)
     final = home.snapshots / bucket.name / digest
-    if not final.is_dir():
-        with staged_directory(final) as staging:
-            _write(staging, index, selection, bucket, objective, lines, digest)
+    if not _is_whole(home, bucket.name, digest, check_all):
+
+        def build(chosen: _Selection) -> None:
+            with set_aside(final), staged_directory(final) as staging:
+                _write(staging, index, chosen, bucket, objective, lines, digest)
+
+        try:
+            build(everything if check_all else selection)
+        except DamagedError as error:
+            log.warning("%s; everything is copied from the corpus instead", error)
+            build(everything)
     _remember(index, selection, objective, digest, moment)
     return load_snapshot(home, bucket.name, digest)
+
+
+def _is_whole(home: Home, name: str, digest: str, all_of_it: bool) -> bool:
+    """Whether a snapshot is there as it was written. Its tuples are read only if asked: they are checked again when a
+    training reads them, and an unchanged corpus must not cost its size every night."""
+    try:
+        snapshot = load_snapshot(home, name, digest)
+        quick = [name for name in snapshot.sealed if name in (_LINES, _TRAINABLE)]
+        snapshot.check(None if all_of_it else quick)
+    except DamagedError:
+        return False
+    return all((snapshot.path / name).is_file() for name in snapshot.sealed)
 
 
 def _added(index: LineIndex, name: str, objective: Objective, moment: int, home: Home) -> _Selection | None:
@@ -186,7 +231,7 @@ def _added(index: LineIndex, name: str, objective: Objective, moment: int, home:
     digest, as_of_us, last_row, generation, excluded = taken
     if generation != index.generation or moment < as_of_us:
         return None
-    if not (home.snapshots / name / digest / "manifest.json").is_file():
+    if not _is_whole(home, name, digest, all_of_it=False):
         return None
     db.execute("CREATE TEMP TABLE IF NOT EXISTS excluded (id INTEGER PRIMARY KEY)")
     db.execute("DELETE FROM excluded")
@@ -229,7 +274,7 @@ def _write(
     digest: str,
 ) -> None:
     base = selection.base
-    parts = [] if base is None else list(read_json(base.path / "manifest.json")["parts"])
+    parts = [] if base is None else list(read_sealed(base.path, _MEND)["parts"])
     tuples, rejects = staging / "tuples.new", staging / "rejects.new"
     rejected, size = _copy(tuples, rejects, index, selection, bucket, objective)
     written = {"tuples": len(selection.keys(index.db, f"{objective} IS NULL")), "rejects": sum(rejected.values())}
@@ -239,15 +284,19 @@ def _write(
         absorbed.append(len(parts) - 1)
         written = {key: count + parts[-1][key] for key, count in written.items()}
         parts.pop()
+    shared: dict[str, Mapping[str, Any]] = {}
     for number in range(len(parts)):
         assert base is not None
         for stem in ("tuples", "rejects"):
             _link(base.path / _part(stem, number), staging / _part(stem, number))
+            shared[_part(stem, number)] = base.sealed[_part(stem, number)]
     for stem, added in (("tuples", tuples), ("rejects", rejects)):
         target = staging / _part(stem, len(parts))
         if absorbed:
             assert base is not None
-            sources = [added, *(base.path / _part(stem, number) for number in absorbed)]
+            earlier = [_part(stem, number) for number in absorbed]
+            base.check(earlier)
+            sources = [added, *(base.path / name for name in earlier)]
             with target.open("wb") as output:
                 output.writelines(heapq.merge(*(_read_lines(path) for path in sources)))
             added.unlink()
@@ -259,8 +308,8 @@ def _write(
         trainable = _merged(base.trainable_keys(), trainable)
         rejected.update(base.rejected)
         size += base.bytes
-    np.save(staging / "lines.npy", lines, allow_pickle=False)
-    np.save(staging / "trainable.npy", trainable, allow_pickle=False)
+    np.save(staging / _LINES, lines, allow_pickle=False)
+    np.save(staging / _TRAINABLE, trainable, allow_pickle=False)
     files = index.db.execute(
         "SELECT COUNT(*) FROM file WHERE lines > 0 AND (id NOT IN (SELECT id FROM late) OR EXISTS "
         "(SELECT 1 FROM row WHERE row.file = file.id AND row.created_us <= :moment))",
@@ -274,11 +323,11 @@ def _write(
         "lines": len(lines),
         "trainable": len(trainable),
         "rejected": dict(rejected),
-        "files": files,
+        "files_read": files,
         "bytes": size,
         "parts": parts,
     }
-    write_json(staging / "manifest.json", manifest)
+    write_sealed(staging, manifest, shared)
 
 
 def _copy(

@@ -72,9 +72,13 @@ def trained_snapshot(
 
     With `night` what was trained by the end of that night: one that is made up later decides as it would have then.
     """
-    after = None if night is None else (dt.date.fromisoformat(night) + dt.timedelta(days=1)).isoformat()
-    digest = HighWaterMark(home, tenant, role).read(before=after, recipe=recipe)
+    digest = HighWaterMark(home, tenant, role).read(before=night and day_after(night), recipe=recipe)
     return None if digest is None or digest in removed_snapshots(home) else load_snapshot(home, bucket, digest)
+
+
+def day_after(night: str) -> str:
+    """The night after this one."""
+    return (dt.date.fromisoformat(night) + dt.timedelta(days=1)).isoformat()
 
 
 def must_train_again(home: Home, tenant: str, role: str) -> bool:
@@ -97,12 +101,17 @@ class HighWaterMark:
         have decided then. With `recipe` (its digest), only trainings of that recipe count: a corpus does not trigger
         the same training twice, but a changed recipe is trained separately.
         """
+        entry = self.latest(before, recipe)
+        return None if entry is None else entry["digest"]
+
+    def latest(self, before: str | None = None, recipe: str | None = None) -> dict[str, str] | None:
+        """The entry that `read` takes its digest from, see `history`."""
         entries = [
             entry
             for entry in self.history()
             if (before is None or entry["night"] < before) and (recipe is None or entry.get("recipe") == recipe)
         ]
-        return max(entries, key=lambda entry: entry["night"])["digest"] if entries else None
+        return max(entries, key=lambda entry: entry["night"]) if entries else None
 
     def history(self) -> list[dict[str, str]]:
         """Every advance, the oldest first: digest, night, run, recipe and the time (UTC) when it was noted."""

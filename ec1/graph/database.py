@@ -17,13 +17,13 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ec1.errors import BusyError, PermanentError
+from ec1.errors import BusyError, DamagedError, PermanentError
 from ec1.files import fsync_dir, write_atomic
-from ec1.graph import tables
+from ec1.graph import file_seal, tables
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,10 @@ _MENTIONS_PER_OPENING = 50_000
 _FICLONE = 0x40049409
 """Linux's request to share a file's blocks: `man ioctl_ficlonerange`."""
 _LEAST_FREE_BYTES = 16 * 2**20
-_DAMAGE = (".wal", "wal file", "not a valid lbug database", "cannot read checkpoint", "corrupt")
+_DAMAGE = (
+    *(".wal", "wal file", "not a valid lbug database", "cannot read", "corrupt", "checksum"),
+    *("assertion", "serializ", "std::", "vector", "damaged on the disk"),
+)
 
 
 class GraphDatabase:
@@ -57,17 +60,46 @@ class GraphDatabase:
 
     def open_or_recover(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        problem = "a recovery was interrupted" if self._marker.exists() else None
-        if problem is None and not self.path.exists() and (self.companions() or self._has_published()):
-            problem = f"{self.path} is missing"
-        if problem is None:
-            try:
-                self.connect()
-            except _DamagedError as error:
-                problem = str(error)
+        # A missing or empty file would be opened as a new, empty graph.
+        empty = not self.path.exists() or self.path.stat().st_size == 0
+        problem = None
+        if self._marker.exists():
+            problem = "a recovery was interrupted"
+        elif empty and (self.companions() or self._has_published()):
+            problem = f"{self.path} is {'empty' if self.path.exists() else 'missing'}"
+        elif file_seal.is_damaged(self.path):
+            problem = f"{self.path} is not as it was written"
+        problem = problem or self._connect_checked()
         if problem is not None:
             self._recover(problem)
+
+    def _connect_checked(self) -> str | None:
+        """Open the database; what a crash or a stranger left is read from end to end. Returns what is wrong with it."""
+        unknown = self.path.exists() and self.path.stat().st_size > 0 and not file_seal.is_current(self.path)
+        if unknown:
+            # Damage may end the whole process: the next one must not try it again.
+            write_atomic(self._marker, "its check did not end")
+        try:
             self.connect()
+            if unknown:
+                self._compare_totals()
+        except _DamagedError as error:
+            self.close()
+            return str(error)
+        except BaseException:
+            self._marker.unlink(missing_ok=True)
+            raise
+        self._marker.unlink(missing_ok=True)
+        return None
+
+    def _compare_totals(self) -> None:
+        with _translated(self.path, opening=True):
+            try:
+                if tables.totals(self.connection).digest == tables.recount(self.connection).digest:
+                    return
+            except (ValueError, KeyError, TypeError):
+                pass
+        raise _DamagedError(f"{self.path} does not hold what it says it holds")
 
     def connect(self) -> None:
         import ladybug
@@ -130,6 +162,11 @@ class GraphDatabase:
         if database is not None:
             database.close()
 
+    def seal(self) -> None:
+        """Note what the closed file holds, so that the next opening notices what the disk changed."""
+        if self.path.exists() and not any(path.stat().st_size for path in self.companions()):
+            file_seal.seal(self.path)
+
     @contextlib.contextmanager
     def closed(self) -> Iterator[None]:
         """Close the database for as long as the block runs: only then may its file be read or replaced."""
@@ -143,15 +180,15 @@ class GraphDatabase:
 
     @property
     def _marker(self) -> Path:
-        return self.path.with_name(self.path.name + ".recovering")
+        return _marker_of(self.path)
 
     def companions(self) -> list[Path]:
         """The database's own files beside the live one: its log and what a checkpoint leaves."""
-        ours = {self.path.name + suffix for suffix in (".lock", ".recovering", ".damaged")}
+        ours = {self.path.name + suffix for suffix in (".lock", ".recovering", ".damaged", file_seal.SUFFIX)}
         return [path for path in sorted(self.path.parent.glob(f"{self.path.name}.*")) if path.name not in ours]
 
     def _has_published(self) -> bool:
-        return self._published is not None and self._published.is_file()
+        return self._published is not None and self._published.is_file() and self._published.stat().st_size > 0
 
     def _recover(self, problem: str) -> None:
         self.close()
@@ -161,18 +198,35 @@ class GraphDatabase:
         # While the marker stands, whatever lies at the live path is not trusted.
         write_atomic(self._marker, problem)
         aside.mkdir(exist_ok=True)
-        # The log goes first: an old log beside a restored file would be replayed into it.
+        self._move_to(aside)
+        worse = self._restore()
+        if worse is not None:
+            self._move_to(aside)
+        if worse is None and self._has_published():
+            self.recovered = f"{problem}; restored {self._published}, damaged files are in {aside}"
+        else:
+            also = f" (the published copy: {worse})" if worse else ""
+            self.recovered = f"{problem}{also}; started empty, damaged files are in {aside}"
+        self._marker.unlink(missing_ok=True)
+        if self.connection is None:
+            self.connect()
+        fsync_dir(self.path.parent)
+        log.warning("graph recovered: %s", self.recovered)
+
+    def _move_to(self, aside: Path) -> None:
+        # The log goes first: an old log beside the restored file would be replayed into it.
         for path in [*self.companions(), self.path]:
             if path.exists():
                 path.replace(aside / path.name)
-        if self._published is not None and self._has_published():
-            copy_into_place(self._published, self.path)
-            self.recovered = f"{problem}; restored {self._published}, damaged files are in {aside}"
-        else:
-            self.recovered = f"{problem}; started empty, damaged files are in {aside}"
-        self._marker.unlink()
-        fsync_dir(self.path.parent)
-        log.warning("graph recovered: %s", self.recovered)
+
+    def _restore(self) -> str | None:
+        """Put the published copy in the live one's place, and open it. Returns what is wrong with it."""
+        if self._published is None or not self._has_published():
+            return None
+        if file_seal.is_damaged(self._published):
+            return f"{self._published} is not as it was written"
+        copy_into_place(self._published, self.path)
+        return self._connect_checked()
 
     def state_of(self, destination: Path) -> str | None:
         """The state that a published copy holds; None if it cannot be read and must be written again."""
@@ -220,6 +274,10 @@ class GraphDatabase:
         with _translated(self.path):
             return tables.rows(self.connection, query, parameters)
 
+    def spoilt(self, what: str) -> DamagedError:
+        """Damage that was noticed while the graph is open: the next opening restores the published copy."""
+        return _spoilt(self.path, what)
+
     def check_usable(self) -> None:
         if os.getpid() != self._pid:
             raise RuntimeError("this graph store was opened before a fork: open it in the process that uses it")
@@ -262,6 +320,15 @@ class GraphDatabase:
             raise
 
 
+def _marker_of(path: Path) -> Path:
+    return path.with_name(path.name + ".recovering")
+
+
+def _spoilt(path: Path, what: str) -> DamagedError:
+    write_atomic(_marker_of(path), what)
+    return DamagedError(f"{path}: {what}: the published copy takes its place as soon as it is opened again")
+
+
 class _DamagedError(Exception):
     """The live graph's files cannot be opened as they are."""
 
@@ -283,8 +350,8 @@ def _translated(path: Path, *, opening: bool = False) -> Iterator[None]:
             ) from None
         if "buffer pool is full" in low:
             raise PermanentError(f"{path}: the buffer pool is too small: raise graph.buffer_pool_mib") from error
-        if opening and any(word in low for word in _DAMAGE):
-            raise _DamagedError(message) from None
+        if any(word in low for word in _DAMAGE):
+            raise (_DamagedError(message) if opening else _spoilt(path, message)) from None
         raise PermanentError(f"{path}: {message}") from error
 
 
@@ -295,13 +362,14 @@ def arrow_type(name: str, pa: Any) -> Any:
     return pa.float64() if name in ("confidence", "score") else pa.string()
 
 
-def copy_into_place(source: Path, destination: Path) -> None:
+def copy_into_place(source: Path, destination: Path, check: Callable[[Path], None] = lambda _: None) -> None:
     """Copy a file into place in one step; on Btrfs, XFS and the like it shares the blocks and costs nothing. The
-    temporary name is fixed: what a crash left is overwritten."""
+    temporary name is fixed: what a crash left is overwritten. `check` may refuse the copy before it has the name."""
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary = destination.with_name(f".{destination.name}.tmp")
     if not _cloned(source, temporary):
         shutil.copyfile(source, temporary)
+    check(temporary)
     move_into_place(temporary, destination)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
 from ec1.files import digest_of
-from ec1.graph import resolved_tables, tables
+from ec1.graph import file_seal, resolved_tables, tables
 from ec1.graph.changes import BATCH_MENTIONS, Applied, Change, Changes
 from ec1.graph.database import GraphDatabase, copy_into_place, move_into_place
 from ec1.graph.model import GraphStats
@@ -60,6 +60,7 @@ class LadybugStore:
                 store._db.checkpoint_if_written()
             finally:
                 store._db.close()
+            store._db.seal()
 
     @property
     def recovered(self) -> str | None:
@@ -182,15 +183,22 @@ class LadybugStore:
         """Put a read-only copy of the graph at `destination` in one step; an unchanged graph writes nothing.
 
         Readers of an older copy keep it until they open again. The store stays open. Raises PermanentError if the
-        live graph cannot be written to disk.
+        live graph cannot be written to disk, DamagedError, with the copy before left as it is, if it was spoilt.
         """
         with self._db.reading():
             state = tables.meta(self._db.connection)["state"]
-            if destination.exists() and self._db.state_of(destination) == state:
+            known = destination.exists() and not file_seal.is_damaged(destination)
+            if known and self._db.state_of(destination) == state:
                 return destination
+
+        def check(copy: Path) -> None:
+            if self._db.state_of(copy) != state:
+                raise self._db.spoilt("its file was damaged while it was open")
+
         with self._db.closed():
             # The lock beside the live file keeps other writers out.
-            copy_into_place(self._db.path, destination)
+            copy_into_place(self._db.path, destination, check)
+            file_seal.seal(destination)
         return destination
 
     def adopt(self, graph: Path) -> None:

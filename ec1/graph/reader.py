@@ -13,7 +13,7 @@ from typing import Any, Self
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.graph import resolved_tables, tables
+from ec1.graph import file_seal, resolved_tables, tables
 from ec1.graph.guard import checked_query
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
 from ec1.graph.resolution import Cluster, Link, Resolution
@@ -175,6 +175,8 @@ class GraphReader:
         if self._connection is None:
             import ladybug
 
+            if file_seal.is_damaged(self._path):
+                raise InputError(f"{self._path} is damaged on the disk: run `ec1 night`, which publishes it again")
             try:
                 self._database = ladybug.Database(self._path, read_only=True, buffer_pool_size=self._buffer_pool)
                 self._connection = ladybug.Connection(self._database)

@@ -3,6 +3,7 @@
 Belongs here: which adapter that is. Does not: how documents are extracted (`ec1.extraction`).
 """
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ec1.extraction.extractor import Extractor
     from ec1.extraction.known import KnownNames
     from ec1.gpu.engine import ServedAdapter, VllmEngine
+
+log = logging.getLogger(__name__)
 
 
 def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
@@ -31,14 +34,21 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
 
 
 def known_names(home: Home) -> "KnownNames | None":
-    """The names in the last published copy of the graph, as candidates for tonight; None before the first."""
+    """The names in the last published copy of the graph, as candidates for tonight; None before the first.
+
+    None of a damaged copy, too: the night publishes it again.
+    """
     from ec1.extraction.known import KnownNames
     from ec1.graph.reader import GraphReader
 
     if not home.published_graph.is_file():
         return None
-    with GraphReader(home.published_graph) as reader:
-        return KnownNames(reader.names())
+    try:
+        with GraphReader(home.published_graph) as reader:
+            return KnownNames(reader.names())
+    except InputError as error:
+        log.warning("names that are known are not used tonight: %s", error)
+        return None
 
 
 def adapter_of(deployment: Deployment, home: Home) -> "ServedAdapter | None":

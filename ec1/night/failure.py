@@ -107,6 +107,7 @@ ON_PURPOSE: Sequence[str] = (
     "RejectedError",
     "DeferredError",
     "PermanentError",
+    "DamagedError",
     "BusyError",
     "ServiceError",
 )

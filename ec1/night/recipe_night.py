@@ -5,7 +5,9 @@ Belongs here: what a deployment and a home add to a recipe, step by step; the as
 what happens to an evaluated candidate (`settlement.py`).
 """
 
+import contextlib
 import datetime as dt
+import logging
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +17,12 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.scores import BASE, EVALUATION, EXAMPLES
 from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.dataset import Dataset, build_dataset, load_dataset
-from ec1.corpus.snapshots import Snapshot, load_snapshot, take_snapshot
+from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_snapshot
 from ec1.corpus.split import moved
-from ec1.corpus.threshold import Decision, HighWaterMark, decide, must_train_again, trained_snapshot
+from ec1.corpus.threshold import Decision, HighWaterMark, day_after, decide, must_train_again, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment
+from ec1.errors import DamagedError
 from ec1.home import Home
 from ec1.launch.launcher import Launcher
 from ec1.models import prepare_model
@@ -45,6 +48,8 @@ from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import HardwareFigures, Plan, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished
+
+log = logging.getLogger(__name__)
 
 
 class RecipeNight:
@@ -86,14 +91,15 @@ class RecipeNight:
     def taken_snapshot(self) -> Snapshot:
         """The snapshot that the night took. Raises InputError if it took none."""
         taken = self.records.read(SnapshotRecord)
-        return load_snapshot(self.home, taken.bucket, taken.digest)
+        try:
+            return load_snapshot(self.home, taken.bucket, taken.digest)
+        except DamagedError as damage:
+            return self._mended(taken.digest, self.night.date, damage)
 
     def decision(self, snapshot: Snapshot) -> Decision:
         """Whether enough tuples came since this recipe was last trained, as of this night: later ones do not count."""
         recipe = self.recipe
-        trained = trained_snapshot(
-            self.home, snapshot.bucket, recipe.tenant, recipe.role, self.resolved.digest, self.night.date
-        )
+        trained = self._trained(snapshot.bucket)
         again = must_train_again(self.home, recipe.tenant, recipe.role)
         return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained, again=again)
 
@@ -107,6 +113,11 @@ class RecipeNight:
         """Build the dataset of a snapshot with the base model's tokenizer. Raises as `build_dataset`."""
         from transformers import AutoTokenizer
 
+        try:
+            snapshot.check()
+        except DamagedError as damage:
+            snapshot = self._mended(snapshot.digest, self.night.date, damage)
+
         def classifier(options: ToxicityOptions) -> ToxicityClassifier:
             folder = prepare_model(options.model, options.revision, self.deployment.models, self.home.models)
             return ToxicityClassifier(folder, options)
@@ -117,14 +128,29 @@ class RecipeNight:
         )
 
     def built_dataset(self) -> Dataset:
-        """The dataset that the night built. Raises InputError if it built none."""
-        return load_dataset(self.home, self.records.read(DatasetRecord).digest)
+        """The dataset that the night built; if it is damaged or gone, the same one, built again from its snapshot.
+
+        Raises InputError if the night built none, DamagedError if it cannot be built again.
+        """
+        built = self.records.read(DatasetRecord)
+        try:
+            return load_dataset(self.home, built.digest)
+        except DamagedError as damage:
+            log.warning("%s", damage)
+            again = self.dataset(self.taken_snapshot())
+            if again.digest != built.digest:
+                raise DamagedError(f"{damage} (from the present recipe and model it becomes another one)") from None
+            return again
 
     def split_warnings(self, dataset: Dataset) -> list[str]:
         """Which usable versions know the split otherwise: they would be judged on what they were trained on."""
         tenant, role = self.recipe.tenant, self.recipe.role
         manifests = [self.registry.get(tenant, role, version) for version in self.registry.usable(tenant, role)]
-        learnt = {manifest.name: self.home.datasets / manifest.dataset.digest for manifest in manifests}
+        learnt = {}
+        for manifest in manifests:
+            # Of one that is gone or damaged nothing is known.
+            with contextlib.suppress(DamagedError):
+                learnt[manifest.name] = load_dataset(self.home, manifest.dataset.digest).path
         return [
             f"the split was changed (data.seed, heldout_share or group_by): {found.version} was trained on "
             f"{found.trained_on} groups that are held out now, and {found.heldout} held out then are trained on"
@@ -235,6 +261,32 @@ class RecipeNight:
         mark = HighWaterMark(self.home, self.recipe.tenant, self.recipe.role)
         mark.advance(manifest.snapshot.digest, self.night.date, run, self.resolved.digest)
         return outcome
+
+    def _trained(self, bucket: str) -> Snapshot | None:
+        """What this recipe was last trained on. If that is damaged for good, all tuples count as new."""
+        recipe = self.recipe
+        name = recipe.tenant, recipe.role, self.resolved.digest, self.night.date
+        try:
+            trained = trained_snapshot(self.home, bucket, *name)
+            if trained is not None:
+                trained.trainable_keys()
+            return trained
+        except DamagedError as damage:
+            mark = HighWaterMark(self.home, recipe.tenant, recipe.role)
+            entry = mark.latest(before=day_after(self.night.date), recipe=self.resolved.digest)
+            assert entry is not None, "a mark led to the snapshot"
+            try:
+                return self._mended(entry["digest"], entry["night"], damage)
+            except DamagedError as error:
+                log.warning("%s; all its tuples count as new", error)
+                return None
+
+    def _mended(self, digest: str, night: str, damage: DamagedError) -> Snapshot:
+        """The snapshot that a night took, built again from the corpus. Raises DamagedError."""
+        taken = Records(self.home.run(self.recipe.tenant, self.recipe.role, night)).find(SnapshotRecord)
+        as_of = taken.as_of if taken is not None and taken.digest == digest else None
+        as_of = as_of or self.deployment.night(night).as_of(dt.datetime.now(dt.UTC))
+        return mended_snapshot(self.bucket, self.recipe.rows, digest, as_of=as_of, home=self.home, why=damage)
 
     @property
     def _training(self) -> Path:

@@ -192,6 +192,8 @@ class SnapshotRecord(Record):
     step: ClassVar[str] = "corpus_snapshot"
     bucket: str
     digest: str
+    as_of: dt.datetime | None = None
+    """What came later was left out: with it a damaged snapshot can be taken again."""
 
 
 class DecisionRecord(Record):

@@ -2,18 +2,23 @@
 
 Trainer writes a checkpoint file by file, optimiser and random states as torch files that it reads back with
 `weights_only`. They are for this run only and never published. A checkpoint counts once it is sealed, which happens
-after its last file; what a killed process left half-written is not sealed.
+after its last file; what a killed process left half-written is not sealed, and what a disk has changed since does not
+have the SHA-256 that was sealed. Then training goes on from the one before.
 """
 
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
 from pathlib import Path
 
+from ec1.errors import DamagedError
 from ec1.files import fsync_dir, write_json
+from ec1.seals import check_files, sha256_once
 
+log = logging.getLogger(__name__)
 SEAL = "sealed.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
 
@@ -28,23 +33,27 @@ def step_of(checkpoint: Path) -> int:
 
 def seal(checkpoint: Path) -> None:
     """Flush a checkpoint's files to disk and mark it as whole."""
-    sizes = {}
+    files = {}
     for path in sorted(checkpoint.iterdir()):
         if path.is_file() and path.name != SEAL:
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())
-            sizes[path.name] = path.stat().st_size
+            files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_once(path)}
     fsync_dir(checkpoint)
-    write_json(checkpoint / SEAL, sizes)
+    write_json(checkpoint / SEAL, files)
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint is sealed and its files still have the sizes that were sealed."""
+    """Whether a checkpoint is sealed and its files are still as they were then."""
     try:
-        sizes = json.loads((checkpoint / SEAL).read_bytes())
-    except (FileNotFoundError, ValueError):
+        check_files(checkpoint, json.loads((checkpoint / SEAL).read_bytes()), "")
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        # Not sealed, or the seal itself is damaged.
         return False
-    return all((path := checkpoint / name).is_file() and path.stat().st_size == size for name, size in sizes.items())
+    except DamagedError as error:
+        log.warning("checkpoint left out: %s", str(error).removesuffix(": "))
+        return False
+    return True
 
 
 def whole_checkpoints(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
+from ec1.seals import FILES, MANIFEST, check_files, read_sealed
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
@@ -300,6 +301,10 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
 
     objective = OBJECTIVES[spec.recipe.objective]
     wanted = list(objective.columns)
+    if (spec.dataset / MANIFEST).is_file():
+        # It may have come from another machine; one that was made by hand has no manifest.
+        mend = "start the night again, which builds it again"
+        check_files(spec.dataset, read_sealed(spec.dataset, mend)[FILES], mend)
     parts = []
     for side in ("train", "heldout"):
         files = sorted(str(path) for path in (spec.dataset / side).glob("*.parquet"))

@@ -19,7 +19,7 @@ from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import SHARED, DataOptions, Dataset, build_dataset, load_dataset, render
 from ec1.corpus.snapshots import Snapshot, take_snapshot
 from ec1.corpus.split import assign
-from ec1.errors import PermanentError
+from ec1.errors import DamagedError, PermanentError
 from ec1.home import Home
 
 
@@ -105,6 +105,24 @@ def test_a_dataset_is_built_once(tmp_path: Path, home: Home, tokenizer: Any) -> 
     assert build_dataset(snapshot, DataOptions(threshold=7), tokenizer, home=home, objective="sft") == first
     assert (first.path / "manifest.json").stat().st_mtime_ns == stamp
     assert load_dataset(home, first.digest) == first
+
+
+def test_a_damaged_dataset_is_found_and_built_again(tmp_path: Path, home: Home, tokenizer: Any) -> None:
+    snapshot = engineering(tmp_path, home, [edit(number) for number in range(40)])
+    whole = build_dataset(snapshot, DataOptions(), tokenizer, home=home, objective="sft")
+    rows = everything(whole)
+    for name in ("manifest.json", "train/rows.parquet", "heldout/rows.parquet"):
+        for keep in (1.0, 0.5, 0.0):
+            path = whole.path / name
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.unlink()
+            if keep:
+                path.write_bytes(data[: int(len(data) * keep)])
+            with pytest.raises(DamagedError, match="built from its snapshot"):
+                load_dataset(home, whole.digest)
+            again = build_dataset(snapshot, DataOptions(), tokenizer, home=home, objective="sft")
+            assert again.digest == whole.digest and everything(again) == rows
 
 
 def test_no_planted_secret_reaches_the_dataset(tmp_path: Path, home: Home, tokenizer: Any) -> None:

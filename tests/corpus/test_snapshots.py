@@ -16,8 +16,8 @@ from corpus_builder import LONG_AGO, NIGHT, apprenticeship, edit, feedback, writ
 from ec1.corpus import snapshots
 from ec1.corpus.buckets import Bucket, bucket, watermark
 from ec1.corpus.index import LineIndex
-from ec1.corpus.snapshots import Snapshot, load_snapshot, take_snapshot
-from ec1.errors import InputError, PermanentError
+from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_snapshot
+from ec1.errors import DamagedError, InputError, PermanentError
 from ec1.home import Home
 
 LATER = NIGHT + dt.timedelta(hours=5)
@@ -263,7 +263,7 @@ def test_an_empty_or_missing_bucket_is_an_empty_snapshot(engineering: Bucket, ho
 
 
 def test_a_snapshot_that_is_not_there_is_said_to_be_missing(home: Home) -> None:
-    with pytest.raises(PermanentError, match="does not exist"):
+    with pytest.raises(PermanentError, match="is not there"):
         load_snapshot(home, "engineering-acme", "0" * 64)
     with pytest.raises(InputError):
         load_snapshot(home, "../engineering-acme", "0" * 64)
@@ -320,3 +320,56 @@ def test_two_processes_at_once_agree(engineering: Bucket, home: Home) -> None:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert [path.name for path in (home.snapshots / engineering.name).iterdir()] == [take(engineering, home).digest]
+
+
+def flip(path: Path) -> None:
+    """One bit of a file, in its middle; a rewritten file, so that hard links elsewhere keep what they had."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data[: len(data) // 2])
+
+
+DAMAGE = {"flipped": flip, "cut": cut, "gone": Path.unlink}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["manifest.json", "lines.npy", "trainable.npy", "tuples.jsonl"])
+def test_a_damaged_snapshot_is_taken_again_from_the_corpus(
+    engineering: Bucket, home: Home, name: str, damage: str
+) -> None:
+    write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(number) for number in range(30)])
+    whole = take(engineering, home)
+    before = [row.record for row in whole.rows()]
+    DAMAGE[damage](whole.path / name)
+    with pytest.raises(DamagedError, match="built from the corpus") as damaged:
+        load_snapshot(home, engineering.name, whole.digest).check()
+    mended = mended_snapshot(engineering, "sft", whole.digest, as_of=NIGHT, home=home, why=damaged.value)
+    assert mended.digest == whole.digest and [row.record for row in mended.rows()] == before
+    load_snapshot(home, engineering.name, whole.digest).check()
+    assert not list(whole.path.parent.glob(".*"))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_of_an_earlier_snapshot_does_not_reach_the_next(engineering: Bucket, home: Home, damage: str) -> None:
+    write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(number) for number in range(30)])
+    first = take(engineering, home)
+    DAMAGE[damage](first.path / "tuples.jsonl")
+    # So many that the first part is taken into a new one.
+    write_lines(engineering.root / "engineering/demo/b.jsonl", [edit(number) for number in range(30, 60)])
+    assert commits(take(engineering, home)) == {*range(60)}
+
+
+def test_a_snapshot_that_the_corpus_has_left_behind_is_said_to_be_lost(engineering: Bucket, home: Home) -> None:
+    write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(number) for number in range(9)])
+    lost = take(engineering, home)
+    flip(lost.path / "tuples.jsonl")
+    write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(number) for number in range(3)])
+    with pytest.raises(DamagedError, match="from a backup"):
+        mended_snapshot(engineering, "sft", lost.digest, as_of=NIGHT, home=home, why=DamagedError("lost"))

@@ -16,7 +16,7 @@ import pytest
 from graph_samples import FINGERPRINT, NIGHT, Change, key, random_changes, result
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
-from ec1.errors import BusyError, PermanentError
+from ec1.errors import BusyError, DamagedError, InputError, PermanentError
 from ec1.extraction.results import ExtractionResult, Mention, Relation, Trait
 from ec1.files import sha256_file
 from ec1.graph import tables
@@ -216,7 +216,7 @@ def test_publishing_an_unchanged_graph_writes_nothing(live: Path, tmp_path: Path
         store.publish(published)
         assert store.stats().mentions == 2
     assert published.stat().st_ino != before[0]
-    assert [path.name for path in published.parent.iterdir()] == ["published"]
+    assert [path.name for path in sorted(published.parent.iterdir())] == ["published", "published.seal"]
 
 
 def test_a_reader_keeps_its_copy_while_the_writer_goes_on(live: Path, tmp_path: Path) -> None:
@@ -531,6 +531,64 @@ def test_a_lost_live_file_comes_back_from_the_published_copy(torn: tuple[Path, P
     live.unlink()
     with opened(live, published) as store:
         assert store.recovered is not None and "missing" in store.recovered
+        assert set(store.ledger()) == {A}
+
+
+def flip(path: Path, at: int) -> None:
+    """What a disk does: one bit of a file is another, and nobody has written to it."""
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.fixture
+def closed(live: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A live graph that was closed in order, and its published copy."""
+    published = tmp_path / "published"
+    with opened(live, published) as store:
+        store.apply(A, "mk-a", result("a", ("Ann Ek", "Person")), NIGHT)
+        store.publish(published)
+    return live, published
+
+
+def test_a_bit_that_flipped_anywhere_is_noticed_at_opening(closed: tuple[Path, Path]) -> None:
+    live, published = closed
+    for share in (0.3, 0.5, 0.95):
+        flip(live, int(live.stat().st_size * share))
+        with opened(live, published) as store:
+            assert store.recovered is not None and "not as it was written" in store.recovered
+            assert set(store.ledger()) == {A} and store.digest() == store.recounted_digest()
+
+
+def test_a_graph_and_its_copy_both_damaged_start_empty(closed: tuple[Path, Path]) -> None:
+    live, published = closed
+    live.unlink()
+    flip(published, published.stat().st_size // 2)
+    with pytest.raises(InputError, match="damaged on the disk"), GraphReader(published) as reader:
+        reader.stats()
+    with opened(live, published) as store:
+        assert store.recovered is not None and "started empty" in store.recovered
+        assert store.ledger() == {}
+        store.apply(A, "mk-a", result("a", ("Ann Ek", "Person")), NIGHT)
+        store.publish(published)
+    with GraphReader(published) as reader:
+        assert reader.stats().mentions == 1
+
+
+def test_an_empty_live_file_never_takes_the_place_of_a_published_copy(closed: tuple[Path, Path]) -> None:
+    live, published = closed
+    with (
+        pytest.raises(DamagedError, match="as soon as it is opened again"),
+        LadybugStore.open(live, buffer_pool_mib=64, wait_seconds=0, published=published) as store,
+    ):
+        store.apply(B, "mk-b", result("b", ("Bo Dahl", "Person")), NIGHT)
+        # While it is open.
+        os.truncate(live, 0)
+        store.publish(published)
+    with opened(live, published) as store:
+        assert store.recovered is not None and str(published) in store.recovered
         assert set(store.ledger()) == {A}
 
 

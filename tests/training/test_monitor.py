@@ -137,3 +137,10 @@ def test_checkpoints_sort_by_number_and_broken_ones_do_not_count(tmp_path: Path)
 def test_halving_keeps_the_effective_batch(batch: int, accumulation: int) -> None:
     smaller, more = halved(batch, accumulation)
     assert smaller < batch and smaller * more == batch * accumulation
+
+
+def test_a_checkpoint_in_which_a_bit_flipped_does_not_count(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 10)
+    flipped = checkpoint(tmp_path, 20)
+    (flipped / "optimizer.pt").write_bytes(b"stats")
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
