@@ -270,6 +270,7 @@ StoreSettings = Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discr
 """The object stores that a deployment can choose from."""
 
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
+_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _CRON_PART = r"(?:\*|[0-9]+|[a-z]{3})(?:-(?:[0-9]+|[a-z]{3}))?(?:/[1-9][0-9]*)?"
 _CRON_FIELD = re.compile(f"{_CRON_PART}(?:,{_CRON_PART})*", re.IGNORECASE)
 
@@ -303,6 +304,9 @@ class ScheduleSettings(Settings):
             numbers = [int(number) for number in re.findall(r"(?<!/)\b\d+", field)]
             if not _CRON_FIELD.fullmatch(field) or any(not low <= number <= high for number in numbers):
                 raise ValueError(f"{value!r}: {field!r} can never be a {name}: use {low} to {high}, or *")
+        _, _, day, month, weekday = fields
+        if weekday == "*" and day.isdecimal() and month.isdecimal() and int(day) > _DAYS[int(month) - 1]:
+            raise ValueError(f"{value!r} never comes: month {month} has {_DAYS[int(month) - 1]} days")
         return value
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import dagster as dg
 
+from ec1.errors import DamagedError
 from ec1.files import sha256_file, write_atomic
 from ec1.home import CHECKOUT, Home
+from ec1.night.databases import damaged_databases
 from jobs.conclusion import conclude
 from jobs.workers import end_leftovers, is_gone, worker_of
 from resources.gpu import GPU_POOL
@@ -20,6 +22,9 @@ OPEN = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
+DAEMON = "QUEUED_RUN_COORDINATOR"
+HEARTBEAT_SECONDS = 60.0
+"""A daemon writes a heartbeat every 30 seconds."""
 STALE_SECONDS = 300.0
 """A run that was neither queued nor started this long after its creation never will be."""
 SHIPPED_BEFORE = frozenset({"e9b8b6303cfac62a3d7cb2c97ebd1b6cb0e6e9e8f5923fe573f50a32fbb93eb2"})
@@ -39,6 +44,8 @@ def prepare_instance(home: Home) -> dg.DagsterInstance:
     with (home.dagster / ".setup.lock").open("w") as lock:
         # Two processes that create the same SQLite files at once trip over each other's tables.
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for broken in damaged_databases(home):
+            raise DamagedError(broken)
         instance = dg.DagsterInstance.get()
         instance.get_runs_count()
         instance.all_instigator_state()
@@ -47,6 +54,12 @@ def prepare_instance(home: Home) -> dg.DagsterInstance:
         if GPU_POOL not in limits:
             instance.event_log_storage.set_concurrency_slots(GPU_POOL, 1)
     return instance
+
+
+def daemon_lives(instance: dg.DagsterInstance) -> bool:
+    """Whether a daemon takes runs from the queue."""
+    heartbeat = instance.get_daemon_heartbeats().get(DAEMON)
+    return heartbeat is not None and time.time() - heartbeat.timestamp < HEARTBEAT_SECONDS
 
 
 def reconcile(instance: dg.DagsterInstance) -> list[str]:

@@ -21,6 +21,16 @@ from ec1.home import CHECKOUT
 from jobs.workers import LIVING_RUN, Worker, end_leftovers, is_gone, worker_of
 
 
+def why_not_ours(instance: dg.DagsterInstance) -> str | None:
+    """What to do if the instance would start its runs in another way; None if it does not."""
+    if isinstance(instance.run_launcher, ProcessLauncher):
+        return None
+    return (
+        f"{instance.root_directory}/dagster.yaml names no run_launcher, or another one: take those lines from "
+        f"{CHECKOUT / 'configs' / 'dagster.yaml'}"
+    )
+
+
 class ProcessLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
     """One process per run. A run that a waiting `ec1 night` asked for is left to that process."""
 

@@ -24,16 +24,13 @@ from ec1.files import write_atomic
 from ec1.home import CHECKOUT, Home
 from ec1.night.failure import one_line
 from jobs.console import told
-from jobs.instance import prepare_instance, reconcile
-from jobs.launcher import ProcessLauncher
+from jobs.instance import daemon_lives, prepare_instance, reconcile
+from jobs.launcher import why_not_ours
 from jobs.nightly import NIGHTLY_JOB
 from jobs.worker import execute, repository
 from jobs.workers import Worker, worker_of
 from resources.environment import choice_from_environment
 
-DAEMON = "QUEUED_RUN_COORDINATOR"
-HEARTBEAT_SECONDS = 60.0
-"""A daemon writes a heartbeat every 30 seconds."""
 PATIENCE_SECONDS = 15.0
 """How long a daemon with a heartbeat may take to start a run that may begin."""
 POLL_SECONDS = 0.5
@@ -41,11 +38,8 @@ POLL_SECONDS = 0.5
 
 def ask_for(instance: dg.DagsterInstance, night: str) -> str:
     """Put a whole night into the queue, with this process as its worker. Returns the run's id."""
-    if not isinstance(instance.run_launcher, ProcessLauncher):
-        raise InputError(
-            f"{instance.root_directory}/dagster.yaml names no run_launcher, or another one: take those lines from "
-            f"{CHECKOUT / 'configs' / 'dagster.yaml'}"
-        )
+    if foreign := why_not_ours(instance):
+        raise InputError(foreign)
     recon = repository()
     job = recon.get_definition().get_job(NIGHTLY_JOB)
     (location,) = WorkspaceFileTarget([str(CHECKOUT / "workspace.yaml")]).create_origins()
@@ -87,7 +81,7 @@ def wait_for_turn(instance: dg.DagsterInstance, run_id: str) -> bool:
             reconcile(instance)
         else:
             free_since = free_since or time.monotonic()
-            if not _daemon_lives(instance) or time.monotonic() - free_since > PATIENCE_SECONDS:
+            if not daemon_lives(instance) or time.monotonic() - free_since > PATIENCE_SECONDS:
                 instance.report_dagster_event(
                     dg.DagsterEvent(dg.DagsterEventType.PIPELINE_STARTING.value, run.job_name), run_id=run_id
                 )
@@ -108,7 +102,7 @@ def _blocked(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
     counter = TagConcurrencyLimitsCounter(limits.tag_concurrency_limits, going)
     if counter.is_blocked(run):
         return f"another night is going: {', '.join(_named(each) for each in going)}"
-    lives = _daemon_lives(instance)
+    lives = daemon_lives(instance)
     for earlier in queue:
         if earlier.run_id == run.run_id:
             break
@@ -122,11 +116,6 @@ def _named(run: dg.DagsterRun) -> str:
     return f"run {run.run_id[:8]} of night {run.tags.get('dagster/partition', '?')}"
 
 
-def _daemon_lives(instance: dg.DagsterInstance) -> bool:
-    heartbeat = instance.get_daemon_heartbeats().get(DAEMON)
-    return heartbeat is not None and time.time() - heartbeat.timestamp < HEARTBEAT_SECONDS
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m jobs.run_night")
     parser.add_argument("--date", required=True)
@@ -134,25 +123,27 @@ def main() -> int:
     arguments = parser.parse_args()
     choice = choice_from_environment()
     run_id = None
-    with prepare_instance(Home(choice.home)) as instance:
-        try:
-            # A night that was killed still holds its slot in the pool, on which this one would wait without end.
-            for orphan in reconcile(instance):
-                sys.stdout.write(f"ended the orphaned run {orphan[:8]}\n")
-            run_id = ask_for(instance, arguments.date)
-            with told(instance, run_id):
-                status = execute(instance, run_id) if wait_for_turn(instance, run_id) else None
-        except Exception as error:  # noqa: BLE001  whatever it is, it is told
-            # Before the first step there may be no run that could say it: the last line of the log does.
-            if not isinstance(error, EC1Error):
-                traceback.print_exc()
-            sys.stderr.write(f"{one_line(type(error).__name__, str(error))}\n")
-            return 1
-        except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
-            if run_id is not None:
-                give_up(instance, run_id)
-            return 128 + signal.SIGINT
-        write_atomic(arguments.run_id_file, run_id)
+    try:
+        with prepare_instance(Home(choice.home)) as instance:
+            try:
+                # A night that was killed still holds its slot in the pool, on which this one would wait without end.
+                for orphan in reconcile(instance):
+                    sys.stdout.write(f"ended the orphaned run {orphan[:8]}\n")
+                run_id = ask_for(instance, arguments.date)
+                # At once: whatever ends this process, it is known which run it was.
+                write_atomic(arguments.run_id_file, run_id)
+                with told(instance, run_id):
+                    status = execute(instance, run_id) if wait_for_turn(instance, run_id) else None
+            except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+                if run_id is not None:
+                    give_up(instance, run_id)
+                return 128 + signal.SIGINT
+    except Exception as error:  # noqa: BLE001  whatever it is, it is told
+        # Before the first step there may be no run that could say it: the last line of the log does.
+        if not isinstance(error, EC1Error):
+            traceback.print_exc()
+        sys.stderr.write(f"{one_line(type(error).__name__, str(error))}\n")
+        return 1
     return 0 if status == dg.DagsterRunStatus.SUCCESS else 1
 
 

@@ -1,12 +1,15 @@
 """`ec1 doctor`: can a night run here?"""
 
+import json
 import sys
 from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import DONE, FAILED, Options, out, print_json, run_module
-from ec1.night.doctor import Finding, examine
+from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, run_module
+from ec1.night.doctor import examine
+from ec1.night.failure import one_line
+from ec1.night.finding import Finding
 from ec1.night.recipes import broken_recipes
 
 
@@ -14,6 +17,9 @@ def doctor(
     context: typer.Context,
     reconcile: Annotated[
         bool, typer.Option("--reconcile", help="after a reboot: fail orphaned runs and free what they held")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="also read all that is named by its content, and compare it with its name")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
@@ -23,7 +29,13 @@ def doctor(
     recipes = options.recipes()
     if reconcile and (status := run_module(["jobs.reconcile"], options)):
         sys.exit(status)
-    findings = list(examine(deployment, options.home))
+    findings = [*examine(deployment, options.home), *_of_dagster(options)]
+    if deep:
+        # Imported here: it loads libraries that the quick look does without.
+        from ec1.night.deep import examine_deeply
+        from ec1.night.stores import open_registry
+
+        findings += examine_deeply(options.home, open_registry(deployment, options.home))
     broken = broken_recipes(deployment, options.project)
     findings += [Finding("recipe", "problem", f"{each.problem}; the night leaves it out") for each in broken]
     if as_json:
@@ -33,3 +45,12 @@ def doctor(
         for finding in findings:
             out.print(f"  {finding.level:<8} {finding.subject:<13} {finding.detail}", markup=False)
     sys.exit(FAILED if any(finding.level == "problem" for finding in findings) else DONE)
+
+
+def _of_dagster(options: Options) -> list[Finding]:
+    """Runs, daemon and schedule: asked of a process of its own, because Dagster takes seconds to load."""
+    output = output_of_module(["jobs.doctor"], options)
+    try:
+        return [Finding(**each) for each in json.loads(output)]
+    except (ValueError, TypeError):
+        return [Finding("dagster", "problem", one_line("", output.strip().splitlines()[-1] if output.strip() else ""))]

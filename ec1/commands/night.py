@@ -1,6 +1,7 @@
 """`ec1 night`, `ec1 ui`, `ec1 plan` and `ec1 score`: run a night, look at it, plan it, score it."""
 
 import datetime as dt
+import signal
 import sys
 import tempfile
 import time
@@ -52,7 +53,8 @@ def night(
             err.print("interrupted: finished work is kept; run the same command again to continue")
             sys.exit(INTERRUPTED)
         if not run_file.exists():
-            err.print(f"error: night {chosen.date} did not begin: {_last_words(log)}", markup=False)
+            why = _killed(status) or _last_words(log)
+            err.print(f"error: night {chosen.date} did not begin: {why}", markup=False)
             sys.exit(FAILED)
         run = run_file.read_text()
     # As they are now: the run read them when it began.
@@ -65,9 +67,19 @@ def night(
         _print_report(report, options, time.monotonic() - began)
     if status:
         # The last thing that is said is why, and what to do.
-        cause = report.failure.cause if report.failure else _last_words(log)
+        cause = report.failure.cause if report.failure else _killed(status) or _last_words(log)
         err.print(f"error: night {chosen.date} failed: {cause}", markup=False)
     sys.exit(FAILED if status else PARTIAL if report.partial else DONE)
+
+
+def _killed(status: int) -> str | None:
+    """Why a night ended without a word: a signal that cannot be caught."""
+    if status >= 0:
+        return None
+    return (
+        f"its process was killed ({signal.Signals(-status).name}; by the system, if memory ran out). Run the "
+        "same night again: it ends what is left of this run, and goes on from what is finished"
+    )
 
 
 def _last_words(log: Path) -> str:

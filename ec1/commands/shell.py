@@ -53,13 +53,8 @@ def printable(text: object) -> str:
     )
 
 
-def run_module(module: list[str], options: Options, log: Path | None = None, *, quiet: bool = False) -> int:
-    """Run `python -m ...` with this choice of deployment and home. Returns its status, or INTERRUPTED.
-
-    Signals reach it, and it ends its own children, so it is waited for and never killed from here. With `log`, what
-    it writes to standard error (Dagster's own log) goes there. If `quiet`, what it prints goes to standard error.
-    """
-    environment = {
+def _environment(options: Options) -> dict[str, str]:
+    return {
         **options.environment,
         "EC1_DEPLOYMENT": options.deployment_name,
         "EC1_HOME": str(options.home.root),
@@ -67,6 +62,23 @@ def run_module(module: list[str], options: Options, log: Path | None = None, *, 
         "DAGSTER_HOME": str(options.home.dagster),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def output_of_module(module: list[str], options: Options) -> str:
+    """What `python -m ...` with this choice of deployment and home prints, or its last words if it failed."""
+    done = subprocess.run(
+        [sys.executable, "-m", *module], cwd=CHECKOUT, env=_environment(options), capture_output=True, text=True
+    )
+    return done.stdout if done.returncode == 0 else done.stderr
+
+
+def run_module(module: list[str], options: Options, log: Path | None = None, *, quiet: bool = False) -> int:
+    """Run `python -m ...` with this choice of deployment and home. Returns its status, or INTERRUPTED.
+
+    Signals reach it, and it ends its own children, so it is waited for and never killed from here. With `log`, what
+    it writes to standard error (Dagster's own log) goes there. If `quiet`, what it prints goes to standard error.
+    """
+    environment = _environment(options)
     options.home.create()
     if log is None:
         errors = None

@@ -90,6 +90,11 @@ class Snapshot:
         self.check([_TRAINABLE])
         return _load_keys(self.path / _TRAINABLE)
 
+    def check_name(self) -> None:
+        """Whether the lines give the digest that the snapshot is named by. Raises DamagedError."""
+        if not self.digest == self.path.name == _digest(self.line_keys(), self.objective):
+            raise DamagedError(f"{self.path} is not what its name says: {_MEND}")
+
     def check(self, names: Iterable[str] | None = None) -> None:
         """Compare files, by default all, with the digests of when they were written. Raises DamagedError."""
         check_files(self.path, self.sealed, _MEND, names)

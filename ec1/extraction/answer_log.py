@@ -9,6 +9,7 @@ they are asked for again. A line that was cut off is no line.
 
 import json
 import os
+import zlib
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -35,12 +36,16 @@ class AnswerLog:
         for line in data.splitlines():
             with suppress(ValueError, KeyError, TypeError):
                 value = json.loads(line)
+                if value.pop("crc", None) not in (None, _checksum(value)):
+                    # A bit of it is another one by now: it is asked for again.
+                    continue
                 answers[value["start"], value["end"]] = Completion(**value["answer"])
         return answers
 
     def append(self, span: Span, answer: Completion) -> None:
         """Add one answer, in one write."""
-        line = json.dumps({"start": span[0], "end": span[1], "answer": asdict(answer)}, ensure_ascii=True)
+        value = {"start": span[0], "end": span[1], "answer": asdict(answer)}
+        line = json.dumps({**value, "crc": _checksum(value)})
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
@@ -57,3 +62,7 @@ class AnswerLog:
     def remove(self) -> None:
         """The unit is done: its result says all."""
         self._path.unlink(missing_ok=True)
+
+
+def _checksum(value: object) -> int:
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())

@@ -3,12 +3,14 @@
 Belongs here: where a result lies and when it may be replaced. Does not: what is in it (`results`).
 """
 
+import hashlib
 import logging
 import re
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from ec1.errors import DamagedError
 from ec1.extraction.answer_log import AnswerLog
 from ec1.extraction.results import ExtractionResult
 from ec1.files import write_atomic
@@ -36,8 +38,12 @@ class Outbox:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
+        body = _unsealed(data)
+        if body is None:
+            _set_aside(path, "is damaged (it is not as it was written)")
+            return None
         try:
-            result = ExtractionResult.model_validate_json(data)
+            result = ExtractionResult.model_validate_json(body)
         except ValidationError as error:
             _set_aside(path, f"is damaged ({error.error_count()} errors)")
             return None
@@ -61,7 +67,7 @@ class Outbox:
             for leftover in path.parent.glob(f".{path.name}.*"):
                 # A writer was killed before it could give this its name.
                 leftover.unlink(missing_ok=True)
-            write_atomic(path, result.model_dump_json() + "\n")
+            write_atomic(path, _sealed(result.model_dump_json().encode()))
             if result.status != "deferred":
                 self.answers(result.fingerprint, result.content_sha256).remove()
 
@@ -75,6 +81,34 @@ class Outbox:
             if not _DIGEST.fullmatch(digest):
                 raise ValueError(f"{digest!r} is not a SHA-256 digest")
         return self.root / fingerprint / content_sha256[:2] / f"{content_sha256}.json"
+
+
+def check_file(path: Path) -> None:
+    """Raises DamagedError if a result is not as it was written."""
+    body = _unsealed(path.read_bytes())
+    try:
+        if body is not None and ExtractionResult.model_validate_json(body).content_sha256 == path.stem:
+            return
+    except ValidationError:
+        pass
+    raise DamagedError(f"{path} is damaged: its document is extracted again when it is next needed")
+
+
+_KEY = b'{"sha256":"'
+_HEAD = len(_KEY) + 64 + len(b'",')
+
+
+def _sealed(body: bytes) -> bytes:
+    """A JSON object with the SHA-256 of its other keys, as they stand there, in front."""
+    return _KEY + hashlib.sha256(body).hexdigest().encode() + b'",' + body[1:] + b"\n"
+
+
+def _unsealed(data: bytes) -> bytes | None:
+    """The object without its digest; None if that is another one's. An earlier release wrote none."""
+    if not data.startswith(_KEY):
+        return data
+    body = b"{" + data[_HEAD:].rstrip(b"\n")
+    return body if hashlib.sha256(body).hexdigest().encode() == data[len(_KEY) : len(_KEY) + 64] else None
 
 
 def _set_aside(path: Path, problem: str) -> None:

@@ -1,36 +1,33 @@
 """What `ec1 doctor` checks: whether this machine, this configuration and this home can run a night."""
 
+import datetime as dt
+import fcntl
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 from ec1.deployment import Deployment, DoormanSettings, ModelSource, VllmSettings
 from ec1.errors import EC1Error
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
+from ec1.graph import file_seal
 from ec1.graph.overrides import load_overrides
 from ec1.home import Home
 from ec1.models import model_folder
+from ec1.night.databases import damaged_databases
 from ec1.night.failure import advice_for
+from ec1.night.finding import Finding, Level
 
-Level = Literal["ok", "note", "problem"]
 MIN_FREE_DISK_GIB = 5
+UI_PORT = 3000
+EARLIEST_YEAR = 2026
+"""This program is of that year; no clock before it is right."""
 PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "ladybug")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line: `problem` means that a night would fail; `detail` says what was seen and, if need be, what to do."""
-
-    subject: str
-    level: Level
-    detail: str
 
 
 def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
@@ -42,11 +39,17 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     yield _lease(deployment, home)
     yield _disk(home)
     yield _writable(home)
+    yield _clock(home, dt.datetime.now(dt.UTC))
+    yield _port(home, UI_PORT)
+    for broken in damaged_databases(home):
+        yield Finding("database", "problem", broken)
     yield _documents(deployment, home)
     for model_id in sorted({deployment.inference.model, *deployment.models}):
         yield _model(model_id, deployment, home)
     yield _guarded("object store", lambda: _store(deployment, home))
-    yield _graph(home)
+    if "service_content" in deployment.graph_stores:
+        yield _service_content(deployment)
+    yield _guarded("graph", lambda: _graph(home))
     if deployment.graph.overrides is not None:
         yield _guarded("overrides", lambda: _overrides(deployment))
 
@@ -137,6 +140,10 @@ def _writable(home: Home) -> Finding:
             pass
     except OSError as error:
         return Finding("home", "problem", advice_for(error))
+    folders = [path for path in existing.iterdir() if path.is_dir()] if existing == home.root else []
+    if closed := [path.name for path in sorted(folders) if not os.access(path, os.R_OK | os.W_OK | os.X_OK)]:
+        who = f"chown -R {os.getuid()} {home.root}"
+        return Finding("home", "problem", f"EC1 may not write in {', '.join(closed)} of {home.root}: {who}")
     if existing == home.root and home.root.stat().st_mode & 0o077:
         return Finding("home", "note", f"others may read {home.root}: chmod 700 {home.root}")
     return Finding("home", "ok", f"{home.root} takes files")
@@ -170,9 +177,64 @@ def _store(deployment: Deployment, home: Home) -> Finding:
 
 
 def _graph(home: Home) -> Finding:
-    if Path(home.published_graph).exists():
-        return Finding("graph", "ok", f"published at {home.published_graph}")
-    return Finding("graph", "note", "nothing published yet")
+    live, published = home.graph, home.published_graph
+    if live.is_file() and file_seal.is_damaged(live):
+        return Finding("graph", "note", f"{live} is not as it was written: the next night restores {published}")
+    if not published.exists():
+        return Finding("graph", "note", "nothing published yet")
+    if not published.stat().st_size or file_seal.is_damaged(published):
+        return Finding("graph", "note", f"{published} is not as it was written: the next night publishes it again")
+    if not live.is_file() or not live.stat().st_size:
+        return Finding("graph", "note", f"{live} is gone: the next night restores {published}")
+    return Finding("graph", "ok", f"published at {published}")
+
+
+def _service_content(deployment: Deployment) -> Finding:
+    import httpx
+
+    address = deployment.service_content.base_url
+    try:
+        answer = httpx.get(f"{address}/healthz", timeout=5.0, trust_env=False)
+        problem = None if answer.is_success else f"it answers {answer.status_code}"
+    except httpx.HTTPError as error:
+        problem = f"it does not answer: {type(error).__name__}"
+    if problem:
+        return Finding(
+            "service-content", "note", f"{address}: {problem}; what a night would send waits for a later one"
+        )
+    return Finding("service-content", "ok", f"{address}: ready")
+
+
+def _clock(home: Home, now: dt.datetime) -> Finding:
+    """A clock that is behind makes nights of the wrong date, and documents of the future."""
+    newest = max(
+        (path.stat().st_mtime for folder in (home.nights, home.logs) if folder.is_dir() for path in folder.iterdir()),
+        default=0.0,
+    )
+    written = dt.datetime.fromtimestamp(newest, dt.UTC)
+    if now.year < EARLIEST_YEAR or now < written - dt.timedelta(seconds=60):
+        why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if newest else "which cannot be"
+        return Finding(
+            "clock", "problem", f"it says {now:%Y-%m-%d %H:%M} UTC, {why}: set it (timedatectl set-ntp true)"
+        )
+    return Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+def _port(home: Home, port: int) -> Finding:
+    lock = home.dagster / ".ui.lock"
+    if lock.exists():
+        with lock.open() as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return Finding("ui", "ok", f"served by {stream.read().strip()}")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return Finding("ui", "note", f"not served; port {port} is taken by another program: use `ec1 ui --port`")
+    return Finding("ui", "ok", f"not served; port {port} is free")
 
 
 def _guarded(subject: str, look: Callable[[], Finding]) -> Finding:

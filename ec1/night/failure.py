@@ -27,12 +27,17 @@ _ADVICE = {
     errno.ENOMEM: "the machine has no memory left: stop what else runs on it, or make the batch smaller",
     errno.ENOTDIR: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
 }
+_DATABASE = (
+    "a database of this home is damaged: `ec1 doctor --deep` names it and says what to do; graph, corpora, adapters "
+    "and reports are not in it"
+)
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _PATTERNS = (
     (re.compile(r"database or disk is full|No space left on device", re.IGNORECASE), errno.ENOSPC),
     (re.compile(r"attempt to write a readonly database|Read-only file system", re.IGNORECASE), errno.EROFS),
     (re.compile(r"File name too long", re.IGNORECASE), errno.ENAMETOOLONG),
 )
+_MALFORMED = re.compile(r"file is not a database|disk image is malformed", re.IGNORECASE)
 LONGEST = 600
 """Characters of a cause: a line, not a page."""
 
@@ -95,6 +100,10 @@ def one_line(kind: str, message: str) -> str:
         text = f"{text[:LONGEST]} ..."
     if code in _ADVICE:
         return f"{text}; {_ADVICE[code]}"
+    if _MALFORMED.search(text):
+        return f"{text}; {_DATABASE}"
+    if kind == "ChildProcessCrashException":
+        return "its process was killed or crashed (by the system, if memory ran out: stop what else runs here)"
     if kind == "MemoryError":
         return f"{text}; {_ADVICE[errno.ENOMEM]}"
     # A mistake in a program is named with its kind; what EC1 says on purpose needs none.

@@ -45,15 +45,23 @@ def seal(checkpoint: Path) -> None:
 
 def is_whole(checkpoint: Path) -> bool:
     """Whether a checkpoint is sealed and its files are still as they were then."""
+    if not (checkpoint / SEAL).is_file():
+        return False
+    problem = damage_of(checkpoint)
+    if problem is not None:
+        log.warning("checkpoint left out: %s", problem)
+    return problem is None
+
+
+def damage_of(checkpoint: Path) -> str | None:
+    """What is wrong with a sealed checkpoint, or None."""
     try:
-        check_files(checkpoint, json.loads((checkpoint / SEAL).read_bytes()), "")
-    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
-        # Not sealed, or the seal itself is damaged.
-        return False
+        check_files(checkpoint, json.loads((checkpoint / SEAL).read_bytes()), "another one is used")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return f"{checkpoint / SEAL} is damaged"
     except DamagedError as error:
-        log.warning("checkpoint left out: %s", str(error).removesuffix(": "))
-        return False
-    return True
+        return str(error)
+    return None
 
 
 def whole_checkpoints(folder: Path) -> list[Path]:

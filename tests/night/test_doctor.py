@@ -1,0 +1,201 @@
+"""`ec1 doctor` finds what is wrong with a machine or a home, and says how it is mended."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+
+from ec1.deployment import Deployment
+from ec1.errors import DamagedError
+from ec1.extraction.outbox import Outbox
+from ec1.extraction.results import ExtractionResult
+from ec1.graph import file_seal
+from ec1.home import CHECKOUT, Home
+from ec1.night import doctor
+from ec1.night.databases import damaged_databases
+from ec1.night.deep import examine_deeply
+from ec1.night.finding import Finding
+from ec1.night.stores import open_registry
+from ec1.training.checkpoints import seal
+from jobs.doctor import examine
+from jobs.instance import prepare_instance
+from jobs.workers import PROCESS_TAG, Worker
+
+NIGHT = {"dagster/partition": "2026-06-05"}
+
+
+def found(findings: "Iterator[Finding] | list[Finding]", subject: str) -> Finding:
+    return next(each for each in findings if each.subject == subject)
+
+
+def flip(path: Path) -> None:
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def clock_behind(home: Home) -> None:
+    path = home.nights / "2031-01-01"
+    path.mkdir(parents=True)
+    os.utime(path, (time.time() + 3600, time.time() + 3600))
+
+
+def published_damaged(home: Home) -> None:
+    home.published_graph.parent.mkdir(parents=True)
+    home.published_graph.write_bytes(b"a graph" * 100)
+    file_seal.seal(home.published_graph)
+    flip(home.published_graph)
+
+
+def published_empty(home: Home) -> None:
+    home.published_graph.parent.mkdir(parents=True)
+    home.published_graph.touch()
+
+
+def live_lost(home: Home) -> None:
+    home.published_graph.parent.mkdir(parents=True)
+    home.published_graph.write_bytes(b"a graph")
+
+
+def open_to_others(home: Home) -> None:
+    home.root.mkdir(mode=0o755)
+
+
+def history_damaged(home: Home) -> None:
+    (home.dagster / "history").mkdir(parents=True)
+    (home.dagster / "history" / "runs.db").write_bytes(b"\0" * 4096)
+
+
+PLANTED: dict[str, tuple[Callable[[Home], None], str, str, str]] = {
+    "clock behind": (clock_behind, "clock", "problem", "timedatectl"),
+    "published graph damaged": (published_damaged, "graph", "note", "the next night publishes it again"),
+    "published graph empty": (published_empty, "graph", "note", "the next night publishes it again"),
+    "live graph lost": (live_lost, "graph", "note", "the next night restores"),
+    "home open to others": (open_to_others, "home", "note", "chmod 700"),
+    "history damaged": (history_damaged, "database", "problem", "the next night begins a new history"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_wrong_is_found_with_its_mend(name: str, embedded: Deployment, home: Home) -> None:
+    plant, subject, level, mend = PLANTED[name]
+    plant(home)
+    finding = found(doctor.examine(embedded, home), subject)
+    assert finding.level == level and mend in finding.detail and "\n" not in finding.detail, finding
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_folder_that_takes_no_files_is_a_problem(embedded: Deployment, home: Home) -> None:
+    home.outbox.mkdir(parents=True, mode=0o500)
+    assert "chown" in found(doctor.examine(embedded, home), "home").detail
+
+
+def test_a_full_disk_is_a_problem(embedded: Deployment, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "MIN_FREE_DISK_GIB", 10**9)
+    assert found(doctor.examine(embedded, home), "disk").level == "problem"
+
+
+def test_who_has_the_ui_or_its_port_is_said(home: Home) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert "--port" in doctor._port(home, port).detail
+        lock = home.dagster / ".ui.lock"
+        lock.parent.mkdir(parents=True)
+        with lock.open("a+") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            stream.write("process 1 on http://127.0.0.1:3000")
+            stream.flush()
+            assert "served by process 1" in doctor._port(home, port).detail
+
+
+def test_a_service_that_does_not_answer_is_named(embedded: Deployment, home: Home) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    service = embedded.service_content.model_copy(update={"base_url": address})
+    deployment = embedded.model_copy(
+        update={"graph_stores": ("ladybug", "service_content"), "service_content": service}
+    )
+    assert address in found(doctor.examine(deployment, home), "service-content").detail
+
+
+@pytest.fixture
+def instance(home: Home) -> Iterator[dg.DagsterInstance]:
+    with prepare_instance(home) as instance:
+        yield instance
+
+
+@dg.op
+def nothing() -> None:
+    """Is never reached."""
+
+
+@dg.job
+def night() -> None:
+    nothing()
+
+
+def run_of(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, worker: Worker | None = None) -> str:
+    (location,) = WorkspaceFileTarget([str(CHECKOUT / "workspace.yaml")]).create_origins()
+    origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "night")
+    run = instance.create_run_for_job(night, tags=NIGHT, status=status, remote_job_origin=origin)
+    if worker is not None:
+        instance.add_run_tags(run.run_id, {PROCESS_TAG: worker.tag[PROCESS_TAG].replace(worker.run, run.run_id[:8])})
+    return run.run_id[:8]
+
+
+def test_runs_daemon_and_schedule_are_told(instance: dg.DagsterInstance) -> None:
+    assert found(examine(instance, scheduled=True), "runs").detail == "none is going"
+    me = Worker.of("00000000")
+    living = run_of(instance, dg.DagsterRunStatus.STARTED, me)
+    orphan = run_of(instance, dg.DagsterRunStatus.STARTED, Worker(me.run, me.host, 2**22 - 1, 1.0))
+    waiting = run_of(instance, dg.DagsterRunStatus.QUEUED)
+    runs = found(examine(instance, scheduled=True), "runs")
+    assert runs.level == "note"
+    assert f"running: {living}" in runs.detail and f"waiting: {waiting}" in runs.detail
+    assert f"process gone: {orphan}" in runs.detail and "ec1 doctor --reconcile" in runs.detail
+    daemon = found(examine(instance, scheduled=True), "daemon")
+    assert daemon.level == "note" and "never seen" in daemon.detail and "ec1 ui" in daemon.detail
+
+
+def test_a_damaged_history_is_one_line_with_the_way_out(instance: dg.DagsterInstance, home: Home) -> None:
+    (path,) = home.dagster.rglob("runs.db")
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path.write_bytes(path.read_bytes()[:100] + b"\xff" * 3000)
+    assert [str(path) in line for line in damaged_databases(home)] == [True]
+    with pytest.raises(DamagedError, match="the next night begins a new history"):
+        prepare_instance(home)
+
+
+def test_the_deep_look_reads_what_is_named_by_content(embedded: Deployment, home: Home) -> None:
+    outbox = Outbox(home.outbox)
+    kept = ExtractionResult(fingerprint="f" * 64, content_sha256="c" * 64, stream="meeting", status="complete")
+    outbox.put(kept)
+    step = home.run("acme", "engineering", "2026-06-05") / "training" / "checkpoints" / "checkpoint-4"
+    step.mkdir(parents=True)
+    (step / "optimizer.pt").write_bytes(b"state")
+    seal(step)
+    registry = open_registry(embedded, home)
+    assert {each.level for each in examine_deeply(home, registry)} == {"ok"}
+    assert outbox.get("f" * 64, "c" * 64) == kept
+    (step / "optimizer.pt").write_bytes(b"stats")
+    path = outbox.path("f" * 64, "c" * 64)
+    path.write_bytes(path.read_bytes().replace(b"meeting", b"meetinG"))
+    findings = list(examine_deeply(home, registry))
+    assert "optimizer.pt" in found(findings, "checkpoints").detail
+    assert "extracted again" in found(findings, "outbox").detail
+    assert outbox.get("f" * 64, "c" * 64) is None and not path.exists()
