@@ -1,32 +1,44 @@
 """YAML as its readers expect it: version 1.2 (`2e-4` is a number, `no` a word), no duplicate keys, only safe types."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import Node
 
 from ec1.errors import InputError
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def load_mapping(path: Path) -> dict[str, Any]:
-    """Read a YAML file whose top level is a mapping. Raises InputError with file and line."""
+def load_mapping(path: Path, look: Callable[[Node | None], None] = lambda _: None) -> dict[str, Any]:
+    """Read a YAML file whose top level is a mapping. Raises InputError with file and line.
+
+    `look` is shown the tree as it stands in the file, which knows the lines: parsing twice would take twice as long.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
-    return parse_mapping(text, str(path))
+    return _parse(text, str(path), look)
 
 
 def parse_mapping(text: str, where: str) -> dict[str, Any]:
     """Parse YAML text whose top level is a mapping; `where` names it in errors. Raises InputError."""
+    return _parse(text, where, lambda _: None)
+
+
+def _parse(text: str, where: str, look: Callable[[Node | None], None]) -> dict[str, Any]:
     try:
-        value = YAML(typ="safe", pure=True).load(text)
+        node = YAML(typ="safe", pure=True).compose(text)
+        # Before it becomes a value: that changes the tree.
+        look(node)
+        value = None if node is None else YAML(typ="safe", pure=True).constructor.construct_document(node)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"{where}:{mark.line + 1}" if mark else where

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from ec1.corpus.buckets import bucket
-from ec1.night.recipes import broken_recipes, nightly_recipes
+from ec1.night.recipes import sound_and_broken
 from ec1_assets.broken_recipes import broken_recipe_assets
 from ec1_assets.datagraph import datagraph_assets
 from ec1_assets.night_report import night_report_asset
@@ -26,7 +26,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
     project = ProjectResource.of(choice)
     deployment = project.deployment()
     nights = nights_of(deployment)
-    recipes = nightly_recipes(deployment, choice.project)
+    recipes, broken = sound_and_broken(deployment, choice.project)
     corpus_root = deployment.corpus_root(project.home)
     buckets = [bucket(corpus_root, each.recipe.role, each.recipe.tenant) for each in recipes]
     ends = [dg.AssetKey(name) for name in ("graph_mutations", "gpu_handover")]
@@ -37,7 +37,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
         assets=[
             *datagraph_assets(nights),
             *(asset for each in recipes for asset in recipe_chain(each, nights)),
-            *broken_recipe_assets(broken_recipes(deployment, choice.project), nights),
+            *broken_recipe_assets(broken, nights),
             night_report_asset(nights, ends),
         ],
         jobs=jobs,

@@ -25,6 +25,7 @@ _ADVICE = {
     errno.ENAMETOOLONG: "that path is too long for this file system: choose a home with a shorter path (EC1_HOME)",
     errno.EMFILE: "too many files are open: raise `ulimit -n`",
     errno.ENOMEM: "the machine has no memory left: stop what else runs on it, or make the batch smaller",
+    errno.EEXIST: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
     errno.ENOTDIR: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
 }
 _DATABASE = (

@@ -21,13 +21,18 @@ def nightly_recipes(deployment: Deployment, project: Path) -> list[ResolvedRecip
     All that starts by itself (schedule, sensor, backfill) starts from these, so what is left out here, such as
     continued pre-training, can only be started by a person.
     """
-    found, _ = survey(deployment.recipes, recipe_folders(deployment, project))
-    return [each for each in found if each.recipe.nightly]
+    return sound_and_broken(deployment, project)[0]
 
 
 def broken_recipes(deployment: Deployment, project: Path) -> list[BrokenRecipe]:
     """The recipes of a deployment that cannot be used, each with what `ec1 recipe lint` says of it."""
-    return survey(deployment.recipes, recipe_folders(deployment, project))[1]
+    return sound_and_broken(deployment, project)[1]
+
+
+def sound_and_broken(deployment: Deployment, project: Path) -> tuple[list[ResolvedRecipe], list[BrokenRecipe]]:
+    """`nightly_recipes` and `broken_recipes`, with each file read once."""
+    found, broken = survey(deployment.recipes, recipe_folders(deployment, project))
+    return [each for each in found if each.recipe.nightly], broken
 
 
 def recipe_marks(deployment_file: Path, folders: Sequence[Path]) -> dict[str, tuple[int, int]]:

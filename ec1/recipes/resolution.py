@@ -7,13 +7,13 @@ Belongs here: which files a recipe rests on, and errors as a person wants to rea
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node
 
 from ec1.errors import InputError
@@ -72,9 +72,13 @@ class RecipeFile:
     values: dict[str, Any]
     lines: dict[str, int]
 
+    @cached_property
+    def shown(self) -> str:
+        return shown(self.path)
+
     def origin(self, key: str) -> str:
         """File and line of a dotted key."""
-        return f"{shown(self.path)}:{self.lines[key]}"
+        return f"{self.shown}:{self.lines[key]}"
 
 
 def load_recipe(path: Path, search: Sequence[Path], overrides: Mapping[str, Any] | None = None) -> ResolvedRecipe:
@@ -184,9 +188,9 @@ def recipe_files(folders: Sequence[Path]) -> list[Path]:
 def read_file(path: Path, cache: dict[Path, RecipeFile]) -> RecipeFile:
     path = path.resolve()
     if path not in cache:
-        values = load_mapping(path)
-        node = YAML(typ="safe", pure=True).compose(path.read_text(encoding="utf-8"))
-        cache[path] = RecipeFile(path, values, _lines(node, "", path))
+        lines: dict[str, int] = {}
+        values = load_mapping(path, lambda tree: lines.update(_lines(tree, "", path)))
+        cache[path] = RecipeFile(path, values, lines)
     return cache[path]
 
 
