@@ -11,6 +11,7 @@ from pathlib import Path
 from ec1.home import Home
 
 _HEADER = b"SQLite format 3\0"
+_NEEDED = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _QUICK_BYTES = 16 * 2**20
 
 
@@ -38,7 +39,9 @@ def damage_of(path: Path, *, deep: bool) -> str | None:
 
 def damaged_databases(home: Home, *, deep: bool = False) -> Iterator[str]:
     """One line for each damaged file, with what to do. What may be deleted (`cache/`) mends itself and is left out."""
-    for path in sorted(home.dagster.rglob("*.db")):
+    # Each run has one more, which only its own page needs: a year of them is for the deep look.
+    wanted = home.dagster.rglob("*.db") if deep else (home.dagster / name for name in _NEEDED)
+    for path in sorted(each for each in wanted if each.is_file()):
         if problem := damage_of(path, deep=deep):
             yield (
                 f"{path} {problem}: end `ec1 ui` and move {home.dagster / 'history'} and {home.dagster / 'schedules'} "

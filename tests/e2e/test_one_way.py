@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -125,3 +126,26 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
     assert after.returncode == 0, after.stdout
     assert "ended the orphaned run" in after.stdout
     assert ec1.processes() == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kill", range(10))
+def test_a_ui_that_is_killed_in_mid_night_needs_no_manual_repair(ec1: LightCommandLine, kill: int) -> None:
+    rng = random.Random(kill)
+    ui = Ui(ec1)
+    assert ec1.run("night", "--date", NIGHT).returncode == 0
+    (first,) = ui.runs()
+    ui.ask(AGAIN % first["runId"])
+    wait_until(lambda: ui.runs()[0]["status"] == "STARTED")
+    time.sleep(rng.uniform(0, 5))
+    ui.kill()
+    if kill % 2:
+        # The night too, as when the machine goes down.
+        for worker in workers(ec1):
+            worker.kill()
+    after = ec1.run("night", "--date", NIGHT)
+    assert after.returncode == 0, after.stdout
+    again = Ui(ec1)
+    wait_until(lambda: all(run["status"] in ("SUCCESS", "FAILURE") for run in again.runs()), 60)
+    assert again.runs()[0]["status"] == "SUCCESS"
+    again.kill()

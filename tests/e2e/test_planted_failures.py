@@ -296,6 +296,20 @@ def test_each_kind_of_failure_is_told(name: str, tmp_path: Path, project: Path, 
     is_told(name, HEAVY[name], tmp_path, project, tiny_model)
 
 
+@pytest.mark.soak
+def test_an_engine_that_dies_in_mid_night_says_why(tmp_path: Path, project: Path, tiny_model: Path) -> None:
+    plain = light_project(tmp_path, project, tiny_model, train=False)
+    ec1 = PlantedCommandLine(plain.project, plain.home, plain.deployment)
+    done = engine(
+        "Handler.do_POST = lambda self: sys.exit(print('CUDA error: unspecified launch failure', flush=True) "
+        "or __import__('os')._exit(1))"
+    )(ec1).told("night", "--date", NIGHT, "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 3, done.stderr
+    assert report["documents_deferred"] and "engine" in report["deferred_because"], report
+    assert "deferred" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_port_that_is_taken_is_told(tmp_path: Path, project: Path) -> None:
     plain = light_project(tmp_path, project, tmp_path, train=False)
     with socket.socket() as other:
