@@ -1,9 +1,10 @@
 """Base models on disk: a model id and revision become a folder of safetensors that vLLM and the trainer both load."""
 
+import difflib
 import fcntl
 import importlib.util
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ec1.deployment import ModelSource
@@ -45,7 +46,8 @@ def prepare_model(model_id: str, revision: str, sources: Mapping[str, ModelSourc
                 assert source.package is not None and source.file is not None
                 _convert_gguf(source.package, source.file, staging)
             else:
-                _download(model_id, revision, staging)
+                prepared = [each.name.replace("--", "/", 1) for each in models.iterdir() if each != folder.parent]
+                _download(model_id, revision, staging, [*sources, *prepared])
     return folder
 
 
@@ -68,7 +70,7 @@ def _convert_gguf(package: str, file: str, destination: Path) -> None:
     AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(destination)
 
 
-def _download(model_id: str, revision: str, destination: Path) -> None:
+def _download(model_id: str, revision: str, destination: Path, known: Iterable[str]) -> None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
@@ -82,4 +84,7 @@ def _download(model_id: str, revision: str, destination: Path) -> None:
             allow_patterns=["*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt"],
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
-        raise ServiceError(f"{model_id}@{revision} cannot be downloaded: {str(error).splitlines()[0]}") from error
+        near = difflib.get_close_matches(model_id, known, n=1, cutoff=0.8)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        reason = str(error).strip().partition("\n")[0]
+        raise ServiceError(f"{model_id}@{revision} cannot be downloaded: {reason}{hint}") from error

@@ -1,4 +1,4 @@
-"""`ec1 recipe`: check and print recipes."""
+"""`ec1 recipe`: check, print, compare and import recipes."""
 
 import sys
 from pathlib import Path
@@ -6,13 +6,18 @@ from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import DONE, USAGE, Options, out, print_json
+from ec1.commands.shell import DONE, PARTIAL, USAGE, Options, err, out, print_json
+from ec1.errors import InputError
+from ec1.files import write_atomic
 from ec1.night.recipes import recipe_folders
+from ec1.recipes.compare import differences
+from ec1.recipes.importing import import_recipe
 from ec1.recipes.lint import lint
 from ec1.recipes.resolution import find_recipe
 from ec1.recipes.show import show
+from ec1.strict_yaml import load_mapping
 
-recipe_app = typer.Typer(help="Recipes: check and print them.", no_args_is_help=True)
+recipe_app = typer.Typer(help="Recipes: check, print, compare and import them.", no_args_is_help=True)
 
 
 @recipe_app.command("lint")
@@ -28,7 +33,7 @@ def recipe_lint(
     options: Options = context.obj
     deployment = options.deployment()
     folders = recipe_folders(deployment, options.project)
-    findings = lint(paths or folders, folders, getattr(deployment.inference, "max_lora_rank", None))
+    findings = lint(paths or folders, folders, getattr(deployment.inference, "max_lora_rank", None), deployment.models)
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:
@@ -47,3 +52,49 @@ def recipe_show(
     options: Options = context.obj
     resolved = find_recipe(recipe, recipe_folders(options.deployment(), options.project))
     out.print(show(resolved), markup=False, end="")
+
+
+@recipe_app.command("diff")
+def recipe_diff(
+    context: typer.Context,
+    left: Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/engineering")],
+    right: Annotated[str, typer.Argument(help="another one")],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Print what two recipes set otherwise, with the origin of each value."""
+    options: Options = context.obj
+    folders = recipe_folders(options.deployment(), options.project)
+    found = differences(find_recipe(left, folders), find_recipe(right, folders))
+    if as_json:
+        print_json([vars(each) for each in found])
+        return
+    for each in found:
+        out.print(f"{each.key}: {each.left} ({each.left_origin}) -> {each.right} ({each.right_origin})", markup=False)
+    out.print(f"{len(found)} differences")
+
+
+@recipe_app.command("import")
+def recipe_import(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="a configuration of Axolotl or LLaMA-Factory, as YAML")],
+    tenant: Annotated[str, typer.Option(help="whose adapter")],
+    role: Annotated[str, typer.Option(help="what for; also names the bucket")],
+    output: Annotated[Path | None, typer.Option("--out", help="the recipe file to write; default: print it")] = None,
+) -> None:
+    """Turn a configuration of Axolotl or LLaMA-Factory into a recipe; names each key that it cannot hold (status 3)."""
+    options: Options = context.obj
+    try:
+        found = import_recipe(load_mapping(file), tenant, role)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    if output is None:
+        out.print(found.text, markup=False, end="")
+    elif output.exists():
+        raise InputError(f"{output} exists: choose another name, or delete it")
+    else:
+        write_atomic(output, found.text)
+        for finding in lint([output], recipe_folders(options.deployment(), options.project)):
+            out.print(str(finding), markup=False)
+    for key, reason in found.not_carried.items():
+        err.print(f"not carried: {key}: {reason}", markup=False)
+    sys.exit(PARTIAL if found.not_carried else DONE)

@@ -1,6 +1,7 @@
 """Checks recipe files: errors, and settings that are allowed but rarely intended."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ec1.errors import InputError
@@ -8,10 +9,12 @@ from ec1.recipes.resolution import Finding, RecipeFile, ResolvedRecipe, read_fil
 from ec1.recipes.schema import Recipe
 
 
-def lint(folders: Sequence[Path], search: Sequence[Path], max_lora_rank: int | None = None) -> list[Finding]:
+def lint(
+    folders: Sequence[Path], search: Sequence[Path], max_lora_rank: int | None = None, models: Collection[str] = ()
+) -> list[Finding]:
     """Check every recipe file below `folders` (folders or files), abstract ones as far as they go.
 
-    `max_lora_rank`: the largest rank that the deployment's engine serves.
+    `max_lora_rank`: the largest rank that the deployment's engine serves; `models`: the ids of the models it names.
     """
     cache: dict[Path, RecipeFile] = {}
     findings: list[Finding] = []
@@ -28,6 +31,7 @@ def lint(folders: Sequence[Path], search: Sequence[Path], max_lora_rank: int | N
             continue
         findings.extend(_advice(resolved))
         findings.extend(_served(resolved, max_lora_rank))
+        findings.extend(_perhaps_misspelt(resolved, models))
         key = (resolved.recipe.tenant, resolved.recipe.role)
         if not abstract and key in owners:
             findings.append(Finding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
@@ -79,6 +83,17 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
         if section != recipe.objective and getattr(recipe, section) is not None:
             say(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
     return found
+
+
+def _perhaps_misspelt(resolved: ResolvedRecipe, models: Collection[str]) -> list[Finding]:
+    """A base model that is nearly one of the deployment's."""
+    named = resolved.recipe.base_model.id
+    near = [] if named in models else difflib.get_close_matches(named, sorted(models), n=1, cutoff=0.9)
+    if not near:
+        return []
+    where = resolved.origins.get("base_model.id", "default")
+    message = f"base_model.id: the deployment names no {named}; did you mean {near[0]}?"
+    return [Finding("warning", shown(resolved.path) if where == "default" else where, message)]
 
 
 def _served(resolved: ResolvedRecipe, max_lora_rank: int | None) -> list[Finding]:

@@ -9,7 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from ec1.deployment import Deployment
-from ec1.errors import InputError
+from ec1.errors import InputError, ServiceError
+from ec1.models import prepare_model
 from ec1.night.recipes import nightly_recipes
 from ec1.recipes.lint import lint
 from ec1.recipes.resolution import Finding, discover, find_recipe, load_recipe, parse_overrides
@@ -348,6 +349,23 @@ def test_a_rank_that_the_engine_cannot_serve_is_said(own: Path, shipped: Path) -
     path = write(own, "x", HEAD + "lora:\n  r: 64\n  alpha: 128\n")
     assert any("ranks up to 16, not 64" in each.message for each in lint([path], [shipped], 16))
     assert not any("ranks up to" in each.message for each in lint([path], [shipped], 64))
+
+
+def test_a_base_that_is_nearly_the_deployments_is_said(own: Path, shipped: Path) -> None:
+    path = write(own, "x", HEAD + "base_model:\n  id: HuggingFaceTB/SmolLM-135M-Instruct\n")
+    said = lint([path], [shipped], None, ["HuggingFaceTB/SmolLM2-135M-Instruct"])
+    assert [(each.where, each.message.partition("; ")[2]) for each in said] == [
+        (f"{path}:6", "did you mean HuggingFaceTB/SmolLM2-135M-Instruct?")
+    ]
+    assert lint([path], [shipped], None, ["acme/other"]) == []
+
+
+def test_a_model_that_cannot_be_had_is_named_with_its_neighbour(
+    tmp_path: Path, embedded: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ServiceError, match=r"SmolLM-135M.*cannot be downloaded.*did you mean HuggingFaceTB/SmolLM2"):
+        prepare_model("HuggingFaceTB/SmolLM-135M-Instruct", "main", embedded.models, tmp_path)
 
 
 def test_loading_definitions_imports_nothing_heavy() -> None:

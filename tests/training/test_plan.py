@@ -251,13 +251,13 @@ def test_rows_that_will_be_cut_are_said(sft: Recipe, olmo: ModelShape) -> None:
 
 
 ROLES = {
-    # role: epochs, warm-up steps, evaluation every so many steps
-    "mayor": (3, 100, 100),
-    "deacon": (3, 100, 100),
-    "witness": (3, 100, 100),
-    "refinery": (3, 50, 50),
-    "polecat": (4, 30, 25),
-    "crew": (4, 30, 25),
+    # role: epochs, warm-up steps, evaluation every so many steps; rank, batch, accumulation, longest row
+    "mayor": (3, 100, 100, 64, 2, 4, 4096),
+    "deacon": (3, 50, 50, 16, 1, 8, 2048),
+    "witness": (3, 50, 50, 16, 1, 8, 2048),
+    "refinery": (3, 50, 50, 64, 2, 4, 4096),
+    "polecat": (4, 30, 25, 64, 2, 4, 4096),
+    "crew": (4, 30, 25, 64, 2, 4, 4096),
 }
 
 
@@ -272,16 +272,16 @@ def test_the_roles_of_gastown_are_deltas_that_fit_the_l4(project: Path, role: st
         "base.yaml",
     ]
     assert (recipe.tenant, recipe.role, recipe.method, recipe.objective) == ("gastown", role, "qlora", "sft")
-    assert recipe.lora is not None and (recipe.lora.r, recipe.lora.alpha) == (64, 128)
-    assert (wish.epochs, wish.warmup_steps, wish.evaluation_steps) == ROLES[role]
+    assert recipe.lora is not None and recipe.lora.alpha == 2 * recipe.lora.r
+    batch = (recipe.lora.r, wish.batch_size, wish.gradient_accumulation, recipe.data.max_length)
+    assert (wish.epochs, wish.warmup_steps, wish.evaluation_steps, *batch) == ROLES[role]
     assert (wish.learning_rate, wish.scheduler, wish.warmup_share) == (2e-4, "cosine", None)
-    assert (wish.batch_size, wish.gradient_accumulation, recipe.data.max_length) == (2, 4, 4096)
 
     figures = {"rows": 8000, "tokens": 2_000_000, "longest": 4096, "heldout_rows": 100, "budget_seconds": 12 * 3600}
     plan = plan_training(recipe, olmo, L4, **figures)
     assert plan.steps == 1000 * wish.epochs and plan.warmup_steps == wish.warmup_steps
     assert plan.evaluations == plan.steps // (wish.evaluation_steps or 1)
-    assert 10 < plan.peak_memory_gib < 22
+    assert 5 < plan.peak_memory_gib < 22
     few = plan_training(recipe, olmo, L4, **{**figures, "rows": 200, "tokens": 50_000})
     assert any("warm-up cut from" in note for note in few.notes), "adapted to the real number of steps, and said"
 
