@@ -88,3 +88,32 @@ def run_replay(context: typer.Context, name: Name, as_json: AsJson = False) -> N
         for what, (before, now) in found.changed.items():
             out.print(f"  {what} was {before}, is {now}", markup=False)
     sys.exit(DONE if found.same else FAILED)
+
+
+@run_app.command("compare")
+def run_compare(
+    context: typer.Context,
+    first: Name,
+    second: Name,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="of each bound")] = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether the second run learnt more than the first: paired, on the same held-out examples."""
+    from ec1.night.comparison import compare_runs
+    from ec1.night.log_book import find_run
+    from ec1.recipes.evaluation import EvaluationOptions
+
+    options: Options = context.obj
+    runs = (find_run(options.home, first), find_run(options.home, second))
+    found = compare_runs(*runs, EvaluationOptions(confidence=confidence))
+    if as_json:
+        shown = {**vars(found), "difference": found.difference.model_dump(mode="json"), "verdict": found.verdict}
+        print_json(shown)
+        return
+    for name, mean in zip(("base", first, second), found.means, strict=True):
+        out.print(f"  {mean:+.3f} nats/token  {name}", markup=False)
+    out.print(
+        f"{second} is {found.verdict}: {found.difference}, {found.difference.examples} examples of "
+        f"{found.difference.groups} sources",
+        markup=False,
+    )

@@ -1,8 +1,11 @@
-"""`ec1 train`: one training, started manually after its cost was confirmed. The only way to start pre-training."""
+"""`ec1 train` and `ec1 sweep`: trainings that are started manually, after their cost was confirmed. Nothing is
+published."""
 
 import datetime as dt
+import functools
 import sys
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,55 +13,133 @@ from ec1.commands.shell import Options, out, print_json
 from ec1.errors import InputError
 from ec1.launch.process import inherited
 from ec1.night.recipes import recipe_folders
-from ec1.recipes.resolution import find_recipe
+from ec1.recipes.resolution import ResolvedRecipe, find_recipe, parse_overrides
 from ec1.training.plan import Plan
+
+if TYPE_CHECKING:
+    from ec1.night.sweep import Row
+
+RecipeName = Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/pretraining")]
+ConfirmCost = Annotated[
+    float | None, typer.Option(min=0, help="start if the plan costs at most this, in USD; default: ask")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
 def train(
     context: typer.Context,
-    recipe: Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/pretraining")],
-    confirm_cost: Annotated[
-        float | None, typer.Option(min=0, help="start if the plan costs at most this, in USD; default: ask")
-    ] = None,
+    recipe: RecipeName,
+    confirm_cost: ConfirmCost = None,
     hours: Annotated[float | None, typer.Option(min=0.01, help="budget; default: the deployment's")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="default: the recipe's")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, over what the recipe says")] = None,
+    evaluate: Annotated[bool, typer.Option("--evaluate", help="score it on the held-out examples afterwards")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Train one recipe now, after its cost was confirmed. Nothing is evaluated or published."""
+    """Train one recipe now, after its cost was confirmed, and evaluate it if asked to. Nothing is published."""
     # Imported here: these load libraries that the other commands do without.
-    from ec1.night.by_hand import prepare, run_by_hand
+    from ec1.night.by_hand import check_evaluable, evaluate_by_hand, prepare, run_by_hand
 
     options: Options = context.obj
     deployment = options.deployment()
-    resolved = find_recipe(recipe, recipe_folders(deployment, options.project))
+    resolved = _find(options, recipe, parse_overrides(settings or []))
+    if evaluate:
+        check_evaluable(resolved)
     budget = deployment.budgets.training_seconds if hours is None else hours * 3600
-    prepared = prepare(resolved, deployment, options.home, dt.datetime.now(dt.UTC), budget)
-    _confirm(resolved.recipe.name, prepared.plan, confirm_cost)
+    prepared = prepare(resolved, deployment, options.home, dt.datetime.now(dt.UTC), budget, seed)
+    _confirm(resolved.recipe.name, [prepared.plan], confirm_cost)
     name = f"{resolved.recipe.tenant}-{resolved.recipe.role}"
     log = options.home.logs / f"training-{name}-by-hand.log"
-    result = run_by_hand(prepared.spec, deployment, options.home, inherited(options.environment), log, "ec1 train")
+    env = inherited(options.environment)
+    result = run_by_hand(prepared.spec, deployment, options.home, env, log, "ec1 train")
+    judged = None
+    if evaluate:
+        log = options.home.logs / f"evaluation-{name}-by-hand.log"
+        judged = evaluate_by_hand(prepared, env, log, "ec1 train")
+    run = prepared.spec.output.relative_to(options.home.runs).as_posix()
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        shown = {"run": run, **result.model_dump(mode="json")}
+        print_json(shown if judged is None else {**shown, "evaluation": judged.verdict.model_dump(mode="json")})
         return
     where = prepared.spec.output / result.weights if result.weights else "nowhere"
     out.print(
         f"{result.status}: {result.steps} of {result.planned_steps} steps in {result.seconds:.0f} s, loss "
-        f"{result.loss_first} to {result.loss_last}; weights in {where}",
+        f"{result.loss_first} to {result.loss_last}; run {run}, weights in {where}",
         markup=False,
     )
+    if judged is not None:
+        out.print(f"the gate would say {judged.verdict.verdict}: {'; '.join(judged.verdict.reasons)}", markup=False)
 
 
-def _confirm(recipe: str, plan: Plan, confirmed: float | None) -> None:
-    """Raise InputError unless the cost was confirmed."""
+def sweep(
+    context: typer.Context,
+    recipe: RecipeName,
+    settings: Annotated[
+        list[str], typer.Option("--set", help="key=v1,v2: the values to try; several --set give every combination")
+    ],
+    seeds: Annotated[int, typer.Option(min=1, max=20, help="trainings of each setting")] = 1,
+    confirm_cost: ConfirmCost = None,
+    hours: Annotated[float | None, typer.Option(min=0.01, help="budget of each training")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train and evaluate every combination of settings with several seeds; a table, and the curves in one picture.
+
+    Started again after an interruption, it goes on where it was.
+    """
+    from ec1.night.sweep import CURVES, run_trial, table, trials, write_sweep
+
+    options: Options = context.obj
+    deployment, home = options.deployment(), options.home
+    budget = deployment.budgets.training_seconds if hours is None else hours * 3600
+    now = dt.datetime.now(dt.UTC)
+    planned = trials(functools.partial(_find, options, recipe), settings, seeds, deployment, home, now, budget)
+    _confirm(recipe, [trial.prepared.plan for trial in planned], confirm_cost)
+    done = []
+    for number, trial in enumerate(planned, start=1):
+        result, judged = run_trial(trial, deployment, home, inherited(options.environment))
+        done.append((trial, result, judged))
+        if not as_json:
+            said = judged.verdict.reasons[0] if judged else result.verdict
+            out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {said}", markup=False)
+    rows = table(done)
+    folder = write_sweep(done, rows)
+    if as_json:
+        shown = [{**vars(row), "behind": row.behind and row.behind.model_dump()} for row in rows]
+        print_json({"rows": shown, "folder": str(folder), "curves": str(folder / CURVES)})
+        return
+    _print_table(rows)
+    out.print(f"curves: {folder / CURVES}", markup=False)
+
+
+def _print_table(rows: "Sequence[Row]") -> None:
+    out.print(f"  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  setting", markup=False)
+    for row in rows:
+        gain = "none" if row.gain is None else f"{row.gain:+.3f}"
+        spread = "" if row.lowest is None else f"{row.lowest:+.3f} to {row.highest:+.3f}"
+        behind = "" if row.behind is None else str(row.behind).removesuffix(" nats/token")
+        lost = f", {row.diverged} of {row.seeds} diverged" if row.diverged else ""
+        out.print(f"  {gain:>7}  {spread:<16}  {behind:<26}  {row.setting}{lost}", markup=False)
+
+
+def _find(options: Options, recipe: str, overrides: Mapping[str, Any]) -> ResolvedRecipe:
+    return find_recipe(recipe, recipe_folders(options.deployment(), options.project), overrides)
+
+
+def _confirm(recipe: str, plans: Sequence[Plan], confirmed: float | None) -> None:
+    """Raise InputError unless the cost of all was confirmed."""
+    cost = sum(plan.cost for plan in plans)
+    many = f"{len(plans)} trainings, " if len(plans) > 1 else ""
     text = (
-        f"{recipe}: {plan.rows} rows, {plan.tokens} tokens, {plan.steps} steps, {plan.trainable_parameters} weights; "
-        f"about {plan.seconds / 3600:.2f} h and {plan.peak_memory_gib:.1f} GiB on {plan.hardware}, "
-        f"{plan.cost:.2f} USD"
+        f"{recipe}: {many}{plans[0].rows} rows, {sum(plan.tokens for plan in plans)} tokens, "
+        f"{sum(plan.steps for plan in plans)} steps, {plans[0].trainable_parameters} weights; "
+        f"about {sum(plan.seconds for plan in plans) / 3600:.2f} h and "
+        f"{max(plan.peak_memory_gib for plan in plans):.1f} GiB on {plans[0].hardware}, {cost:.2f} USD"
     )
     if confirmed is not None:
-        if plan.cost > confirmed:
+        if cost > confirmed:
             raise InputError(f"{text}: more than the {confirmed:.2f} USD that were confirmed")
         return
     if not sys.stdin.isatty():
-        raise InputError(f"{text}: confirm it with --confirm-cost {plan.cost:.2f}")
+        raise InputError(f"{text}: confirm it with --confirm-cost {cost:.2f}")
     if not typer.confirm(f"{text}. Start?"):
         raise InputError("not confirmed: nothing was started")

@@ -23,6 +23,8 @@ from ec1.training.tracking import local_environment
 
 SPEC = "spec.json"
 EVALUATION_FOLDER = "evaluation"
+BY_HAND = "by-hand"
+"""Below a night's folder: trainings that a person started."""
 CANDIDATE, INCUMBENT, BEST = "candidate", "incumbent", "best"
 
 
@@ -108,13 +110,21 @@ def candidate_in(folder: Path, night: str) -> Candidate:
 
 
 def earlier_looks(night: Path) -> dict[str, int]:
-    """On how many other nights of the same role each held-out group was evaluated on; `night` is this one's folder."""
+    """How often each held-out group was evaluated on, on other nights of the same role; `night` is this one's folder.
+
+    A night's own evaluation is one look, and so is all that was evaluated by hand on a day: what is chosen from it is
+    one candidate.
+    """
     groups: Counter[str] = Counter()
-    for path in sorted(night.parent.glob(f"*/{EVALUATION_FOLDER}/{EXAMPLES}")):
-        if path.parent.parent != night:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            groups.update({json.loads(line)["group"] for line in lines})
+    for folder in sorted(path for path in night.parent.glob("*") if path.is_dir()):
+        own = [] if folder == night else [folder / EVALUATION_FOLDER / EXAMPLES]
+        for looks in (own, list(folder.glob(f"{BY_HAND}/*/{EVALUATION_FOLDER}/{EXAMPLES}"))):
+            groups.update({group for path in looks if path.is_file() for group in _groups(path)})
     return dict(groups)
+
+
+def _groups(path: Path) -> set[str]:
+    return {json.loads(line)["group"] for line in path.read_text(encoding="utf-8").splitlines()}
 
 
 def judged_in(folder: Path, options: EvaluationOptions) -> Judged:

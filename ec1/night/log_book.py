@@ -2,8 +2,8 @@
 
 Belongs here: reading run folders, and comparing two of them. Does not: writing them (`trainer.py`, `records.py`).
 
-A run's name is its folder below `runs/`: `<tenant>/<role>/<night>`, with `/by-hand` or `/replays/<time>` behind it for
-what a person started.
+A run's name is its folder below `runs/`: `<tenant>/<role>/<night>`, with `/by-hand/<identity>` or `/replays/<time>`
+behind it for what a person started.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from ec1.home import Home
 from ec1.night.records import EvaluationRecord, OutcomeRecord, Records
 from ec1.training.spec import METRICS, RUN, TrainingResult, TrainingSpec, read_result
 
-TRAINING, BY_HAND, REPLAYS = "training", "by-hand", "replays"
+TRAINING, REPLAYS = "training", "replays"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def commit_of(folder: Path) -> str | None:
 def replay_of(run: Run, now: dt.datetime) -> TrainingSpec:
     """The same training in a separate folder. Raises InputError if its dataset or model is gone."""
     spec = run.spec
-    night = run.folder.parent if run.folder.name in (TRAINING, BY_HAND) else run.folder.parent.parent
+    night = run.folder.parent if run.folder.name == TRAINING else run.folder.parent.parent
     for what, path in (("dataset", spec.dataset), ("base model", spec.base_model)):
         if not path.is_dir():
             raise InputError(f"run {run.name} cannot be repeated: its {what} {path} is gone")
@@ -167,10 +167,10 @@ def _read(home: Home, folder: Path) -> Run:
     record = read_json(folder / RUN)
     tenant, role, night, *rest = folder.relative_to(home.runs).parts
     nightly = rest == [TRAINING]
-    records = Records(home.run(tenant, role, night))
-    # The night's records speak of the night's own training only.
-    evaluation = records.find(EvaluationRecord) if nightly else None
-    adapter = records.find(OutcomeRecord) if nightly else None
+    # The night's records speak of the night's own training only; what was started by hand has its own.
+    records = Records(home.run(tenant, role, night) if nightly else folder)
+    evaluation = records.find(EvaluationRecord)
+    adapter = records.find(OutcomeRecord)
     result = read_result(folder)
     verdict = "diverged" if result and result.status == "diverged" else evaluation.verdict if evaluation else None
     return Run(

@@ -178,8 +178,8 @@ class RecipeNight:
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
         )
 
-    def spec(self, dataset: Dataset, output: Path | None = None, budget_seconds: float | None = None) -> TrainingSpec:
-        """The complete specification of the training; its folder is the night's own, or `output`."""
+    def spec(self, dataset: Dataset, budget_seconds: float | None = None, seed: int | None = None) -> TrainingSpec:
+        """The complete specification of the training in the night's own folder."""
         return TrainingSpec(
             recipe=self.recipe,
             recipe_digest=self.resolved.digest,
@@ -187,7 +187,8 @@ class RecipeNight:
             dataset_digest=dataset.digest,
             base_model=self.base_model,
             start_adapter=self._incumbent() if OBJECTIVES[self.recipe.objective].goes_on else None,
-            output=output or self._training,
+            output=self._training,
+            seed=seed,
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
             device=self.deployment.gpu.device,
             tracking=self.deployment.tracking,
@@ -206,13 +207,17 @@ class RecipeNight:
         """What the night's training left. Raises InputError if there was none."""
         return candidate_in(self._training, self.night.date)
 
-    def evaluation_spec(self, dataset: Dataset) -> EvaluationSpec:
+    def evaluation_spec(
+        self, dataset: Dataset, candidate: Candidate | None = None, output: Path | None = None
+    ) -> EvaluationSpec:
         """Base, candidate, incumbent and (if it is another one) the best ever, on the held-out examples.
+
+        The candidate is the night's own and is scored in the night's folder, or the one that is given, in `output`.
 
         An incumbent or best of another base model cannot be put on this one: it is left out, and the gate compares with
         what is left.
         """
-        recipe, registry, candidate = self.recipe, self.registry, self.candidate()
+        recipe, registry, candidate = self.recipe, self.registry, candidate or self.candidate()
         models: dict[str, Path | None] = {BASE: None, CANDIDATE: candidate.adapter}
         incumbent = registry.incumbent(recipe.tenant, recipe.role)
         best = registry.best(recipe.tenant, recipe.role)
@@ -232,7 +237,7 @@ class RecipeNight:
             options=recipe.evaluation,
             trained=f"learning rate {recipe.optimisation.learning_rate:g} over {candidate.result.steps} steps",
             looked_at=earlier_looks(self.folder),
-            output=self._evaluation,
+            output=output or self._evaluation,
         )
 
     def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> Judged:

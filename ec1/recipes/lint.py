@@ -33,6 +33,9 @@ def lint(
         findings.extend(_served(resolved, max_lora_rank))
         findings.extend(_perhaps_misspelt(resolved, models))
         key = (resolved.recipe.tenant, resolved.recipe.role)
+        if resolved.recipe.kind == "experiment":
+            # It publishes nothing, so it stands beside the role's own recipe.
+            continue
         if not abstract and key in owners:
             findings.append(Finding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
         elif not abstract:
@@ -74,7 +77,7 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
             "lora.alpha",
             f"{recipe.lora.alpha:g} is less than the rank {recipe.lora.r}: the adapter's effect is scaled down",
         )
-    if not recipe.nightly:
+    if not recipe.nightly and recipe.kind != "experiment":
         key = "kind" if recipe.kind == "pretraining" else "method"
         say(key, f"{getattr(recipe, key)} gives no adapter that a night could publish: start it with `ec1 train`")
     if recipe.method != "qlora" and recipe.quantization is not None:

@@ -143,7 +143,7 @@ def survey(folders: Sequence[Path], search: Sequence[Path]) -> tuple[list[Resolv
     the first stands.
     """
     cache: dict[Path, RecipeFile] = {}
-    found: dict[tuple[str, str], ResolvedRecipe] = {}
+    found: dict[tuple[str, str, str], ResolvedRecipe] = {}
     broken: list[BrokenRecipe] = []
     for folder in folders:
         try:
@@ -164,9 +164,11 @@ def survey(folders: Sequence[Path], search: Sequence[Path]) -> tuple[list[Resolv
                 problem = "; ".join(f"{finding.where}: {finding.message}" for finding in findings)
                 broken.append(BrokenRecipe(name, path, problem))
                 continue
-            key = (resolved.recipe.tenant, resolved.recipe.role)
+            recipe = resolved.recipe
+            # An experiment publishes nothing, so it stands beside the role's own recipe.
+            key = (recipe.tenant, recipe.role, recipe.name if recipe.kind == "experiment" else "")
             if key in found:
-                both = f"{path} and {found[key].path} are both recipes for {'/'.join(key)}: keep one of them"
+                both = f"{path} and {found[key].path} are both recipes for {'/'.join(key[:2])}: keep one of them"
                 broken.append(BrokenRecipe(name, path, both))
                 continue
             found[key] = resolved

@@ -221,10 +221,11 @@ class Recipe(Settings):
     version: int = Field(ge=1, description="of the recipe; raise it when the recipe changes")
     tenant: Name = Field(description="whose adapter")
     role: Name = Field(description="what for; also names the bucket, `<role>-<tenant>`")
-    kind: Literal["adapter", "extraction", "pretraining"] = Field(
+    kind: Literal["adapter", "extraction", "pretraining", "experiment"] = Field(
         "adapter",
         description="extraction: learns from chunks and what is named in them, its versions serve phase 1; "
-        "pretraining: continued pre-training, started with `ec1 train` only",
+        "pretraining: continued pre-training; experiment: as adapter, but only for the log book. Both are started with "
+        "`ec1 train` or `ec1 sweep` only",
     )
     description: str = Field("", description="one line for people")
     base_model: BaseModelRef
@@ -288,7 +289,7 @@ class Recipe(Settings):
     @property
     def nightly(self) -> bool:
         """Whether nights run it: they publish adapters. The rest is started with `ec1 train` only."""
-        return self.kind != "pretraining" and self.method != "full"
+        return self.kind not in ("pretraining", "experiment") and self.method != "full"
 
     def digest(self) -> str:
         """SHA-256 of everything that affects the training; a change of the description or licence does not count."""

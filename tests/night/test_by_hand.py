@@ -1,16 +1,25 @@
-"""`ec1 train` and `ec1 run`: a training that is started manually after its cost was confirmed, and its repetition."""
+"""`ec1 train`, `ec1 sweep` and `ec1 run`: trainings that are started manually after their cost was confirmed."""
 
+import contextlib
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.cli import app
 from ec1.errors import InputError
+from ec1.files import read_json
 from ec1.home import Home
+from ec1.launch.launcher import Work
+from ec1.launch.reporting import JsonLinesReporter
+from ec1.night import by_hand
+from ec1.training.spec import TrainingSpec
+from ec1.training.trainer import train
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +41,21 @@ optimisation: {optimizer: adamw_torch, batch_size: 4, gradient_accumulation: 1, 
 data: {max_length: 64, threshold: 1}
 hardware: {device: cpu, memory_gib: 8}
 """
+EXPERIMENT = """\
+extends: pointsav/engineering
+version: 1
+tenant: acme
+role: texts
+kind: experiment
+method: lora
+quantization: null
+base_model: {id: HuggingFaceTB/SmolLM2-135M-Instruct}
+lora: {r: 4, target_modules: [q_proj, v_proj]}
+optimisation: {optimizer: adamw_torch, batch_size: 4, epochs: 1, gradient_checkpointing: false}
+data: {max_length: 64, threshold: 1, heldout_share: 0.5}
+evaluation: {min_examples: 2, min_groups: 2, sample_generations: 0}
+hardware: {device: cpu, memory_gib: 8}
+"""
 
 
 @pytest.fixture
@@ -40,6 +64,7 @@ def ec1(tiny_model: Path, tmp_path: Path) -> Callable[..., Result]:
     for path, text in {
         "configs/deployments/tiny.yaml": DEPLOYMENT.format(model=tiny_model),
         "recipes/texts.yaml": RECIPE,
+        "recipes/try.yaml": EXPERIMENT,
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -75,7 +100,7 @@ def test_pre_training_starts_when_its_cost_is_confirmed_and_can_be_repeated(ec1:
 
     (row,) = json.loads(ec1("run", "list", "--json", "--tenant", "acme").stdout)
     assert (row["recipe"], row["status"], row["verdict"]) == ("texts", "finished", None)
-    assert row["run"].startswith("acme/texts/") and row["run"].endswith("/by-hand")
+    assert row["run"].startswith("acme/texts/") and row["run"].split("/")[-2] == "by-hand"
     assert json.loads(ec1("run", "list", "--json", "--verdict", "accepted").stdout) == []
     shown = json.loads(ec1("run", "show", row["run"]).stdout)
     assert shown["spec"]["recipe"]["kind"] == "pretraining" and shown["provenance"]["hardware"]["device"] == "cpu"
@@ -90,3 +115,77 @@ def test_pre_training_starts_when_its_cost_is_confirmed_and_can_be_repeated(ec1:
 def test_a_run_that_is_not_there(ec1: Callable[..., Result]) -> None:
     assert "no run 'acme/texts/2026-06-01'" in str(ec1("run", "show", "acme/texts/2026-06-01").exception)
     assert "there is no recipe 'none'" in str(ec1("train", "none").exception)
+
+
+class SameProcess:
+    """A launcher for the tests: the real training and the real evaluation, without a process for each."""
+
+    def __init__(self, fail_at: int | None = None) -> None:
+        self.done: list[str] = []
+        self.fail_at = fail_at
+
+    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+        if len(self.done) == self.fail_at:
+            raise KeyboardInterrupt
+        with contextlib.redirect_stdout(sys.stderr):
+            if work.module == "ec1.training":
+                train(TrainingSpec.read(work.specification), JsonLinesReporter(sys.stderr))
+            else:
+                evaluate(EvaluationSpec.model_validate(read_json(work.specification)), lambda line: None)
+        self.done.append(work.module)
+
+
+def test_a_sweep_compares_its_settings_and_goes_on_after_an_interruption(
+    ec1: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sweep(launcher: SameProcess) -> Result:
+        monkeypatch.setattr(by_hand, "_launcher", lambda *_: launcher)
+        rates = "optimisation.learning_rate=1e-2, 1e-6"
+        return ec1("sweep", "try", "--set", rates, "--seeds", "1", "--confirm-cost", "2", "--json")
+
+    first = SameProcess(fail_at=3)
+    assert sweep(first).exit_code != 0
+    assert first.done == ["ec1.training", "ec1.adapters.evaluation", "ec1.training"]
+    rest = SameProcess()
+    result = sweep(rest)
+    assert result.exit_code == 0, result.exception
+    assert rest.done == ["ec1.adapters.evaluation"], "what had finished is not repeated"
+    found = json.loads(result.stdout)
+    assert [row["setting"] for row in found["rows"]] == [
+        "optimisation.learning_rate=0.01",
+        "optimisation.learning_rate=1e-06",
+    ], "the best first"
+    assert found["rows"][0]["gain"] > found["rows"][1]["gain"] and found["rows"][0]["behind"] is None
+    assert found["rows"][1]["behind"]["mean"] < 0
+    assert Path(found["curves"]).read_bytes().startswith(b"\x89PNG")
+
+    runs = {row["run"]: row for row in json.loads(ec1("run", "list", "--json", "--tenant", "acme").stdout)}
+    assert len(runs) == 2 and all(row["verdict"] and row["adapter"] is None for row in runs.values())
+    better, worse = json.loads((Path(found["folder"]) / "sweep.json").read_text())["runs"].values()
+    names = [Path(path).relative_to(tmp_path / "home" / "runs").as_posix() for path in (worse, better)]
+    compared = json.loads(ec1("run", "compare", *names, "--json").stdout)
+    assert compared["difference"]["mean"] == pytest.approx(found["rows"][0]["gain"] - found["rows"][1]["gain"])
+    assert compared["verdict"] == "better"
+    same = ec1("run", "compare", names[0], names[0]).stdout
+    assert "no difference shown" in same
+
+    # Nothing of it was published, and another seed is another run.
+    assert not (tmp_path / "home" / "adapters").exists()
+    seeded = SameProcess()
+    monkeypatch.setattr(by_hand, "_launcher", lambda *_: seeded)
+    one = ec1(
+        "train", "try", "--set", "optimisation.learning_rate=1e-2", "--seed", "5", "--confirm-cost", "1", "--json"
+    )
+    assert json.loads(one.stdout)["seed"] == 5 and seeded.done == ["ec1.training"]
+    assert "was not evaluated" in str(ec1("run", "compare", names[0], json.loads(one.stdout)["run"]).exception)
+
+
+def test_a_sweep_refuses_what_cannot_be_compared(ec1: Callable[..., Result]) -> None:
+    for setting, problem in (
+        ("data.seed=1,2", "change the dataset"),
+        ("optimisation.learning_rat=1,2", "unknown key"),
+        ("method=full", "only adapters are evaluated"),
+        ("optimisation.epochs", "write it as key=value"),
+    ):
+        refused = ec1("sweep", "try", "--set", setting, "--confirm-cost", "9")
+        assert problem in str(refused.exception), setting

@@ -373,3 +373,11 @@ def test_loading_definitions_imports_nothing_heavy() -> None:
     modules = "ec1.recipes.schema, ec1.training.plan, ec1.training.spec, ec1.launch.launcher, ec1.training.monitor"
     code = f"import sys, {modules}; found = {heavy} & set(sys.modules); assert not found, found"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_experiment_stands_beside_the_roles_own_recipe_and_no_night_runs_it(own: Path, shipped: Path) -> None:
+    write(own, "x", HEAD)
+    write(own, "try", HEAD + "kind: experiment\noptimisation: {learning_rate: 5e-4}\n")
+    found = discover([own], [own, shipped])
+    assert [(each.recipe.kind, each.recipe.nightly) for each in found] == [("adapter", True), ("experiment", False)]
+    assert [finding for finding in lint([own], [own, shipped]) if finding.level == "error"] == []
