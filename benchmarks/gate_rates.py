@@ -148,6 +148,7 @@ KINDS = (
     Kind("no-op", "sft", True, honest, noise=0.0),
     Kind("random", "sft", True, honest, noise=0.02),
     Kind("permuted answers", "sft", True, permuted),
+    Kind("permuted, gently", "sft", True, permuted, rate=RATE / 8),
     Kind("other domain", "sft", True, other_domain),
     Kind("rate x 100", "sft", True, honest, rate=100 * RATE),
     Kind("3 rows x 20 epochs", "sft", None, few, steps=20),
