@@ -63,10 +63,11 @@ def settings_of(given: Sequence[str]) -> list[list[str]]:
     """`key=v1,v2` … as every combination of `key=value`, in the given order. Raises InputError."""
     axes: list[list[str]] = []
     for setting in given:
-        key, _, text = setting.partition("=")
-        values = parse_overrides([f"value=[{text}]"])["value"]
-        # Said again as a whole, so that a wrong key is named as it was given.
-        parse_overrides([setting])
+        key, equals, text = setting.partition("=")
+        # As one list; without its `=` it is refused as it was given.
+        values: Any = parse_overrides([f"{key}=[{text}]" if equals else setting])
+        for part in key.strip().split("."):
+            values = values[part]
         if not values:
             raise InputError(f"--set {setting!r}: name at least one value, such as {key or 'key'}=1e-4,2e-4")
         axes.append([f"{key.strip()}={json.dumps(value)}" for value in values])
