@@ -155,6 +155,8 @@ KINDS = (
     Kind("honest pairs", "dpo", False, honest),
     Kind("pairs, one small step", "dpo", None, honest, rate=2e-5, steps=1),
     Kind("random on pairs", "dpo", True, honest, noise=0.02),
+    Kind("permuted pairs", "dpo", True, permuted),
+    Kind("permuted pairs, gently", "dpo", True, permuted, rate=RATE / 8),
     Kind("swapped pairs", "dpo", True, swapped),
     Kind("pairs, rate x 100", "dpo", True, honest, rate=100 * RATE),
 )
@@ -357,9 +359,10 @@ def rates(seeds: int, kinds: tuple[Kind, ...] = KINDS) -> list[Outcome]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", help="kinds whose name contains this")
     options = parser.parse_args()
     began = time.monotonic()
-    found = rates(options.seeds)
+    found = rates(options.seeds, tuple(kind for kind in KINDS if (options.only or "") in kind.name))
     bad = [outcome for outcome in found if outcome.bad is True]
     honest = [outcome for outcome in found if outcome.bad is False]
     small = [outcome for outcome in found if outcome.bad is None]

@@ -210,14 +210,16 @@ def _control(scores: Scores, options: EvaluationOptions, candidate: str, found: 
     """Whether the gain comes from the prompts.
 
     Answers: the gain on them must exceed what the same answers gain behind other examples' prompts. Pairs may teach a
-    preference that holds for every prompt; then the chosen answers must at least not come loose from their prompts.
+    preference that holds for every prompt, and what is unlikely behind another prompt gains more by it; then the chosen
+    answers must at least not come loose from their prompts: they gain `keep_share` of that.
     """
     groups = [example.group for example in scores.examples]
     own = [-value for value in _less(scores.losses(candidate), scores.losses(BASE))]
     elsewhere = _less(scores.shuffled(candidate), scores.shuffled(BASE))
     share = options.min_prompt_share if scores.objective == "sft" else 0.0
+    loose = 0.0 if scores.objective == "sft" else 1 - options.keep_share
     bound = compare(
-        [_o - _e - share * max(_o, 0.0) for _o, _e in zip(own, elsewhere, strict=True)],
+        [_o - _e + loose * max(_e, 0.0) - share * max(_o, 0.0) for _o, _e in zip(own, elsewhere, strict=True)],
         groups,
         options,
         looks=scores.looks,

@@ -1,11 +1,12 @@
 """`ec1 adapters`: what was trained, which version is in use, and manual control of it."""
 
+import math
 import os
 import pwd
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,9 +15,15 @@ from ec1.commands.shell import DONE, FAILED, Options, out, print_json, printable
 from ec1.errors import InputError, PermanentError
 from ec1.night.stores import open_registry
 
+if TYPE_CHECKING:
+    from ec1.night.lineage import Lineage
+
 adapters_app = typer.Typer(
     help="Adapters: what was trained, from what, which version is in use, whether it is intact.", no_args_is_help=True
 )
+
+_USUAL_MAX_RANK = 16
+"""What vLLM serves unless it is told otherwise."""
 
 Name = Annotated[str, typer.Argument(help="tenant/role@vN")]
 Reason = Annotated[str, typer.Option(help="the reason, recorded with the change")]
@@ -152,6 +159,129 @@ def adapters_history(
             f"{each.at:%Y-%m-%d %H:%M}  {each.action:<9} {move:<12} {printable(each.who):<12} {printable(each.reason)}",
             markup=False,
         )
+
+
+@adapters_app.command("lineage")
+def adapters_lineage(
+    context: typer.Context, name: Name, as_json: Annotated[bool, typer.Option("--json")] = False
+) -> None:
+    """Follow a version down to the tuples, commits and documents that it learnt from."""
+    from ec1.night.lineage import lineage_of
+
+    options: Options = context.obj
+    found = lineage_of(_registry(context), options.home, *_adapter_name(name))
+    if as_json:
+        print_json(_lineage(found))
+        return
+    _print_lineage(found, "")
+
+
+def _lineage(found: "Lineage") -> dict[str, Any]:
+    manifest = found.manifest
+    return {
+        "name": manifest.name,
+        "night": manifest.night,
+        "method": manifest.method,
+        "recipe": manifest.recipe.model_dump(mode="json"),
+        "git_commit": manifest.git_commit,
+        "dataset": manifest.dataset.digest,
+        "snapshot": manifest.snapshot.digest,
+        "tuples": [vars(origin) for origin in found.tuples],
+        "missing": found.missing,
+        "parents": [_lineage(parent) for parent in found.parents],
+    }
+
+
+def _print_lineage(found: "Lineage", indent: str) -> None:
+    manifest = found.manifest
+    out.print(
+        f"{indent}{manifest.name}: {manifest.method}, recipe {manifest.recipe.name} version {manifest.recipe.version}, "
+        f"night {manifest.night}, code {manifest.git_commit or 'unknown'}",
+        markup=False,
+    )
+    if found.missing:
+        out.print(f"{indent}  {found.missing}", markup=False)
+    elif not manifest.composed_of:
+        out.print(
+            f"{indent}  dataset {manifest.dataset.digest[:12]} of snapshot {manifest.snapshot.bucket} "
+            f"{manifest.snapshot.digest[:12]}: {len(found.tuples)} tuples (--json lists them)",
+            markup=False,
+        )
+        for what in ("commit", "document", "session", "author"):
+            values = sorted({value for origin in found.tuples if (value := getattr(origin, what))})
+            if values:
+                shown = ", ".join(printable(value[:48]) for value in values[:5]) + (", …" if len(values) > 5 else "")
+                out.print(f"{indent}    {len(values)} {what}{'s' if len(values) > 1 else ''}: {shown}", markup=False)
+    for parent in found.parents:
+        out.print(f"{indent}  rests on", markup=False)
+        _print_lineage(parent, f"{indent}    ")
+
+
+@adapters_app.command("containing")
+def adapters_containing(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="a tuple's digest, key:value such as source_commit:…, or an author")],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Which versions learnt from a tuple, a source or an author, themselves or through what they rest on."""
+    from ec1.night.lineage import containing
+
+    options: Options = context.obj
+    versions, unknown = containing(_registry(context), options.home, what)
+    if as_json:
+        print_json({"versions": versions, "unknown": unknown})
+        return
+    for name, tuples in versions.items():
+        out.print(f"{name}: {f'{tuples} tuples' if tuples else 'through a version that it rests on'}", markup=False)
+    for name in unknown:
+        out.print(f"{name}: unknown, its data is not in this home", markup=False)
+    out.print(f"{len(versions)} versions learnt from it")
+
+
+@adapters_app.command("compose")
+def adapters_compose(
+    context: typer.Context,
+    role: Annotated[str, typer.Argument(help="tenant/role of a nightly recipe: whose version it becomes")],
+    parts: Annotated[list[str], typer.Argument(help="tenant/role@vN=weight, two or more")],
+) -> None:
+    """Add versions up, evaluate and judge the sum on the role's held-out examples, and publish it if it is accepted."""
+    import datetime as dt
+
+    from ec1.launch.process import inherited
+    from ec1.night.by_hand import launcher_by_hand
+    from ec1.night.composition import compose
+    from ec1.night.recipe_night import RecipeNight
+
+    options: Options = context.obj
+    deployment, wanted = options.deployment(), _role(role)
+    found = [each for each in options.recipes() if (each.recipe.tenant, each.recipe.role) == wanted]
+    if not found:
+        raise InputError(f"{role} has no nightly recipe: it says on what a version of that role is judged")
+    step = RecipeNight(found[0], deployment, options.home, deployment.current_night(dt.datetime.now(dt.UTC)))
+    composed = compose(
+        step,
+        dict(_weighted(part) for part in parts),
+        getattr(deployment.inference, "max_lora_rank", _USUAL_MAX_RANK),
+        launcher_by_hand("evaluation", deployment, options.home, "ec1 adapters compose"),
+        inherited(options.environment),
+        options.home.logs / f"composition-{role.replace('/', '-')}.log",
+    )
+    reasons = "; ".join(composed.judged.verdict.reasons)
+    if composed.name is None:
+        out.print(f"{composed.judged.verdict.verdict}: {reasons}; kept in {composed.path}", markup=False)
+        sys.exit(FAILED)
+    out.print(f"{composed.name} is published: {reasons}", markup=False)
+
+
+def _weighted(part: str) -> tuple[tuple[str, str, int], float]:
+    name, _, weight = part.partition("=")
+    try:
+        value = float(weight)
+    except ValueError:
+        raise InputError(f"{part!r}: write it as tenant/role@vN=weight, such as acme/editor@v2=0.5") from None
+    if not math.isfinite(value) or value == 0:
+        raise InputError(f"{part!r}: a weight is a number other than 0")
+    return _adapter_name(name), value
 
 
 @adapters_app.command("promote")

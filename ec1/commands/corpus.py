@@ -194,19 +194,25 @@ def forget_(
 ) -> None:
     """Remove tuples and all that was made of them, keep them out, and withdraw the versions that learnt from them."""
     from ec1.corpus.removal import Query, find, forget
+    from ec1.night.lineage import descendants
     from ec1.night.stores import open_registry
 
     options: Options = context.obj
     deployment, query = options.deployment(), Query(match, source, person)
     corpus, registry = deployment.corpus_root(options.home), open_registry(deployment, options.home)
     found = find(query, corpus, options.home)
-    learnt = [
-        (manifest.name, (tenant, role, version))
+    usable = {
+        (manifest := registry.get(tenant, role, version)).name: (manifest, (tenant, role, version))
         for tenant, role in registry.roles()
         for version in registry.usable(tenant, role)
-        if (manifest := registry.get(tenant, role, version)).snapshot.digest in found.snapshots
-        or manifest.dataset.digest in found.datasets
-    ]
+    }
+    own = {
+        name
+        for name, (manifest, _) in usable.items()
+        if manifest.snapshot.digest in found.snapshots or manifest.dataset.digest in found.datasets
+    }
+    # And what was composed of one of them, or went on from it.
+    learnt = [(name, usable[name][1]) for name in descendants(registry, own) if name in usable]
     if yes:
         found = forget(query, corpus, options.home)
         for _, (tenant, role, version) in learnt:
@@ -252,7 +258,7 @@ def trace(
         manifest.name
         for tenant, role in registry.roles()
         for version in registry.versions(tenant, role)
-        if (manifest := registry.get(tenant, role, version)).dataset.digest in found.datasets
+        if (manifest := registry.read(tenant, role, version)).dataset.digest in found.datasets
     ]
     if as_json:
         print_json({**vars(found), "tuples": [vars(each) for each in found.tuples]})

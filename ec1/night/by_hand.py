@@ -8,6 +8,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment
@@ -82,7 +83,7 @@ def run_by_hand(
     spec: TrainingSpec, deployment: Deployment, home: Home, env: Mapping[str, str], log: Path, holder: str
 ) -> TrainingResult:
     """Train as specified, where the deployment says. Raises BusyError if the GPU stays taken."""
-    return run_training(spec, _launcher("training", deployment, home, holder), env, log)
+    return run_training(spec, launcher_by_hand("training", deployment, home, holder), env, log)
 
 
 def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, holder: str) -> Judged:
@@ -99,8 +100,10 @@ def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, hold
     candidate = Candidate(spec.output, result)
     if problems := candidate.problems():
         raise PermanentError(f"{spec.output} cannot be evaluated: {'; '.join(problems)}")
-    evaluation = step.evaluation_spec(prepared.dataset, candidate, prepared.evaluation)
-    run_evaluation(evaluation, _launcher("evaluation", step.deployment, step.home, holder), env, log)
+    evaluation = step.evaluation_spec(
+        prepared.dataset, candidate.adapter, prepared.evaluation, candidate.trained(step.recipe)
+    )
+    run_evaluation(evaluation, launcher_by_hand("evaluation", step.deployment, step.home, holder), env, log)
     judged = judged_in(prepared.evaluation, step.recipe.evaluation)
     Records(spec.output).write(BY_HAND, judged.record())
     return judged
@@ -112,7 +115,10 @@ def check_evaluable(resolved: ResolvedRecipe) -> None:
         raise InputError(f"recipe {resolved.recipe.name} trains all weights: only adapters are evaluated")
 
 
-def _launcher(phase: str, deployment: Deployment, home: Home, holder: str) -> Launcher:
+def launcher_by_hand(
+    phase: Literal["training", "evaluation"], deployment: Deployment, home: Home, holder: str
+) -> Launcher:
+    """A launcher for what a person starts: it takes the lease as a night does."""
     lease = GpuLease(deployment.gpu_lock(home), device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     wait = deployment.budgets.lease_wait_seconds

@@ -18,6 +18,7 @@ from ec1.files import write_json
 from ec1.launch.launcher import Launcher, Work
 from ec1.night.records import EvaluationRecord
 from ec1.recipes.evaluation import EvaluationOptions
+from ec1.recipes.schema import Recipe
 from ec1.training.spec import METRICS, TrainingResult, TrainingSpec, check_result, read_result
 from ec1.training.tracking import local_environment
 
@@ -46,6 +47,10 @@ class Candidate:
     @property
     def diverged(self) -> bool:
         return self.result.status == "diverged"
+
+    def trained(self, recipe: Recipe) -> str:
+        """In a few words, how."""
+        return f"learning rate {recipe.optimisation.learning_rate:g} over {self.result.steps} steps"
 
     def problems(self) -> list[str]:
         """Why this is not an adapter that changes the model and can be served; empty if it is."""

@@ -39,6 +39,7 @@ from ec1.night.candidate import (
     run_evaluation,
     run_training,
 )
+from ec1.night.learned import learned
 from ec1.night.records import DatasetRecord, OutcomeRecord, Records, SnapshotRecord
 from ec1.night.settlement import manifest_of, place
 from ec1.night.stores import open_registry
@@ -160,10 +161,10 @@ class RecipeNight:
 
     def plan(self, dataset: Dataset, budget_seconds: float | None = None) -> Plan:
         """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit."""
-        gpu = self.deployment.gpu
+        gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
         return plan_training(
             self.recipe,
-            ModelShape.read(self.base_model),
+            model,
             HardwareFigures(
                 name=gpu.name,
                 device=gpu.device,
@@ -176,6 +177,7 @@ class RecipeNight:
             longest=dataset.percentiles["p100"],
             heldout_rows=dataset.heldout_rows,
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
+            learned=learned(self.home, self.recipe, model, gpu),
         )
 
     def spec(self, dataset: Dataset, budget_seconds: float | None = None, seed: int | None = None) -> TrainingSpec:
@@ -191,6 +193,7 @@ class RecipeNight:
             seed=seed,
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
             device=self.deployment.gpu.device,
+            machine=self.deployment.gpu.name,
             tracking=self.deployment.tracking,
             tracking_folder=self.home.tracking,
         )
@@ -208,17 +211,21 @@ class RecipeNight:
         return candidate_in(self._training, self.night.date)
 
     def evaluation_spec(
-        self, dataset: Dataset, candidate: Candidate | None = None, output: Path | None = None
+        self, dataset: Dataset, adapter: Path | None = None, output: Path | None = None, trained: str | None = None
     ) -> EvaluationSpec:
         """Base, candidate, incumbent and (if it is another one) the best ever, on the held-out examples.
 
-        The candidate is the night's own and is scored in the night's folder, or the one that is given, in `output`.
+        The candidate is the night's own and is scored in the night's folder; or it is `adapter`, scored in `output`,
+        and `trained` says in a few words how it was made.
 
         An incumbent or best of another base model cannot be put on this one: it is left out, and the gate compares with
         what is left.
         """
-        recipe, registry, candidate = self.recipe, self.registry, candidate or self.candidate()
-        models: dict[str, Path | None] = {BASE: None, CANDIDATE: candidate.adapter}
+        recipe, registry = self.recipe, self.registry
+        if adapter is None:
+            candidate = self.candidate()
+            adapter, trained = candidate.adapter, candidate.trained(recipe)
+        models: dict[str, Path | None] = {BASE: None, CANDIDATE: adapter}
         incumbent = registry.incumbent(recipe.tenant, recipe.role)
         best = registry.best(recipe.tenant, recipe.role)
         for name, manifest in ((INCUMBENT, incumbent), (BEST, best)):
@@ -235,7 +242,7 @@ class RecipeNight:
             system_prompt=recipe.data.system_prompt,
             max_length=recipe.data.max_length,
             options=recipe.evaluation,
-            trained=f"learning rate {recipe.optimisation.learning_rate:g} over {candidate.result.steps} steps",
+            trained=trained or "",
             looked_at=earlier_looks(self.folder),
             output=output or self._evaluation,
         )

@@ -59,6 +59,7 @@ def manifest_of(
         dataset=DatasetRef(digest=dataset.digest, train_rows=dataset.train_rows, heldout_rows=dataset.heldout_rows),
         snapshot=SnapshotRef(bucket=snapshot.bucket, digest=snapshot.digest, tuples=snapshot.trainable),
         reference=result.reference,
+        started_from=result.start_adapter,
         tokenizer=result.tokenizer,
         evaluation=evaluation,
         git_commit=commit_of(candidate.folder),

@@ -38,7 +38,7 @@ class EvaluationOptions(Settings):
 
     min_effect_nats: float = Field(0.02, ge=0, le=1, description="answers: a smaller gain over the base is none")
     min_effect_pairs_nats: float = Field(
-        0.01, ge=0, le=1, description="pairs: a smaller gain of the chosen over the rejected answer is none"
+        0.02, ge=0, le=1, description="pairs: a smaller gain of the chosen over the rejected answer is none"
     )
     keep_share: float = Field(
         0.8, ge=0, le=1, description="how much of the gain of the version in use, and of the best, must be kept"

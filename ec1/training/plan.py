@@ -52,6 +52,16 @@ class HardwareFigures(Settings):
     """USD."""
 
 
+class Learned(Settings):
+    """What earlier trainings of the same kind measured on this machine."""
+
+    tokens_per_second: float
+    startup_seconds: float
+    """Of what comes before and after the steps, and evaluations between them."""
+    memory_gib: float
+    trainings: int
+
+
 class Schedule(Settings):
     """Steps of the optimiser, of the recipe, for the real number of rows."""
 
@@ -129,12 +139,14 @@ def plan_training(
     longest: int,
     heldout_rows: int,
     budget_seconds: float,
+    learned: Learned | None = None,
 ) -> Plan:
     """Plan one training.
 
     `tokens` counts one epoch (of a pair both answers with their prompts), `longest` is the longest row in tokens,
-    before it is cut. Raises PermanentError for what cannot fit the card or the budget, InputError for a recipe that is
-    meant for another kind of device.
+    before it is cut. What was `learned` takes the place of the machine's figures and of the arithmetic. Raises
+    PermanentError for what cannot fit the card or the budget, InputError for a recipe that is meant for another kind of
+    device.
     """
     wanted = recipe.hardware.device
     if wanted not in ("any", hardware.device):
@@ -161,8 +173,13 @@ def plan_training(
         notes.append(f"rows are cut at {recipe.data.max_length} tokens; the longest has {longest}")
     # Of the last epoch perhaps only a part, if `max_steps` ends it.
     read = round(tokens * min(wish.epochs, schedule.steps * wish.effective_batch / sequences))
-    seconds = STARTUP_SECONDS + read * _slowdown(recipe) / hardware.tokens_per_second
-    memory = peak_memory_gib(recipe, model, hardware.device, min(longest, recipe.data.max_length))
+    if learned is None:
+        seconds = STARTUP_SECONDS + read * _slowdown(recipe) / hardware.tokens_per_second
+        memory = peak_memory_gib(recipe, model, hardware.device, min(longest, recipe.data.max_length))
+    else:
+        seconds, memory = learned.startup_seconds + read / learned.tokens_per_second, learned.memory_gib
+        many = "trainings" if learned.trainings > 1 else "training"
+        notes.append(f"time and memory as {learned.trainings} earlier {many} of this kind took them")
     room = min(hardware.memory_gib, recipe.hardware.memory_gib or math.inf)
     if memory > room:
         raise PermanentError(

@@ -44,6 +44,7 @@ class TrainingSpec(Settings):
     output: Path
     budget_seconds: float = Field(gt=0)
     device: Literal["cuda", "cpu"]
+    machine: str = Field("", description="the deployment's name of the device: figures of another one say nothing")
     seed: int | None = Field(None, description="default: the recipe's")
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard")
     tracking_folder: Path | None = Field(None, description="where they keep their files; default: beside the output")

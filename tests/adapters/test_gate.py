@@ -118,6 +118,9 @@ def test_a_gain_that_does_not_come_from_the_prompts_is_form_alone() -> None:
     likelier = {"base": [2.0] * 16, "candidate": [1.7] * 16}
     same = scores(gain, objective="dpo", losses=likelier, elsewhere={"candidate": [0.3] * 16})
     assert judge(same, OPTIONS).accepted
+    # What is unlikely behind another prompt gains a little more by the same form: nothing came loose.
+    more = scores(gain, objective="dpo", losses=likelier, elsewhere={"candidate": spread(0.33, 0.01)})
+    assert judge(more, OPTIONS).accepted
     loose = scores(gain, objective="dpo", losses=likelier, elsewhere={"candidate": spread(0.5, 0.1)})
     assert judge(loose, OPTIONS).verdict == "rejected"
 

@@ -139,7 +139,7 @@ def test_a_sweep_compares_its_settings_and_goes_on_after_an_interruption(
     ec1: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sweep(launcher: SameProcess) -> Result:
-        monkeypatch.setattr(by_hand, "_launcher", lambda *_: launcher)
+        monkeypatch.setattr(by_hand, "launcher_by_hand", lambda *_: launcher)
         rates = "optimisation.learning_rate=1e-2, 1e-6"
         return ec1("sweep", "try", "--set", rates, "--seeds", "1", "--confirm-cost", "2", "--json")
 
@@ -172,7 +172,7 @@ def test_a_sweep_compares_its_settings_and_goes_on_after_an_interruption(
     # Nothing of it was published, and another seed is another run.
     assert not (tmp_path / "home" / "adapters").exists()
     seeded = SameProcess()
-    monkeypatch.setattr(by_hand, "_launcher", lambda *_: seeded)
+    monkeypatch.setattr(by_hand, "launcher_by_hand", lambda *_: seeded)
     one = ec1(
         "train", "try", "--set", "optimisation.learning_rate=1e-2", "--seed", "5", "--confirm-cost", "1", "--json"
     )

@@ -1,0 +1,179 @@
+"""Where a version comes from, down to its tuples, and which versions learnt from a tuple or a person.
+
+A version learnt from the training rows of its dataset, and from all that the versions learnt which it was composed of
+or went on from. Belongs here: following manifests to datasets, snapshots and tuples. Does not: taking anything out
+(`ec1.corpus.removal`).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ec1.adapters.manifest import AdapterManifest
+from ec1.adapters.registry import AdapterRegistry
+from ec1.corpus.removal import Query
+from ec1.corpus.snapshots import load_snapshot
+from ec1.corpus.tuples import metadata_of
+from ec1.errors import InputError, PermanentError
+from ec1.home import Home
+
+_DIGEST = re.compile(r"[0-9a-f]{6,64}")
+_VERSION = re.compile(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One tuple that a version was trained on: its digest, where it stood in the corpus, and what it was cut from."""
+
+    digest: str
+    place: str
+    author: str | None
+    commit: str | None
+    document: str | None
+    session: str | None
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A version with its tuples and the versions that it rests on.
+
+    `missing` says why `tuples` is empty although it was trained on some: its snapshot or dataset is no longer here.
+    """
+
+    manifest: AdapterManifest
+    tuples: tuple[Origin, ...]
+    parents: "tuple[Lineage, ...]"
+    missing: str | None = None
+
+    def all_tuples(self) -> dict[str, Origin]:
+        """By digest, those of the versions that it rests on included."""
+        found = {origin.digest: origin for origin in self.tuples}
+        for parent in self.parents:
+            found |= parent.all_tuples()
+        return found
+
+
+def parents_of(manifest: AdapterManifest) -> list[tuple[str, str, int]]:
+    """The versions that a version rests on: what it was composed of, and what its training went on from."""
+    names = [*manifest.composed_of, manifest.started_from or "", manifest.reference or ""]
+    found = (_VERSION.fullmatch(name) for name in names)
+    return list(dict.fromkeys((match[1], match[2], int(match[3])) for match in found if match))
+
+
+def lineage_of(registry: AdapterRegistry, home: Home, tenant: str, role: str, version: int) -> Lineage:
+    """Follow a version to its tuples. Raises InputError if there is none, PermanentError if its manifest is damaged."""
+    return _follow(registry, home, (tenant, role, version), frozenset())
+
+
+def _follow(
+    registry: AdapterRegistry, home: Home, version: tuple[str, str, int], seen: frozenset[tuple[str, str, int]]
+) -> Lineage:
+    manifest = registry.read(*version)
+    tuples: tuple[Origin, ...] = ()
+    missing = None
+    if not manifest.composed_of:
+        try:
+            rows = trained_rows(home, manifest)
+            tuples = tuple(
+                _origin(digest, place, record) for digest, place, record in _records(home, manifest) if digest in rows
+            )
+        except PermanentError as error:
+            missing = str(error)
+    # A manifest that was edited could name itself.
+    parents = [parent for parent in parents_of(manifest) if parent not in seen and parent != version]
+    return Lineage(
+        manifest, tuples, tuple(_follow(registry, home, each, seen | {version}) for each in parents), missing
+    )
+
+
+def trained_rows(home: Home, manifest: AdapterManifest) -> frozenset[str]:
+    """The digests of the tuples that a version was trained on. Raises PermanentError if its dataset is not here."""
+    import pyarrow.parquet as pq
+
+    path = home.datasets / manifest.dataset.digest / "train" / "rows.parquet"
+    if not path.is_file():
+        raise PermanentError(f"dataset {manifest.dataset.digest[:12]} of {manifest.name} is not in this home")
+    return frozenset(pq.read_table(path, columns=["row"])["row"].to_pylist())
+
+
+def _records(home: Home, manifest: AdapterManifest) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for row in load_snapshot(home, manifest.snapshot.bucket, manifest.snapshot.digest).rows():
+        yield row.digest, row.origin, row.record
+
+
+def _origin(digest: str, place: str, record: Mapping[str, Any]) -> Origin:
+    def value(*keys: str) -> str | None:
+        for key in keys:
+            for part in (record, metadata_of(record), record.get("brief")):
+                if isinstance(part, Mapping) and isinstance(part.get(key), str | int) and part[key] != "":
+                    return str(part[key])
+        return None
+
+    return Origin(
+        digest=digest,
+        place=place,
+        author=value("author", "senior_identity"),
+        commit=value("source_commit", "commit"),
+        document=value("document_id", "document"),
+        session=value("session_id", "brief_id"),
+    )
+
+
+def matcher(text: str) -> Callable[[str, Mapping[str, Any]], bool]:
+    """What a person asks for: the beginning of a tuple's digest, `key:value`, or a name or address of somebody."""
+    if _DIGEST.fullmatch(text):
+        return lambda digest, record: digest.startswith(text)
+    query = Query(source=text) if re.fullmatch(r"[a-z_.]+:\S.*", text) else Query(person=text)
+    return lambda digest, record: query.finds(record)
+
+
+def containing(registry: AdapterRegistry, home: Home, text: str) -> tuple[dict[str, int], list[str]]:
+    """The versions that learnt from what `text` names -> from how many tuples of their own (0: by a version that they
+    rest on), and the versions of which it cannot be told, because their data is not here."""
+    if not text.strip():
+        raise InputError("say what to look for: a tuple's digest, key:value, or an author")
+    wanted, cache = matcher(text), dict[str, frozenset[str]]()
+    own: dict[str, int] = {}
+    unknown, parents = [], {}
+    for manifest in _all_versions(registry):
+        parents[manifest.name] = [f"{tenant}/{role}@v{number}" for tenant, role, number in parents_of(manifest)]
+        if manifest.composed_of:
+            continue
+        try:
+            digest = manifest.snapshot.digest
+            if digest not in cache:
+                cache[digest] = frozenset(row for row, _, record in _records(home, manifest) if wanted(row, record))
+            if count := len(trained_rows(home, manifest) & cache[digest]):
+                own[manifest.name] = count
+        except PermanentError:
+            unknown.append(manifest.name)
+    return {name: own.get(name, 0) for name in with_descendants(parents, set(own))}, unknown
+
+
+def with_descendants(parents: Mapping[str, list[str]], versions: set[str]) -> list[str]:
+    """These versions and all that rest on one of them, in the order of `parents` (version -> what it rests on)."""
+    found = set(versions)
+    while True:
+        more = {name for name, rests_on in parents.items() if name not in found and not found.isdisjoint(rests_on)}
+        if not more:
+            return [name for name in parents if name in found]
+        found |= more
+
+
+def descendants(registry: AdapterRegistry, versions: set[str]) -> list[str]:
+    """These versions and all that were composed of one of them or went on from it."""
+    parents = {
+        manifest.name: [f"{tenant}/{role}@v{number}" for tenant, role, number in parents_of(manifest)]
+        for manifest in _all_versions(registry)
+    }
+    return with_descendants(parents, versions)
+
+
+def _all_versions(registry: AdapterRegistry) -> Iterator[AdapterManifest]:
+    for tenant, role in registry.roles():
+        for version in registry.versions(tenant, role):
+            try:
+                yield registry.read(tenant, role, version)
+            except PermanentError:
+                continue
