@@ -14,7 +14,8 @@ from ec1.files import read_json
 from ec1.home import Home
 from ec1.night.candidate import BY_HAND
 from ec1.recipes.schema import Recipe
-from ec1.training.plan import Learned, ModelShape, peak_memory_gib
+from ec1.training.plan import Learned, peak_memory_gib
+from ec1.training.shape import ModelShape
 from ec1.training.spec import RUN, SUMMARY, TrainingResult, TrainingSpec, read_result
 
 _LOOKED_AT = 60
@@ -82,7 +83,13 @@ def _kind(recipe: Recipe) -> tuple[object, ...]:
 
 def _form(recipe: Recipe) -> tuple[object, ...]:
     wish = recipe.optimisation
-    return (wish.batch_size, wish.gradient_checkpointing, recipe.data.max_length, recipe.hardware.attention)
+    return (
+        wish.batch_size,
+        wish.gradient_checkpointing,
+        wish.packing,
+        recipe.data.max_length,
+        recipe.hardware.attention,
+    )
 
 
 def _computed(recipe: Recipe, model: ModelShape, device: str) -> float:

@@ -12,13 +12,16 @@ from ec1.home import Home
 from ec1.night.learned import learned
 from ec1.recipes.resolution import load_recipe
 from ec1.recipes.schema import Recipe
-from ec1.training.plan import HardwareFigures, ModelShape, plan_training
+from ec1.training.plan import HardwareFigures, plan_training
+from ec1.training.shape import ModelShape
 from ec1.training.spec import RUN, SUMMARY, TrainingResult, TrainingSpec
 
 GPU = GpuSettings(device="cpu", name="this CPU", memory_gib=8, tokens_per_second=400)
-SHAPE = ModelShape(
-    hidden=576, intermediate=1536, layers=30, heads=9, kv_heads=3, head_dim=64, vocabulary=49152, tied=True
-)
+
+
+@pytest.fixture(scope="module")
+def shape(small_model: Path) -> ModelShape:
+    return ModelShape.read(small_model)
 
 
 @pytest.fixture
@@ -71,41 +74,41 @@ def trained(recipe: Recipe, home: Home) -> Callable[..., None]:
     return put
 
 
-def planned(recipe: Recipe, home: Home, tokens: int) -> tuple[float, float, tuple[str, ...]]:
+def planned(recipe: Recipe, home: Home, shape: ModelShape, tokens: int) -> tuple[float, float, tuple[str, ...]]:
     hardware = HardwareFigures(
         name=GPU.name, device=GPU.device, memory_gib=GPU.memory_gib, tokens_per_second=GPU.tokens_per_second
     )
     plan = plan_training(
         recipe,
-        SHAPE,
+        shape,
         hardware,
         rows=74,
         tokens=tokens,
         longest=400,
         heldout_rows=20,
         budget_seconds=3600,
-        learned=learned(home, recipe, SHAPE, GPU),
+        learned=learned(home, recipe, shape, GPU),
     )
     return plan.seconds, plan.peak_memory_gib, plan.notes
 
 
 def test_the_second_night_is_planned_as_the_first_one_went(
-    recipe: Recipe, home: Home, trained: Callable[..., None]
+    recipe: Recipe, home: Home, shape: ModelShape, trained: Callable[..., None]
 ) -> None:
     """The sample's figures on two cores: 8,472 tokens an epoch, 157 tokens/s, 15 s around the steps, 2.3 GiB."""
-    guessed, computed, notes = planned(recipe, home, 8_472)
+    guessed, computed, notes = planned(recipe, home, shape, 8_472)
     assert not any("earlier" in note for note in notes)
     trained("2026-06-01", 16_944, 108.1, peak_memory_gib=2.315)
-    seconds, memory, notes = planned(recipe, home, 8_472)
+    seconds, memory, notes = planned(recipe, home, shape, 8_472)
     assert seconds == pytest.approx(124.1, abs=0.2) and memory == pytest.approx(2.32, abs=0.01)
     assert abs(guessed - 124.1) > 0.2 * 124.1 and computed != pytest.approx(memory)
     assert "time and memory as 1 earlier training of this kind took them" in notes
     # Twice the tuples: twice the steps' time, and what surrounds them stays.
-    assert planned(recipe, home, 2 * 8_472)[0] == pytest.approx(2 * 108.1 + 16, abs=0.2)
+    assert planned(recipe, home, shape, 2 * 8_472)[0] == pytest.approx(2 * 108.1 + 16, abs=0.2)
 
 
 def test_only_trainings_of_the_same_kind_on_the_same_machine_count(
-    recipe: Recipe, home: Home, trained: Callable[..., None]
+    recipe: Recipe, home: Home, shape: ModelShape, trained: Callable[..., None]
 ) -> None:
     other = recipe.model_copy(update={"role": "other", "method": "full"})
     trained("2026-06-01", 1000, 100, made=other)
@@ -113,22 +116,22 @@ def test_only_trainings_of_the_same_kind_on_the_same_machine_count(
     trained("2026-06-03", 1000, 100, status="diverged")
     trained("2026-06-04", 1000, 100, resumed_from=4)
     trained("2026-06-05", 100, 1.0)
-    assert learned(home, recipe, SHAPE, GPU) is None
+    assert learned(home, recipe, shape, GPU) is None
     (home.run("fernhollow", "engineering", "2026-06-06") / "training").mkdir(parents=True)
     (home.run("fernhollow", "engineering", "2026-06-06") / "training" / SUMMARY).write_text("{")
     trained("2026-06-07", 1000, 10)
-    found = learned(home, recipe, SHAPE, GPU)
+    found = learned(home, recipe, shape, GPU)
     assert found is not None and (found.tokens_per_second, found.trainings) == (100, 1)
 
 
 def test_a_changed_recipe_begins_with_the_nearest_trainings_and_scales_their_memory(
-    recipe: Recipe, home: Home, trained: Callable[..., None]
+    recipe: Recipe, home: Home, shape: ModelShape, trained: Callable[..., None]
 ) -> None:
     trained("2026-06-01", 1000, 10)
     wish = recipe.optimisation
     larger = recipe.model_copy(update={"optimisation": wish.model_copy(update={"batch_size": 4 * wish.batch_size})})
-    found = learned(home, larger, SHAPE, GPU)
+    found = learned(home, larger, shape, GPU)
     assert found is not None and found.tokens_per_second == 100 and found.memory_gib > 2.5
     trained("2026-06-02", 3000, 10, made=larger, peak_memory_gib=5.0)
-    found = learned(home, larger, SHAPE, GPU)
+    found = learned(home, larger, shape, GPU)
     assert found is not None and (found.tokens_per_second, found.memory_gib) == (300, 5.0), "its own now"
