@@ -107,7 +107,7 @@ def test_what_a_version_rests_on_is_part_of_its_lineage(
 ) -> None:
     first, second = publish("engineering", 0, 1, 3), publish("apprenticeship", 2, 3)
     onward = publish("apprenticeship", 1, 0, started_from=second)
-    composed = publish("engineering", 1, 3, 0, composed_of={first: 0.5, onward: 0.5})
+    composed = publish("engineering", 0, 1, 3, composed_of={first: 0.5, onward: 0.5})
     found = json.loads(ec1("adapters", "lineage", composed, "--json").stdout)
     assert [parent["name"] for parent in found["parents"]] == [first, onward]
     assert found["tuples"] == [], "what it was judged on is nothing that it learnt from"
@@ -133,7 +133,7 @@ def test_forgetting_a_person_withdraws_what_was_composed_of_it_too(
     publish: Callable[..., str], ec1: Callable[..., Result], home: Home, registry: AdapterRegistry
 ) -> None:
     second, first = publish("apprenticeship", 2, 3), publish("engineering", 0, 1, 3)
-    composed = publish("engineering", 1, 3, 0, composed_of={first: 0.5, second: 0.5})
+    composed = publish("engineering", 0, 1, 3, composed_of={first: 0.5, second: 0.5})
     home.corpus.mkdir(parents=True)
     found = json.loads(ec1("corpus", "forget", "--person", "Ana Ruiz", "--yes", "--json").stdout)
     assert found["versions"] == [second, composed]
