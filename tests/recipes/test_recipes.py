@@ -266,7 +266,7 @@ BROKEN = {
     "abstract by word": ("abstract: maybe\n", r"abstract: use true or false, not 'maybe'"),
     "unknown kind": (
         "kind: continued-pretraining\n",
-        r"kind: .*'adapter', 'extraction' or 'pretraining', not 'continued-pretraining'",
+        r"kind: .*'adapter', 'extraction', 'pretraining' or 'experiment', not 'continued-pretraining'",
     ),
     "orpo without its section": ("objective: orpo\n", r"objective orpo needs the section orpo with beta"),
     "simpo without its section": ("objective: simpo\n", r"objective simpo needs the section simpo with beta and gamma"),
