@@ -39,7 +39,6 @@ from ec1.night.candidate import (
     run_evaluation,
     run_training,
 )
-from ec1.night.learned import learned
 from ec1.night.records import DatasetRecord, OutcomeRecord, Records, SnapshotRecord
 from ec1.night.settlement import manifest_of, place
 from ec1.night.stores import open_registry
@@ -161,6 +160,8 @@ class RecipeNight:
 
     def plan(self, dataset: Dataset, budget_seconds: float | None = None) -> Plan:
         """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit."""
+        from ec1.night.learned import learned
+
         gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
         return plan_training(
             self.recipe,
