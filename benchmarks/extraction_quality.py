@@ -3,7 +3,7 @@
 On GUM (`seen`: rules, weights and curves were made with it; `unseen`: nothing was, and only totals are looked at), on
 the bundled sample, and recall of speakers on QMSum. Through the very code of phase 1 with the real small model.
 
-`strict` compares names as `ec1 score` does. Also: chunks, spans and documents a second, and the calibration error.
+`strict` compares names as `ec1 score` does. Also: chunks, spans and documents per second, and the calibration error.
 
 The texts stay where they are, in `../shared/data`; a set that is absent is said to be absent and left out. `--record`
 keeps what the model said in a folder, so that a second run needs no engine.

@@ -1,4 +1,4 @@
-"""Preparing a dataset of many tuples: tuples a second, and the memory that more tuples need.
+"""Preparing a dataset of many tuples: tuples per second, and the memory that more tuples need.
 
 Each size runs in a separate process, so that its peak memory is measured alone. The tokenizer is the small model's.
 """

@@ -161,7 +161,7 @@ def _bare(options: argparse.Namespace, rows: list[dict[str, Any]], tokenizer: An
 
 
 def main(rows: int, batch: int, max_length: int, epochs: int, model: Path, rounds: int) -> dict[str, Any]:
-    """Print and return tokens a CPU second of each variant, the best of `rounds` that take turns, and the ratios."""
+    """Print and return tokens per CPU second of each variant, the best of `rounds` that take turns, and the ratios."""
     from ec1.launch.environment import process_environment
 
     found: dict[str, dict[str, float]] = {}

@@ -1,7 +1,7 @@
 """The gate: whether a candidate may become a version.
 
 1. It must be *better than the base*, with confidence and by a minimum effect. What is certainly less is `no_effect`;
-   what cannot be told is `review`.
+   if the evidence is inconclusive, the verdict is `review`.
 2. It must keep a share of the gain of the version in use and of the best ever: a fixed margin adds up night by night.
 3. Its gain must come from the prompts: on answers shuffled between prompts it must gain less, or it learnt form alone.
 4. Guards can only reject: forgetting, answers that are formed worse than the base's, tasks that it passes no longer.

@@ -140,7 +140,7 @@ def find(query: Query, corpus: Path, home: Home, row: str | None = None) -> Remo
 
 
 def forget(query: Query, corpus: Path, home: Home) -> Removal:
-    """Take out everything that holds it and keep it out; returns what was removed. Doing it again changes nothing.
+    """Take out everything that holds it and keep it out; returns what was removed. Idempotent.
 
     The corpus is rewritten without the tuples; snapshots, datasets and the index that held them are deleted, and so are
     the files of runs and logs that quote them.

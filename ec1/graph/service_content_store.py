@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ec1.graph.resolution import Cluster
 
 _Write = tuple[str, ServiceEntity | None]
-# How many entities a night looks up one by one.
+# How many entities are looked up one by one per night.
 SAMPLE = 40
 _MAX_EXAMPLES = 10
 # Requests that are filled at one time: an entity that fits none of them opens a further one.

@@ -1,4 +1,4 @@
-"""`ec1 adapters`: a person's say in which version is in use."""
+"""`ec1 adapters`: manual control of which version is in use."""
 
 import json
 from collections.abc import Callable
