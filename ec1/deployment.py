@@ -232,6 +232,12 @@ class LadybugSettings(Settings):
     buffer_pool_mib: int = Field(256, ge=64, description="memory of the database, in MiB; typically 256–4096")
     keep_exports: int = Field(7, ge=0, description="nights whose Parquet export of the graph is kept; 0: none is made")
     resolution: bool = Field(True, description="decide after each night which entities are one; a separate layer")
+    resolution_drift: float = Field(
+        0.1,
+        ge=0,
+        description="share of the entities that may come or go before all are compared again, with frequencies of "
+        "then; until then a night compares only what its documents touch; typically 0.05–0.3",
+    )
     overrides: Path | None = Field(None, description="YAML file of operators' decisions: entities that are one, or not")
     max_shrink_share: float = Field(
         0.1,

@@ -6,7 +6,7 @@ the deployment decides on which day its nights begin.
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,7 +36,7 @@ from resources.project import ProjectResource
 if TYPE_CHECKING:
     from ec1.extraction.report import Progress
     from ec1.graph.ladybug_store import LadybugStore
-    from ec1.graph.resolution import Resolution
+    from ec1.graph.resolution import Cluster
 
 GROUP = "datagraph"
 OWNERS = ["team:datagraph"]
@@ -49,7 +49,9 @@ class _Mutated(NamedTuple):
 
     listing: Listing
     applied: GraphRecord
-    resolution: "Resolution | None"
+    resolved: metadata.Metadata | None
+    merged: "Sequence[Cluster]"
+    """What is sent to service-content as one entity."""
     exported: Path | None
     ledger: Mapping[DocumentKey, LedgerEntry]
 
@@ -164,19 +166,23 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 keep_mentions=graph.keeps_mentions,
                 rebuild=graph.rebuilder(store, listing.night),
             )
-            resolution = store.resolve(overrides) if deployment.graph.resolution else None
-            if resolution is None:
+            resolved = None
+            if deployment.graph.resolution:
+                unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift)
+                resolved = metadata.of_resolution(store, unused)
+            else:
                 store.drop_resolution()
             store.publish(home.published_graph)
             exported = export_night(
                 store, home.graph_exports, listing.night, store.digest_with_resolution(), deployment.graph.keep_exports
             )
-            return _Mutated(listing, applied, resolution, exported, store.ledger())
+            merged = store.clusters() if "service_content" in deployment.graph_stores else ()
+            return _Mutated(listing, applied, resolved, merged, exported, store.ledger())
 
-        listing, applied, resolution, exported, ledger = graph.use(brought_up_to_date)
+        listing, applied, resolved, merged, exported, ledger = graph.use(brought_up_to_date)
         records = Records(folder)
         records.write(context.run_id, applied)
-        delivery = graph.deliver(ledger, outbox, listing.night, resolution.clusters if resolution else ())
+        delivery = graph.deliver(ledger, outbox, listing.night, merged)
         if delivery is not None:
             records.write(context.run_id, DeliveryRecord.model_validate(delivery.record()))
             if delivery.problem:
@@ -193,7 +199,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                     exported,
                     growth(home.nights, listing.night),
                 ),
-                **(metadata.of_resolution(resolution) if resolution else {}),
+                **(resolved or {}),
                 **metadata.of_trust(trust, waiting_documents(ledger), scores),
                 **(metadata.of_delivery(delivery) if delivery is not None else {}),
             },

@@ -23,7 +23,7 @@ from ec1_assets.plots import bar_plot, line_plot
 if TYPE_CHECKING:
     from ec1.extraction.report import Progress
     from ec1.extraction.scoring import ScoreTable
-    from ec1.graph.resolution import Resolution
+    from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.service_content_store import Delivery
     from ec1.night.candidate import Candidate, Judged
     from ec1.night.records import OutcomeRecord
@@ -118,15 +118,21 @@ def of_graph(applied: GraphRecord, home: Home, folder: Path, exported: Path | No
     }
 
 
-def of_resolution(resolution: "Resolution") -> Metadata:
+SHOWN_LINKS = 200
+"""So many links of a band are shown: in a large graph there are tens of thousands."""
+
+
+def of_resolution(store: "LadybugStore", unused: Sequence[str]) -> Metadata:
+    """How many entities are one, and the best pairs for review; `unused` are entities of overrides that are gone."""
     from ec1.graph.resolution import Band
 
-    review, vetoed = resolution.band(Band.REVIEW), resolution.band(Band.NEW)
+    counts = store.resolution_counts()
+    review, vetoed = store.best_links(Band.REVIEW, SHOWN_LINKS), store.best_links(Band.NEW, SHOWN_LINKS)
     return {
-        "clusters": len(resolution.clusters),
-        "links_merged": len(resolution.band(Band.MERGE)),
-        "links_for_review": len(review),
-        "links_vetoed": len(vetoed),
+        "clusters": counts.clusters,
+        "links_merged": counts.links.get(Band.MERGE, 0),
+        "links_for_review": counts.links.get(Band.REVIEW, 0),
+        "links_vetoed": counts.links.get(Band.NEW, 0),
         "for_review": _table(
             [
                 {"one": each.one, "other": each.other, "score_bits": each.score, "why": each.reasons, "but": each.veto}
@@ -134,7 +140,7 @@ def of_resolution(resolution: "Resolution") -> Metadata:
             ]
         ),
         "vetoed": _table([{"one": each.one, "other": each.other, "veto": each.veto} for each in vetoed]),
-        **({"overrides_about_no_entity": _list(resolution.unused_overrides)} if resolution.unused_overrides else {}),
+        **({"overrides_about_no_entity": _list(unused)} if unused else {}),
     }
 
 

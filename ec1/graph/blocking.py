@@ -15,8 +15,10 @@ from ec1.graph.scoring import KINDS, PERSON, Profile
 if TYPE_CHECKING:
     import numpy as np
 
-_ALL_PAIRS = 20
-_WINDOW = 6
+ALL_PAIRS = 20
+"""In a block of at most so many entities all are compared."""
+WINDOW = 6
+"""In a larger one each is compared with so many before it and after it in the order of `place`."""
 _SHARED_DOCUMENTS = 20
 _RARE = 1e-3
 
@@ -27,22 +29,32 @@ def candidate_pairs(profiles: Sequence[Profile]) -> "np.ndarray":
 
     blocks: dict[str, list[int]] = {}
     for index, profile in enumerate(profiles):
-        for key in set(_keys(profile)):
+        for key in block_keys(profile):
             blocks.setdefault(key, []).append(index)
-    order = [min(profile.names) for profile in profiles]
+    order = [place(profile) for profile in profiles]
     codes: list[int] = []
     size = len(profiles)
     for members in blocks.values():
-        if len(members) > _ALL_PAIRS:
-            members = sorted(members, key=lambda index: (order[index], index))
-            reach = _WINDOW
+        if len(members) > ALL_PAIRS:
+            members = sorted(members, key=order.__getitem__)
+            reach = WINDOW
         else:
             reach = len(members)
-        for place, one in enumerate(members):
-            for other in members[place + 1 : place + 1 + reach]:
+        for at, one in enumerate(members):
+            for other in members[at + 1 : at + 1 + reach]:
                 codes.append(one * size + other if one < other else other * size + one)
     unique = np.unique(np.array(codes, dtype=np.int64))
     return np.stack([unique // max(size, 1), unique % max(size, 1)], axis=1)
+
+
+def block_keys(profile: Profile) -> frozenset[str]:
+    """The blocks that an entity is in. Those of different classes have different keys."""
+    return frozenset(f"{profile.entity_class} {key}" for key in _keys(profile))
+
+
+def place(profile: Profile) -> str:
+    """Where an entity stands in each of its blocks: by its first name, then by its key, which it ends with."""
+    return f"{min(profile.names)}\0{profile.key}"
 
 
 def _keys(profile: Profile) -> Iterator[str]:

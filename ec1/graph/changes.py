@@ -93,11 +93,14 @@ class Changes:
         self._db = database
         self._relates = False
         """Whether any document states a relation: where none does, there is nothing to take back."""
+        self._resolved = False
+        """Whether entities were resolved: then it is noted what resolution has not seen."""
 
     def apply(self, changes: Iterable[Change], night: str, quarantine_after: int) -> list[Applied]:
         self._db.check_usable()
         states = "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"
         self._relates = bool(self._db.execute(states))
+        self._resolved = "resolution" in tables.meta(self._db.connection)
         done: list[Applied] = []
         for batch in _batches(changes):
             self._db.make_room()
@@ -125,6 +128,7 @@ class Changes:
                 self._write_traits(todo, touched.totals)
                 self._write_relations(todo, touched.totals)
                 self._settle(touched)
+                self._note([plan.node["key"] for plan in todo if plan.retract or plan.mentions])
                 self._keep(touched.totals, todo)
                 self._db.written += sum(len(plan.mentions) + plan.retract for plan in todo)
         return [
@@ -133,6 +137,14 @@ class Changes:
             else Applied(plan.change.key, Status(plan.node["status"]), True, len(plan.mentions), plan.retract)
             for plan in plans
         ]
+
+    def _note(self, documents: list[str]) -> None:
+        """Note whose news resolution has to look at (`incremental.py`), in the same transaction as the news."""
+        if self._resolved:
+            news = [{"key": key} for key in documents]
+            query = "LOAD FROM $batch MATCH (u:Unresolved {key: row_key}) RETURN u.key AS key"
+            noted = {row["key"] for row in self._db.load(query, news)}
+            self._db.write_nodes("Unresolved", ("key",), [row for row in news if row["key"] not in noted])
 
     def _keep(self, totals: tables.Totals, plans: Sequence[_Plan]) -> None:
         """Count the documents, and keep the figures in the same transaction as what they are of."""

@@ -184,8 +184,9 @@ class GraphDatabase:
 
     def companions(self) -> list[Path]:
         """The database's own files beside the live one: its log and what a checkpoint leaves."""
-        ours = {self.path.name + suffix for suffix in (".lock", ".recovering", ".damaged", file_seal.SUFFIX)}
-        return [path for path in sorted(self.path.parent.glob(f"{self.path.name}.*")) if path.name not in ours]
+        kept = (".lock", ".recovering", ".damaged", ".resolution", file_seal.SUFFIX)
+        ours = tuple(self.path.name + suffix for suffix in kept)
+        return [path for path in sorted(self.path.parent.glob(f"{self.path.name}.*")) if not path.name.startswith(ours)]
 
     def _has_published(self) -> bool:
         return self._published is not None and self._published.is_file() and self._published.stat().st_size > 0

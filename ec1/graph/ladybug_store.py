@@ -7,17 +7,19 @@ Belongs here: what the writer offers: applying, resolving, publishing, export. D
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
 from ec1.files import digest_of
-from ec1.graph import file_seal, resolved_tables, tables
-from ec1.graph.changes import BATCH_MENTIONS, Applied, Change, Changes
+from ec1.graph import file_seal, resolved_tables, resolver, tables
+from ec1.graph.changes import Applied, Change, Changes
 from ec1.graph.database import GraphDatabase, copy_into_place, move_into_place
 from ec1.graph.model import GraphStats
 from ec1.graph.overrides import Overrides
-from ec1.graph.resolution import Resolution, resolve
+from ec1.graph.resolution import Band, Cluster, Link, Resolution
+from ec1.graph.resolver import DRIFT, WHOLE_BELOW
 from ec1.graph.writer_lock import writer_lock
 
 QUARANTINE_AFTER = 3
@@ -120,48 +122,61 @@ class LadybugStore:
         """Record that documents vanished: their mentions go, their ledger rows say `deleted`."""
         return self._changes.apply((Change(key, "", "", "", "deleted") for key in keys), night, QUARANTINE_AFTER)
 
-    def resolve(self, overrides: Overrides) -> Resolution:
-        """Say which entities are one (`resolution.py`) and keep it beside the graph, in one transaction.
-
-        An unchanged graph under unchanged overrides is not resolved again. Raises InputError for overrides that
-        contradict each other.
-        """
-        digest = self.digest()
-        basis = resolved_tables.basis(digest, overrides)
+    def resolve(self, overrides: Overrides, *, drift: float = DRIFT, whole_below: int = WHOLE_BELOW) -> Resolution:
+        """Say which entities are one (`resolution.py`) and keep it beside the graph; returns all of it, which takes
+        time in a large graph. See `update_resolution`."""
+        unused = self.update_resolution(overrides, drift=drift, whole_below=whole_below)
         with self._db.reading():
-            if tables.meta(self._db.connection).get("resolution") == basis:
-                return resolved_tables.read(self._db.connection)
-            resolution = resolve(resolved_tables.profiles(self._db.connection), overrides)
+            return replace(resolved_tables.read(self._db.connection), unused_overrides=tuple(unused))
+
+    def update_resolution(
+        self, overrides: Overrides, *, drift: float = DRIFT, whole_below: int = WHOLE_BELOW
+    ) -> list[str]:
+        """Bring the resolution up to date, in one transaction; returns the entities that `overrides` names and the
+        graph lacks.
+
+        Only what new, changed or removed documents touch is resolved again, with the result that resolving everything
+        under the same statistics gives. Everything is resolved, with statistics of now, if more than `drift` (a share)
+        of the entities came or went since they were taken, or if there are fewer than `whole_below` entities. An
+        unchanged graph under unchanged overrides is not resolved again.
+
+        Raises InputError for overrides that contradict each other.
+        """
         self._db.make_room()
-        with self._db.transaction():
-            self._drop_resolution()
-            self._db.write_nodes("Cluster", resolved_tables.CLUSTER_COLUMNS, resolved_tables.cluster_rows(resolution))
-            for query, records in resolved_tables.edge_rows(resolution):
-                for start in range(0, len(records), BATCH_MENTIONS):
-                    self._db.load(query, records[start : start + BATCH_MENTIONS])
-            self._db.execute("CREATE (:Meta {name: 'resolution', value: $basis})", {"basis": basis})
-        return resolution
+        with self._db.reading():
+            resolver.update(self._db, overrides, drift=drift, whole_below=whole_below)
+            return resolver.unused(self._db, overrides)
+
+    def resolution_counts(self) -> resolved_tables.Counts:
+        """How many links and clusters are kept."""
+        with self._db.reading():
+            return resolved_tables.counts(self._db.connection)
+
+    def best_links(self, band: Band, limit: int) -> list[Link]:
+        """The best links of a band, at most so many."""
+        with self._db.reading():
+            return resolved_tables.best_links(self._db.connection, band, limit)
+
+    def resolution(self) -> Resolution:
+        """All links and clusters that are kept."""
+        with self._db.reading():
+            return resolved_tables.read(self._db.connection)
+
+    def clusters(self) -> tuple[Cluster, ...]:
+        """All clusters that are kept."""
+        with self._db.reading():
+            return resolved_tables.clusters(self._db.connection)
 
     def drop_resolution(self) -> None:
         """Forget which entities are one, if that is kept; what the documents said is not touched."""
         with self._db.reading():
-            kept = "resolution" in tables.meta(self._db.connection)
-        if kept:
-            with self._db.transaction():
-                self._drop_resolution()
+            resolver.drop(self._db)
 
     def digest_with_resolution(self) -> str:
         """SHA-256 over what the documents said and what was made of it."""
         with self._db.reading():
-            resolution = tables.meta(self._db.connection).get("resolution")
-        return digest_of([self.digest(), resolution])
-
-    def _drop_resolution(self) -> None:
-        for table in ("SAME_AS", "MEMBER_OF", "Cluster"):
-            self._db.execute(f"DROP TABLE {table}")
-        for statement in tables.RESOLUTION_SCHEMA:
-            self._db.execute(statement)
-        self._db.execute("MATCH (m:Meta {name: 'resolution'}) DELETE m")
+            record = resolved_tables.record(self._db.connection)
+        return digest_of([self.digest(), record.digest if record else None])
 
     def stats(self) -> GraphStats:
         """Count what the graph holds."""

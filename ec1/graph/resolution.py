@@ -1,21 +1,22 @@
 """Which entities of the graph are one and the same thing: a layer over the graph that can be dropped and made again.
 
 Belongs here: bands, clusters, what operators decided. Does not: weights (`scoring.py`), pairs (`blocking.py`), storage
-(`resolved_tables.py`). The result is a function of the set of entities and their evidence: no order enters it.
+(`resolved_tables.py`), doing it again for a part only (`incremental.py`). The result is a function of the set of
+entities and their evidence, and of the statistics that weigh it: no order enters it.
 
 merge: linked, unless somebody says otherwise. review: shown to a person, not linked. new: two things; such a pair is
 kept only if a veto stopped what would have been a link.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ec1.graph.blocking import candidate_pairs
 from ec1.graph.model import preferred_name
 from ec1.graph.overrides import NO_OVERRIDES, Overrides, Pair
-from ec1.graph.scoring import MERGE_BITS, REVIEW_BITS, Profile, Scorer, veto
+from ec1.graph.scoring import MERGE_BITS, NO_STATISTICS, REVIEW_BITS, Profile, Scorer, Statistics, veto
 
 VERSION = 3
 """Raise this when equal entities would give another resolution."""
@@ -65,72 +66,132 @@ class Resolution:
         return sorted((link for link in self.links if link.band is band), key=lambda link: (-link.score, link))
 
 
-def resolve(profiles: Iterable[Profile], overrides: Overrides = NO_OVERRIDES) -> Resolution:
-    """Resolve a set of entities. Raises InputError if the overrides contradict each other."""
+@dataclass(frozen=True)
+class Finding:
+    """A resolution with what led to it, which `incremental.py` keeps. `found` is each link as the comparison of the two
+    alone says; `contested` holds those that could be either of two, with the ends at which they have a rival."""
+
+    resolution: Resolution
+    found: Mapping[Pair, Link]
+    contested: Mapping[Pair, frozenset[str]]
+
+
+def resolve(
+    profiles: Iterable[Profile],
+    overrides: Overrides = NO_OVERRIDES,
+    statistics: Mapping[str, Statistics] | None = None,
+) -> Resolution:
+    """Resolve a set of entities. Weights come from `statistics` by class, by default from the entities themselves.
+
+    Raises InputError if the overrides contradict each other.
+    """
+    return find(profiles, overrides, statistics).resolution
+
+
+def find(
+    profiles: Iterable[Profile], overrides: Overrides, statistics: Mapping[str, Statistics] | None = None
+) -> Finding:
+    """As `resolve`, with what led to it."""
     known = {profile.key: profile for profile in sorted(profiles, key=lambda profile: profile.key)}
     same, different = overrides.same_pairs(), overrides.different_pairs()
     decided = same.keys() | different.keys()
-    by_class: dict[str, list[Profile]] = defaultdict(list)
-    for profile in known.values():
-        by_class[profile.entity_class].append(profile)
-    found = [link for _, members in sorted(by_class.items()) for link in _links(members, decided)]
-    found = _without_contested(found, known, decided)
-    clusters, found = _clusters(found, known, overrides)
-    for pairs, band in ((same, Band.MERGE), (different, Band.NEW)):
-        found += [
-            Link(one, other, band, 0.0, f"operator: {reason}")
-            for (one, other), reason in pairs.items()
-            if one in known and other in known
-        ]
+    by_class = profiles_by_class(known.values())
+    if statistics is None:
+        statistics = {name: Statistics.of(members) for name, members in by_class.items()}
+    found = {
+        (link.one, link.other): link
+        for name, members in sorted(by_class.items())
+        for link in _links(members, decided, statistics.get(name, NO_STATISTICS))
+    }
+    ends: dict[str, list[Link]] = defaultdict(list)
+    for link in found.values():
+        ends[link.one].append(link)
+        ends[link.other].append(link)
+    contested: dict[Pair, frozenset[str]] = defaultdict(frozenset)
+    for key, mine in ends.items():
+        for pair in contested_at(key, mine, known, decided):
+            contested[pair] |= {key}
+    links = [contest(link) if pair in contested else link for pair, link in found.items()]
+    clusters, final = join(links, known, overrides)
+    final += operator_links(overrides, known.keys())
     unused = sorted({key for pair in decided for key in pair} - known.keys())
-    return Resolution(tuple(sorted(found)), clusters, tuple(unused))
+    return Finding(Resolution(tuple(sorted(final)), clusters, tuple(unused)), found, contested)
 
 
-def _links(members: Sequence[Profile], decided: Set[Pair]) -> list[Link]:
-    scorer = Scorer(members)
-    links = []
-    for first, second in candidate_pairs(members).tolist():
-        one, other = members[first], members[second]
-        if (one.key, other.key) in decided:
-            continue
-        found = scorer.compare(one, other)
-        if found.bits < REVIEW_BITS:
-            continue
-        if found.veto:
-            band = Band.NEW
-        elif found.bits >= MERGE_BITS and found.singled_out:
-            band = Band.MERGE
-        else:
-            band = Band.REVIEW
-        links.append(Link(one.key, other.key, band, round(found.bits, 3), ", ".join(found.reasons), found.veto))
-    return links
+def profiles_by_class(profiles: Iterable[Profile]) -> dict[str, list[Profile]]:
+    by_class: dict[str, list[Profile]] = defaultdict(list)
+    for profile in profiles:
+        by_class[profile.entity_class].append(profile)
+    return by_class
 
 
-def _without_contested(links: list[Link], known: Mapping[str, Profile], decided: Set[Pair]) -> list[Link]:
-    """Send to review what could be either of two: `J. Smith` where there are Jane and John Smith."""
-    of: dict[str, list[tuple[Link, str]]] = defaultdict(list)
-    for link in links:
-        if link.band is not Band.NEW and link.score < _BEYOND_DOUBT_BITS:
-            of[link.one].append((link, link.other))
-            of[link.other].append((link, link.one))
-    contested: set[Link] = set()
-    for mine in of.values():
-        mine.sort(key=lambda end: (-end[0].score, end[0]))
-        for place, (link, far) in enumerate(mine):
-            for rival, farther in mine[place + 1 :]:
-                if link.score - rival.score > _CLEARLY_BETTER_BITS:
-                    break
-                if _pair(far, farther) not in decided and veto(known[far], known[farther]):
-                    contested |= {link, rival}
+def operator_links(overrides: Overrides, known: Set[str]) -> list[Link]:
+    """The links that operators made or forbade, of pairs that are both known."""
     return [
-        replace(link, band=Band.REVIEW, veto="could be either of two") if link in contested else link for link in links
+        Link(one, other, band, 0.0, f"operator: {reason}")
+        for pairs, band in ((overrides.same_pairs(), Band.MERGE), (overrides.different_pairs(), Band.NEW))
+        for (one, other), reason in pairs.items()
+        if one in known and other in known
     ]
 
 
-def _clusters(
-    links: list[Link], known: Mapping[str, Profile], overrides: Overrides
+def _links(members: Sequence[Profile], decided: Set[Pair], statistics: Statistics) -> Iterator[Link]:
+    scorer = Scorer(statistics)
+    for first, second in candidate_pairs(members).tolist():
+        one, other = members[first], members[second]
+        if (one.key, other.key) not in decided and (link := compare(scorer, one, other)):
+            yield link
+
+
+def compare(scorer: Scorer, one: Profile, other: Profile) -> Link | None:
+    """What two entities alone, `one` < `other` by key, say about being one; None if nothing speaks for it."""
+    found = scorer.compare(one, other)
+    if found.bits < REVIEW_BITS:
+        return None
+    if found.veto:
+        band = Band.NEW
+    elif found.bits >= MERGE_BITS and found.singled_out:
+        band = Band.MERGE
+    else:
+        band = Band.REVIEW
+    return Link(one.key, other.key, band, round(found.bits, 3), ", ".join(found.reasons), found.veto)
+
+
+def contested_at(key: str, links: Iterable[Link], known: Mapping[str, Profile], decided: Set[Pair]) -> set[Pair]:
+    """Those of an entity's links that could be either of two: `J. Smith` where there are Jane and John Smith.
+
+    `known` has the entities at the other ends of the links.
+    """
+    mine = sorted(
+        (
+            (link, link.other if link.one == key else link.one)
+            for link in links
+            if link.band is not Band.NEW and link.score < _BEYOND_DOUBT_BITS
+        ),
+        key=lambda end: (-end[0].score, end[0]),
+    )
+    contested: set[Pair] = set()
+    for number, (link, far) in enumerate(mine):
+        for rival, farther in mine[number + 1 :]:
+            if link.score - rival.score > _CLEARLY_BETTER_BITS:
+                break
+            if _pair(far, farther) not in decided and veto(known[far], known[farther]):
+                contested |= {(link.one, link.other), (rival.one, rival.other)}
+    return contested
+
+
+def contest(link: Link) -> Link:
+    """A link that has a rival is for a person."""
+    return replace(link, band=Band.REVIEW, veto="could be either of two")
+
+
+def join(
+    links: Iterable[Link], known: Mapping[str, Profile], overrides: Overrides
 ) -> tuple[tuple[Cluster, ...], list[Link]]:
-    """Join the ends of merge links, the best first, unless two members may not be one: such a link is for review."""
+    """Join the ends of merge links, the best first, unless two members may not be one: such a link is for review.
+
+    Groups of entities that no merge link and no override connects do not depend on each other.
+    """
     home: dict[str, frozenset[str]] = {}
     for group in overrides.groups():
         members = group & known.keys()

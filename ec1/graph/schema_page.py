@@ -13,6 +13,7 @@ MEANING = {
     "Cluster": "entities that are one and the same thing; made by resolution",
     "MEMBER_OF": "from an Entity to its Cluster",
     "SAME_AS": "between two Entities that resolution compared: band `merge`, `review` or `new`, and why",
+    "Unresolved": "the keys of documents that resolution has not looked at yet",
     "Meta": "the graph's own record",
 }
 

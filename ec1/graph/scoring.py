@@ -134,21 +134,40 @@ class _Names(NamedTuple):
 _bits = attrgetter("bits")
 
 
-class Scorer:
-    """Compares the entities of one class. Frequencies are those of the entities that it was built from."""
+@dataclass(frozen=True)
+class Statistics:
+    """How common values are among the entities of one class: their number, and by kind in how many a value is found.
 
-    def __init__(self, profiles: Sequence[Profile]) -> None:
-        self._prior = math.log2(max(_PRIOR_WEIGHT, len(profiles)))
-        self._counts: dict[str, Counter[str]] = {kind: Counter() for kind in (*KINDS, *_USUAL)}
+    They may be older than the entities that are compared: then weights stay as they are while entities come and go.
+    """
+
+    size: int
+    counts: Mapping[str, Mapping[str, int]]
+
+    @classmethod
+    def of(cls, profiles: Sequence[Profile]) -> "Statistics":
+        counts: dict[str, Counter[str]] = {kind: Counter() for kind in (*KINDS, *_USUAL)}
         for profile in profiles:
             for kind, values in profile.attributes.items():
-                self._counts[kind].update(values)
+                counts[kind].update(values)
             if profile.entity_class == PERSON:
-                self._counts["surname"].update({name.surname or name.single for name in profile.persons})
-                self._counts["given"].update({name.given or name.single for name in profile.persons})
+                counts["surname"].update({name.surname or name.single for name in profile.persons})
+                counts["given"].update({name.given or name.single for name in profile.persons})
             else:
-                self._counts["word"].update({word for name in profile.things for word in name.words})
-        self._size = len(profiles)
+                counts["word"].update({word for name in profile.things for word in name.words})
+        return cls(len(profiles), {kind: dict(values) for kind, values in counts.items()})
+
+
+NO_STATISTICS = Statistics(0, {})
+
+
+class Scorer:
+    """Compares the entities of one class."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self._prior = math.log2(max(_PRIOR_WEIGHT, statistics.size))
+        self._counts = statistics.counts
+        self._size = statistics.size
         self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
 
     def compare(self, one: Profile, other: Profile) -> Comparison:
@@ -182,7 +201,7 @@ class Scorer:
 
     def _frequency(self, kind: str, value: str) -> float:
         usual = KINDS[kind].usual if kind in KINDS else _USUAL[kind]
-        count = self._counts[kind][value]
+        count = self._counts.get(kind, {}).get(value, 0)
         return max(_RAREST, (count + usual * _PRIOR_WEIGHT) / (self._size + _PRIOR_WEIGHT))
 
     def _weight(self, kind: str, level: Level, values: tuple[str, str]) -> float:

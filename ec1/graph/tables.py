@@ -18,7 +18,7 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.files import canonical_json
 from ec1.graph.model import GraphStats
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 SCHEMA = (
     "CREATE NODE TABLE IF NOT EXISTS Meta(name STRING PRIMARY KEY, value STRING)",
     "CREATE NODE TABLE IF NOT EXISTS Document(key STRING PRIMARY KEY, stream STRING, path STRING, document_id STRING, "
@@ -36,9 +36,10 @@ RESOLUTION_SCHEMA = (
     "CREATE REL TABLE IF NOT EXISTS MEMBER_OF(FROM Entity TO Cluster)",
     "CREATE REL TABLE IF NOT EXISTS SAME_AS(FROM Entity TO Entity, band STRING, score DOUBLE, reasons STRING, "
     "veto STRING)",
+    "CREATE NODE TABLE IF NOT EXISTS Unresolved(key STRING PRIMARY KEY)",
 )
 """Derived from the rest: may be dropped and made again at any time (`resolved_tables.py`)."""
-EARLIER_SCHEMAS = ("1",)
+EARLIER_SCHEMAS = ("1", "2")
 """Those that become the present one by creating the tables that they lack."""
 DOCUMENT_COLUMNS = (
     "key", "stream", "path", "document_id", "content_sha256", "fingerprint", "status", "night", "reason", "attempts",
@@ -188,6 +189,12 @@ def recount(connection: Any) -> Totals:
         for row in table(connection):
             counted.add(name, row)
     return counted
+
+
+def unresolved(connection: Any) -> list[str]:
+    """The keys of the documents that said something new since entities were resolved, sorted; empty if they never
+    were."""
+    return sorted(row["key"] for row in rows(connection, "MATCH (u:Unresolved) RETURN u.key AS key"))
 
 
 def all_documents(connection: Any) -> Iterator[dict[str, Any]]:

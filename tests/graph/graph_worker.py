@@ -1,6 +1,7 @@
 """A phase-1 night's writer as a separate process, to be killed: brings the graph to what a night's listing says.
 
-usage: graph_worker.py HOME NIGHT. Prints `opening`, `open` and `done`.
+usage: graph_worker.py HOME NIGHT MODE. Prints `opening`, `open` and `done`. With mode `differences` only the first
+night resolves everything.
 """
 
 import random
@@ -37,7 +38,7 @@ def listing(night: int) -> list[Change]:
     return found
 
 
-def run(home: Path, night: int) -> None:
+def run(home: Path, night: int, mode: str) -> None:
     """Apply what the ledger lacks, take back what vanished, publish half-way, resolve, publish at the end, export."""
     live, published, date = home / "live", home / "published", f"2026-06-0{night + 1}"
     print("opening", flush=True)
@@ -59,13 +60,16 @@ def run(home: Path, night: int) -> None:
             store.apply(*change, date)
         store.publish(published)
         store.apply_many(todo[half:], date)
-        store.resolve(NO_OVERRIDES)
+        if mode == "differences":
+            store.update_resolution(NO_OVERRIDES, whole_below=0, drift=100)
+        else:
+            store.update_resolution(NO_OVERRIDES)
         store.publish(published)
         store.export(home / "export" / date)
         assert store.digest() == store.recounted_digest()
-        (home / f"{date}.digest").write_text(store.digest())
+        (home / f"{date}.digest").write_text(store.digest_with_resolution())
     print("done", flush=True)
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]))
+    run(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -13,13 +13,11 @@ import pytest
 
 from ec1.graph.ladybug_store import LadybugStore
 
-KILLS_PER_NIGHT = 6
 
-
-def start(home: Path, night: int) -> "subprocess.Popen[str]":
+def start(home: Path, night: int, mode: str) -> "subprocess.Popen[str]":
     worker = Path(graph_worker.__file__)
     return subprocess.Popen(
-        [sys.executable, str(worker), str(home), str(night)],
+        [sys.executable, str(worker), str(home), str(night), mode],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],
@@ -49,8 +47,11 @@ def tear_the_log(home: Path, rng: random.Random) -> bool:
     return True
 
 
-@pytest.mark.slow
-def test_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mode", "kills_per_night"),
+    [pytest.param("whole", 6, marks=pytest.mark.slow), pytest.param("differences", 17, marks=pytest.mark.soak)],
+)
+def test_kills_at_random_moments_change_nothing(tmp_path: Path, mode: str, kills_per_night: int) -> None:
     rng = random.Random(20260601)
     calm, stormy = tmp_path / "calm", tmp_path / "stormy"
     kills = {"opening": 0, "open": 0}
@@ -58,7 +59,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
     for night in range(graph_worker.NIGHTS):
         calm.mkdir(exist_ok=True)
         stormy.mkdir(exist_ok=True)
-        undisturbed = start(calm, night)
+        undisturbed = start(calm, night, mode)
         assert undisturbed.stdout is not None
         lines, began = [], {}
         for line in undisturbed.stdout:
@@ -66,15 +67,15 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
             began[line.strip()] = time.monotonic()
         assert undisturbed.wait() == 0 and lines == ["opening", "open", "done"]
         span = {"opening": began["open"] - began["opening"], "open": began["done"] - began["open"]}
-        for kill in range(KILLS_PER_NIGHT):
+        for kill in range(kills_per_night):
             # Every third kill falls into opening, where recovery happens; the others into the work.
             phase = "opening" if kill % 3 == 2 else "open"
-            while not kill_in(phase, rng.uniform(0, span[phase]), start(stormy, night)):
+            while not kill_in(phase, rng.uniform(0, span[phase]), start(stormy, night, mode)):
                 span[phase] /= 2  # It was done before the kill: less is left to do than in the calm night.
             kills[phase] += 1
             torn += kill % 2 == 0 and tear_the_log(stormy, rng)
-        assert start(stormy, night).wait() == 0
-    assert sum(kills.values()) >= 15, kills
+        assert start(stormy, night, mode).wait() == 0
+    assert sum(kills.values()) == kills_per_night * graph_worker.NIGHTS
     print(f"kills: {kills}, logs torn afterwards: {torn}")
     date = f"2026-06-0{graph_worker.NIGHTS}"
     assert (stormy / f"{date}.digest").read_text() == (calm / f"{date}.digest").read_text()
