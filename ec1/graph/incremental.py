@@ -180,39 +180,43 @@ class _Update:
             for name, at in there - here:
                 come[name].add(at)
         changed = sorted(gone.keys() | come.keys())
-        # A block that is small before or after is looked at as a whole, a large one around the places that change.
-        whole = {name: self._small(name, len(gone[name]), len(come[name])) for name in changed}
-        before = {name: self._pairs(name, None if whole[name] else gone[name] | come[name]) for name in changed}
+        moved = {name: gone[name] | come[name] for name in changed}
+        sizes = {name: self._sizes(name, len(gone[name]), len(come[name])) for name in changed}
+        before = {name: self._pairs(name, moved[name], sizes[name]) for name in changed}
         self.state.move(gone, come)
         lost: set[Pair] = set()
         gained: set[Pair] = set()
         for name in changed:
-            after = self._pairs(name, None if whole[name] else gone[name] | come[name])
+            after = self._pairs(name, moved[name], sizes[name])
             lost |= before[name] - after
             gained |= after - before[name]
         return lost, gained
 
-    def _small(self, name: str, gone: int, come: int) -> bool:
+    def _sizes(self, name: str, gone: int, come: int) -> tuple[int, int]:
+        """How many are in a block before and after; of a large block that nobody leaves, `ALL_PAIRS` + 1."""
         size = self.state.size(name) if gone else len(self.state.members(name, blocking.ALL_PAIRS + 1))
-        return min(size, size - gone + come) <= blocking.ALL_PAIRS
+        return size, size - gone + come
 
-    def _pairs(self, name: str, places: set[str] | None) -> set[Pair]:
-        """The pairs of a block; with `places`, those of a large block that one of the places is an end of or lies
-        between."""
-        if places is None:
-            line = self.state.members(name)
+    def _pairs(self, name: str, places: set[str], sizes: tuple[int, int]) -> set[Pair]:
+        """Pairs of a block, among them all that it loses or gains: in a small one those with an end in `places`, in a
+        large one those with such an end or around such a place, and all in one that becomes large or small."""
+        if max(sizes) <= blocking.ALL_PAIRS:
+            line = [_key(each) for each in self.state.members(name)]
+            ends = {_key(each) for each in places}
+            return {_order(end, other) for end in ends.intersection(line) for other in line if other != end}
+        if min(sizes) <= blocking.ALL_PAIRS:
+            line = [_key(each) for each in self.state.members(name)]
             reach = len(line) if len(line) <= blocking.ALL_PAIRS else blocking.WINDOW
-            return {_pair(one, other) for at, one in enumerate(line) for other in line[at + 1 : at + 1 + reach]}
+            return {_order(one, other) for at, one in enumerate(line) for other in line[at + 1 : at + 1 + reach]}
         found = set()
         reach = blocking.WINDOW
         for each in places:
             above = self.state.from_here(name, each, reach + 1)
-            line = [*reversed(self.state.below(name, each, reach)), *above]
-            middle = len(line) - len(above)
-            lefts = middle + (above[:1] == [each])
-            for left in range(lefts):
-                for right in range(max(left + 1, middle), min(left + reach + 1, len(line))):
-                    found.add(_pair(line[left], line[right]))
+            below = self.state.below(name, each, reach)
+            line = [_key(near) for near in (*reversed(below), *above)]
+            for left in range(len(below) + (above[:1] == [each])):
+                for right in range(max(left + 1, len(below)), min(left + reach + 1, len(line))):
+                    found.add(_order(line[left], line[right]))
         return found
 
     def _candidates(self, profile: Profile) -> set[str]:
@@ -391,11 +395,6 @@ def _ends(link: KeptLink) -> Pair:
 
 def _key(at: str) -> str:
     return at.rpartition("\0")[2]
-
-
-def _pair(one: str, other: str) -> Pair:
-    """Two entities by their places."""
-    return _order(_key(one), _key(other))
 
 
 def _order(one: str, other: str) -> Pair:
