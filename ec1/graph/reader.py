@@ -189,7 +189,7 @@ class GraphReader:
             except RuntimeError as error:
                 self.close()
                 raise InputError(f"{self._path} cannot be opened as a graph: {_first_line(error)}") from None
-            if schema != tables.SCHEMA_VERSION:
+            if schema not in tables.READABLE_SCHEMAS:
                 self.close()
                 raise InputError(
                     f"{self._path} has schema {schema}, this program reads {tables.SCHEMA_VERSION}: run `ec1 night`, "

@@ -41,6 +41,8 @@ RESOLUTION_SCHEMA = (
 """Derived from the rest: may be dropped and made again at any time (`resolved_tables.py`)."""
 EARLIER_SCHEMAS = ("1", "2")
 """Those that become the present one by creating the tables that they lack."""
+READABLE_SCHEMAS = ("2", SCHEMA_VERSION)
+"""Those that have all that readers ask for."""
 DOCUMENT_COLUMNS = (
     "key", "stream", "path", "document_id", "content_sha256", "fingerprint", "status", "night", "reason", "attempts",
     "mentions", "applied_id", "applied_content", "applied_night",
