@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from ec1.errors import InputError
-from ec1.home import Home
+from ec1.home import CHECKOUT, Home
 from ec1.nights import Night
 from ec1.settings import Name, Settings
 from ec1.streams import STREAMS
@@ -504,14 +504,20 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
     def below(path: Path | None) -> Path | None:
         return None if path is None else project / path.expanduser()
 
+    def shipped(path: Path | None) -> Path | None:
+        """What comes with EC1 is found from every project, unless the project has its own of that name."""
+        if path is None or (project / path.expanduser()).exists() or not (CHECKOUT / path).exists():
+            return below(path)
+        return CHECKOUT / path
+
     update: dict[str, object] = {
-        "sample": below(deployment.sample),
-        "recipes": tuple(project / path.expanduser() for path in deployment.recipes),
+        "sample": shipped(deployment.sample),
+        "recipes": tuple(found for path in deployment.recipes if (found := shipped(path)) is not None),
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
         "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
         "extraction": deployment.extraction.model_copy(
-            update={"gold": below(deployment.extraction.gold), "adapter": below(deployment.extraction.adapter)}
+            update={"gold": below(deployment.extraction.gold), "adapter": shipped(deployment.extraction.adapter)}
         ),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
         "serving": deployment.serving.model_copy(update={"lock": below(deployment.serving.lock)}),

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ec1.cli import app
 from ec1.deployment import ScheduleSettings, load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
@@ -26,6 +28,14 @@ def test_shipped_deployments_load(project: Path) -> None:
 def test_the_deployment_of_the_readme_loads(project: Path, tmp_path: Path) -> None:
     text = (project / "README.md").read_text().split("```yaml\n")[1].split("```")[0]
     assert load_deployment("here", project_with(tmp_path, text)).tenant == "acme"
+
+
+def test_the_deployment_of_the_readme_passes_lint(project: Path, tmp_path: Path) -> None:
+    """Its recipes are shipped ones: the same files are not rivals of themselves."""
+    text = (project / "README.md").read_text().split("```yaml\n")[1].split("```")[0]
+    arguments = ["--project", str(project_with(tmp_path, text)), "--deployment", "here", "recipe", "lint"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0 and "0 errors" in result.stdout, result.stdout
 
 
 def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:

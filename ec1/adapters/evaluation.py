@@ -5,29 +5,30 @@ scored as it is served: the weights in bf16 with the adapter unmerged, not the 4
 Beside the held-out answers, each model is asked for the same answers behind other prompts, for the answers of a fixed
 general set, to write some answers out, and for the recipe's task cases; the base once more in another batching.
 
-Belongs here: loading, asking, writing down. Does not: the likelihoods (`likelihood.py`) and the decision (`gate.py`).
+Belongs here: asking and writing down. Does not: loading and answering (`answering.py`), the likelihoods
+(`likelihood.py`) and the decision (`gate.py`).
 """
 
-import contextlib
 import functools
 import logging
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from ec1.adapters.answering import Answer, load_candidates, write_answers
 from ec1.adapters.behaviour import faults_of
 from ec1.adapters.likelihood import Example, losses_of, read_examples, shuffled, tokens_of
 from ec1.adapters.manifest import ADAPTER_FILES
 from ec1.adapters.scores import BASE, ExampleScores, Sample, ScoredObjective, Scores, write_scores
 from ec1.adapters.tasks import check_tasks, passes
-from ec1.errors import EC1Error, InputError, PermanentError
+from ec1.errors import EC1Error, InputError
 from ec1.files import read_json, sha256_file
 from ec1.launch.reporting import open_reporter
 from ec1.recipes.evaluation import EvaluationOptions
@@ -70,22 +71,14 @@ class EvaluationSpec(Settings):
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """What a model wrote; `cut` if the limit on its tokens ended it."""
-
-    text: str
-    cut: bool
-
-
-@dataclass(frozen=True)
 class _Told:
     """All that one model was asked, in the order of the examples, of the general set, and of the task cases."""
 
     losses: list[list[float]]
     shuffled: list[float | None]
     general: list[float]
-    answers: list[_Answer]
-    tasks: list[_Answer]
+    answers: list[Answer]
+    tasks: list[Answer]
 
 
 def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
@@ -116,10 +109,13 @@ def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
     )
     # Before they are loaded: whatever lies there afterwards is what was scored, or is refused.
     scored = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
-    model, switch = _load(spec)
+    model, switch = load_candidates(spec.model, spec.candidates, spec.device)
     seconds = {"load": time.monotonic() - started}
     report(f"loaded {spec.model.name} and {len(spec.candidates) - 1} adapters in {seconds['load']:.1f} s")
 
+    write = functools.partial(
+        write_answers, model, tokenizer, device=spec.device, max_tokens=spec.options.sample_tokens
+    )
     score = functools.partial(losses_of, model, pad=tokenizer.pad_token_id or 0, device=spec.device)
     chosen = _short(examples, spec.options)
     tasks = [_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks]
@@ -132,8 +128,8 @@ def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
                 losses=score(examples, batch_size=spec.batch_size),
                 shuffled=_scored_where(score, shuffled(examples), spec.batch_size),
                 general=[losses[0] for losses in score(general, batch_size=spec.batch_size)],
-                answers=_generate(model, tokenizer, [examples[index].prompt for index in chosen], spec),
-                tasks=_generate(model, tokenizer, tasks, spec),
+                answers=write([examples[index].prompt for index in chosen]),
+                tasks=write(tasks),
             )
         seconds[name] = time.monotonic() - started
         report(f"evaluated {name} on {len(examples)} examples in {seconds[name]:.1f} s")
@@ -206,49 +202,6 @@ def _asked(tokenizer: Any, prompt: str, system_prompt: str | None) -> list[int]:
     return tokens_of(tokenizer, [*messages, {"role": "user", "content": prompt}], ask=True)
 
 
-def _load(spec: EvaluationSpec) -> tuple[Any, Callable[[str], Any]]:
-    """The model with all adapters, and a function that gives a context in which one name answers."""
-    import torch
-    from peft import PeftConfig, PeftModel
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(spec.model, dtype=torch.bfloat16, local_files_only=True)
-    model = model.to(spec.device).eval()
-    names: dict[str, str] = {}
-    for number, (name, folder) in enumerate(spec.candidates.items()):
-        if folder is None:
-            continue
-        # PEFT makes attribute names of these, and a version's own name has dots and slashes.
-        names[name] = f"adapter{number}"
-        try:
-            config = PeftConfig.from_pretrained(str(folder))
-            config.inference_mode = True
-            if len(names) == 1:
-                model = PeftModel(model, config, adapter_name=names[name], autocast_adapter_dtype=False)
-            else:
-                model.add_adapter(names[name], config, autocast_adapter_dtype=False)
-            result = model.load_adapter(
-                str(folder), names[name], torch_device=spec.device, autocast_adapter_dtype=False
-            )
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            raise PermanentError(f"{folder} does not load on {spec.model}: {str(error).splitlines()[0]}") from error
-        if result.missing_keys or result.unexpected_keys:
-            strange = (*result.missing_keys, *result.unexpected_keys)
-            raise PermanentError(f"{folder} does not fit {spec.model}: {len(strange)} tensors, such as {strange[0]}")
-
-    @contextlib.contextmanager
-    def switch(name: str) -> Iterator[None]:
-        if name in names:
-            model.set_adapter(names[name])
-            yield
-        else:
-            with model.disable_adapter() if names else contextlib.nullcontext():
-                yield
-
-    model.eval()
-    return model, switch
-
-
 def _short(examples: Sequence[Example], options: EvaluationOptions) -> list[int]:
     """The examples that cost least to answer, of those whose wanted answer can be written out in full."""
     fitting = [
@@ -258,30 +211,6 @@ def _short(examples: Sequence[Example], options: EvaluationOptions) -> list[int]
     ]
     cost = {index: len(examples[index].prompt) + len(examples[index].answers[0]) for index in fitting}
     return sorted(fitting, key=lambda index: (cost[index], examples[index].name))[: options.sample_generations]
-
-
-def _generate(model: Any, tokenizer: Any, prompts: Sequence[list[int]], spec: EvaluationSpec) -> list[_Answer]:
-    import torch
-
-    if not prompts:
-        return []
-    width = max(map(len, prompts))
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    tokens = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=spec.device)
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=spec.device)
-    written = model.generate(
-        input_ids=tokens,
-        attention_mask=mask,
-        max_new_tokens=spec.options.sample_tokens,
-        do_sample=False,
-        temperature=None,
-        top_p=None,
-        top_k=None,
-        pad_token_id=pad,
-    )[:, width:]
-    texts = tokenizer.batch_decode(written, skip_special_tokens=True)
-    ends = {tokenizer.eos_token_id, pad}
-    return [_Answer(text.strip(), not ends & set(row.tolist())) for text, row in zip(texts, written, strict=True)]
 
 
 def _scored(example: Example, index: int, told: Mapping[str, _Told]) -> ExampleScores:

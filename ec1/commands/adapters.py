@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
-from ec1.commands.shell import DONE, FAILED, Options, out, print_json, printable
+from ec1.commands.shell import DONE, FAILED, Options, err, out, print_json, printable
 from ec1.errors import InputError, PermanentError
 from ec1.night.stores import open_registry
 
 if TYPE_CHECKING:
     from ec1.night.lineage import Lineage
+    from ec1.night.trial import Tried
 
 adapters_app = typer.Typer(
     help="Adapters: what was trained, from what, which version is in use, whether it is intact.", no_args_is_help=True
@@ -335,6 +337,78 @@ def adapters_quarantine(context: typer.Context, name: Name, reason: Reason) -> N
     out.print(f"{name} is withdrawn; {now}", markup=False)
 
 
+@adapters_app.command("try")
+def adapters_try(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="tenant/role@vN, or tenant/role for the version in use")],
+    prompt: Annotated[str | None, typer.Argument(help="what to ask; default: a held-out prompt of the role")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="of an answer")] = 128,
+    wait: Annotated[float, typer.Option(min=0, help="seconds to wait for the GPU, if a night has it")] = 60,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Ask the base and a version the same, side by side. `ec1 serve` answers if it runs; EC1_API_KEY is its key."""
+    from ec1.launch.process import inherited
+    from ec1.night.trial import try_version
+
+    options: Options = context.obj
+    manifest = _version_or_in_use(_registry(context), name)
+    roles = {(each.recipe.tenant, each.recipe.role): each.recipe for each in options.recipes()}
+    recipe = roles.get((manifest.tenant, manifest.role))
+    tried = try_version(
+        options.deployment(),
+        options.home,
+        manifest,
+        prompt,
+        system_prompt=recipe.data.system_prompt if recipe else None,
+        max_tokens=max_tokens,
+        wait_seconds=wait,
+        env=inherited(options.environment),
+        api_key=options.environment.get("EC1_API_KEY"),
+        progress=lambda message: err.print(message, markup=False),
+    )
+    if as_json:
+        print_json(
+            {
+                "name": tried.name,
+                "asked": tried.asked,
+                "prompt": tried.prompt,
+                "expected": tried.expected,
+                "base": tried.base.model_dump(),
+                "adapter": tried.adapter.model_dump(),
+            }
+        )
+        return
+    _print_side_by_side(manifest.base_model.id, tried)
+
+
+def _print_side_by_side(base: str, tried: "Tried") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    def shown(text: str, *, cut: bool = False) -> Text:
+        lines = "\n".join(printable(line) for line in text.split("\n"))
+        return Text(lines + (" … (cut: --max-tokens)" if cut else "") if lines else "(nothing)")
+
+    out.print("prompt:", shown(tried.prompt))
+    table = Table(show_lines=True, expand=True)
+    table.add_column(Text(f"base {base}"))
+    table.add_column(Text(tried.name))
+    table.add_row(shown(tried.base.text, cut=tried.base.cut), shown(tried.adapter.text, cut=tried.adapter.cut))
+    out.print(table)
+    if tried.expected is not None:
+        out.print("held-out answer:", shown(tried.expected))
+
+
+def _version_or_in_use(registry: AdapterRegistry, name: str) -> AdapterManifest:
+    """The manifest of `tenant/role@vN`, or of the version in use of `tenant/role`. Raises InputError."""
+    if "@" in name:
+        return registry.get(*_adapter_name(name))
+    incumbent = registry.incumbent(*_role(name))
+    if incumbent is None:
+        raise InputError(f"{name} has no version in use: the base serves without an adapter")
+    return incumbent
+
+
 @adapters_app.command("pull")
 def adapters_pull(
     context: typer.Context,
@@ -342,15 +416,9 @@ def adapters_pull(
 ) -> None:
     """Download a version, check it against its manifest, and print its folder."""
     registry = _registry(context)
-    if "@" in name:
-        tenant, role, version = _adapter_name(name)
-    else:
-        tenant, role = _role(name)
-        incumbent = registry.incumbent(tenant, role)
-        if incumbent is None or incumbent.version is None:
-            raise InputError(f"{name} has no version in use: the base serves without an adapter")
-        version = incumbent.version
-    folder: Path = registry.fetch(tenant, role, version)
+    manifest = _version_or_in_use(registry, name)
+    assert manifest.version is not None
+    folder: Path = registry.fetch(manifest.tenant, manifest.role, manifest.version)
     out.print(str(folder), markup=False)
 
 

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ec1.deployment import Deployment
-from ec1.home import CHECKOUT
-from ec1.recipes.resolution import BrokenRecipe, ResolvedRecipe, survey
+from ec1.recipes.resolution import SHIPPED, BrokenRecipe, ResolvedRecipe, survey
 
 
 def recipe_folders(deployment: Deployment, project: Path) -> list[Path]:
     """Where recipe names and `extends` are looked up: the project's recipes, the shipped ones, the deployment's own."""
-    folders = [project / "configs" / "recipes", CHECKOUT / "configs" / "recipes", *deployment.recipes]
-    return list(dict.fromkeys(folders))
+    own = project / "configs" / "recipes"
+    return list(dict.fromkeys([*([own] if own.is_dir() else []), SHIPPED, *deployment.recipes]))
 
 
 def nightly_recipes(deployment: Deployment, project: Path) -> list[ResolvedRecipe]:

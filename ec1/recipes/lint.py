@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ec1.errors import InputError
-from ec1.recipes.resolution import Finding, RecipeFile, ResolvedRecipe, read_file, recipe_files, resolve, shown
+from ec1.recipes.resolution import Finding, RecipeFile, ResolvedRecipe, read_file, recipe_files, resolve, shadows, shown
 from ec1.recipes.schema import Recipe
 
 
@@ -33,13 +33,13 @@ def lint(
         findings.extend(_served(resolved, max_lora_rank))
         findings.extend(_perhaps_misspelt(resolved, models))
         key = (resolved.recipe.tenant, resolved.recipe.role)
-        if resolved.recipe.kind == "experiment":
-            # It publishes nothing, so it stands beside the role's own recipe.
+        if abstract or resolved.recipe.kind == "experiment":
+            # An experiment publishes nothing, so it stands beside the role's own recipe.
             continue
-        if not abstract and key in owners:
-            findings.append(Finding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
-        elif not abstract:
+        if key not in owners or shadows(path, owners[key]):
             owners[key] = path
+        elif not shadows(owners[key], path):
+            findings.append(Finding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
     return findings
 
 

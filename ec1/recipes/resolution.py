@@ -17,11 +17,15 @@ from pydantic_core import ErrorDetails
 from ruamel.yaml.nodes import MappingNode, Node
 
 from ec1.errors import InputError
+from ec1.home import CHECKOUT
 from ec1.recipes.schema import (
     RECIPE_NAME,
     Recipe,
 )
 from ec1.strict_yaml import load_mapping, parse_mapping
+
+SHIPPED = CHECKOUT / "configs" / "recipes"
+"""The recipes that come with EC1. A recipe elsewhere for the same tenant and role takes the place of one of these."""
 
 # They describe one file, so a recipe that extends it does not inherit them.
 _OWN_KEYS = ("name", "version", "description", "abstract", "extends")
@@ -140,7 +144,7 @@ def survey(folders: Sequence[Path], search: Sequence[Path]) -> tuple[list[Resolv
     """Every concrete recipe below `folders`, ordered by tenant and role, and those that cannot be used, by path.
 
     Raises nothing for what is wrong with one recipe: it breaks itself only. Of two recipes for one tenant and role
-    the first stands.
+    the first stands, unless it is a shipped one and the other is not.
     """
     cache: dict[Path, RecipeFile] = {}
     found: dict[tuple[str, str, str], ResolvedRecipe] = {}
@@ -167,7 +171,9 @@ def survey(folders: Sequence[Path], search: Sequence[Path]) -> tuple[list[Resolv
             recipe = resolved.recipe
             # An experiment publishes nothing, so it stands beside the role's own recipe.
             key = (recipe.tenant, recipe.role, recipe.name if recipe.kind == "experiment" else "")
-            if key in found:
+            if key in found and shadows(found[key].path, path):
+                continue
+            if key in found and not shadows(path, found[key].path):
                 both = f"{path} and {found[key].path} are both recipes for {'/'.join(key[:2])}: keep one of them"
                 broken.append(BrokenRecipe(name, path, both))
                 continue
@@ -175,7 +181,13 @@ def survey(folders: Sequence[Path], search: Sequence[Path]) -> tuple[list[Resolv
     return [found[key] for key in sorted(found)], broken
 
 
+def shadows(one: Path, other: Path) -> bool:
+    """Whether a recipe takes the place of another for the same tenant and role: `other` is shipped, `one` is not."""
+    return other.resolve().is_relative_to(SHIPPED) and not one.resolve().is_relative_to(SHIPPED)
+
+
 def recipe_files(folders: Sequence[Path]) -> list[Path]:
+    """Each file once, however many of the folders hold it."""
     files: list[Path] = []
     for folder in folders:
         if folder.is_file():
@@ -184,7 +196,10 @@ def recipe_files(folders: Sequence[Path]) -> list[Path]:
             files.extend(sorted(folder.rglob("*.yaml")))
         else:
             raise InputError(f"{folder} is no recipe and no folder of recipes")
-    return files
+    once: dict[Path, Path] = {}
+    for file in files:
+        once.setdefault(file.resolve(), file)
+    return list(once.values())
 
 
 def read_file(path: Path, cache: dict[Path, RecipeFile]) -> RecipeFile:
@@ -216,7 +231,9 @@ def _chain(path: Path, search: Sequence[Path], cache: dict[Path, RecipeFile]) ->
         where = f"{shown(chain[-1].path)}:{chain[-1].lines['extends']}"
         if not isinstance(base, str) or not RECIPE_NAME.fullmatch(base):
             raise InputError(f"{where}: extends: {base!r} is not a recipe name such as pointsav/engineering")
-        found = next((file for folder in search if (file := _inside(folder, base)) is not None), None)
+        places = [file for folder in search if (file := _inside(folder, base)) is not None]
+        # A recipe may extend the one whose place it takes: the next one of the same name.
+        found = next((file for file in places if file != chain[-1].path), places[0] if places else None)
         if found is None:
             folders = ", ".join(shown(folder) for folder in search) or "(no folder)"
             raise InputError(f"{where}: extends: there is no recipe {base!r} in {folders}")

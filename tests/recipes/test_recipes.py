@@ -186,6 +186,26 @@ def test_two_recipes_for_one_role_are_refused(own: Path, shipped: Path) -> None:
     assert any("acme/editor has a recipe already" in str(finding) for finding in lint([own], [shipped]))
 
 
+def test_a_file_that_two_folders_hold_is_no_rival_of_itself(own: Path, shipped: Path) -> None:
+    write(own, "inner/one", HEAD)
+    assert not [each for each in lint([own, own / "inner"], [own, own / "inner", shipped]) if each.level == "error"]
+    assert len(discover([own, own / "inner"], [shipped])) == 1
+
+
+def test_a_recipe_of_the_project_takes_the_place_of_a_shipped_one(own: Path, shipped: Path) -> None:
+    """It may extend the one whose place it takes, and whatever extends that name gets the project's."""
+    text = "extends: pointsav/engineering\nversion: 2\nrole: engineering\ntenant: pointsav\n"
+    mine = write(own, "pointsav/engineering", text + "lora:\n  r: 8\n")
+    for folders in ([own, shipped], [shipped, own]):
+        assert not [each for each in lint(folders, [own, shipped]) if each.level == "error"]
+        (stands,) = [each for each in discover(folders, [own, shipped]) if each.recipe.name == "pointsav/engineering"]
+        assert stands.path == mine and stands.recipe.lora is not None and stands.recipe.lora.r == 8
+    assert load_recipe(write(own, "x", HEAD), [own, shipped]).chain[1:3] == (
+        mine.resolve(),
+        shipped / "pointsav" / "engineering.yaml",
+    )
+
+
 def test_abstract_recipes_are_bases_only(own: Path, shipped: Path) -> None:
     write(own, "base", HEAD + "abstract: true\n")
     assert discover([own], [shipped]) == []

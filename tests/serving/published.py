@@ -14,15 +14,15 @@ TENANT, ROLE = "fernhollow", "engineering"
 NAME = f"{TENANT}/{ROLE}"
 
 
-def write_adapter(folder: Path, seed: int, base: str, *, size: int = 8, outputs: int = 8) -> Path:
-    """A rank-2 adapter of the first layer's query projection; `size` and `outputs` are that projection's shape."""
+def write_adapter(folder: Path, seed: int, base: str, *, size: int = 8, outputs: int = 8, layers: int = 1) -> Path:
+    """A rank-2 adapter of the first layers' query projection; `size` and `outputs` are that projection's shape."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(seed)
-    key = "base_model.model.model.layers.0.self_attn.q_proj"
-    tensors = {
-        f"{key}.lora_A.weight": random.normal(size=(2, size)).astype(np.float32),
-        f"{key}.lora_B.weight": random.normal(size=(outputs, 2)).astype(np.float32),
-    }
+    tensors = {}
+    for layer in range(layers):
+        key = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+        tensors[f"{key}.lora_A.weight"] = random.normal(size=(2, size)).astype(np.float32)
+        tensors[f"{key}.lora_B.weight"] = random.normal(size=(outputs, 2)).astype(np.float32)
     save_file(tensors, folder / "adapter_model.safetensors")
     config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], "bias": "none"}
     (folder / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": base}))

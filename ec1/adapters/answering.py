@@ -1,0 +1,95 @@
+"""A base model with adapters on it, in this process, and what it writes.
+
+Belongs here: loading as adapters are served (bf16, unmerged), switching, writing answers out. Does not: likelihoods
+(`likelihood.py`) and who is asked what (`evaluation.py`, `trial.py`).
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ec1.errors import PermanentError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model wrote; `cut` if the limit on its tokens ended it."""
+
+    text: str
+    cut: bool
+
+
+def load_candidates(
+    base: Path, candidates: Mapping[str, Path | None], device: str
+) -> tuple[Any, Callable[[str], AbstractContextManager[None]]]:
+    """The model with all adapters, and a function that gives a context in which one name answers.
+
+    `candidates`: name -> adapter folder; None is the base alone. Raises PermanentError for one that does not fit.
+    """
+    import torch
+    from peft import PeftConfig, PeftModel
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16, local_files_only=True)
+    model = model.to(device).eval()
+    names: dict[str, str] = {}
+    for number, (name, folder) in enumerate(candidates.items()):
+        if folder is None:
+            continue
+        # PEFT makes attribute names of these, and a version's own name has dots and slashes.
+        names[name] = f"adapter{number}"
+        try:
+            config = PeftConfig.from_pretrained(str(folder))
+            config.inference_mode = True
+            if len(names) == 1:
+                model = PeftModel(model, config, adapter_name=names[name], autocast_adapter_dtype=False)
+            else:
+                model.add_adapter(names[name], config, autocast_adapter_dtype=False)
+            result = model.load_adapter(str(folder), names[name], torch_device=device, autocast_adapter_dtype=False)
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise PermanentError(f"{folder} does not load on {base}: {str(error).splitlines()[0]}") from error
+        if result.missing_keys or result.unexpected_keys:
+            strange = (*result.missing_keys, *result.unexpected_keys)
+            raise PermanentError(f"{folder} does not fit {base}: {len(strange)} tensors, such as {strange[0]}")
+
+    @contextlib.contextmanager
+    def switch(name: str) -> Iterator[None]:
+        if name in names:
+            model.set_adapter(names[name])
+            yield
+        else:
+            with model.disable_adapter() if names else contextlib.nullcontext():
+                yield
+
+    model.eval()
+    return model, switch
+
+
+def write_answers(
+    model: Any, tokenizer: Any, prompts: Sequence[list[int]], *, device: str, max_tokens: int
+) -> list[Answer]:
+    """The answers to prompts of tokens, the likeliest token each time, in one batch."""
+    import torch
+
+    if not prompts:
+        return []
+    width = max(map(len, prompts))
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    tokens = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+    written = model.generate(
+        input_ids=tokens,
+        attention_mask=mask,
+        max_new_tokens=max_tokens,
+        do_sample=False,
+        temperature=None,
+        top_p=None,
+        top_k=None,
+        pad_token_id=pad,
+    )[:, width:]
+    texts = tokenizer.batch_decode(written, skip_special_tokens=True)
+    ends = {tokenizer.eos_token_id, pad}
+    return [Answer(text.strip(), not ends & set(row.tolist())) for text, row in zip(texts, written, strict=True)]

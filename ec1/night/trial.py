@@ -1,0 +1,171 @@
+"""A version tried by hand: one prompt to the base and to it, side by side.
+
+Belongs here: which version and prompt, and who answers: `ec1 serve` if it runs, else a process of our own under the
+lease. Does not: how a model answers (`ec1.adapters.trial`), and any judgement (`ec1.adapters.gate`).
+"""
+
+import datetime as dt
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ec1.adapters.manifest import AdapterManifest
+from ec1.adapters.scores import BASE
+from ec1.adapters.trial import TrialAnswer, TrialSpec
+from ec1.deployment import Deployment
+from ec1.errors import BusyError, InputError, PermanentError, ServiceError
+from ec1.files import read_json, write_json
+from ec1.gpu.lease import GpuLease
+from ec1.home import Home
+from ec1.launch.launcher import Work, open_launcher
+from ec1.models import prepare_model
+from ec1.night.stores import open_registry
+
+Message = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of it. `expected` is the held-out answer, where the prompt was a held-out one."""
+
+    name: str
+    asked: str
+    prompt: str
+    expected: str | None
+    base: TrialAnswer
+    adapter: TrialAnswer
+
+
+def try_version(
+    deployment: Deployment,
+    home: Home,
+    manifest: AdapterManifest,
+    prompt: str | None,
+    *,
+    system_prompt: str | None,
+    max_tokens: int,
+    wait_seconds: float,
+    env: Mapping[str, str],
+    api_key: str | None = None,
+    progress: Callable[[str], None] = lambda message: None,
+) -> Tried:
+    """Ask the base and a version `prompt`, or a held-out prompt of its role.
+
+    Raises InputError if there is no prompt, BusyError if the GPU stays taken, ServiceError or PermanentError if one of
+    the two does not answer.
+    """
+    messages, expected = ([{"role": "user", "content": prompt}], None) if prompt else _held_out(home, manifest)
+    if system_prompt and messages[0]["role"] != "system":
+        messages = [{"role": "system", "content": system_prompt}, *messages]
+    name = manifest.name
+    url = f"http://127.0.0.1:{deployment.serving.port}"
+    base = manifest.base_model.id
+    if served := _serves(url, {base, name}, api_key):
+        progress(f"asking `ec1 serve` at {url}")
+        answers = {each: _ask(url, each, messages, max_tokens, api_key) for each in (base, name)}
+        pair = answers[base], answers[name]
+    else:
+        progress(f"no `ec1 serve` at {url} serves {name}: loading {base} and the adapter")
+        pair = _load_and_ask(deployment, home, manifest, messages, max_tokens, wait_seconds, env)
+    asked = f"ec1 serve at {url}" if served else f"this machine ({deployment.gpu.device})"
+    return Tried(name, asked, messages[-1]["content"], expected, *pair)
+
+
+def _held_out(home: Home, manifest: AdapterManifest) -> tuple[list[Message], str]:
+    """The shortest held-out prompt of the dataset that the version was trained on, and its answer."""
+    import pyarrow.parquet as pq
+
+    files = sorted((home.datasets / manifest.dataset.digest / "heldout").glob("*.parquet"))
+    rows: list[dict[str, Any]] = [row for file in files for row in pq.read_table(file).to_pylist()]
+    if not rows:
+        raise InputError(f"the dataset of {manifest.name} is not on this machine: give a prompt after the name")
+
+    def answer(row: dict[str, Any]) -> str:
+        return "\n".join(message["content"] for message in row.get("completion") or row["chosen"])
+
+    def length(row: dict[str, Any]) -> int:
+        return sum(len(message["content"]) for message in row["prompt"]) + len(answer(row))
+
+    row = min(rows, key=lambda row: (length(row), str(row.get("row"))))
+    return [{"role": each["role"], "content": each["content"]} for each in row["prompt"]], answer(row)
+
+
+def _serves(url: str, names: set[str], api_key: str | None) -> bool:
+    """Whether the gateway that listens there, if any, has all of these. Raises ServiceError if it wants a key."""
+    import httpx
+
+    try:
+        reply = httpx.get(f"{url}/v1/models", headers=_headers(api_key), timeout=5, trust_env=False)
+        if reply.status_code in (401, 403):
+            raise ServiceError(f"the server at {url} needs an API key: set EC1_API_KEY (`ec1 serve key add NAME`)")
+        listed = {each["id"] for each in reply.json()["data"]} if reply.is_success else set()
+        ready = httpx.get(f"{url}/readyz", timeout=5, trust_env=False).is_success
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return False
+    return names <= listed and ready
+
+
+def _ask(url: str, model: str, messages: Sequence[Message], max_tokens: int, api_key: str | None) -> TrialAnswer:
+    import httpx
+
+    question = {"model": model, "messages": list(messages), "max_tokens": max_tokens, "temperature": 0}
+    try:
+        reply = httpx.post(
+            f"{url}/v1/chat/completions", json=question, headers=_headers(api_key), timeout=600, trust_env=False
+        )
+        reply.raise_for_status()
+        choice = reply.json()["choices"][0]
+        return TrialAnswer(text=str(choice["message"]["content"]).strip(), cut=choice.get("finish_reason") == "length")
+    except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ServiceError(f"{url} gave no answer of {model}: {str(error).splitlines()[0]}") from None
+
+
+def _headers(api_key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+def _load_and_ask(
+    deployment: Deployment,
+    home: Home,
+    manifest: AdapterManifest,
+    messages: Sequence[Message],
+    max_tokens: int,
+    wait_seconds: float,
+    env: Mapping[str, str],
+) -> tuple[TrialAnswer, TrialAnswer]:
+    """A process that loads base and adapter, under the lease, as an evaluation runs."""
+    assert manifest.version is not None
+    base = manifest.base_model
+    model = prepare_model(base.id, base.revision, deployment.models, home.models)
+    adapter = open_registry(deployment, home).fetch(manifest.tenant, manifest.role, manifest.version)
+    night = deployment.current_night(dt.datetime.now(dt.UTC)).date
+    gpu = deployment.gpu
+    lease = GpuLease(deployment.gpu_lock(home), device=gpu.device, min_free_gib=gpu.min_free_gib)
+    if (holder := lease.holder()) and holder.phase == "serving":
+        # To wait would make it give way: users would lose their server for a trial.
+        raise BusyError(f"{holder} has the card and does not serve {manifest.name}: stop it, or let it become ready")
+    launcher = open_launcher(
+        deployment.launcher,
+        lambda: lease.hold("evaluation", night=night, holder="ec1 adapters try", wait_seconds=wait_seconds),
+    )
+    home.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home.cache, prefix="try-") as folder:
+        output = Path(folder) / "answers.json"
+        spec = TrialSpec(
+            model=model,
+            device=gpu.device,
+            candidates={BASE: None, manifest.name: adapter},
+            messages=tuple(messages),
+            max_tokens=max_tokens,
+            output=output,
+        )
+        path = Path(folder) / "spec.json"
+        write_json(path, spec.model_dump(mode="json"))
+        work = Work("the trial", "ec1.adapters.trial", path, gpu.device)
+        launcher.run(work, env, home.logs / "adapters-try.log")
+        if not output.is_file():
+            raise PermanentError(f"the trial ended without answers: see {home.logs / 'adapters-try.log'}")
+        answers = {name: TrialAnswer.model_validate(value) for name, value in read_json(output).items()}
+    return answers[BASE], answers[manifest.name]
