@@ -12,21 +12,24 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export EC1_HOME
 export EC1_DEPLOYMENT := $(DEPLOYMENT)
 
+# uv refuses a file whose hash is not in the list of its version.
+PINS := --constraint constraints.txt --constraint hashes.txt
+
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night ui test soak coverage format lint docs hooks bench extractor mutants lock clean
+.PHONY: help install night ui test soak coverage format lint docs hooks bench extractor mutants lock hashes sbom audit clean
 help: ## what each target does
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
 install: $(STAMP) ## install everything into .venv
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt hashes.txt
 	@echo "Installing into $(VENV) ($(HARDWARE) build)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"EC1 needs Python 3.11, 3.12 or 3.13, this is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@# A night starts dozens of processes; compiled once here, their imports take half the time.
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --constraint constraints.txt --editable '.[$(HARDWARE),dev]'
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode $(PINS) --editable '.[$(HARDWARE),dev]'
 	@touch $@
 
 night: install ## run a whole night on the bundled sample (NIGHT=YYYY-MM-DD for another one)
@@ -66,9 +69,23 @@ mutants: install ## what mistakes the tests of the critical modules miss, agains
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[$(HARDWARE),dev,mutants]'
 	@$(BIN)/python -m benchmarks.mutants $(MODULE)
 
-lock: install ## renew constraints.txt from pyproject.toml
-	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev --extra mutants pyproject.toml --output-file - \
-	  | sed -E 's/\+cpu$$//' | grep -vE '^(triton|cuda-.*|nvidia-(cu|nc|nv).*)==' > constraints.new && mv constraints.new constraints.txt
+lock: install ## renew constraints.txt from pyproject.toml, and hashes.txt with it
+	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev --extra mutants pyproject.toml --output-file lock.new
+	@sed -E 's/\+cpu$$//' lock.new | grep -vE '^(triton|cuda-.*|nvidia-(cu|nc|nv).*)==' > constraints.txt; rm lock.new
+	@$(MAKE) --no-print-directory hashes
+
+hashes: install ## renew hashes.txt: the SHA-256 of every file of what constraints.txt pins
+	@# torch has a build for each kind of machine, from other places: whoever names the place vouches for it.
+	@grep -v '^torch==' constraints.txt > lock.in
+	@$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header lock.in --output-file lock.new
+	@mv lock.new hashes.txt; rm lock.in
+
+sbom: install ## what is installed, as CycloneDX JSON in sbom.json
+	@$(BIN)/uv tool run --quiet --from 'cyclonedx-bom~=7.1' cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file sbom.json
+	@echo "wrote sbom.json"
+
+audit: install ## known vulnerabilities of what is pinned; says so where the data cannot be reached
+	@$(BIN)/python deploy/audit.py $(BIN)/uv tool run --quiet --from 'pip-audit~=2.9' pip-audit
 
 clean: ## remove the sample's home and caches (keeps .venv)
 	@rm -rf $(EC1_HOME) .pytest_cache .mypy_cache .ruff_cache

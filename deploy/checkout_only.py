@@ -1,7 +1,7 @@
 """The build backend: setuptools for a checkout (`pip install --editable .`), and a refusal of wheels and archives.
 
-A wheel would hold the code without configs/, the sample, the shipped extractor and the workspace file, and would put
-packages called `jobs` and `resources` among everybody's: it could not run a night. Interface: PEP 517 and PEP 660.
+A wheel would hold the code without configs/, the sample and the workspace file, and would put packages called `jobs`
+and `resources` among everybody's: it could not run a night. Interface: PEP 517 and PEP 660.
 """
 
 from typing import NoReturn

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ec1.commands.adapters import adapters_app
+from ec1.commands.backup import backup, restore
 from ec1.commands.corpus import corpus_app
 from ec1.commands.doctor import doctor
 from ec1.commands.extraction import extraction_app
@@ -42,7 +43,7 @@ app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 app.add_typer(serve_app, name="serve")
-for command in (init, night, report, ui, plan, train, sweep, score, doctor):
+for command in (init, night, report, ui, plan, train, sweep, score, doctor, backup, restore):
     app.command()(command)
 
 

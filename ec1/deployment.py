@@ -6,6 +6,7 @@ recipe says about training (that is `ec1/recipes/schema.py`).
 
 import datetime as dt
 import re
+import stat
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
@@ -325,20 +326,39 @@ class BudgetSettings(Settings):
 
 
 class RetentionSettings(Settings):
-    """What is kept of each role. Recipe, figures and curves of a run are always kept."""
+    """What is kept, of each role and of the nights. Recipe, figures and curves of a run are always kept."""
 
     versions: int = Field(
         20, ge=1, description="versions, the best first; the one in use, the newest and the best are always kept"
     )
     runs: int = Field(14, ge=1, description="newest nights whose checkpoints and weights stay in runs/")
     quarantined: int = Field(14, ge=1, description="newest candidates in quarantine")
+    nights: int = Field(
+        90,
+        ge=2,
+        description="newest nights that are kept in full: plots, listing, Dagster's run with its events, and the "
+        "snapshots and datasets that they used; of older ones the records, reports and evaluations stay; typically "
+        "30–365",
+    )
+    unused_days: int = Field(
+        90, ge=1, description="days after which the results of an extractor that no document counts from are removed"
+    )
+    log_days: int = Field(30, ge=1, description="days that logs/ are kept; typically 14–90")
 
 
 class GpuSettings(Settings):
     """This machine's device. `name`, `memory_gib`, `tokens_per_second` and `cost_per_hour` are for the plan only."""
 
     device: Literal["cuda", "cpu"] = Field("cuda", description="where models are served and trained")
-    lock: Path | None = Field(None, description="one file for all homes that share a card; default `<home>/gpu.lock`")
+    lock: Path | None = Field(
+        None,
+        description="one file for all that share a card; default: on `cuda` `ec1-gpu.lock` in lock_dir, on a CPU "
+        "`<home>/gpu.lock`. With several cards, one for each",
+    )
+    lock_dir: Path | None = Field(
+        None,
+        description="folder of that lock, the same for all homes; default /run/lock, or /tmp where not all may write",
+    )
     min_free_gib: float = Field(
         20.0, ge=0, description="measured free memory that a phase needs before it starts; 20–22 for a card of 24 GiB"
     )
@@ -348,6 +368,13 @@ class GpuSettings(Settings):
         900.0, gt=0, description="training tokens per second, measured; 700–1200 for a 7B on an L4"
     )
     cost_per_hour: float = Field(0.0, ge=0, description="USD")
+
+    @field_validator("lock_dir")
+    @classmethod
+    def _the_machine_s(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_absolute():
+            raise ValueError(f"{value} is relative: all homes of the machine must mean the same folder")
+        return value
 
 
 class CaptureSettings(Settings):
@@ -469,7 +496,10 @@ class Deployment(Settings):
         return self.corpus.root or home.corpus
 
     def gpu_lock(self, home: Home) -> Path:
-        return self.gpu.lock or home.gpu_lock
+        """The lock of the card: one for all homes of this machine; on a CPU each home has its own."""
+        if self.gpu.lock is not None or (self.gpu.device == "cpu" and self.gpu.lock_dir is None):
+            return self.gpu.lock or home.gpu_lock
+        return (self.gpu.lock_dir or _shared_folder()) / "ec1-gpu.lock"
 
     def night(self, date: str) -> Night:
         return Night.of(date, self.schedule.timezone)
@@ -480,6 +510,13 @@ class Deployment(Settings):
     @property
     def zone(self) -> ZoneInfo:
         return ZoneInfo(self.schedule.timezone)
+
+
+def _shared_folder() -> Path:
+    """Where locks of all users can be: the same answer for each of them, whoever asks."""
+    folder = Path("/run/lock")
+    everybody = stat.S_ISVTX | stat.S_IWOTH
+    return folder if folder.is_dir() and folder.stat().st_mode & everybody == everybody else Path("/tmp")
 
 
 def deployment_file(name: str, project: Path) -> Path:

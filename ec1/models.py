@@ -4,14 +4,22 @@ import difflib
 import fcntl
 import importlib.util
 import logging
+import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ec1.deployment import ModelSource
 from ec1.errors import InputError, ServiceError
-from ec1.files import staged_directory
+from ec1.files import read_json, staged_directory, write_json
 
 log = logging.getLogger(__name__)
+
+PINNED = "ec1-revision.json"
+"""Beside a model from the hub: which commit its branch or tag was when it was fetched."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_WANTED = ("*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt")
+"""Weights only as safetensors: a pickle runs code when it is loaded."""
 
 
 def model_folder(model_id: str, revision: str, sources: Mapping[str, ModelSource], models: Path) -> Path:
@@ -20,6 +28,13 @@ def model_folder(model_id: str, revision: str, sources: Mapping[str, ModelSource
     if source is not None and source.path is not None:
         return source.path
     return models / model_id.replace("/", "--") / revision.replace("/", "--")
+
+
+def pinned_revision(folder: Path, revision: str) -> str:
+    """The commit that a prepared model was fetched at. `revision` itself where none was recorded: it is no model of the
+    hub, or was fetched before commits were."""
+    path = folder / PINNED
+    return str(read_json(path)["commit"]) if path.is_file() else revision
 
 
 def prepare_model(model_id: str, revision: str, sources: Mapping[str, ModelSource], models: Path) -> Path:
@@ -71,20 +86,46 @@ def _convert_gguf(package: str, file: str, destination: Path) -> None:
 
 
 def _download(model_id: str, revision: str, destination: Path, known: Iterable[str]) -> None:
-    from huggingface_hub import snapshot_download
+    """Fetch the commit that `revision` is now, or, where the hub does not answer, was when the local cache saw it."""
+    from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    log.info("downloading %s@%s", model_id, revision)
     try:
-        # Weights only as safetensors: a pickle runs code when it is loaded.
-        snapshot_download(
-            model_id,
-            revision=revision,
-            local_dir=destination,
-            allow_patterns=["*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt"],
-        )
+        commit = HfApi().model_info(model_id, revision=revision).sha or revision
+        log.info("downloading %s@%s (%s)", model_id, revision, commit)
+        snapshot_download(model_id, revision=commit, local_dir=destination, allow_patterns=list(_WANTED))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
-        near = difflib.get_close_matches(model_id, known, n=1, cutoff=0.8)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        reason = str(error).strip().partition("\n")[0]
-        raise ServiceError(f"{model_id}@{revision} cannot be downloaded: {reason}{hint}") from error
+        found = _cached_commit(model_id, revision)
+        if found is None:
+            near = difflib.get_close_matches(model_id, known, n=1, cutoff=0.8)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            reason = str(error).strip().partition("\n")[0]
+            raise ServiceError(f"{model_id}@{revision} cannot be downloaded: {reason}{hint}") from error
+        commit = found
+        try:
+            cached = snapshot_download(model_id, revision=commit, local_files_only=True, allow_patterns=list(_WANTED))
+        except (LocalEntryNotFoundError, OSError):
+            raise ServiceError(f"{model_id}@{commit} is not whole in the local cache, and the hub is silent") from error
+        log.info("the hub does not answer: taking %s@%s (%s) from the local cache", model_id, revision, commit)
+        for pattern in _WANTED:
+            for path in Path(cached).glob(pattern):
+                shutil.copy(path, destination / path.name)
+    # What the download noted for itself names this machine's times.
+    shutil.rmtree(destination / ".cache", ignore_errors=True)
+    write_json(destination / PINNED, {"model": model_id, "asked": revision, "commit": commit})
+
+
+def _cached_commit(model_id: str, revision: str) -> str | None:
+    """The commit of a branch or tag that the hub's own cache on this machine has, if it has one.
+    https://huggingface.co/docs/huggingface_hub/guides/manage-cache"""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    if _COMMIT.fullmatch(revision):
+        return revision
+    cache = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=model_id, repo_type="model")
+    reference = (cache / "refs" / revision).resolve()
+    if not reference.is_relative_to((cache / "refs").resolve()) or not reference.is_file():
+        return None
+    commit = reference.read_text().strip()
+    return commit if _COMMIT.fullmatch(commit) else None

@@ -27,6 +27,7 @@ from dagster_shared.record import copy
 from ec1.home import CHECKOUT, Home
 from jobs.conclusion import conclude
 from jobs.instance import prepare_instance
+from jobs.retention import clean_up
 from jobs.workers import LIVING_RUN
 from resources.environment import choice_from_environment
 
@@ -47,6 +48,8 @@ def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
     Raises KeyboardInterrupt (or Dagster's own) if it was ended from the keyboard, by a signal or from the UI.
     """
     os.environ[LIVING_RUN] = run_id
+    choice = choice_from_environment()
+    home = Home(choice.home)
     recon = repository()
     run = with_present_recipes(instance, _found(instance, run_id), recon)
     job = recon.get_reconstructable_job(run.job_name)
@@ -55,7 +58,8 @@ def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
             for _ in core_execute_run(job, run, instance, inject_env_vars=False):
                 pass
     finally:
-        conclude(instance, Home(choice_from_environment().home), run_id)
+        conclude(instance, home, run_id)
+    clean_up(instance, choice, run_id)
     return _found(instance, run_id).status
 
 

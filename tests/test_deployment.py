@@ -102,3 +102,19 @@ def test_a_time_that_never_comes_is_refused(cron: str, what: str) -> None:
 @pytest.mark.parametrize("cron", ["0 2 * * *", "*/5 1-3,22 * * mon-fri", "59 23 31 12 7", "0-30/10 2 * jan *"])
 def test_a_time_that_comes_is_taken(cron: str) -> None:
     assert ScheduleSettings(cron=cron).cron == cron
+
+
+def test_homes_that_share_a_card_share_its_lock(tmp_path: Path) -> None:
+    """On a CPU each home has its own, unless it is asked to share."""
+    homes = Home(tmp_path / "one"), Home(tmp_path / "two")
+
+    def locks(gpu: str) -> list[Path]:
+        folder = tmp_path / gpu.replace("/", "_")
+        deployment = load_deployment("here", project_with(folder, GOOD + f"gpu: {gpu}\n"))
+        return [deployment.gpu_lock(home) for home in homes]
+
+    cuda = locks("{device: cuda}")
+    assert cuda[0] == cuda[1] and cuda[0].name == "ec1-gpu.lock" and cuda[0].parent.stat().st_mode & 0o1000
+    assert locks("{device: cpu}") == [home.root / "gpu.lock" for home in homes]
+    assert set(locks("{device: cpu, lock_dir: /srv/locks}")) == {Path("/srv/locks/ec1-gpu.lock")}
+    assert set(locks("{device: cuda, lock: /srv/locks/card1}")) == {Path("/srv/locks/card1")}

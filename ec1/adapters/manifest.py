@@ -71,6 +71,7 @@ class BaseModelRef(Settings):
 
     id: ModelId
     revision: str
+    commit: str | None = Field(None, description="what the revision was when the model was fetched from the hub")
     license: str | None = Field(None, description="the model's own, as an SPDX id or a hub's name")
 
 

@@ -4,7 +4,6 @@ Belongs here: what that process reads and leaves. Does not: which adapter and wh
 """
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from ec1.adapters.answering import load_candidates, write_answers
 from ec1.adapters.likelihood import tokens_of
 from ec1.errors import EC1Error, InputError
 from ec1.files import read_json, write_json
-from ec1.launch.reporting import open_reporter
 from ec1.settings import Settings
 from ec1.strict_yaml import validate
 
@@ -71,8 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         if not path.is_file():
             raise InputError(f"{path} does not exist")
         spec = validate(TrialSpec, read_json(path), str(path))
-        with open_reporter(os.environ) as reporter:
-            reporter.result({"asked": list(run_trial(spec))})
+        run_trial(spec)
     except EC1Error as error:
         log.error("%s", error)
         return 2 if isinstance(error, InputError) else 1

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +30,9 @@ from ec1.night.recipes import broken_recipes
 from ec1.night.report import NightReport, night_report
 from ec1.night.report_text import summary
 from ec1.nights import Night
+
+if TYPE_CHECKING:
+    from ec1.night.forecast import HomeForecast
 
 
 def night(
@@ -173,6 +176,18 @@ def plan(
             )
             for note in each.plan.notes:
                 out.print(f"  {'':<26} {note}", markup=False)
+    out.print(f"  {'home':<26} {_forecast(planned.home)}", markup=False)
+
+
+def _forecast(home: "HomeForecast") -> str:
+    def mib(size: float) -> str:
+        return f"{size / 2**20:,.1f} MiB" if abs(size) < 2**30 else f"{size / 2**30:,.1f} GiB"
+
+    text = f"{mib(home.size)}, {mib(home.free)} free on its disk; "
+    if home.growth is None:
+        return text + "its growth is known after two nights"
+    text += f"{mib(home.growth)} a night over the last {home.nights}"
+    return text + ("" if home.until_full is None else f", full after {home.until_full:,} nights")
 
 
 def score(

@@ -4,7 +4,8 @@ The lock is `flock`, which the kernel frees when its holder dies, so a crashed h
 a live one cannot be robbed. What a crashed holder left running is found by a mark in its environment and killed by the
 next holder, before it is granted anything. Processes that use the card are started through the grant only.
 
-On a machine without a GPU the same lease guards the slot for a model on the CPU.
+On a machine without a GPU the same lease guards the slot for a model on the CPU. All homes that share a card share one
+lock file (`Deployment.gpu_lock`), and so does what a crashed holder left, whichever home it worked for.
 
 Serving (`ec1/serving`) is the one phase that gives way: while any other phase waits, it holds a shared lock on a second
 file, `<lock>.waiting`, which the kernel frees when the waiter dies. So the holder can ask whether it is `wanted`, and a
@@ -13,9 +14,11 @@ waiter that was killed wants nothing any more.
 
 import contextlib
 import datetime as dt
+import errno
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,7 +27,7 @@ from typing import Literal
 
 import psutil
 
-from ec1.errors import BusyError
+from ec1.errors import BusyError, InputError
 from ec1.gpu.memory import DeviceMemory, device_memory
 from ec1.launch.process import SupervisedProcess
 
@@ -89,7 +92,8 @@ class GpuLease:
     """The lease on one card (or CPU slot). `lock` is one file for all that share the card."""
 
     def __init__(self, lock: Path, *, device: Literal["cuda", "cpu"], min_free_gib: float) -> None:
-        self.lock = lock.resolve()
+        # The folder only: where all may write, a link in the file's place was put there by somebody else.
+        self.lock = lock.parent.resolve() / lock.name
         self.device = device
         self.min_free_gib = min_free_gib
 
@@ -128,7 +132,7 @@ class GpuLease:
         if phase == "serving":
             yield
             return
-        descriptor = os.open(self._waiting, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = _open(self._waiting)
         try:
             # Shared: any number may wait. `wanted` holds it alone for an instant, so this one waits for that instant.
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -152,7 +156,7 @@ class GpuLease:
         memory is free although the lease is free (something outside EC1 uses the card).
         """
         self.lock.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = _open(self.lock)
         try:
             with self._in_the_queue(phase):
                 self._wait(descriptor, wait_seconds, progress)
@@ -221,6 +225,34 @@ def marked_processes(lock: Path) -> list[psutil.Process]:
         except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return found
+
+
+def _open(lock: Path) -> int:
+    """Open a lock file, made if need be. In a folder that all users share (sticky, such as /run/lock) it is everybody's
+    to lock: otherwise the user who came first would keep the card from the others. Raises InputError.
+    """
+    # Without O_CREAT where it is there: the kernel refuses that for a file of somebody else (fs.protected_regular).
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        try:
+            descriptor = os.open(lock, flags)
+        except FileNotFoundError:
+            try:
+                descriptor = os.open(lock, flags | os.O_CREAT | os.O_EXCL, 0o644)
+                if lock.parent.stat().st_mode & stat.S_ISVTX:
+                    os.fchmod(descriptor, 0o666)
+            except FileExistsError:
+                descriptor = os.open(lock, flags)
+    except (PermissionError, IsADirectoryError) as error:
+        raise InputError(f"the lock {lock} cannot be used ({error.strerror}): remove it, or set gpu.lock") from None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise InputError(f"the lock {lock} is a link, and nobody's to follow: remove it, or set gpu.lock") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InputError(f"the lock {lock} is no plain file: remove it, or set gpu.lock")
+    return descriptor
 
 
 def _identity(process: psutil.Process) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ec1.deployment import Deployment, VllmSettings
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.models import model_folder
+from ec1.models import model_folder, pinned_revision, prepare_model
 
 if TYPE_CHECKING:
     from ec1.extraction.extractor import Extractor
@@ -26,9 +26,12 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
 
     model = deployment.inference
     folder = model_folder(model.model, model.revision, deployment.models, home.models)
-    extractor = Extractor(
-        deployment.extraction, model.model, model.revision, folder, adapter=adapter_of(deployment, home)
-    )
+    source = deployment.models.get(model.model)
+    if (source is None or source.source == "hub") and not folder.exists():
+        # Before anything is asked by it: which commit a branch is belongs to the extractor's fingerprint.
+        folder = prepare_model(model.model, model.revision, deployment.models, home.models)
+    revision = pinned_revision(folder, model.revision)
+    extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter_of(deployment, home))
     extractor.max_chunks = deployment.documents.max_chunks
     return extractor
 

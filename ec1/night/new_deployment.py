@@ -45,7 +45,8 @@ extraction:
   max_answer_tokens: 256
   max_in_flight: 24
   min_confidence: 0.5
-  adapter: extractor/adapter        # the shipped adapter that makes this model an extractor
+  adapter: ec1/extraction/shipped   # the shipped adapter that makes this model an extractor
+  merge_adapter: true
 
 gpu:
   device: cpu

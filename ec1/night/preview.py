@@ -17,6 +17,7 @@ from ec1.home import Home
 from ec1.models import prepare_model
 from ec1.night.extraction import pending, work_of
 from ec1.night.extractor import extractor_of
+from ec1.night.forecast import HomeForecast, forecast_home
 from ec1.night.listing import list_documents
 from ec1.night.recipe_night import RecipeNight
 from ec1.nights import Night
@@ -59,6 +60,7 @@ class NightPlan(BaseModel):
     as_of: dt.datetime
     extraction: ExtractionPlan
     recipes: list[RecipePlan]
+    home: HomeForecast
 
 
 def plan_whole_night(
@@ -70,6 +72,7 @@ def plan_whole_night(
         as_of=night.as_of(now),
         extraction=_extraction(deployment, home, night, now),
         recipes=[_recipe(RecipeNight(each, deployment, home, night), now) for each in recipes],
+        home=forecast_home(home),
     )
 
 

@@ -25,7 +25,7 @@ from ec1.deployment import Deployment
 from ec1.errors import DamagedError
 from ec1.home import Home
 from ec1.launch.launcher import Launcher
-from ec1.models import prepare_model
+from ec1.models import model_folder, pinned_revision, prepare_model
 from ec1.night.candidate import (
     BEST,
     CANDIDATE,
@@ -86,7 +86,10 @@ class RecipeNight:
 
     def snapshot(self, now: dt.datetime) -> Snapshot:
         """Take the snapshot of the bucket as of the end of the night, or of `now` if that is earlier."""
-        return take_snapshot(self.bucket, self.recipe.rows, as_of=self.night.as_of(now), home=self.home)
+        taken = take_snapshot(self.bucket, self.recipe.rows, as_of=self.night.as_of(now), home=self.home)
+        # A clean-up leaves alone what is in use.
+        taken.path.touch()
+        return taken
 
     def taken_snapshot(self) -> Snapshot:
         """The snapshot that the night took. Raises InputError if it took none."""
@@ -123,9 +126,11 @@ class RecipeNight:
             return ToxicityClassifier(folder, options)
 
         tokenizer = AutoTokenizer.from_pretrained(self.base_model, local_files_only=True)
-        return build_dataset(
+        dataset = build_dataset(
             snapshot, self.recipe.data, tokenizer, home=self.home, objective=self.recipe.rows, classifier=classifier
         )
+        dataset.path.touch()
+        return dataset
 
     def built_dataset(self) -> Dataset:
         """The dataset that the night built; if it is damaged or gone, the same one, built again from its snapshot.
@@ -267,6 +272,13 @@ class RecipeNight:
         manifest = manifest_of(
             self.resolved, self.night.date, self.taken_snapshot(), self.built_dataset(), candidate, judged
         )
+        base = self.recipe.base_model
+        commit = pinned_revision(
+            model_folder(base.id, base.revision, self.deployment.models, self.home.models), base.revision
+        )
+        if commit != base.revision:
+            reference = manifest.base_model.model_copy(update={"commit": commit})
+            manifest = manifest.model_copy(update={"base_model": reference})
         attachments = {METRICS: candidate.metrics}
         if judged is not None:
             attachments |= {name: self._evaluation / name for name in (EVALUATION, EXAMPLES)}

@@ -259,6 +259,18 @@ class Part(BaseModel):
     gpu: float = Field(0.0, description="how long it held the lease")
 
 
+class RetentionRecord(Record):
+    """What the clean-up at the end of a run removed, by kind, and how large the home was then (bytes)."""
+
+    step: ClassVar[str] = "retention"
+    removed: dict[str, int] = {}
+    freed_bytes: dict[str, int] = {}
+    home_bytes: int = 0
+    free_bytes: int = 0
+    seconds: float = 0.0
+    problem: str | None = Field(None, description="why it was cut short")
+
+
 class RunRecord(Record):
     """One run as a whole: when it was asked for, began and ended, how its parts spent the time, and for what recipes.
 

@@ -1,4 +1,5 @@
-"""What is removed when it is old, so that a disk does not fill: versions, the weights of runs, quarantine, leftovers.
+"""What is removed when it is old, so that a disk does not fill: versions, the weights of runs, quarantine, leftovers,
+and what nothing that is kept refers to (`unused.py`).
 
 Belongs here: the choice. Does not: how a version is removed (`registry.py`, which refuses the incumbent and the best),
 and the log book of runs: recipe, lock, figures and curves of every run are always kept.
@@ -6,33 +7,20 @@ and the log book of runs: recipe, lock, figures and curves of every run are alwa
 
 import re
 import shutil
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from ec1.adapters.manifest import MANIFEST
 from ec1.adapters.registry import AdapterRegistry
 from ec1.deployment import RetentionSettings
 from ec1.home import Home
+from ec1.night.cleanup import QUIET_SECONDS, Removed, age_of, remove
+from ec1.night.unused import clean_unused
 from ec1.storage.store import ObjectInfo
 from ec1.training.spec import ADAPTER, CHECKPOINTS, MODEL
 
-_QUIET_SECONDS = 24 * 3600
-"""What was written to within this time may be work in progress: a backfill's night is an old one."""
 # How temporary files and folders are called here: `.name.` and eight characters, or one of these prefixes.
 _TEMPORARY = re.compile(r"\.(?:ec1-tmp-|building-).*|\..+\.[a-z0-9_]{8}")
 _QUARANTINED = re.compile(r"quarantine/([a-z0-9-]{1,64})/([a-z0-9-]{1,64})/([^/]+)/(.+)")
-
-
-@dataclass(frozen=True)
-class Removed:
-    """One thing that was removed, or would be. `what` is version, run, quarantine or leftover."""
-
-    what: str
-    name: str
-    bytes: int
-    why: str
 
 
 def clean(
@@ -44,6 +32,7 @@ def clean(
         *_runs(home, settings.runs, dry_run),
         *_quarantined(registry, home, settings.quarantined, dry_run),
         *_leftovers(home, dry_run),
+        *clean_unused(registry, home, settings, dry_run=dry_run),
     ]
 
 
@@ -63,13 +52,13 @@ def _runs(home: Home, keep: int, dry_run: bool) -> Iterator[Removed]:
     for role in sorted(home.runs.glob("*/*")):
         nights = sorted((path for path in role.iterdir() if path.is_dir()), key=lambda path: path.name)
         for night in nights[:-keep]:
-            if _age(night) < _QUIET_SECONDS:
+            if age_of(night) < QUIET_SECONDS:
                 continue
             for name in (CHECKPOINTS, ADAPTER, MODEL):
                 for folder in sorted(night.glob(f"**/{name}")):
                     if folder.is_dir():
                         where = folder.relative_to(home.runs).as_posix()
-                        yield _remove(folder, "run", where, f"older than the {keep} newest nights", dry_run)
+                        yield remove(folder, "run", where, f"older than the {keep} newest nights", dry_run)
 
 
 def _quarantined(registry: AdapterRegistry, home: Home, keep: int, dry_run: bool) -> Iterator[Removed]:
@@ -92,25 +81,9 @@ def _quarantined(registry: AdapterRegistry, home: Home, keep: int, dry_run: bool
 
 def _leftovers(home: Home, dry_run: bool) -> Iterator[Removed]:
     """What writers that were killed left behind under a hidden, temporary name."""
-    for root in (home.adapters, home.quarantine, home.runs, home.datasets, home.models, home.pending):
+    places = (home.adapters, home.quarantine, home.runs, home.datasets, home.snapshots, home.models, home.pending)
+    for root in places:
         for path in sorted(root.rglob(".*")):
-            if _TEMPORARY.fullmatch(path.name) and path.exists() and _age(path) > _QUIET_SECONDS:
+            if _TEMPORARY.fullmatch(path.name) and path.exists() and age_of(path) > QUIET_SECONDS:
                 why = "left by a process that was killed more than a day ago"
-                yield _remove(path, "leftover", path.relative_to(home.root).as_posix(), why, dry_run)
-
-
-def _remove(path: Path, what: str, name: str, why: str, dry_run: bool) -> Removed:
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    size = sum(each.lstat().st_size for each in files)
-    if not dry_run:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    return Removed(what, name, size, why)
-
-
-def _age(path: Path) -> float:
-    """Seconds since anything in it was last written."""
-    newest = max((each.lstat().st_mtime for each in path.rglob("*")), default=0.0) if path.is_dir() else 0.0
-    return time.time() - max(newest, path.lstat().st_mtime)
+                yield remove(path, "leftover", path.relative_to(home.root).as_posix(), why, dry_run)

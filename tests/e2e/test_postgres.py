@@ -6,12 +6,16 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
+import psycopg2
 import pytest
 from light import light_project
 from loopback_server import free_port
+
+from ec1.home import Home
 
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"
@@ -61,3 +65,25 @@ def test_a_night_runs_on_postgresql(
         assert {info.name: info.limit for info in instance.event_log_storage.get_pool_limits()} == {"gpu": 1}
         materialised = instance.get_materialized_partitions(dg.AssetKey("graph_mutations"))
     assert materialised == {NIGHT}
+
+    # Backed up, and restored into another home and another data base: the same runs and events.
+    archive = tmp_path / "backup"
+    assert ec1.run("backup", str(archive)).returncode == 0
+    other_url = postgres_url.rpartition("/")[0] + "/other"
+    with closing(psycopg2.connect(postgres_url)) as connection:
+        connection.autocommit = True
+        connection.cursor().execute("CREATE DATABASE other")
+    elsewhere = Home(tmp_path / "elsewhere")
+    command = [*ec1.command, "--home", str(elsewhere.root), "restore", str(archive)]
+    refused = subprocess.run(command, cwd=project, env=ec1.environment, check=False)
+    assert refused.returncode == 2 and not elsewhere.root.exists(), "this data base is not empty"
+    environment = {**ec1.environment, "EC1_DAGSTER_POSTGRES_URL": other_url}
+    subprocess.run(command, cwd=project, env=environment, check=True)
+    before = _events(ec1.home)
+    monkeypatch.setenv("EC1_DAGSTER_POSTGRES_URL", other_url)
+    assert _events(elsewhere) == before and len(before) > 50
+
+
+def _events(home: Home) -> list[str]:
+    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+        return [entry.to_json() for run in instance.get_runs() for entry in instance.all_logs(run.run_id)]

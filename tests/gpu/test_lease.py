@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ec1.errors import BusyError
+from ec1.errors import BusyError, InputError
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import DeviceMemory
 
@@ -290,3 +290,25 @@ def test_the_holder_learns_that_somebody_waits(lock: Path, tmp_path: Path) -> No
     waiting.wait(300)
     assert trace.read_text() == "in training\nout training\n"
     assert not lease(lock).wanted()
+
+
+def test_a_lock_that_all_users_share_is_everybody_s_and_follows_no_link(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with (
+        lease(shared / "ec1-gpu.lock").hold("training", night="n", holder="one home", wait_seconds=0),
+        pytest.raises(BusyError, match="held by one home"),
+        lease(shared / "ec1-gpu.lock").hold("training", night="n", holder="another", wait_seconds=0),
+    ):
+        raise AssertionError("two homes have the card")
+    assert (shared / "ec1-gpu.lock").stat().st_mode & 0o777 == 0o666
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (shared / "link.lock").symlink_to(victim)
+    with (
+        pytest.raises(InputError, match="is a link"),
+        lease(shared / "link.lock").hold("training", night="n", holder="one", wait_seconds=0),
+    ):
+        raise AssertionError("it followed the link")
+    assert victim.read_text() == "precious"

@@ -1,0 +1,110 @@
+"""What the end of a run removes: of the home what `ec1.night.retention` says, and Dagster's runs of old nights.
+
+Belongs here: Dagster's side, through its instance, so that SQLite and PostgreSQL are treated alike. A run that has not
+ended is never touched; the newest nights are kept, by date and by when they were worked on (`retention.nights`).
+"""
+
+import contextlib
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
+
+from ec1.deployment import load_deployment
+from ec1.home import Home
+from ec1.night.cleanup import Removed, newest, size_of
+from ec1.night.failure import one_line
+from ec1.night.records import Records, RetentionRecord
+from ec1.night.retention import clean
+from ec1.night.stores import open_registry
+from jobs.failure import PARTITION_TAG
+from resources.environment import Choice
+
+ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+
+def clean_up(instance: dg.DagsterInstance, choice: Choice, run_id: str) -> None:
+    """Remove what the deployment does not keep, and write down what that was. What goes wrong here is said, and never
+    fails the run: the next one cleans up, too."""
+    run = instance.get_run_by_id(run_id)
+    if run is None or PARTITION_TAG not in run.tags:
+        return
+    home = Home(choice.home)
+    began = time.monotonic()
+    problem = None
+    removed: list[Removed] = []
+    try:
+        deployment = load_deployment(choice.deployment, choice.project)
+        removed += prune_runs(instance, deployment.retention.nights)
+        removed += clean(open_registry(deployment, home), home, deployment.retention)
+    except Exception as error:  # noqa: BLE001  a night that went well must not fail over its clean-up
+        problem = one_line(type(error).__name__, str(error))
+        sys.stderr.write(f"the clean-up was cut short: {problem}\n")
+    counts: Counter[str] = Counter(each.what for each in removed)
+    freed: Counter[str] = Counter()
+    for each in removed:
+        freed[each.what] += each.bytes
+    with contextlib.suppress(OSError):
+        record = RetentionRecord(
+            removed=dict(counts),
+            freed_bytes=dict(freed),
+            home_bytes=size_of(home.root),
+            free_bytes=shutil.disk_usage(home.root).free,
+            seconds=round(time.monotonic() - began, 2),
+            problem=problem,
+        )
+        Records(home.night(run.tags[PARTITION_TAG])).write(run_id, record)
+
+
+def prune_runs(instance: dg.DagsterInstance, keep_nights: int) -> list[Removed]:
+    """Delete the ended runs of all but the newest nights, with events and logs. Runs without a night stay as long as
+    the oldest kept one."""
+    records = instance.get_run_records(dg.RunsFilter(statuses=list(ENDED)))
+    nights: dict[str, float] = {}
+    for record in instance.get_run_records():
+        if night := record.dagster_run.tags.get(PARTITION_TAG):
+            nights[night] = max(nights.get(night, 0.0), record.create_timestamp.timestamp())
+    kept = newest(nights, keep_nights)
+    if len(kept) == len(nights):
+        return []
+    oldest = min(nights[night] for night in kept)
+    removed = []
+    for record in records:
+        night = record.dagster_run.tags.get(PARTITION_TAG)
+        if night in kept or (night is None and record.create_timestamp.timestamp() >= oldest):
+            continue
+        run_id = record.dagster_run.run_id
+        what = f"run {run_id[:8]} of night {night}" if night else f"run {run_id[:8]}"
+        why = f"older than the {keep_nights} newest nights"
+        removed.append(Removed("dagster run", what, _delete(instance, run_id), why))
+    return removed
+
+
+def _delete(instance: dg.DagsterInstance, run_id: str) -> int:
+    """Delete a run; returns the bytes of its files. Its row goes last: what is cut short is done again."""
+    storage = instance.event_log_storage
+    files = list(_files(instance, run_id))
+    freed = sum(size_of(path) for path in files)
+    storage.delete_events(run_id)
+    for path in files:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    instance.run_storage.delete_run(run_id)
+    return freed
+
+
+def _files(instance: dg.DagsterInstance, run_id: str) -> Iterator[Path]:
+    """The files that belong to one run: its own event log, where events are in SQLite, and what its steps printed."""
+    storage, logs = instance.event_log_storage, instance.compute_log_manager
+    if isinstance(storage, SqliteEventLogStorage):
+        shard = Path(storage.path_for_shard(run_id))
+        yield from (path for suffix in ("", "-wal", "-shm") if (path := Path(f"{shard}{suffix}")).exists())
+    if isinstance(logs, LocalComputeLogManager):
+        folder = Path(logs.get_captured_local_path([run_id, "compute_logs", "any"], "out")).parents[1]
+        if folder.name == run_id and folder.is_dir():
+            yield folder

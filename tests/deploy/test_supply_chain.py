@@ -1,0 +1,49 @@
+"""What is installed is pinned by version and by hash, and the audit says plainly what it could not look up."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def pins(path: Path) -> dict[str, str]:
+    lines = path.read_text().splitlines()
+    return {match[1]: match[2] for line in lines if (match := re.match(r"([A-Za-z0-9_.-]+)==([^ \\;]+)", line))}
+
+
+def test_every_pin_has_the_hashes_of_its_version(project: Path) -> None:
+    """But torch: each kind of machine has its own build."""
+    pinned = pins(project / "constraints.txt")
+    assert len(pinned) > 300
+    assert pinned.pop("torch")
+    assert pins(project / "hashes.txt") == pinned, "run `make hashes`"
+    entries = re.split(r"\n(?=\S)", (project / "hashes.txt").read_text().strip())
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries if "==" in entry)
+
+
+@pytest.mark.parametrize(
+    ("output", "errors", "status", "said"),
+    [
+        ({"dependencies": [{"name": "a", "version": "1", "vulns": []}]}, "", 0, "1 packages, 0 known"),
+        (
+            {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}]},
+            "Found 1 known vulnerability in 1 package",
+            1,
+            "a 1: CVE-1, mended in 2",
+        ),
+        ({"dependencies": [{"name": "a", "skip_reason": "not found"}]}, "", 2, "NOT DONE"),
+        ("", "ConnectionError: no route to host", 2, "not reachable: ConnectionError"),
+        ("", "", 2, "said nothing"),
+    ],
+)
+def test_the_audit_never_fails_silently(
+    output: object, errors: str, status: int, said: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(project / "deploy"))
+    import audit
+
+    found, lines = audit.judged(json.dumps(output) if output else "", errors)
+    assert found == status and said in "\n".join(lines)
+    assert audit.main([sys.executable, "-c", "raise SystemExit('nothing works')"]) == 2

@@ -1,0 +1,70 @@
+"""Dagster's runs of old nights go, with their events and logs, and its storage stays as large as the kept nights."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ec1.home import Home
+from jobs.failure import PARTITION_TAG
+from jobs.instance import prepare_instance
+from jobs.retention import prune_runs
+
+
+@dg.asset
+def thing(context: dg.AssetExecutionContext) -> None:
+    context.log.info("made")
+
+
+@pytest.fixture
+def instance(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.setenv("DAGSTER_HOME", "set by prepare_instance")
+    with prepare_instance(home) as instance:
+        yield instance
+
+
+def work_on(instance: dg.DagsterInstance, night: str | None) -> str:
+    tags = {} if night is None else {PARTITION_TAG: night}
+    return dg.materialize([thing], instance=instance, tags=tags).run_id
+
+
+def files(home: Home) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in home.dagster.rglob("*") if path.is_file()}
+
+
+def test_old_nights_leave_nothing_and_new_ones_lose_nothing(instance: dg.DagsterInstance, home: Home) -> None:
+    by_hand = work_on(instance, None)
+    first = [work_on(instance, f"2026-06-0{day}") for day in range(1, 4)]
+    assert prune_runs(instance, 3) == []
+    at_work = instance.create_run_for_job(
+        dg.Definitions([thing], jobs=[dg.define_asset_job("job")]).resolve_job_def("job"),
+        status=dg.DagsterRunStatus.STARTED,
+        tags={PARTITION_TAG: "2026-06-01"},
+    )
+    second = [work_on(instance, f"2026-06-0{day}") for day in range(4, 7)]
+    # A backfill: old by its date, new by when it was worked on.
+    backfilled = work_on(instance, "2026-05-20")
+    removed = prune_runs(instance, 2)
+    left = {run.run_id for run in instance.get_runs()}
+    assert left == {*second[-2:], backfilled, at_work.run_id}
+    assert len(removed) == 5 and all(each.bytes > 0 for each in removed)
+    gone = {by_hand, *first, second[0]}
+    assert not [path for path in home.dagster.rglob("*") if any(run in path.name for run in gone)]
+    made = instance.fetch_materializations(dg.AssetKey("thing"), limit=50).records
+    assert {record.run_id for record in made} == {*second[-2:], backfilled}
+    assert instance.all_logs(second[-1]) and instance.all_logs(backfilled)
+    assert instance.get_latest_materialization_event(dg.AssetKey("thing")) is not None
+    assert prune_runs(instance, 2) == []
+
+
+def test_the_storage_stays_as_large_as_the_nights_that_are_kept(instance: dg.DagsterInstance, home: Home) -> None:
+    sizes = []
+    for day in range(1, 9):
+        work_on(instance, f"2026-06-{day:02d}")
+        prune_runs(instance, 3)
+        sizes.append(sum(files(home).values()))
+    assert len(instance.get_runs()) == 3
+    assert max(sizes[5:]) <= sizes[4] * 1.1, "after the kept nights it does not grow"
+    (shards,) = home.dagster.glob("history/runs")
+    assert len([path for path in Path(shards).glob("*.db") if path.stem != "index"]) == 3

@@ -1,0 +1,68 @@
+"""A branch of the hub is pinned to the commit that it was when the model was fetched."""
+
+from pathlib import Path
+
+import pytest
+
+from ec1.deployment import Deployment
+from ec1.errors import ServiceError
+from ec1.files import read_json
+from ec1.home import Home
+from ec1.models import PINNED, pinned_revision, prepare_model
+from ec1.night.extractor import extractor_of
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "weights.bin")
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine that may not ask the hub, and the hub's own cache as it lays it out."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    repository = tmp_path / "hub" / "models--acme--tiny"
+    snapshot = repository / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    for name in FILES:
+        (repository / "blobs" / name).write_text(name)
+        (snapshot / name).symlink_to(f"../../blobs/{name}")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    return repository
+
+
+def test_the_local_cache_says_what_main_is(cached: Path, home: Home) -> None:
+    folder = prepare_model("acme/tiny", "main", {}, home.models)
+    assert pinned_revision(folder, "main") == COMMIT
+    assert read_json(folder / PINNED) == {"model": "acme/tiny", "asked": "main", "commit": COMMIT}
+    assert {path.name for path in folder.iterdir()} == {*FILES, PINNED} - {"weights.bin"}, "no pickle"
+    assert not any(path.is_symlink() for path in folder.iterdir())
+    # Wherever the branch goes, what was fetched stays what it is.
+    (cached / "refs" / "main").write_text("f" * 40)
+    assert pinned_revision(prepare_model("acme/tiny", "main", {}, home.models), "main") == COMMIT
+
+
+def test_what_no_cache_has_is_an_error(cached: Path, home: Home) -> None:
+    for revision in ("v2", "../blobs/config.json", "../../config.json"):
+        with pytest.raises(ServiceError, match="cannot be downloaded"):
+            prepare_model("acme/tiny", revision, {}, home.models)
+    (cached / "refs" / "main").write_text("f" * 40)
+    with pytest.raises(ServiceError, match="not whole in the local cache"):
+        prepare_model("acme/tiny", "main", {}, home.models)
+    assert not (home.models / "acme--tiny" / "main").exists()
+
+
+def test_the_commit_is_part_of_what_an_extractor_is(cached: Path, home: Home, embedded: Deployment) -> None:
+    inference = embedded.inference.model_copy(update={"model": "acme/tiny"})
+    extraction = embedded.extraction.model_copy(update={"adapter": None})
+    deployment = embedded.model_copy(update={"inference": inference, "extraction": extraction, "models": {}})
+    extractor = extractor_of(deployment, home)
+    assert extractor.revision == COMMIT
+    before = extractor.fingerprint("meeting")
+    (home.models / "acme--tiny" / "main" / PINNED).unlink()
+    old = extractor_of(deployment, home)
+    assert old.revision == "main", "a home of an earlier version stays what it was"
+    assert old.fingerprint("meeting") != before
