@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 from ec1.adapters.manifest import AdapterManifest, DatasetRef, SnapshotRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.cli import app
-from ec1.files import digest_of, write_json
+from ec1.files import digest_of
 from ec1.home import Home
+from ec1.seals import write_sealed
 from ec1.storage.directory import DirectoryStore
 
 AUTHORS = ("dev-one", "dev-two", "Ana Ruiz", "dev-one")
@@ -56,11 +57,9 @@ def publish(
             for digest, number in records
         ]
         (folder / "tuples.jsonl").write_text("".join(f"{line}\n" for line in lines))
-        figures = {"lines": len(lines), "trainable": len(lines), "rejected": {}, "files": 1, "bytes": 1}
-        write_json(
-            folder / "manifest.json",
-            {"bucket": f"{role}-fernhollow", "objective": "sft", "digest": snapshot, **figures},
-        )
+        figures = {"lines": len(lines), "trainable": len(lines), "rejected": {}, "files_read": 1, "bytes": 1}
+        named = {"bucket": f"{role}-fernhollow", "objective": "sft", "digest": snapshot}
+        write_sealed(folder, {**named, **figures})
         for side, part in (("train", numbers[:-1]), ("heldout", numbers[-1:])):
             path = home.datasets / dataset / side / "rows.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
