@@ -237,7 +237,10 @@ HEAVY = {
         ("gold.jsonl",),
     ),
     "a step that is killed": Failure(
-        in_each_process(f"if 'multiprocessing.spawn' in words: {KILLED}"), ("killed or crashed", "memory ran out")
+        in_each_process(
+            f"if 'multiprocessing.forkserver' in words: os.register_at_fork(after_in_child=lambda: {KILLED})"
+        ),
+        ("killed or crashed", "memory ran out"),
     ),
     "a night that is killed": Failure(in_each_process(WHEN_LISTED), ("SIGKILL", "again"), 1, False),
     "a trainer that is killed": Failure(
