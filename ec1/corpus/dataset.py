@@ -18,13 +18,13 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ec1.corpus import cleaning
 from ec1.corpus.audit import Audit, audit
@@ -49,11 +49,11 @@ from ec1.errors import DamagedError, InputError, PermanentError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
 from ec1.home import Home
 from ec1.seals import FILES, check_files, read_sealed, set_aside, write_sealed
-from ec1.settings import Settings
+from ec1.settings import Name, Settings
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 """Part of a dataset's identity: raise it when the same snapshot and options would give other rows."""
 
 SHARED = "shares a session, commit, prompt or answer with a held-out tuple"
@@ -90,11 +90,23 @@ class DataOptions(Settings):
         description="Jaccard similarity from which a row is a duplicate; typically 0.8–0.95, 1: only equal rows",
     )
     train_on: TrainOn = Field("all", description="of a conversation: every answer of the assistant, or only the last")
+    mix: dict[Name, float] = Field(
+        {},
+        description="other roles of the tenant that are trained on too: rows for each row of this role's own, such as "
+        "{general: 0.25}; what is held out is this role's alone",
+    )
     max_rows: int | None = Field(None, ge=2, description="use at most this many rows, chosen by a stable hash")
     scrub: bool = Field(True, description="replace secrets and personal data by placeholders")
     recognizers: tuple[str, ...] = Field((), description="more of Presidio's recognisers, such as DeTaxIdRecognizer")
     toxicity: ToxicityOptions | None = Field(None, description="drop rows whose answer a classifier finds toxic")
     seed: int = Field(0, ge=0, description="of the split; another seed is another split")
+
+    @field_validator("mix")
+    @classmethod
+    def _weights(cls, value: dict[str, float]) -> dict[str, float]:
+        if wrong := sorted(role for role, weight in value.items() if not 0 < weight <= 10):
+            raise ValueError(f"{', '.join(wrong)}: a weight is more than 0 and at most 10")
+        return value
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,8 @@ class Dataset:
     audit: Audit | None = None
     """None of a dataset that was made before there were audits."""
     max_known_share: float = 1.0
+    mixed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of each other role that was mixed in: its `snapshot`, and how many `rows` of it are trained on."""
 
     @property
     def is_clean(self) -> bool:
@@ -144,8 +158,11 @@ def build_dataset(
     home: Home,
     objective: Objective,
     classifier: Callable[[ToxicityOptions], ToxicityClassifier] | None = None,
+    mixed: Mapping[str, Snapshot] | None = None,
 ) -> Dataset:
     """Make the dataset of a snapshot, or return the one that was made from the same parts before.
+
+    `mixed`: a snapshot of each role in `data.mix`; their tuples come to the training side only.
 
     `tokenizer` is the base model's, with the chat template that serving uses; `classifier` loads what `data.toxicity`
     asks for. Raises PermanentError, with what to change, if no example or no held-out example remains, or too many rows
@@ -157,15 +174,18 @@ def build_dataset(
         raise PermanentError(
             "the base model's tokenizer has no chat template: train a base model that is served with one"
         )
+    mixed = mixed or {}
+    if mixed.keys() != data.mix.keys():
+        raise PermanentError(f"data.mix names {sorted(data.mix)}, the snapshots are of {sorted(mixed)}")
     groups = HeldOutGroups(home.splits / f"{snapshot.bucket}.json")
-    identity = _identity(snapshot, data, tokenizer, objective)
+    identity = _identity(snapshot, data, tokenizer, objective, mixed)
     if (made := _made_before(_known(identity, groups, home), home)) is not None:
         return made
     home.datasets.mkdir(parents=True, exist_ok=True)
     _sweep(home.datasets)
     with tempfile.TemporaryDirectory(dir=home.datasets, prefix=".building-") as folder:
         judge = classifier(data.toxicity) if data.toxicity and classifier else None
-        digest = _Builder(snapshot, data, tokenizer, identity, groups, Path(folder), judge).build()
+        digest = _Builder(snapshot, mixed, data, tokenizer, identity, groups, Path(folder), judge).build()
         if not _is_whole(home, digest):
             with set_aside(home.datasets / digest), staged_directory(home.datasets / digest) as staging:
                 for path in Path(folder).iterdir():
@@ -175,7 +195,9 @@ def build_dataset(
     return load_dataset(home, digest)
 
 
-def _identity(snapshot: Snapshot, data: DataOptions, tokenizer: Any, objective: Objective) -> dict[str, Any]:
+def _identity(
+    snapshot: Snapshot, data: DataOptions, tokenizer: Any, objective: Objective, mixed: Mapping[str, Snapshot]
+) -> dict[str, Any]:
     """What a dataset is made of. Part of its digest, so that its figures can never be those of another tokenizer."""
     return {
         "version": [VERSION, cleaning.VERSION],
@@ -183,6 +205,7 @@ def _identity(snapshot: Snapshot, data: DataOptions, tokenizer: Any, objective: 
         "objective": objective,
         "options": data.model_dump(exclude={"threshold"}),
         "tokenizer": tokenizer_fingerprint(tokenizer),
+        **({"mixed": {role: mixed[role].digest for role in sorted(mixed)}} if mixed else {}),
     }
 
 
@@ -254,6 +277,8 @@ class _Row(SplitRow):
     offset: int
     created: float
     """Seconds since 1970; minus infinity if the tuple does not say."""
+    role: str | None = None
+    """The other role that it was mixed in from."""
     side: Side = "train"
 
     @property
@@ -267,6 +292,7 @@ class _Builder:
     def __init__(
         self,
         snapshot: Snapshot,
+        mixed: Mapping[str, Snapshot],
         data: DataOptions,
         tokenizer: Any,
         identity: dict[str, Any],
@@ -275,7 +301,7 @@ class _Builder:
         judge: ToxicityClassifier | None,
     ) -> None:
         self._snapshot, self._data, self._tokenizer, self._identity = snapshot, data, tokenizer, identity
-        self._judge = judge
+        self._judge, self._mixed = judge, mixed
         self._objective: Objective = identity["objective"]
         self._groups, self._folder = groups, folder
         self._rejected: Counter[str] = Counter()
@@ -287,10 +313,12 @@ class _Builder:
             rows, signatures = self._clean_rows()
             if not rows:
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
-            held = self._heldout(rows)
+            clusters = _clusters(rows, near_duplicates(signatures, self._similarity), self._groups.forced())
+            held = self._heldout([row for row in rows if row.role is None], clusters)
             for row in rows:
-                row.side = "heldout" if row.group in held else "train"
-            kept = self._limit(self._without_duplicates(rows, signatures), rows)
+                own = row.role is None and clusters.get(row.group, row.group) in held
+                row.side = "heldout" if own else "train"
+            kept = self._limit(self._weighed(self._without_duplicates(rows, signatures), rows), rows)
             written, statistics, hasher = self._write(kept, rows)
         sides = {side: [number for number in written if rows[number].side == side] for side in SIDES}
         self._require_both_sides(sides, rows)
@@ -308,19 +336,25 @@ class _Builder:
             **statistics,
             "audit": asdict(audit(self._folder)),
             "max_known_share": self._data.max_known_share,
+            "mixed": {
+                role: {"snapshot": snapshot.digest, "rows": sum(row.role == role for row in parts["train"])}
+                for role, snapshot in self._mixed.items()
+            },
         }
         digest = hasher.hexdigest()
         (self._folder / "examples.jsonl").unlink()
         write_sealed(self._folder, manifest | {"digest": digest})
         return digest
 
-    def _heldout(self, rows: list[_Row]) -> frozenset[str]:
+    def _heldout(self, rows: list[_Row], clusters: Mapping[str, str]) -> frozenset[str]:
+        """The clusters that are held out, by the group that stands for each."""
+        named = [clusters.get(row.group, row.group) for row in rows]
         if self._data.heldout_newest:
             times: dict[str, float] = {}
-            for row in rows:
-                times[row.group] = max(times.get(row.group, -math.inf), row.created)
+            for row, name in zip(rows, named, strict=True):
+                times[name] = max(times.get(name, -math.inf), row.created)
             return newest(times, self._data.heldout_share)
-        return self._groups.complete([row.group for row in rows], self._data.heldout_share, self._data.seed)
+        return self._groups.complete(named, self._data.heldout_share, self._data.seed)
 
     @property
     def _where(self) -> str:
@@ -342,7 +376,7 @@ class _Builder:
             (self._folder / "examples.jsonl").open("wb") as examples,
             (self._folder / "signatures").open("wb") as output,
         ):
-            for number, source in enumerate(self._snapshot.rows(), start=1):
+            for number, (role, source) in enumerate(self._all_rows(), start=1):
                 if number % 10_000 == 0:
                     log.info(
                         "%s: %d tuples cleaned, %.0f a second",
@@ -365,10 +399,18 @@ class _Builder:
                 output.write(signature(text).tobytes())
                 created = -math.inf if item.created is None else item.created.timestamp()
                 origin, digest = without_persons(source.origin), bytes.fromhex(digest_of(text))
-                rows.append(_Row(source.digest, self._sources(source, item), digest, origin, offset, created))
+                rows.append(_Row(source.digest, self._sources(source, item), digest, origin, offset, created, role))
         signatures = np.fromfile(self._folder / "signatures", dtype=np.uint32).reshape(-1, PERMUTATIONS)
         (self._folder / "signatures").unlink()
         return rows, signatures
+
+    def _all_rows(self) -> Iterator[tuple[str | None, SnapshotRow]]:
+        """The tuples of the bucket, then those of the roles that are mixed in."""
+        for row in self._snapshot.rows():
+            yield None, row
+        for role in sorted(self._mixed):
+            for row in self._mixed[role].rows():
+                yield role, row
 
     def _sources(self, source: SnapshotRow, item: TrainingTuple) -> tuple[str, ...]:
         """What a row shares with others, what it is grouped by first."""
@@ -399,6 +441,18 @@ class _Builder:
                 self._reject(rows[candidates[place]].digest, rows[candidates[place]].origin, "near duplicate")
             candidates = [number for place, number in enumerate(candidates) if place not in dropped]
         return candidates
+
+    def _weighed(self, kept: list[int], rows: list[_Row]) -> list[int]:
+        """Of each role that is mixed in as many rows as its weight allows, chosen by a stable hash."""
+        own = sum(rows[number].role is None and rows[number].side == "train" for number in kept)
+        for role, weight in self._data.mix.items():
+            found = [number for number in kept if rows[number].role == role]
+            order = sorted(found, key=lambda number: digest_of([self._data.seed, rows[number].digest]))
+            beyond = set(order[round(weight * own) :])
+            for number in sorted(beyond):
+                self._reject(rows[number].digest, rows[number].origin, f"beyond the weight of {role} in data.mix")
+            kept = [number for number in kept if number not in beyond]
+        return kept
 
     def _limit(self, kept: list[int], rows: list[_Row]) -> list[int]:
         limit = self._data.max_rows
@@ -525,6 +579,32 @@ class _Builder:
                     f"{self._where}: nothing {what} is left of {len(rows)} tuples in {groups} groups (sessions, "
                     f"commits, briefs): gather tuples of more groups, or change data.heldout_share or data.seed"
                 )
+
+
+def _clusters(rows: list[_Row], pairs: Iterable[tuple[int, int]], first: Collection[str]) -> dict[str, str]:
+    """Groups that have nearly equal rows -> the group that stands for all of them: one side of the split for all.
+
+    It is one of `first`, if there is any, else the oldest: so a new group that resembles old ones joins their side.
+    """
+    parent: dict[str, str] = {}
+
+    def root(group: str) -> str:
+        while (above := parent.setdefault(group, group)) != group:
+            parent[group] = parent[above]
+            group = above
+        return group
+
+    for left, right in pairs:
+        if rows[left].role is None and rows[right].role is None:
+            parent[root(rows[left].group)] = root(rows[right].group)
+    age: dict[str, float] = {}
+    for row in rows:
+        if row.group in parent and row.role is None:
+            age[row.group] = min(age.get(row.group, math.inf), row.created)
+    chosen: dict[str, str] = {}
+    for group in sorted(parent, key=lambda group: (group not in first, age[group], group)):
+        chosen.setdefault(root(group), group)
+    return {group: chosen[root(group)] for group in parent}
 
 
 @dataclass(frozen=True)

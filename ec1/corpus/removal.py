@@ -133,7 +133,9 @@ def find(query: Query, corpus: Path, home: Home, row: str | None = None) -> Remo
     digests |= {each for each in _rows_of(found.snapshots, home, query, row)}
     for dataset in sorted(path for path in home.datasets.glob("*") if (path / "manifest.json").is_file()):
         # Of a removal every dataset of such a snapshot: its rejects and samples may quote what a row no longer shows.
-        of_snapshot = row is None and read_json(dataset / "manifest.json").get("snapshot") in found.snapshots
+        manifest = read_json(dataset / "manifest.json")
+        made_of = {manifest.get("snapshot"), *(part["snapshot"] for part in manifest.get("mixed", {}).values())}
+        of_snapshot = row is None and not made_of.isdisjoint(found.snapshots)
         if of_snapshot or _dataset_holds(dataset, digests):
             found.datasets.append(dataset.name)
     return found

@@ -22,7 +22,7 @@ from ec1.corpus.split import moved
 from ec1.corpus.threshold import Decision, HighWaterMark, day_after, decide, must_train_again, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment
-from ec1.errors import DamagedError
+from ec1.errors import DamagedError, PermanentError
 from ec1.home import Home
 from ec1.launch.launcher import Launcher
 from ec1.models import model_folder, pinned_revision, prepare_model
@@ -127,10 +127,27 @@ class RecipeNight:
 
         tokenizer = AutoTokenizer.from_pretrained(self.base_model, local_files_only=True)
         dataset = build_dataset(
-            snapshot, self.recipe.data, tokenizer, home=self.home, objective=self.recipe.rows, classifier=classifier
+            snapshot,
+            self.recipe.data,
+            tokenizer,
+            home=self.home,
+            objective=self.recipe.rows,
+            classifier=classifier,
+            mixed=self._mixed(),
         )
         dataset.path.touch()
         return dataset
+
+    def _mixed(self) -> dict[str, Snapshot]:
+        """Snapshots of the roles that `data.mix` names, as of this night. Raises PermanentError for an empty one."""
+        corpus, moment = self.deployment.corpus_root(self.home), self.night.as_of(dt.datetime.now(dt.UTC))
+        found = {}
+        for role in self.recipe.data.mix:
+            of = bucket(corpus, role, self.recipe.tenant)
+            found[role] = take_snapshot(of, self.recipe.rows, as_of=moment, home=self.home)
+            if not found[role].trainable:
+                raise PermanentError(f"recipe {self.recipe.name}: data.mix: bucket {of.name} holds no trainable tuple")
+        return found
 
     def built_dataset(self) -> Dataset:
         """The dataset that the night built; if it is damaged or gone, the same one, built again from its snapshot.

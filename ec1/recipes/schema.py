@@ -269,6 +269,8 @@ class Recipe(Settings):
                 "lora.modules_to_save cannot be served by vLLM: leave it out, or use kind pretraining, which `ec1 "
                 "train` starts and no night publishes"
             )
+        if self.role in self.data.mix:
+            problems.append(f"data.mix names {self.role}, the recipe's own role: it is trained on anyway")
         if self.objective != "sft" and self.optimisation.packing:
             problems.append("optimisation.packing is for objective sft only: pairs are compared row by row")
         if self.objective != "sft" and self.optimisation.neftune_alpha is not None:

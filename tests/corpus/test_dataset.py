@@ -169,24 +169,54 @@ def _brief(row: dict[str, Any]) -> str:
     return digits[0][1:]
 
 
-def test_of_twins_the_held_out_one_stays(tmp_path: Path, home: Home, tokenizer: Any) -> None:
-    """Else tonight's training would hold what last night's evaluation held out."""
-    options = DataOptions(heldout_share=0.5)
-    long = "\n".join(f"+    step_{number}(state, limit={number})" for number in range(60))
-    records = [
-        edit(number, commit_msg=f"same words {number}", cluster=None, diff=long + f"\n+# {number}\n")
-        for number in range(12)
-    ]
-    sides = {f"source_commit:{number:040x}": assign(f"source_commit:{number:040x}", 0.5, 0) for number in range(12)}
-    assert set(sides.values()) == {"train", "heldout"}
-    snapshot = engineering(tmp_path, home, [*records, *(edit(number) for number in range(100, 130))])
-    dataset = build_dataset(
-        snapshot, options.model_copy(update={"max_length": 2048}), tokenizer, home=home, objective="sft"
-    )
-    twins = [row for row in everything(dataset) if "step_59" in row["completion"][0]["content"]]
-    assert len(twins) == 1
-    assert sides[twins[0]["group"]] == "heldout"
-    assert dataset.rejected == {"near duplicate": 11}
+LONG = "\n".join(f"+    step_{number}(state, limit={number})" for number in range(60))
+
+
+def twin(number: int, **changes: Any) -> dict[str, Any]:
+    """One of many commits that say nearly the same."""
+    words = {"commit_msg": f"same words {number}", "cluster": None, "diff": LONG + f"\n+# {number}\n"}
+    return edit(number, **words, **changes)
+
+
+def test_groups_that_say_nearly_the_same_are_on_one_side(tmp_path: Path, home: Home, tokenizer: Any) -> None:
+    """The oldest decides, so that a new one joins its side: what was held out last night is not trained on tonight."""
+    options = DataOptions(heldout_share=0.5, max_length=2048)
+    others = [edit(number) for number in range(100, 130)]
+    alone = {assign(f"source_commit:{number:040x}", 0.5, 0): number for number in range(12)}
+    assert set(alone) == {"train", "heldout"}, "each for itself would be on either side"
+    for side, oldest in alone.items():
+        twins = [twin(n, created=f"2026-05-{1 if n == oldest else 2 + n:02}T00:00:00Z") for n in range(12)]
+        for order in (twins, twins[::-1]):
+            snapshot = engineering(tmp_path / side, home, [*order, *others])
+            dataset = build_dataset(snapshot, options, tokenizer, home=home, objective="sft")
+            left = {
+                where
+                for where in ("train", "heldout")
+                for row in dataset.rows(where)  # type: ignore[arg-type]
+                if "step_59" in row["completion"][0]["content"]
+            }
+            assert left == {side} and dataset.rejected == {"near duplicate": 11}
+
+
+def test_other_roles_are_mixed_into_training_by_weight(tmp_path: Path, home: Home, tokenizer: Any) -> None:
+    own = [edit(number) for number in range(60)]
+    snapshot = engineering(tmp_path, home, own)
+    copies = [{**own[number], "tenant": "acme"} for number in range(60)]
+    write_lines(tmp_path / "general/all.jsonl", [*(edit(number) for number in range(500, 560)), *copies])
+    general = take_snapshot(bucket(tmp_path, "general", "acme"), "sft", as_of=NIGHT, home=home)
+    plain = build_dataset(snapshot, DataOptions(), tokenizer, home=home, objective="sft")
+    options = DataOptions(mix={"general": 0.5})
+    mixed = build_dataset(snapshot, options, tokenizer, home=home, objective="sft", mixed={"general": general})
+    rows = {name: {row["row"] for row in each.rows("train")} for name, each in (("plain", plain), ("mixed", mixed))}
+    held = [{row["row"] for row in each.rows("heldout")} for each in (plain, mixed)]
+    assert held[0] == held[1] and mixed.leaks == [], "what is held out is the role's own, and nobody trains on it"
+    assert rows["plain"] < rows["mixed"]
+    assert len(rows["mixed"] - rows["plain"]) == round(0.5 * plain.train_rows)
+    assert mixed.mixed == {"general": {"snapshot": general.digest, "rows": round(0.5 * plain.train_rows)}}
+    assert mixed.rejected["beyond the weight of general in data.mix"] > 0 and mixed.rejected[SHARED] > 0
+    assert load_dataset(home, mixed.digest) == mixed != plain
+    with pytest.raises(PermanentError, match=r"data\.mix names \['general'\]"):
+        build_dataset(snapshot, options, tokenizer, home=home, objective="sft")
 
 
 def test_rows_over_length_are_counted_and_beyond_a_share_refused(tmp_path: Path, home: Home, tokenizer: Any) -> None:

@@ -263,6 +263,8 @@ BROKEN = {
         "optimisation: {early_stopping_patience: 2}\n",
         r"early_stopping_patience needs evaluation_steps",
     ),
+    "mixed with itself": ("data:\n  mix: {editor: 0.5}\n", r"data\.mix names editor, the recipe's own role"),
+    "weight of nothing": ("data:\n  mix: {general: 0}\n", r"general: a weight is more than 0"),
     "unknown loss": ("objective: dpo\ndpo: {beta: 0.1, loss: ppo}\n", r"dpo\.loss: .*not 'ppo'"),
     "smoothing without effect": (
         "objective: dpo\ndpo: {beta: 0.1, label_smoothing: 0.1}\n",
