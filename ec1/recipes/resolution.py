@@ -319,7 +319,7 @@ def _merge(
 def _dotted(values: Mapping[str, Any], prefix: str) -> list[str]:
     keys: list[str] = []
     for key, value in values.items():
-        keys += _dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}"]
+        keys += _dotted(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [f"{prefix}{key}"]
     return keys
 
 

@@ -21,7 +21,7 @@ def _show(values: Mapping[str, Any], origins: Mapping[str, str], prefix: str, in
     lines: list[tuple[str, str]] = []
     for key, value in values.items():
         dotted = f"{prefix}{key}"
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             lines.append((f"{indent}{key}:", ""))
             lines += _show(value, origins, f"{dotted}.", f"{indent}  ")
         else:
