@@ -285,10 +285,17 @@ _CRON_FIELD = re.compile(f"{_CRON_PART}(?:,{_CRON_PART})*", re.IGNORECASE)
 class ScheduleSettings(Settings):
     cron: str = Field("0 2 * * *", description="when the night of the day before is run, five fields")
     timezone: str = Field("UTC", description="IANA name, such as Europe/Berlin; nights are calendar days in it")
-    first_night: dt.date = Field(dt.date(2026, 6, 1), description="no night before this one exists")
+    first_night: dt.date | None = Field(
+        None, description="no night before this one exists; default: the day on which the home was made"
+    )
     enabled: bool = Field(True, description="whether the schedule runs as soon as the Dagster daemon does")
     grace_minutes: int = Field(
         120, gt=0, description="a tick that is later than this is skipped; the next one catches up"
+    )
+    stale_nights: int = Field(
+        30,
+        ge=0,
+        description="a role that was not trained for this many nights is warned about; 0: never; typically 14–60",
     )
     debounce_seconds: int = Field(
         600, ge=0, description="seconds without growth before the corpus-growth sensor asks for a night"

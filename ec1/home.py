@@ -129,6 +129,11 @@ class Home:
         return self.root / "gpu.lock"
 
     @property
+    def first_night(self) -> Path:
+        """A date: no night before it exists."""
+        return self.root / "first-night"
+
+    @property
     def nights(self) -> Path:
         return self.root / "nights"
 

@@ -44,7 +44,11 @@ def of_graph(
             check_name="graph_not_shrunk",
             asset_key=GRAPH,
             passed=share <= deployment.graph.max_shrink_share,
-            metadata={"before": applied.entities_before, "after": applied.entities_after, "lost_share": share},
+            metadata={
+                "before": applied.entities_before,
+                "after": applied.entities_after,
+                "lost_share": round(share, 3),
+            },
         ),
         dg.AssetCheckResult(
             check_name="grounding",
@@ -59,7 +63,7 @@ def of_graph(
             severity=dg.AssetCheckSeverity.WARN,
             passed=trust.hallucination_rate <= deployment.extraction.max_hallucination_rate,
             metadata={
-                "hallucination_rate": trust.hallucination_rate,
+                "hallucination_rate": round(trust.hallucination_rate, 3),
                 "named": trust.named,
                 "invented": trust.invented,
                 "kept": trust.kept,
@@ -72,14 +76,22 @@ def spec_of_threshold(asset: dg.AssetKey) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec("corpus_threshold", asset=asset, description="Enough new trainable tuples have gathered.")
 
 
-def of_threshold(decision: Decision, asset: dg.AssetKey) -> dg.AssetCheckResult:
+def of_threshold(decision: Decision, asset: dg.AssetKey, quiet_nights: int, stale_nights: int) -> dg.AssetCheckResult:
+    """A quiet night is no fault: the check says what was decided and why.
+
+    A role that is quiet for `stale_nights` (0: however long) is warned about.
+    """
+    stale = bool(stale_nights) and not decision.train and quiet_nights >= stale_nights
+    since = (
+        f"; not trained for {quiet_nights} nights: do its tuples still arrive? (`ec1 corpus stats`)" if stale else ""
+    )
     return dg.AssetCheckResult(
         check_name="corpus_threshold",
         asset_key=asset,
-        # A quiet night is no fault: the check says what was decided and why.
-        passed=True,
-        description=f"{'train' if decision.train else 'no training'}: {decision.reason}",
-        metadata={"new": decision.new, "threshold": decision.threshold},
+        passed=not stale,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{'train' if decision.train else 'no training'}: {decision.reason}{since}",
+        metadata={"new": decision.new, "threshold": decision.threshold, "quiet_nights": quiet_nights},
     )
 
 

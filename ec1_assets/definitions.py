@@ -1,8 +1,11 @@
 """The one place where everything is assembled. `build_defs` makes a fresh code location for any choice."""
 
+import datetime as dt
+
 import dagster as dg
 
 from ec1.corpus.buckets import bucket
+from ec1.night.first import first_night
 from ec1.night.recipes import sound_and_broken
 from ec1_assets.broken_recipes import broken_recipe_assets
 from ec1_assets.datagraph import datagraph_assets
@@ -25,7 +28,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
     """Everything of one deployment. Raises InputError for a bad deployment; a bad recipe is an asset that says so."""
     project = ProjectResource.of(choice)
     deployment = project.deployment()
-    nights = nights_of(deployment)
+    nights = nights_of(deployment, first_night(deployment, project.home, dt.datetime.now(dt.UTC)))
     recipes, broken = sound_and_broken(deployment, choice.project)
     corpus_root = deployment.corpus_root(project.home)
     buckets = [bucket(corpus_root, each.recipe.role, each.recipe.tenant) for each in recipes]
@@ -41,7 +44,7 @@ def build_defs(choice: Choice) -> dg.Definitions:
             night_report_asset(nights, ends),
         ],
         jobs=jobs,
-        schedules=[nightly_schedule(deployment, jobs[0])],
+        schedules=[nightly_schedule(deployment, nights, jobs[0])],
         sensors=[corpus_growth_sensor(deployment, jobs[0], buckets), night_failure_sensor(jobs)],
         resources={
             "project": project,

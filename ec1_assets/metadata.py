@@ -1,6 +1,8 @@
 """The metadata of each asset family: one typed function per family, from a domain object to what the UI shows.
 
-Numbers that people follow over time are floats or ints of their own, because the UI plots those across partitions.
+What was decided comes first, then figures, then one table, then plots, then where it lies. Numbers that people follow
+over time are floats or ints of their own, because the UI plots those across partitions; they are rounded. A plot of one
+point or of zeros says nothing and is left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +20,10 @@ from ec1.extraction.trust import Trust
 from ec1.home import Home
 from ec1.night.growth import Growth
 from ec1.night.records import ExtractionRecord, GraphRecord, HandoverRecord
-from ec1_assets.plots import bar_plot, line_plot
+from ec1_assets.plots import bar_plot, interval_plot, line_plot
 
 if TYPE_CHECKING:
+    from ec1.adapters.manifest import AdapterManifest
     from ec1.extraction.report import Progress
     from ec1.extraction.scoring import ScoreTable
     from ec1.graph.ladybug_store import LadybugStore
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 Metadata = dict[str, Any]
 MAX_ROWS = 50
+MAX_SAMPLES = 3
 
 
 def of_listing(listing: Listing) -> Metadata:
@@ -48,11 +52,16 @@ def of_listing(listing: Listing) -> Metadata:
         "as_of": dg.MetadataValue.timestamp(listing.as_of.timestamp()),
         "documents": _table(
             [
-                {"stream": v.key.stream, "path": v.key.path, "id": v.document_id, "bytes": v.size}
-                for v in listing.changed
+                *(
+                    {"stream": each.key.stream, "path": each.key.path, "id": "", "bytes": 0, "rejected": each.reason}
+                    for each in listing.rejected
+                ),
+                *(
+                    {"stream": v.key.stream, "path": v.key.path, "id": v.document_id, "bytes": v.size, "rejected": ""}
+                    for v in listing.changed
+                ),
             ]
         ),
-        "refused": _table([{"path": each.key.path, "reason": each.reason} for each in listing.rejected]),
     }
 
 
@@ -65,23 +74,27 @@ def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder
         **{name: counts.get(name, 0) for name in ("complete", "deferred", "rejected", "reused", "postponed")},
         **({"stopped": total.stopped} if total.stopped else {}),
         "entities": sum(by_class.values()),
-        "entities_by_class": bar_plot(
-            f"Entities by class, {stream}", by_class, "mentions", folder / f"entities-{stream}.png"
-        ),
         "llm_calls": total.llm_calls,
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
-        "documents_per_second": float(total.documents_per_second),
-        "tokens_per_second": float(total.tokens_per_second),
-        "not_trusted": _table(
-            [{"reason": reason, "entities": count} for reason, count in sorted(total.dropped.items())]
-        ),
+        "documents_per_second": round(float(total.documents_per_second), 3),
+        "tokens_per_second": round(float(total.tokens_per_second), 1),
+        "not_trusted": _counts(total.dropped),
         "put_off": _table(
             [
                 {"path": paths.get(each["content"], each["content"]), **each}
                 for each in total.problems
                 if each["stream"] == stream
             ]
+        ),
+        **(
+            {
+                "entities_by_class": bar_plot(
+                    f"Entities by class, {stream}", by_class, "mentions", folder / f"entities-{stream}.png"
+                )
+            }
+            if any(by_class.values())
+            else {}
         ),
     }
 
@@ -96,21 +109,7 @@ def of_graph(applied: GraphRecord, home: Home, folder: Path, exported: Path | No
         "entities": applied.entities_after,
         "new_entities": applied.entities_after - applied.entities_before,
         "mentions": applied.mentions_after,
-        "entities_by_class": bar_plot("Entities in the graph", by_class, "entities", folder / "graph.png"),
-        "growth_of_entities": line_plot(
-            "Entities in the graph, by night",
-            {name: (growth.nights, counts) for name, counts in growth.entities.items()},
-            "",
-            "entities",
-            folder / "growth-entities.png",
-        ),
-        "growth_of_mentions": line_plot(
-            "Mentions in the graph, by night",
-            {name: (growth.nights, counts) for name, counts in growth.mentions.items()},
-            "",
-            "mentions",
-            folder / "growth-mentions.png",
-        ),
+        **_plots_of_graph(by_class, growth, folder),
         "published": dg.MetadataValue.path(home.published_graph),
         **({"export": dg.MetadataValue.path(exported)} if exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
@@ -118,28 +117,33 @@ def of_graph(applied: GraphRecord, home: Home, folder: Path, exported: Path | No
     }
 
 
-SHOWN_LINKS = 200
-"""So many links of a band are shown: in a large graph there are tens of thousands."""
+def _plots_of_graph(by_class: Mapping[str, int], growth: Growth, folder: Path) -> Metadata:
+    plots: Metadata = {}
+    if any(by_class.values()):
+        plots["entities_by_class"] = bar_plot("Entities in the graph", by_class, "entities", folder / "graph.png")
+    if len(growth.nights) > 1:
+        plots["growth_of_entities"] = line_plot(
+            "Entities in the graph, by night",
+            {name: (growth.nights, counts) for name, counts in growth.entities.items() if any(counts)},
+            "",
+            "entities",
+            folder / "growth-entities.png",
+        )
+    return plots
 
 
 def of_resolution(store: "LadybugStore", unused: Sequence[str]) -> Metadata:
-    """How many entities are one, and the best pairs for review; `unused` are entities of overrides that are gone."""
+    """How many entities are one, and how many pairs wait for review; `unused`: entities of overrides that are gone."""
     from ec1.graph.resolution import Band
 
     counts = store.resolution_counts()
-    review, vetoed = store.best_links(Band.REVIEW, SHOWN_LINKS), store.best_links(Band.NEW, SHOWN_LINKS)
+    review = counts.links.get(Band.REVIEW, 0)
     return {
         "clusters": counts.clusters,
         "links_merged": counts.links.get(Band.MERGE, 0),
-        "links_for_review": counts.links.get(Band.REVIEW, 0),
+        "links_for_review": review,
         "links_vetoed": counts.links.get(Band.NEW, 0),
-        "for_review": _table(
-            [
-                {"one": each.one, "other": each.other, "score_bits": each.score, "why": each.reasons, "but": each.veto}
-                for each in review
-            ]
-        ),
-        "vetoed": _table([{"one": each.one, "other": each.other, "veto": each.veto} for each in vetoed]),
+        **({"review_with": "ec1 graph review"} if review else {}),
         **({"overrides_about_no_entity": _list(unused)} if unused else {}),
     }
 
@@ -148,8 +152,8 @@ def of_progress(progress: "Progress") -> Metadata:
     return {
         "documents_done": progress.done,
         "documents_in_all": progress.total,
-        "documents_per_second": float(progress.documents_per_second),
-        "tokens_per_second": float(progress.tokens_per_second),
+        "documents_per_second": round(float(progress.documents_per_second), 3),
+        "tokens_per_second": round(float(progress.tokens_per_second), 1),
     }
 
 
@@ -160,8 +164,8 @@ def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: "ScoreTable |
         kind = f"{entry.status.value}_{entry.key.stream}"
         counts[kind] = counts.get(kind, 0) + 1
     return {
-        "grounding_rate": trust.grounding_rate,
-        "hallucination_rate": trust.hallucination_rate,
+        "grounding_rate": round(trust.grounding_rate, 3),
+        "hallucination_rate": round(trust.hallucination_rate, 3),
         **dict(sorted(counts.items())),
         "deferred_and_quarantined": _table(
             [
@@ -181,16 +185,13 @@ def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: "ScoreTable |
 
 
 def _of_scores(scores: "ScoreTable") -> Metadata:
+    """By class: `ec1 score`."""
     whole = scores["all"]
-    rows: list[Mapping[str, Any]] = [
-        {"class": row.label, **figures} for row, figures in zip(scores.rows, scores.record().values(), strict=True)
-    ]
     return {
-        "precision": float(whole.precision),
-        "recall": float(whole.recall),
-        "f1": float(whole.f1),
-        **({"baseline_f1": float(scores.baseline["all"].f1)} if scores.baseline is not None else {}),
-        "against_gold": _table(rows),
+        "precision": round(float(whole.precision), 3),
+        "recall": round(float(whole.recall), 3),
+        "f1": round(float(whole.f1), 3),
+        **({"baseline_f1": round(float(scores.baseline["all"].f1), 3)} if scores.baseline is not None else {}),
     }
 
 
@@ -215,8 +216,8 @@ def of_delivery(delivery: "Delivery") -> Metadata:
 def of_handover(handover: HandoverRecord) -> Metadata:
     return {
         "device": handover.device,
-        "free_gib": float(handover.free_gib),
-        "total_gib": float(handover.total_gib),
+        "free_gib": round(float(handover.free_gib), 2),
+        "total_gib": round(float(handover.total_gib), 2),
         "processes_that_had_to_be_killed": handover.swept,
     }
 
@@ -227,9 +228,9 @@ def of_snapshot(snapshot: Snapshot) -> Metadata:
         "lines": snapshot.lines,
         "files": snapshot.files,
         "bytes": snapshot.bytes,
-        "digest": snapshot.digest,
-        "path": dg.MetadataValue.path(snapshot.path),
         "not_trainable": _counts(snapshot.rejected),
+        "digest": _short(snapshot.digest),
+        "path": dg.MetadataValue.path(snapshot.path),
     }
 
 
@@ -240,7 +241,7 @@ def of_decision(decision: Decision) -> Metadata:
         "new_tuples": decision.new,
         "trainable": decision.trainable,
         "threshold": decision.threshold,
-        "trained_snapshot": decision.trained_snapshot or "none yet",
+        "trained_snapshot": _short(decision.trained_snapshot) if decision.trained_snapshot else "none yet",
     }
 
 
@@ -249,16 +250,16 @@ def of_dataset(dataset: Dataset, plan: "Plan") -> Metadata:
         "train_rows": dataset.train_rows,
         "heldout_rows": dataset.heldout_rows,
         "tokens": dataset.tokens,
-        "digest": dataset.digest,
-        "path": dg.MetadataValue.path(dataset.path),
+        "planned_steps": plan.steps,
+        "planned_seconds": round(float(plan.seconds)),
+        "planned_peak_memory_gib": round(float(plan.peak_memory_gib), 2),
+        "planned_cost_usd": round(float(plan.cost), 2),
+        "plan_notes": _list(plan.notes),
         "left_out": _counts(dataset.rejected),
         **of_audit(dataset),
-        "sample": dg.MetadataValue.json(list(dataset.samples[:2])),
-        "planned_steps": plan.steps,
-        "planned_seconds": float(plan.seconds),
-        "planned_peak_memory_gib": float(plan.peak_memory_gib),
-        "planned_cost_usd": float(plan.cost),
-        "plan_notes": _list(plan.notes),
+        "first_training_rows_shortened": dg.MetadataValue.json(list(dataset.samples[:2])),
+        "digest": _short(dataset.digest),
+        "path": dg.MetadataValue.path(dataset.path),
     }
 
 
@@ -268,7 +269,7 @@ def of_audit(dataset: Dataset) -> Metadata:
     return {
         "heldout_checked": dataset.audit.checked,
         "heldout_known": dataset.audit.known,
-        "heldout_known_share": dataset.audit.known_share,
+        "heldout_known_share": round(dataset.audit.known_share, 3),
         "heldout_verbatim": dataset.audit.verbatim,
         "heldout_only_read": dataset.audit.read,
         "max_known_share": dataset.max_known_share,
@@ -281,64 +282,109 @@ def of_candidate(candidate: "Candidate", folder: Path) -> Metadata:
         "status": result.status if result.verdict is None else f"{result.status}: {result.verdict}",
         "steps": result.steps,
         "effective_batch": result.effective_batch,
-        "train_loss_first": result.loss_first,
-        "train_loss_last": result.loss_last,
-        "tokens_per_second": float(result.tokens_per_second),
-        "peak_memory_gib": float(result.peak_memory_gib),
-        "training_seconds": float(result.seconds),
-        "gpu_hours": result.seconds / 3600,
+        "train_loss_first": _rounded(result.loss_first),
+        "train_loss_last": _rounded(result.loss_last),
+        "tokens_per_second": round(float(result.tokens_per_second), 1),
+        "peak_memory_gib": round(float(result.peak_memory_gib), 2),
+        "training_seconds": round(float(result.seconds), 1),
+        "gpu_hours": round(result.seconds / 3600, 4),
         "trainable_parameters": result.trainable_parameters,
         "reference": result.reference or "none",
-        "loss_curve": line_plot(
-            "Training loss", {"loss": (curves["step"], curves["loss"])}, "step", "loss", folder / "loss.png"
-        ),
-        "learning_rate_curve": line_plot(
-            "Learning rate",
-            {"learning rate": (curves["step"], curves["learning_rate"])},
-            "step",
-            "",
-            folder / "learning-rate.png",
+        "notes": _list(result.notes),
+        **(
+            {
+                "loss_curve": line_plot(
+                    "Training loss", {"loss": (curves["step"], curves["loss"])}, "step", "loss", folder / "loss.png"
+                )
+            }
+            if len(curves["step"]) > 1
+            else {}
         ),
         "path": dg.MetadataValue.path(candidate.folder),
-        "notes": _list(result.notes),
     }
 
 
 def of_evaluation(judged: "Judged", folder: Path) -> Metadata:
-    losses = {model: loss for model, loss in judged.scores.mean_losses().items() if loss is not None}
-    scores = {model: score for model, score in judged.scores.means().items() if score is not None}
-    return {
+    losses = {model: round(loss, 3) for model, loss in judged.scores.mean_losses().items() if loss is not None}
+    scores = {model: round(score, 3) for model, score in judged.scores.means().items() if score is not None}
+    shown: Metadata = {
         "verdict": judged.verdict.verdict,
         "reasons": _list(judged.verdict.reasons),
+        **{f"gain_over_{model}": str(each) for model, each in judged.verdict.differences.items()},
         "heldout_examples": len(judged.scores.examples),
+        **({"eval_loss": losses["candidate"]} if "candidate" in losses else {}),
         **{f"eval_loss_{model}": loss for model, loss in losses.items()},
         **{f"eval_score_{model}": score for model, score in scores.items()},
-        **({"eval_loss": losses["candidate"]} if "candidate" in losses else {}),
         "held_out_loss": bar_plot(
-            "Held-out loss of the wanted answer",
-            {model: round(loss, 3) for model, loss in losses.items()},
-            "nats/token",
-            folder / "evaluation.png",
-        ),
-        "answers": _table(
-            [{"prompt": each.prompt, "wanted": each.expected, **each.answers} for each in judged.scores.samples]
+            "Held-out loss of the wanted answer (less is better)", losses, "nats/token", folder / "evaluation.png"
         ),
     }
+    if judged.scores.samples:
+        shown["answers_are"] = (
+            "what each model wrote to prompts that it never saw, beside the answer that was wanted. They are there to "
+            "be read; the verdict rests on the losses."
+        )
+        shown["answers"] = _table(
+            [
+                {"prompt": each.prompt, "wanted": each.expected, **each.answers}
+                for each in judged.scores.samples[:MAX_SAMPLES]
+            ]
+        )
+    return shown
 
 
-def of_outcome(outcome: "OutcomeRecord") -> Metadata:
+def of_outcome(outcome: "OutcomeRecord", versions: "Sequence[AdapterManifest]", folder: Path) -> Metadata:
+    """What became of the candidate, and the evaluations of the versions that were accepted so far."""
+    judged = [(each, each.evaluation) for each in versions if each.evaluation is not None]
+    gains = {
+        f"v{each.version}": (gain.mean, gain.lower, gain.upper)
+        for each, evaluation in judged
+        if (gain := evaluation.differences.get("base")) is not None
+    }
     return {
         "verdict": outcome.verdict,
         "detail": outcome.detail,
-        "path": dg.MetadataValue.path(outcome.path),
         **({"version": outcome.version, "name": outcome.name} if outcome.version else {}),
-        "snapshot": outcome.snapshot,
-        "dataset": outcome.dataset,
+        "versions": _table(
+            [
+                {
+                    "version": each.name,
+                    "night": each.night,
+                    "gain over base": str(evaluation.differences.get("base", "")),
+                    "examples": evaluation.examples,
+                    "dataset": _short(each.dataset.digest),
+                }
+                for each, evaluation in reversed(judged)
+            ]
+        ),
+        **(
+            {
+                "gain_by_version": interval_plot(
+                    "Gain over base on held-out answers, by version", gains, "nats/token", folder / "versions.png"
+                )
+            }
+            if len(gains) > 1
+            else {}
+        ),
+        "snapshot": _short(outcome.snapshot),
+        "dataset": _short(outcome.dataset),
+        "path": dg.MetadataValue.path(outcome.path),
     }
 
 
-def _counts(counts: Mapping[str, int]) -> dg.TableMetadataValue | str:
-    return _table([{"reason": reason, "rows": count} for reason, count in sorted(counts.items())])
+def _short(digest: str) -> str:
+    """Enough of a digest to find its folder."""
+    return digest[:12]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    """How many of each kind, the most first."""
+    most = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return ", ".join(f"{count} {reason}" for reason, count in most) or "none"
 
 
 def _list(lines: Sequence[str]) -> dg.MarkdownMetadataValue:

@@ -50,6 +50,19 @@ def bar_plot(title: str, bars: Mapping[str, float], ylabel: str, png: Path) -> d
     return _finish(figure, title, png)
 
 
+def interval_plot(
+    title: str, points: Mapping[str, tuple[float, float, float]], ylabel: str, png: Path
+) -> dg.MarkdownMetadataValue:
+    """One point for each name -> (mean, lower, upper), with its interval; written to `png` too."""
+    figure, axes = _figure(title, "", ylabel)
+    means = [mean for mean, _, _ in points.values()]
+    reach = [[mean - lower for mean, lower, _ in points.values()], [upper - mean for mean, _, upper in points.values()]]
+    axes.errorbar(list(points), means, yerr=reach, fmt="o", capsize=4)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.margins(x=0.3 if len(points) < 4 else 0.05)
+    return _finish(figure, title, png)
+
+
 def _figure(title: str, xlabel: str, ylabel: str) -> "tuple[Figure, Axes]":
     # The object interface, not pyplot: pyplot keeps global state and asks for a display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

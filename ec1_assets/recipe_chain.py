@@ -17,7 +17,7 @@ from ec1.night.records import CandidateRecord, DatasetRecord, DecisionRecord, Sn
 from ec1.night.retention import clean
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1_assets import checks, metadata
-from ec1_assets.run_tags import run_tags
+from ec1_assets.run_tags import tag_verdict
 from resources.gpu import GPU_POOL, GpuResource
 from resources.pipes import PipesResource
 from resources.project import ProjectResource
@@ -33,7 +33,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
     keys = {step: dg.AssetKey([tenant, role, step]) for step in STEPS}
     common: dict[str, Any] = {
         "partitions_def": nights,
-        "group_name": f"{tenant}_{role}".replace("-", "_"),
+        "group_name": tenant.replace("-", "_"),
         "owners": OWNERS,
         "tags": {"ec1/tenant": tenant, "ec1/role": role, "ec1/recipe": recipe.name.replace("/", ".")},
     }
@@ -77,7 +77,8 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         step = tonight(context, project)
         decision = step.decision(step.taken_snapshot())
         step.records.write(context.run_id, DecisionRecord(decision=decision))
-        check = checks.of_threshold(decision, keys["threshold_check"])
+        quiet, stale = step.quiet_nights(), step.deployment.schedule.stale_nights
+        check = checks.of_threshold(decision, keys["threshold_check"], quiet, stale)
         if decision.train:
             yield dg.MaterializeResult(metadata=metadata.of_decision(decision), check_results=[check])
             return
@@ -137,8 +138,8 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
             pipes.run(context, lambda env: step.train(spec, launcher, env), required=("status", "steps"))
         candidate = step.candidate()
         step.records.write(context.run_id, CandidateRecord(result=candidate.result))
-        context.instance.add_run_tags(context.run_id, run_tags(resolved, "diverged" if candidate.diverged else None))
         if candidate.diverged:
+            tag_verdict(context, step.name, "diverged")
             # The blocking check below ends the chain here, so what follows it is settled now.
             step.records.write(context.run_id, step.settle(context.run_id))
         return dg.MaterializeResult(
@@ -168,7 +169,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         launcher = gpu.launcher(context, "evaluation")
         judged, _ = pipes.run(context, lambda env: step.evaluate(spec, launcher, env), required=("evaluated",))
         step.records.write(context.run_id, judged.record())
-        context.instance.add_run_tags(context.run_id, run_tags(resolved, judged.verdict.verdict))
+        tag_verdict(context, step.name, judged.verdict.verdict)
         return dg.MaterializeResult(
             metadata=metadata.of_evaluation(judged, step.folder),
             check_results=[checks.of_gate(judged, keys["evaluation"])],
@@ -192,6 +193,6 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         except (EC1Error, OSError) as error:
             # What is settled stays settled; the next night cleans up too.
             context.log.warning(f"the clean-up was cut short: {error}")
-        return dg.MaterializeResult(metadata=metadata.of_outcome(outcome))
+        return dg.MaterializeResult(metadata=metadata.of_outcome(outcome, step.versions(), step.folder))
 
     return [corpus_snapshot, threshold_check, training_dataset, adapter_candidate, evaluation, adapter]

@@ -1,17 +1,20 @@
-"""Tags of a Dagster run, so that the UI's list of runs can be filtered by recipe, tenant and verdict.
+"""The tag of a Dagster run that says what became of its recipes, so that the UI's list of runs shows and filters it.
 
-Belongs here: their names. One night trains several recipes, so each tag's name carries the role that it speaks of.
+With `ec1/night-run` and `ec1/process` a run carries three tags of ours at most: more hide what they say.
 """
 
-from ec1.recipes.resolution import ResolvedRecipe
+import dagster as dg
+
+VERDICT_TAG = "ec1/verdict"
 
 
-def run_tags(resolved: ResolvedRecipe, verdict: str | None = None) -> dict[str, str]:
-    """What a run did with one recipe: `ec1/recipe.<tenant>.<role>` and so on."""
-    recipe = resolved.recipe
-    whose = f"{recipe.tenant}.{recipe.role}"
-    tags = {
-        f"ec1/tenant.{recipe.tenant}": "true",
-        f"ec1/recipe.{whose}": f"{recipe.name.replace('/', '.')}-v{recipe.version}-{resolved.digest[:12]}",
-    }
-    return tags if verdict is None else {**tags, f"ec1/verdict.{whose}": verdict}
+def tag_verdict(context: dg.AssetExecutionContext, recipe: str, verdict: str) -> None:
+    """Add a recipe's verdict to the run's tag, such as `acme/crew accepted, acme/desk rejected`.
+
+    The steps that call this queue for the GPU, so no two of a run do it at once.
+    """
+    run = context.instance.get_run_by_id(context.run_id)
+    told = dict(line.split(" ", 1) for line in run.tags.get(VERDICT_TAG, "").split(", ") if line) if run else {}
+    told[recipe] = verdict
+    line = ", ".join(f"{name} {each}" for name, each in sorted(told.items()))
+    context.instance.add_run_tags(context.run_id, {VERDICT_TAG: line})

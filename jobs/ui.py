@@ -74,9 +74,8 @@ def recipes_watched(context: WorkspaceProcessContext, choice: Choice) -> Iterato
 
     def marks() -> dict[str, tuple[int, int]]:
         deployment = load_deployment(choice.deployment, choice.project)
-        return recipe_marks(
-            deployment_file(choice.deployment, choice.project), recipe_folders(deployment, choice.project)
-        )
+        settings = [deployment_file(choice.deployment, choice.project), Home(choice.home).first_night]
+        return recipe_marks(settings, recipe_folders(deployment, choice.project))
 
     def watch() -> None:
         loaded = seen = marks()

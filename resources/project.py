@@ -1,11 +1,13 @@
 """The chosen deployment as a Dagster resource; every other resource starts from it."""
 
+import datetime as dt
 from pathlib import Path
 
 import dagster as dg
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
+from ec1.night.first import begin
 from ec1.night.sample import install_sample
 from resources.environment import Choice
 
@@ -26,9 +28,10 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         self.home.create()
-        sample = self.deployment().sample
-        if sample is not None:
-            install_sample(sample, self.home)
+        deployment = self.deployment()
+        begin(deployment, self.home, dt.datetime.now(dt.UTC))
+        if deployment.sample is not None:
+            install_sample(deployment.sample, self.home)
 
     @property
     def home(self) -> Home:

@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from ec1.deployment import Deployment
-from ec1_assets.partitions import nights_of
 from schedules.planning import NightPlan, missed_nights, plan_night
 
 if TYPE_CHECKING:
@@ -17,14 +16,15 @@ CATCH_UP_LOOK_BACK = 7
 CATCH_UP_LIMIT = 3
 
 
-def nightly_schedule(deployment: Deployment, job: "UnresolvedAssetJobDefinition") -> dg.ScheduleDefinition:
+def nightly_schedule(
+    deployment: Deployment, nights: dg.DailyPartitionsDefinition, job: "UnresolvedAssetJobDefinition"
+) -> dg.ScheduleDefinition:
     """Run the night of the day that has just ended, after the nights that were missed, oldest first.
 
     After an outage Dagster evaluates only the last tick, at once and perhaps in office hours: a tick that comes more
     than `grace_minutes` late is skipped, and the nights it stood for are caught up by the next one.
     """
     settings = deployment.schedule
-    nights = nights_of(deployment)
 
     @dg.schedule(
         name="nightly_schedule",
@@ -62,4 +62,5 @@ def requests_of_tick(
 
 
 def request_of(plan: NightPlan) -> dg.RunRequest:
-    return dg.RunRequest(run_key=plan.run_key, partition_key=plan.night, tags={"ec1/reason": plan.reason})
+    # The key says why: which attempt it is, and what grew.
+    return dg.RunRequest(run_key=plan.run_key, partition_key=plan.night)

@@ -26,6 +26,7 @@ from ec1.commands.shell import (
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.night.failure import one_line
+from ec1.night.first import begin
 from ec1.night.recipes import broken_recipes
 from ec1.night.report import NightReport, night_report
 from ec1.night.report_text import summary
@@ -46,6 +47,7 @@ def night(
     now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
     fill_with_sample(deployment, options.home)
+    begin(deployment, options.home, now, chosen.date)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run_file = Path(folder) / "run"
@@ -116,6 +118,7 @@ def ui(
     options: Options = context.obj
     deployment = options.deployment()
     fill_with_sample(deployment, options.home)
+    begin(deployment, options.home, dt.datetime.now(dt.UTC))
     status = run_module(["jobs.ui", "--port", str(port), *(["--read-only"] if read_only else [])], options)
     # Ctrl-C is how one leaves it.
     sys.exit(DONE if status == INTERRUPTED else status)
@@ -126,8 +129,9 @@ def _chosen_night(deployment: Deployment, date: str | None, now: dt.datetime) ->
     chosen = deployment.night(date) if date else deployment.current_night(now)
     if chosen.start > now:
         raise InputError(f"night {chosen.date} has not begun")
-    if chosen.date < deployment.schedule.first_night.isoformat():
-        raise InputError(f"night {chosen.date} is before schedule.first_night {deployment.schedule.first_night}")
+    fixed = deployment.schedule.first_night
+    if fixed is not None and chosen.date < fixed.isoformat():
+        raise InputError(f"night {chosen.date} is before schedule.first_night {fixed}")
     return chosen
 
 

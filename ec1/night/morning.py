@@ -24,6 +24,7 @@ def pictures_of(report: NightReport, home: Home) -> dict[str, Path]:
             run = home.run(tenant, role, report.night)
             wanted[f"{each.recipe}: training loss"] = run / "loss.png"
             wanted[f"{each.recipe}: held-out loss"] = run / "evaluation.png"
+            wanted[f"{each.recipe}: gain by version"] = run / "versions.png"
     return {caption: path for caption, path in wanted.items() if path.is_file()}
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ec1.adapters.evaluation import EvaluationSpec
+from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.scores import BASE, EVALUATION, EXAMPLES
 from ec1.corpus.buckets import Bucket, bucket
@@ -39,7 +40,7 @@ from ec1.night.candidate import (
     run_evaluation,
     run_training,
 )
-from ec1.night.records import DatasetRecord, OutcomeRecord, Records, SnapshotRecord
+from ec1.night.records import CandidateRecord, DatasetRecord, OutcomeRecord, Records, SnapshotRecord
 from ec1.night.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
@@ -50,6 +51,8 @@ from ec1.training.shape import ModelShape
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished
 
 log = logging.getLogger(__name__)
+VERSIONS = 20
+"""How many versions are shown beside a new one."""
 
 
 class RecipeNight:
@@ -105,6 +108,13 @@ class RecipeNight:
         trained = self._trained(snapshot.bucket)
         again = must_train_again(self.home, recipe.tenant, recipe.role)
         return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained, again=again)
+
+    def quiet_nights(self) -> int:
+        """Nights since this role was last trained, or since its first night if it never was."""
+        folders = [path for path in self.folder.parent.glob("*") if path.name <= self.night.date and path.is_dir()]
+        trained = [path.name for path in folders if Records(path).find(CandidateRecord) is not None]
+        last = max(trained) if trained else min((path.name for path in folders), default=self.night.date)
+        return (dt.date.fromisoformat(self.night.date) - dt.date.fromisoformat(last)).days
 
     @cached_property
     def base_model(self) -> Path:
@@ -163,6 +173,12 @@ class RecipeNight:
             if again.digest != built.digest:
                 raise DamagedError(f"{damage} (from the present recipe and model it becomes another one)") from None
             return again
+
+    def versions(self) -> list[AdapterManifest]:
+        """The newest usable versions of the role, the oldest first."""
+        tenant, role = self.recipe.tenant, self.recipe.role
+        usable = sorted(self.registry.usable(tenant, role))[-VERSIONS:]
+        return [self.registry.get(tenant, role, version) for version in usable]
 
     def split_warnings(self, dataset: Dataset) -> list[str]:
         """Which usable versions know the split otherwise: they would be judged on what they were trained on."""

@@ -34,9 +34,12 @@ def sound_and_broken(deployment: Deployment, project: Path) -> tuple[list[Resolv
     return [each for each in found if each.recipe.nightly], broken
 
 
-def recipe_marks(deployment_file: Path, folders: Sequence[Path]) -> dict[str, tuple[int, int]]:
-    """Size and time of each file that says what a night is: as soon as one comes, changes or goes, they differ."""
-    files = [deployment_file, *(path for folder in folders for path in folder.rglob("*.yaml"))]
+def recipe_marks(settings: Sequence[Path], folders: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    """Size and time of each file that says what a night is: as soon as one comes, changes or goes, they differ.
+
+    `settings` are the deployment and the first night, `folders` those of recipes.
+    """
+    files = [*settings, *(path for folder in folders for path in folder.rglob("*.yaml"))]
     marks = {}
     for path in files:
         with contextlib.suppress(OSError):

@@ -79,6 +79,8 @@ class RealNight:
     status: int
     output: str
     seconds: float
+    night: str
+    """Its date."""
 
     @property
     def home(self) -> Home:

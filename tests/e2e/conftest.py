@@ -14,5 +14,6 @@ def real_night(project: Path, tmp_path_factory: pytest.TempPathFactory) -> RealN
     """One night of the embedded deployment on the bundled sample: real engine, real training, nothing mocked."""
     ec1 = CommandLine(project, Home(tmp_path_factory.mktemp("night") / "home"))
     began = time.monotonic()
-    done = ec1.run("night", "--date", "2026-06-05")
-    return RealNight(ec1, done.returncode, done.stdout, time.monotonic() - began)
+    done = ec1.run("night")
+    (night,) = ec1.home.nights.iterdir()
+    return RealNight(ec1, done.returncode, done.stdout, time.monotonic() - began, night.name)

@@ -24,7 +24,7 @@ models:
 inference: {{kind: vllm, model: {model}, max_model_len: 2048}}
 extraction: {{chunk_tokens: 400, overlap_tokens: 40, max_answer_tokens: 400}}
 gpu: {{device: cpu, min_free_gib: 1, name: CPU, memory_gib: 12, tokens_per_second: 100}}
-schedule: {{enabled: false}}
+schedule: {{enabled: false, first_night: 2026-06-01}}
 budgets: {{lease_wait_seconds: 600}}
 """
 RECIPE = """

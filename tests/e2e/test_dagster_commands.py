@@ -1,5 +1,6 @@
 """Dagster's own commands work on the project as its users expect."""
 
+import datetime as dt
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from ec1.documents.listing import Listing
 from ec1.home import Home
 
 pytestmark = pytest.mark.slow
+# The night of an empty home that exists.
+NIGHT = dt.datetime.now(dt.UTC).date().isoformat()
 
 
 @pytest.mark.parametrize(
@@ -19,7 +22,7 @@ pytestmark = pytest.mark.slow
         ["dg", "check", "defs"],
         ["dagster", "definitions", "validate"],
         # On an empty home, and on an instance of its own that ends with the command.
-        ["dg", "launch", "--assets", "source_documents", "--partition", "2026-06-05"],
+        ["dg", "launch", "--assets", "source_documents", "--partition", NIGHT],
     ],
     ids=" ".join,
 )
@@ -29,4 +32,4 @@ def test_command(command: list[str], project: Path, home: Home) -> None:
     done = subprocess.run([program, *command[1:]], cwd=project, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     if "launch" in command:
-        assert len(Listing.load(home.night("2026-06-05") / "source_documents.json").changed) == 26
+        assert len(Listing.load(home.night(NIGHT) / "source_documents.json").changed) == 26

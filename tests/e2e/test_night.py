@@ -13,7 +13,6 @@ from ec1.night.records import CandidateRecord, EvaluationRecord, OutcomeRecord, 
 from ec1.storage.directory import DirectoryStore
 
 pytestmark = pytest.mark.slow
-NIGHT = "2026-06-05"
 ROLES = ("engineering", "apprenticeship")
 
 
@@ -41,7 +40,7 @@ def test_every_document_is_in_the_graph_and_every_mention_in_its_text(real_night
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_recipe_was_trained_judged_and_settled(real_night: RealNight, role: str) -> None:
-    records = Records(real_night.home.run("fernhollow", role, NIGHT))
+    records = Records(real_night.home.run("fernhollow", role, real_night.night))
     trained, judged = records.read(CandidateRecord).result, records.read(EvaluationRecord)
     assert trained.status == "finished" and trained.steps > 0
     assert trained.changed_modules > 0
@@ -65,7 +64,7 @@ def test_nothing_is_left_running(real_night: RealNight) -> None:
 def test_a_second_run_with_nothing_new_loads_no_model_and_calls_no_llm(real_night: RealNight) -> None:
     before = {path: path.stat().st_mtime_ns for path in real_night.home.logs.glob("inference-*")}
     graph = real_night.home.published_graph.stat().st_mtime_ns
-    again = real_night.ec1.run("night", "--date", NIGHT, "--json")
+    again = real_night.ec1.run("night", "--date", real_night.night, "--json")
     assert again.returncode == 0, again.stdout
     report = json.loads(again.stdout[again.stdout.index("\n{") :])
     assert report["this_run"]["documents_read"] == 0 and report["this_run"]["llm_calls"] == 0

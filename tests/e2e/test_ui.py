@@ -77,7 +77,7 @@ def test_the_asset_graph_shows_both_phases(page, address: str, shots: Path) -> N
     page.goto(f"{address}/asset-groups")
     # A first visit is asked to join Dagster's community.
     page.get_by_text("Skip", exact=True).click()
-    for group in ("fernhollow_engineering", "fernhollow_apprenticeship", "datagraph"):
+    for group in ("fernhollow", "datagraph", "night"):
         # Groups come folded.
         page.get_by_text(group, exact=True).last.click()
         page.wait_for_timeout(1500)
@@ -88,8 +88,8 @@ def test_the_asset_graph_shows_both_phases(page, address: str, shots: Path) -> N
     page.screenshot(path=str(shots / "asset-graph.png"))
 
 
-def test_a_materialisation_shows_its_figures_and_plot(page, address: str, shots: Path) -> None:
-    page.goto(f"{address}/assets/graph_mutations?view=partitions&partition=2026-06-05")
+def test_a_materialisation_shows_its_figures_and_plot(page, address: str, real_night: RealNight, shots: Path) -> None:
+    page.goto(f"{address}/assets/graph_mutations?view=partitions&partition={real_night.night}")
     page.get_by_text("documents_applied").first.wait_for()
     page.get_by_text("Show Markdown").first.click()
     picture = page.locator('img[src^="data:image/png"]').first
@@ -99,8 +99,8 @@ def test_a_materialisation_shows_its_figures_and_plot(page, address: str, shots:
     page.screenshot(path=str(shots / "graph-mutations.png"))
 
 
-def test_an_adapter_shows_its_version_and_verdict(page, address: str, shots: Path) -> None:
-    page.goto(f"{address}/assets/fernhollow/engineering/evaluation?view=partitions&partition=2026-06-05")
+def test_an_adapter_shows_its_version_and_verdict(page, address: str, real_night: RealNight, shots: Path) -> None:
+    page.goto(f"{address}/assets/fernhollow/engineering/evaluation?view=partitions&partition={real_night.night}")
     page.get_by_text("verdict").first.wait_for()
     page.get_by_text("eval_loss_candidate").first.wait_for()
     page.wait_for_timeout(1000)

@@ -26,6 +26,7 @@ def choice(tmp_path: Path, project: Path) -> Choice:
     (tmp_path / "configs" / "deployments").mkdir(parents=True)
     text = (project / "configs" / "deployments" / "embedded.yaml").read_text()
     text = text.replace("examples/recipes", "recipes, nowhere").replace("sample: examples", "sample: null")
+    text = text.replace("schedule:\n", "schedule:\n  first_night: 2026-06-01\n")
     (tmp_path / "configs" / "deployments" / "here.yaml").write_text(text)
     (tmp_path / "recipes").mkdir()
     for role in ("one", "two"):

@@ -29,6 +29,7 @@ extraction: {{chunk_tokens: 40, overlap_tokens: 0, max_answer_tokens: 100, max_a
 graph_stores: [{stores}]
 service_content: {{base_url: "{service}", max_attempts: 1}}
 graph: {{buffer_pool_mib: 64}}
+schedule: {{first_night: 2026-06-01}}
 """
 
 

@@ -1,0 +1,79 @@
+"""What the UI shows of a night: the verdict first, few figures, no plot without a point, no alarm without a fault."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ec1.adapters.gate import Difference
+from ec1.adapters.manifest import AdapterManifest
+from ec1.corpus.threshold import Decision
+from ec1.night.growth import Growth
+from ec1.night.records import GraphRecord, OutcomeRecord
+from ec1_assets import checks, metadata
+from ec1_assets.run_tags import tag_verdict
+
+KEY = dg.AssetKey("threshold_check")
+QUIET = Decision(train=False, reason="short", trainable=9, new=9, threshold=50, snapshot="s", trained_snapshot=None)
+
+
+@pytest.mark.parametrize(("quiet", "limit", "passed"), [(29, 30, True), (30, 30, False), (400, 0, True)])
+def test_a_quiet_role_is_warned_about_when_it_is_stale(quiet: int, limit: int, passed: bool) -> None:
+    check = checks.of_threshold(QUIET, KEY, quiet, limit)
+    assert check.passed is passed and check.severity == dg.AssetCheckSeverity.WARN
+    assert (f"not trained for {quiet} nights" in str(check.description)) is not passed
+
+
+def version(number: int) -> AdapterManifest:
+    digest = f"{number:x}" * 64
+    gain = Difference(mean=number, lower=number - 0.5, upper=number + 0.5, examples=60, groups=9, better=True)
+    return AdapterManifest.model_validate(
+        {
+            "tenant": "acme",
+            "role": "crew",
+            "version": number,
+            "night": f"2026-06-0{number}",
+            "base_model": {"id": "some/model", "revision": "main"},
+            "method": "qlora",
+            "objective": "sft",
+            "recipe": {"name": "crew", "version": 1, "digest": digest},
+            "dataset": {"digest": digest, "train_rows": 50, "heldout_rows": 60},
+            "snapshot": {"bucket": "crew-acme", "digest": digest, "tuples": 110},
+            "evaluation": {"verdict": "accepted", "objective": "sft", "examples": 60, "differences": {"base": gain}},
+        }
+    )
+
+
+def test_accepted_versions_stay_in_sight_with_their_evaluations(tmp_path: Path) -> None:
+    outcome = OutcomeRecord(
+        outcome="quarantined", verdict="rejected", detail="worse", path=tmp_path, snapshot="5" * 64, dataset="d" * 64
+    )
+    shown = metadata.of_outcome(outcome, [version(1), version(2)], tmp_path)
+    assert next(iter(shown)) == "verdict"
+    assert [row.data["version"] for row in shown["versions"].records] == ["acme/crew@v2", "acme/crew@v1"]
+    assert "+2.000 [+1.500, +2.500]" in str(shown["versions"].records[0].data)
+    assert shown["dataset"] == "d" * 12
+    assert (tmp_path / "versions.png").stat().st_size > 1000
+    assert "gain_by_version" not in metadata.of_outcome(outcome, [version(1)], tmp_path), "one point is no curve"
+
+
+def test_a_graph_without_entities_has_no_plots(tmp_path: Path) -> None:
+    from ec1.home import Home
+
+    growth = Growth((), {}, {})
+    shown = metadata.of_graph(GraphRecord(), Home(tmp_path), tmp_path, None, growth)
+    assert not [name for name, value in shown.items() if isinstance(value, dg.MarkdownMetadataValue)]
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_one_tag_says_what_became_of_all_recipes() -> None:
+    @dg.asset(name="first")
+    def first(context: dg.AssetExecutionContext) -> None:
+        for recipe, verdict in (("acme/desk", "rejected"), ("acme/crew", "review"), ("acme/crew", "accepted")):
+            tag_verdict(context, recipe, verdict)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.get_run_by_id(dg.materialize([first], instance=instance).run_id)
+    assert run is not None
+    ours = {name: value for name, value in run.tags.items() if name.startswith("ec1/")}
+    assert ours == {"ec1/verdict": "acme/crew accepted, acme/desk rejected"}

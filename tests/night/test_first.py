@@ -1,0 +1,68 @@
+"""The nights of a home begin when the home does, so that none before it is missing."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from ec1.deployment import Deployment
+from ec1.errors import InputError
+from ec1.home import Home
+from ec1.night.first import begin, first_night
+from ec1_assets.definitions import build_defs
+from ec1_assets.partitions import nights_of
+from resources.environment import Choice
+
+NOW = dt.datetime(2026, 6, 10, 23, 30, tzinfo=dt.UTC)
+
+
+def keys(deployment: Deployment, home: Home, days: int = 0) -> list[str]:
+    later = NOW + dt.timedelta(days=days)
+    return list(nights_of(deployment, first_night(deployment, home, later)).get_partition_keys(later))
+
+
+def test_a_new_home_has_one_night_and_misses_none_later(embedded: Deployment, home: Home) -> None:
+    assert keys(embedded, home) == ["2026-06-10"]
+    assert not home.root.exists(), "to look is not to begin"
+    assert begin(embedded, home, NOW) == dt.date(2026, 6, 10)
+    assert keys(embedded, home, 2) == ["2026-06-10", "2026-06-11", "2026-06-12"]
+    assert begin(embedded, home, NOW + dt.timedelta(days=5)) == dt.date(2026, 6, 10)
+
+
+def test_its_day_is_one_of_the_deployments_time_zone(embedded: Deployment, home: Home) -> None:
+    berlin = embedded.schedule.model_copy(update={"timezone": "Europe/Berlin"})
+    assert keys(embedded.model_copy(update={"schedule": berlin}), home) == ["2026-06-11"]
+
+
+def test_an_earlier_night_that_is_asked_for_moves_it_back_once(embedded: Deployment, home: Home) -> None:
+    begin(embedded, home, NOW, "2026-06-08")
+    assert keys(embedded, home) == ["2026-06-08", "2026-06-09", "2026-06-10"]
+    begin(embedded, home, NOW, "2026-06-09")
+    assert keys(embedded, home)[0] == "2026-06-08", "the missed nights can still be backfilled"
+
+
+def test_a_home_of_an_earlier_release_keeps_its_nights(embedded: Deployment, home: Home) -> None:
+    home.night("2026-06-03").mkdir(parents=True)
+    assert begin(embedded, home, NOW) == dt.date(2026, 6, 3)
+
+
+def test_a_date_that_the_deployment_sets_is_fixed(embedded: Deployment, home: Home) -> None:
+    fixed = embedded.schedule.model_copy(update={"first_night": dt.date(2026, 6, 1)})
+    deployment = embedded.model_copy(update={"schedule": fixed})
+    assert begin(deployment, home, NOW, "2026-06-04") == dt.date(2026, 6, 1)
+    with pytest.raises(InputError, match=r"night 2026-05-31 is before schedule\.first_night 2026-06-01"):
+        begin(deployment, home, NOW, "2026-05-31")
+
+
+def test_a_damaged_file_says_how_to_mend_it(embedded: Deployment, home: Home) -> None:
+    home.create()
+    home.first_night.write_text("soon")
+    with pytest.raises(InputError, match=r"first-night holds 'soon', not a date: write 2026-06-01 or delete it"):
+        begin(embedded, home, NOW)
+
+
+def test_the_graph_of_a_new_home_has_tonight_alone(project: Path, home: Home) -> None:
+    graph = build_defs(Choice("embedded", home.root, project)).resolve_asset_graph()
+    for node in graph.asset_nodes:
+        assert node.partitions_def is not None
+        assert len(node.partitions_def.get_partition_keys()) == 1, node.key
