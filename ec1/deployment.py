@@ -416,6 +416,61 @@ class ServingSettings(Settings):
     capture: CaptureSettings = CaptureSettings()
 
 
+NotifyEvent = Literal["failure", "partial", "quarantine", "version", "recovery", "missing"]
+_PASSWORD = re.compile(r"://[^/@]*:(?!\$\{)[^/@]+@")
+
+
+class NotifySettings(Settings):
+    """Who is told what nights came to: each thing once; what a target did not take is tried again for a week."""
+
+    urls: tuple[str, ...] = Field(
+        (),
+        description="Apprise addresses, such as `ntfy://ntfy.sh/topic`, `slack://…`, `mailto://…`, `json://…`. No "
+        "secret belongs in here: `${NAME}` is taken from the environment, `file:/PATH` is read from that file",
+    )
+    on: tuple[NotifyEvent, ...] = Field(
+        ("failure", "partial", "quarantine", "version", "recovery", "missing"), description="what is told"
+    )
+    by: str = Field(
+        "07:00",
+        pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$",
+        description="when the night of the day before must be done, in the schedule's time zone (`ec1 report --check`)",
+    )
+    ping_url: str | None = Field(
+        None,
+        description="asked after each night, with `/fail` behind it after a failure, as healthchecks.io wants it; "
+        "`${NAME}` and `file:/PATH` as above",
+    )
+
+    @field_validator("urls")
+    @classmethod
+    def _no_secrets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for number, url in enumerate(value):
+            # The address itself is not named: it holds the secret.
+            if _PASSWORD.search(url):
+                raise ValueError(
+                    f"address {number + 1} holds a password: write ${{NAME}} and set NAME where EC1 starts"
+                )
+            if url.startswith("file:") and not url.startswith("file:/"):
+                raise ValueError(f"{url!r}: name the file by its whole path, such as file:/run/secrets/slack")
+        return value
+
+
+class MetricsSettings(Settings):
+    """Figures for Prometheus. `ec1 serve` shows them under `/metrics` too."""
+
+    textfile: Path | None = Field(
+        None, description="written after each night, for node_exporter's textfile collector; the name ends in `.prom`"
+    )
+
+    @field_validator("textfile")
+    @classmethod
+    def _read_by_node_exporter(cls, value: Path | None) -> Path | None:
+        if value is not None and value.suffix != ".prom":
+            raise ValueError(f"{value} does not end in .prom: node_exporter would not read it")
+        return value
+
+
 class Deployment(Settings):
     """Everything that one deployment sets. Paths in the file are relative to the project's root."""
 
@@ -442,6 +497,8 @@ class Deployment(Settings):
     retention: RetentionSettings = RetentionSettings()
     gpu: GpuSettings = GpuSettings()
     serving: ServingSettings = ServingSettings()
+    notify: NotifySettings = NotifySettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")
     def _chunks_fit_the_model(self) -> "Deployment":
@@ -564,6 +621,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
             update={"gold": below(deployment.extraction.gold), "adapter": shipped(deployment.extraction.adapter)}
         ),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
+        "metrics": deployment.metrics.model_copy(update={"textfile": below(deployment.metrics.textfile)}),
         "serving": deployment.serving.model_copy(update={"lock": below(deployment.serving.lock)}),
         "models": {
             key: source.model_copy(update={"path": below(source.path)}) for key, source in deployment.models.items()

@@ -129,6 +129,11 @@ class Home:
         return self.root / "gpu.lock"
 
     @property
+    def notices(self) -> Path:
+        """What was told about nights, and what still has to be."""
+        return self.root / "notices"
+
+    @property
     def first_night(self) -> Path:
         """A date: no night before it exists."""
         return self.root / "first-night"

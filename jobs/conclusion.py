@@ -12,14 +12,14 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 from ec1.deployment import load_deployment
 from ec1.home import Home
 from ec1.night.failure import advice_for, one_line
-from ec1.night.morning import write_report
+from ec1.night.morning import conclude_night
 from ec1.night.recipes import broken_recipes, nightly_recipes
 from ec1.night.records import Records, RunRecord
 from ec1.night.report import NightReport, night_report
 from ec1_assets.night_report import KEY, metadata_of
 from jobs.failure import PARTITION_TAG, record_failure
 from jobs.timeline import run_record
-from resources.environment import Choice, choice_from_environment
+from resources.environment import Choice, choice_from_environment, shell_environment
 
 
 def conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
@@ -57,7 +57,7 @@ def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
     )
     Records(home.night(night)).write(run_id, record)
     report = night_report(home, night, run_id)
-    page = write_report(report, home)
+    page = conclude_night(report, deployment, home, shell_environment())
     _materialise(instance, run, report, page)
 
 

@@ -30,6 +30,11 @@ def ui_token() -> str | None:
     return os.environ.get("EC1_UI_TOKEN") or None
 
 
+def shell_environment() -> dict[str, str]:
+    """This process's environment, for secrets that a deployment only names."""
+    return dict(os.environ)
+
+
 def child_environment() -> dict[str, str]:
     """What an engine or trainer inherits: this process's environment, minus what could reach out or leak in."""
     return {**inherited(os.environ), **OFFLINE}

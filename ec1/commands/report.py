@@ -1,17 +1,20 @@
 """`ec1 report`: the report of a night again, or of a range of nights."""
 
 import datetime as dt
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ec1.commands.shell import Options, out, print_json, printable
+from ec1.commands.shell import DONE, FAILED, Options, out, print_json, printable
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.home import Home
 from ec1.night.morning import page_of
+from ec1.night.notices import watch
+from ec1.night.outgoing import undelivered
 from ec1.night.report import NightReport, night_report, nights_since
 from ec1.night.report_text import Table, headline, machine, summary, tables
 from ec1.night.totals import Totals, totals_of
@@ -25,9 +28,17 @@ def report(
     since: Annotated[str | None, typer.Option(help="all nights from this one on, and totals per tenant")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
     html: Annotated[Path | None, typer.Option(help="write the page with plots to this file")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="is the night that is due done? exit status 1, and a notice, if not")
+    ] = False,
 ) -> None:
     """Print what a night did: verdicts, times, speed, cost, what waits, what to do next."""
     options: Options = context.obj
+    if check:
+        if date is not None or since is not None or html is not None:
+            raise InputError("--check looks at the night that is due: leave --date, --since and --html out")
+        _check(options, as_json)
+        return
     if since is not None:
         if date is not None or html is not None:
             raise InputError("--since is a range: leave --date and --html out")
@@ -64,6 +75,17 @@ def as_value(found: NightReport) -> dict[str, Any]:
     """The report with all that follows from it, for programs."""
     following = {"gpu_seconds": found.gpu_seconds, "seconds": found.seconds, "cost": found.cost}
     return {**found.model_dump(mode="json"), **following, "advice": [each.model_dump() for each in found.advice()]}
+
+
+def _check(options: Options, as_json: bool) -> None:
+    found = watch(options.deployment(), options.home, options.environment, dt.datetime.now(dt.UTC))
+    problems = undelivered(options.home, found.night) if found.night else []
+    if as_json:
+        print_json({"night": found.night, "done": found.done, "sentence": found.sentence, "notices": problems})
+    else:
+        for line in (found.sentence, *problems):
+            out.print(printable(line), markup=False)
+    sys.exit(DONE if found.done else FAILED)
 
 
 def _print_range(options: Options, since: dt.date, as_json: bool) -> None:

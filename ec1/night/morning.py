@@ -1,13 +1,18 @@
-"""What a run leaves for the morning: the report of its night as JSON and as a page.
+"""What a run leaves for the morning: notices, the report of its night as JSON and as a page, and Prometheus figures.
 
 Called after every run, however it ended (`jobs/conclusion.py`). Nothing here may fail a night that went well.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
+from ec1.deployment import Deployment
 from ec1.files import write_atomic, write_json
 from ec1.home import Home
+from ec1.night.metrics import write_textfile
+from ec1.night.notices import tell
+from ec1.night.outgoing import undelivered
 from ec1.night.report import NightReport
 from ec1.night.report_text import as_html
 
@@ -31,6 +36,19 @@ def pictures_of(report: NightReport, home: Home) -> dict[str, Path]:
 def page_of(report: NightReport, home: Home) -> str:
     """The report as one HTML page with the night's plots in it."""
     return as_html(report, pictures_of(report, home))
+
+
+def conclude_night(report: NightReport, deployment: Deployment, home: Home, environment: Mapping[str, str]) -> Path:
+    """Tell whoever is to be told, keep the report, and write the figures. Returns the page. Raises OSError."""
+    try:
+        tell(report, deployment, home, environment)
+    finally:
+        # Kept whatever became of the notices; what could not be told is in it.
+        report.notices = undelivered(home, report.night)
+        page = write_report(report, home)
+    if deployment.metrics.textfile is not None:
+        write_textfile(home, deployment.metrics.textfile)
+    return page
 
 
 def write_report(report: NightReport, home: Home) -> Path:

@@ -16,6 +16,7 @@ from ec1.adapters.scores import BASE
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.failure import Failure, find_failure
+from ec1.night.outgoing import undelivered
 from ec1.night.records import (
     CandidateRecord,
     DecisionRecord,
@@ -226,6 +227,7 @@ def night_report(
     report.recipes += [
         RecipeReport(recipe=name, outcome="broken", detail=problem) for name, problem in broken_details.items()
     ]
+    report.notices = undelivered(home, night)
     report.status = _status(report, this, complete=applied is not None and handover is not None)
     return report
 

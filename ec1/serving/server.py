@@ -17,6 +17,7 @@ from ec1.gpu.lease import GpuLease
 from ec1.home import Home
 from ec1.launch.process import inherited
 from ec1.models import prepare_model
+from ec1.night.metrics import NightCollector
 from ec1.night.stores import open_registry
 from ec1.serving.backend import Backend
 from ec1.serving.capture import Capture
@@ -67,7 +68,7 @@ def build_gateway(
     settings, keys = deployment.serving, keys_of(home)
     if not _is_loopback(host) and not keys:
         raise InputError(f"{host} can be reached from elsewhere: make an API key first (`ec1 serve key add NAME`)")
-    return Gateway(
+    gateway = Gateway(
         build_versions(deployment, registry),
         backend,
         keys,
@@ -76,6 +77,8 @@ def build_gateway(
         max_request_bytes=int(settings.max_request_mib * 2**20),
         capture=open_capture(deployment, home) if settings.capture.consent else None,
     )
+    gateway.metrics.registry.register(NightCollector(home))
+    return gateway
 
 
 def serve(

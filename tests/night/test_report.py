@@ -2,86 +2,18 @@
 
 import datetime as dt
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
+from night_records import NIGHT, ROLE, a_night, fail, run_of, settle
 
-from ec1.adapters.gate import Difference
-from ec1.corpus.threshold import Decision
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.failure import Failure, write_failure
 from ec1.night.morning import PAGE, page_of, write_report
-from ec1.night.records import (
-    DecisionRecord,
-    EvaluationRecord,
-    ExtractionRecord,
-    GraphRecord,
-    HandoverRecord,
-    OutcomeRecord,
-    Part,
-    Records,
-    RunRecord,
-)
+from ec1.night.records import GraphRecord, Records
 from ec1.night.report import NightReport, night_report, nights_since
 from ec1.night.report_text import as_markdown
 from ec1.night.totals import totals_of
-
-NIGHT = "2026-06-01"
-ROLE = "fernhollow/engineering"
-BEGAN = dt.datetime(2026, 6, 2, 2, 0, tzinfo=dt.UTC)
-
-
-def run_of(status: str = "done", **fields: object) -> RunRecord:
-    """A run that was asked for a minute before it began and took half an hour."""
-    values = {
-        "job": "nightly_job",
-        "status": status,
-        "asked": BEGAN - dt.timedelta(minutes=1),
-        "began": BEGAN,
-        "ended": BEGAN + dt.timedelta(minutes=30),
-        "recipes": [ROLE],
-        "parts": [
-            Part(name="extract_entities", status="done", began=BEGAN, waited=2, worked=600, lease_waited=90, gpu=590),
-            Part(name=f"{ROLE}/evaluation", status="skipped"),
-        ],
-    }
-    return RunRecord.model_validate({**values, **fields})
-
-
-def a_night(home: Home, run: str = "run-1", missing: int = 0) -> Records:
-    """Phase 1 of a night that went well, and what was decided about its one recipe."""
-    records = Records(home.night(NIGHT))
-    problems = [{"stream": "meeting", "content": "abcdef0123456789", "reason": "cut | off <b>here</b>"}][:missing]
-    records.write(
-        run,
-        ExtractionRecord(
-            entities={"Person": 4}, llm_calls=9, prompt_tokens=900, completion_tokens=100, seconds=10, problems=problems
-        ),
-    )
-    records.write(run, GraphRecord(applied=26, entities_after=107, missing=missing))
-    records.write(run, HandoverRecord(night=NIGHT, device="NVIDIA L4", free_gib=21.5, total_gib=24, swept=0))
-    decision = Decision(
-        train=False, reason="short", trainable=9, new=9, threshold=50, snapshot="s", trained_snapshot=None
-    )
-    Records(home.run("fernhollow", "engineering", NIGHT)).write(run, DecisionRecord(decision=decision))
-    return records
-
-
-def accept(home: Home, run: str = "run-1") -> None:
-    records = Records(home.run("fernhollow", "engineering", NIGHT))
-    gain = Difference(mean=1.25, lower=1.1, upper=1.4, examples=60, groups=12, better=True)
-    losses = {"base": 3.0, "candidate": 1.75}
-    records.write(
-        run, EvaluationRecord(verdict="accepted", mean_losses=losses, examples=60, differences={"base": gain})
-    )
-    records.write(
-        run,
-        OutcomeRecord(
-            outcome="published", verdict="accepted", detail=f"{ROLE}@v3, better", path=Path("v3"), snapshot="s",
-            dataset="d", version=3,
-        ),
-    )  # fmt: skip
 
 
 def shown(report: NightReport) -> str:
@@ -111,7 +43,7 @@ def test_what_a_night_costs_is_the_machines_time_at_the_price_of_then(home: Home
 
 def test_a_version_shows_its_loss_and_its_gain(home: Home) -> None:
     a_night(home).write("run-1", run_of())
-    accept(home)
+    settle(home)
     (recipe,) = night_report(home, NIGHT).recipes
     assert recipe.outcome == "accepted" and recipe.version == 3 and recipe.gain == (1.25, 1.1, 1.4)
     text = shown(night_report(home, NIGHT))
@@ -130,14 +62,11 @@ def test_what_was_deferred_is_listed_with_its_reason_and_is_no_markup(home: Home
 
 
 def test_a_failed_night_shows_its_cause_and_what_it_did_not_reach(home: Home) -> None:
-    parts = [Part(name="source_documents", status="failed", began=BEGAN, waited=1, worked=3)]
-    Records(home.night(NIGHT)).write("run-1", run_of("failed", parts=parts))
-    cause = "source_documents: the disk is full"
-    write_failure(home, Failure(night=NIGHT, run="run-1", job="nightly_job", cause=cause, again=""))
+    fail(home)
     report = night_report(home, NIGHT)
     assert report.status == "failed" and not report.succeeded
     text = shown(report)
-    assert f"failed: {cause}" in text and f"ec1 night --date {NIGHT}" in text
+    assert "failed: source_documents: the disk is full" in text and f"ec1 night --date {NIGHT}" in text
     assert text.count("not reached") == 3, "documents, entities, the recipe"
     assert write_report(report, home) == home.night(NIGHT) / PAGE
 
@@ -186,7 +115,7 @@ def test_the_page_is_whole_and_holds_the_plots(home: Home) -> None:
 
 def test_a_range_of_nights_and_the_totals_of_each_tenant(home: Home) -> None:
     a_night(home).write("run-1", run_of(recipes=[ROLE, "acme/crew"]))
-    accept(home)
+    settle(home)
     (home.night("2026-05-30")).mkdir(parents=True)
     (home.nights / "notes").mkdir()
     assert nights_since(home, dt.date(2026, 6, 1)) == [NIGHT]

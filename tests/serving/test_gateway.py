@@ -319,6 +319,7 @@ def test_metrics_are_per_version(serve: Serve) -> None:
     assert 'ec1_requests_total{adapter="",status="404"} 1.0' in text
     assert f'ec1_time_to_first_token_seconds_count{{adapter="{NAME}@v2"}} 1.0' in text
     assert "ec1_ready 1.0" in text
+    assert "ec1_night_records_readable 1.0" in text
 
 
 @pytest.mark.soak
