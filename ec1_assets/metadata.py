@@ -41,6 +41,15 @@ def of_listing(listing: Listing) -> Metadata:
     by_stream: dict[str, int] = {}
     for version in listing.changed:
         by_stream[version.key.stream] = by_stream.get(version.key.stream, 0) + 1
+    # What was rejected first: there is something to do about it.
+    rows: list[Mapping[str, Any]] = [
+        {"stream": each.key.stream, "path": each.key.path, "id": "", "bytes": 0, "rejected": each.reason}
+        for each in listing.rejected
+    ]
+    rows += [
+        {"stream": each.key.stream, "path": each.key.path, "id": each.document_id, "bytes": each.size, "rejected": ""}
+        for each in listing.changed
+    ]
     return {
         "documents_to_read": len(listing.changed),
         **{f"documents_to_read_{stream}": count for stream, count in sorted(by_stream.items())},
@@ -50,18 +59,7 @@ def of_listing(listing: Listing) -> Metadata:
         "rejected": len(listing.rejected),
         "left_for_a_later_night": listing.later,
         "as_of": dg.MetadataValue.timestamp(listing.as_of.timestamp()),
-        "documents": _table(
-            [
-                *(
-                    {"stream": each.key.stream, "path": each.key.path, "id": "", "bytes": 0, "rejected": each.reason}
-                    for each in listing.rejected
-                ),
-                *(
-                    {"stream": v.key.stream, "path": v.key.path, "id": v.document_id, "bytes": v.size, "rejected": ""}
-                    for v in listing.changed
-                ),
-            ]
-        ),
+        "documents": _table(rows),
     }
 
 
