@@ -10,8 +10,11 @@ from ec1.home import Home
 
 
 @pytest.fixture(scope="session")
-def real_night(project: Path, tmp_path_factory: pytest.TempPathFactory) -> RealNight:
+def real_night(project: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> RealNight:
     """One night of the embedded deployment on the bundled sample: real engine, real training, nothing mocked."""
+    if (kept := request.config.getoption("--night-home")) is not None:
+        home = Home(kept.resolve())
+        return RealNight(CommandLine(project, home), 0, "", 0.0, max(path.name for path in home.nights.iterdir()))
     ec1 = CommandLine(project, Home(tmp_path_factory.mktemp("night") / "home"))
     began = time.monotonic()
     done = ec1.run("night")
