@@ -9,6 +9,8 @@ from ec1.home import Home
 from ec1.night.failure import ON_PURPOSE, Failure, one_line, path_of, write_failure
 
 PARTITION_TAG = "dagster/partition"
+CRASHED = "ChildProcessCrashException"
+"""What Dagster records of a step whose process ended without a word."""
 
 
 def failure_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Failure:
@@ -53,6 +55,8 @@ def _cause(error: Any) -> str:
     """One line: the innermost error that EC1 raised on purpose, or else the innermost of all."""
     if error is None:
         return "no error was recorded"
+    if error.cls_name == CRASHED:
+        return "its process was killed: by a signal, or because memory ran out (`dmesg` says so); run the night again"
     innermost = error
     while innermost.cause is not None:
         innermost = innermost.cause

@@ -7,11 +7,11 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ec1.deployment import Deployment
+from ec1.deployment import Deployment, NotifyEvent
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.first import first_night
-from ec1.night.outgoing import Event, Notice, State, deliver, ping, remembered
+from ec1.night.outgoing import Notice, State, deliver, ping, remembered
 from ec1.night.report import NightReport, night_report
 from ec1.night.report_text import headline, summary
 
@@ -54,7 +54,7 @@ def notices_of(report: NightReport, state: State) -> list[Notice]:
     return found
 
 
-def _notice(report: NightReport, event: Event, what: str, title: str, body: str | None = None) -> Notice:
+def _notice(report: NightReport, event: NotifyEvent, what: str, title: str, body: str | None = None) -> Notice:
     if body is None:
         lines = [headline(report), *(f"{name}: {text}" for name, text in summary(report))]
         body = "\n".join([*lines, *map(str, report.advice())])

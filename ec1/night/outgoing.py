@@ -13,18 +13,16 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from ec1.deployment import NotifySettings
+from ec1.deployment import NotifyEvent, NotifySettings
 from ec1.errors import InputError
 from ec1.files import read_json, write_json
 from ec1.home import Home
 from ec1.strict_yaml import validate
 
-Event = Literal["failure", "partial", "quarantine", "version", "recovery", "missing"]
 KEEP_TRYING = dt.timedelta(days=7)
 FORGET = dt.timedelta(days=400)
 PING_SECONDS = 10.0
@@ -36,7 +34,7 @@ class Notice(BaseModel):
     """One thing to tell. Of all notices with the same `key` one is told."""
 
     key: str
-    event: Event
+    event: NotifyEvent
     night: str
     title: str
     body: str

@@ -108,6 +108,24 @@ def test_the_cause_of_a_run_that_failed_outside_its_steps(instance: dg.DagsterIn
     assert "No space left on device" in found.cause and "free some space" in found.cause
 
 
+def test_a_step_that_was_killed_says_so(instance: dg.DagsterInstance, home: Home) -> None:
+    @dg.op
+    def nothing() -> None:
+        """Is never reached."""
+
+    @dg.job
+    def night() -> None:
+        nothing()
+
+    run = instance.create_run_for_job(night, tags=NIGHT, status=dg.DagsterRunStatus.STARTED)
+    crash = "dagster._core.executor.child_process_executor.ChildProcessCrashException"
+    data = EngineEventData.engine_error(SerializableErrorInfo(f"{crash}\n", [], "ChildProcessCrashException"))
+    instance.report_engine_event("Multiprocess executor: child process unexpectedly exited", run, data)
+    instance.report_run_failed(run)
+    found = failure_of(instance, instance.get_run_by_id(run.run_id))
+    assert "its process was killed" in found.cause and "memory" in found.cause
+
+
 def test_a_run_that_is_no_failed_night_has_no_record(instance: dg.DagsterInstance, home: Home) -> None:
     @dg.op
     def nothing() -> None:
