@@ -34,7 +34,7 @@ class AnswerLog:
             return {}
         answers = {}
         for line in data.splitlines():
-            with suppress(ValueError, KeyError, TypeError):
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
                 value = json.loads(line)
                 if value.pop("crc", None) not in (None, _checksum(value)):
                     # A bit of it is another one by now: it is asked for again.

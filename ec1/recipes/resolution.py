@@ -149,12 +149,14 @@ def survey(folders: Sequence[Path], search: Sequence[Path]) -> tuple[list[Resolv
     cache: dict[Path, RecipeFile] = {}
     found: dict[tuple[str, str, str], ResolvedRecipe] = {}
     broken: list[BrokenRecipe] = []
+    seen: set[Path] = set()
     for folder in folders:
         try:
-            paths = recipe_files([folder])
+            paths = [path for path in recipe_files([folder]) if path.resolve() not in seen]
         except InputError as error:
             broken.append(BrokenRecipe(folder.stem, folder, str(error)))
             continue
+        seen.update(path.resolve() for path in paths)
         for path in paths:
             name = _name_of(path, [*folders, *search])
             try:
