@@ -13,7 +13,7 @@ from ec1.errors import InputError
 from ec1.files import checked_name
 
 if TYPE_CHECKING:
-    from ec1.corpus.removal import Removal
+    from ec1.night.removal import Removal
 
 corpus_app = typer.Typer(help="Training corpora: capture, count and export tuples.", no_args_is_help=True)
 
@@ -35,7 +35,7 @@ def from_git(
 ) -> None:
     """Write the tuples of each commit worth learning from into the corpus. Idempotent."""
     from ec1.corpus.from_git import capture
-    from ec1.corpus.removal import Tombstones
+    from ec1.corpus.tombstones import Tombstones
 
     options: Options = context.obj
     deployment = options.deployment()
@@ -193,8 +193,8 @@ def forget_(
     as_json: AsJson = False,
 ) -> None:
     """Remove tuples and all that was made of them, keep them out, and withdraw the versions that learnt from them."""
-    from ec1.corpus.removal import Query, find, forget
     from ec1.night.lineage import descendants
+    from ec1.night.removal import Query, find, forget
     from ec1.night.stores import open_registry
 
     options: Options = context.obj
@@ -245,7 +245,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """Say where a tuple stands and where it went: snapshots, datasets, versions."""
-    from ec1.corpus.removal import Query, find
+    from ec1.night.removal import Query, find
     from ec1.night.stores import open_registry
 
     if not re.fullmatch(r"[0-9a-f]{6,64}", row):

@@ -30,6 +30,7 @@ from ec1.corpus import cleaning
 from ec1.corpus.audit import Audit, audit
 from ec1.corpus.cleaning import without_persons
 from ec1.corpus.duplicates import PERMUTATIONS, Signatures, near_duplicates, signature, survivors
+from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.rendering import Encoded, Rendered, TrainOn, encode, render, rendered
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.corpus.split import HeldOutGroups, Leak, Side, SplitRow, leaks, newest
@@ -47,7 +48,6 @@ from ec1.corpus.tuples import (
 )
 from ec1.errors import DamagedError, InputError, PermanentError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
-from ec1.home import Home
 from ec1.seals import FILES, check_files, read_sealed, set_aside, write_sealed
 from ec1.settings import Name, Settings
 
@@ -155,7 +155,7 @@ def build_dataset(
     data: DataOptions,
     tokenizer: Any,
     *,
-    home: Home,
+    home: CorpusFolders,
     objective: Objective,
     classifier: Callable[[ToxicityOptions], ToxicityClassifier] | None = None,
     mixed: Mapping[str, Snapshot] | None = None,
@@ -209,12 +209,12 @@ def _identity(
     }
 
 
-def _known(identity: dict[str, Any], groups: HeldOutGroups, home: Home) -> Path:
+def _known(identity: dict[str, Any], groups: HeldOutGroups, home: CorpusFolders) -> Path:
     """Where the digest of a dataset that was made of these parts is noted."""
     return home.cache / "datasets" / f"{digest_of([identity, sorted(groups.forced())])}.json"
 
 
-def _made_before(known: Path, home: Home) -> Dataset | None:
+def _made_before(known: Path, home: CorpusFolders) -> Dataset | None:
     """The dataset that a note in the cache names, if both are as they were written."""
     try:
         return load_dataset(home, read_json(known)["digest"])
@@ -225,14 +225,14 @@ def _made_before(known: Path, home: Home) -> Dataset | None:
         return None
 
 
-def _is_whole(home: Home, digest: str) -> bool:
+def _is_whole(home: CorpusFolders, digest: str) -> bool:
     try:
         return load_dataset(home, digest) is not None
     except DamagedError:
         return False
 
 
-def load_dataset(home: Home, digest: str) -> Dataset:
+def load_dataset(home: CorpusFolders, digest: str) -> Dataset:
     """The dataset of that digest, every file compared with what was written. Raises DamagedError."""
     path = home.datasets / checked_name(digest, "digest")
     manifest = read_sealed(path, _MEND)

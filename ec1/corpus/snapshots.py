@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ec1.corpus.buckets import Bucket
+from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.index import KEY_BYTES, RULES, LineIndex, microseconds
-from ec1.corpus.removal import Tombstones
+from ec1.corpus.tombstones import Tombstones
 from ec1.corpus.tuples import Objective, load_record
 from ec1.errors import DamagedError, DeferredError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, staged_directory
-from ec1.home import Home
 from ec1.seals import FILES, Files, check_files, read_sealed, set_aside, write_sealed
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Snapshot:
 
 
 def take_snapshot(
-    bucket: Bucket, objective: Objective, *, as_of: dt.datetime, home: Home, check_all: bool = False
+    bucket: Bucket, objective: Objective, *, as_of: dt.datetime, home: CorpusFolders, check_all: bool = False
 ) -> Snapshot:
     """Copy what the bucket held at `as_of` (an aware time) and return the copy; the same content gives the same one.
 
@@ -135,7 +135,7 @@ def take_snapshot(
     raise DeferredError(f"bucket {bucket.name}: its files change while they are read; it is tried again next night")
 
 
-def load_snapshot(home: Home, bucket_name: str, digest: str) -> Snapshot:
+def load_snapshot(home: CorpusFolders, bucket_name: str, digest: str) -> Snapshot:
     """The snapshot of that digest. Raises DamagedError if it is not there, or its manifest is not as it was written."""
     path = home.snapshots / checked_name(bucket_name, "bucket") / checked_name(digest, "digest")
     manifest = read_sealed(path, _MEND)
@@ -148,7 +148,7 @@ def load_snapshot(home: Home, bucket_name: str, digest: str) -> Snapshot:
 
 
 def mended_snapshot(
-    bucket: Bucket, objective: Objective, digest: str, *, as_of: dt.datetime, home: Home, why: DamagedError
+    bucket: Bucket, objective: Objective, digest: str, *, as_of: dt.datetime, home: CorpusFolders, why: DamagedError
 ) -> Snapshot:
     """The snapshot of that digest, built again from the corpus. Raises DamagedError if the corpus is another by now."""
     snapshot = take_snapshot(bucket, objective, as_of=as_of, home=home, check_all=True)
@@ -186,7 +186,7 @@ _MAX_EXCLUDED = 100_000
 
 
 def _take(
-    index: LineIndex, bucket: Bucket, objective: Objective, as_of: dt.datetime, home: Home, check_all: bool
+    index: LineIndex, bucket: Bucket, objective: Objective, as_of: dt.datetime, home: CorpusFolders, check_all: bool
 ) -> Snapshot:
     db, moment = index.db, microseconds(as_of)
     db.execute("CREATE TEMP TABLE IF NOT EXISTS late (id INTEGER PRIMARY KEY)")
@@ -213,7 +213,7 @@ def _take(
     return load_snapshot(home, bucket.name, digest)
 
 
-def _is_whole(home: Home, name: str, digest: str, all_of_it: bool) -> bool:
+def _is_whole(home: CorpusFolders, name: str, digest: str, all_of_it: bool) -> bool:
     """Whether a snapshot is there as it was written. Its tuples are read only if asked: they are checked again when a
     training reads them, and an unchanged corpus must not cost its size every night."""
     try:
@@ -225,7 +225,7 @@ def _is_whole(home: Home, name: str, digest: str, all_of_it: bool) -> bool:
     return all((snapshot.path / name).is_file() for name in snapshot.sealed)
 
 
-def _added(index: LineIndex, name: str, objective: Objective, moment: int, home: Home) -> _Selection | None:
+def _added(index: LineIndex, name: str, objective: Objective, moment: int, home: CorpusFolders) -> _Selection | None:
     """What came on top of the last snapshot, or None if something of that one no longer counts."""
     db = index.db
     taken = db.execute(

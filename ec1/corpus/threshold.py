@@ -7,11 +7,11 @@ Belongs here: the decision and the high-water mark that keeps one corpus from tr
 import datetime as dt
 from dataclasses import dataclass
 
-from ec1.corpus.removal import removed_snapshots
+from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.snapshots import Snapshot, load_snapshot
+from ec1.corpus.tombstones import removed_snapshots
 from ec1.errors import PermanentError
 from ec1.files import checked_name, read_json, write_json
-from ec1.home import Home
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, agai
 
 
 def trained_snapshot(
-    home: Home, bucket: str, tenant: str, role: str, recipe: str, night: str | None = None
+    home: CorpusFolders, bucket: str, tenant: str, role: str, recipe: str, night: str | None = None
 ) -> Snapshot | None:
     """The snapshot that this recipe (its digest) was last trained on for this role, None before the first training.
 
@@ -81,7 +81,7 @@ def day_after(night: str) -> str:
     return (dt.date.fromisoformat(night) + dt.timedelta(days=1)).isoformat()
 
 
-def must_train_again(home: Home, tenant: str, role: str) -> bool:
+def must_train_again(home: CorpusFolders, tenant: str, role: str) -> bool:
     """Whether what the role was last trained on was removed since (`ec1 corpus forget`): it is trained again, however
     few tuples are left."""
     return HighWaterMark(home, tenant, role).read() in removed_snapshots(home)
@@ -90,7 +90,7 @@ def must_train_again(home: Home, tenant: str, role: str) -> bool:
 class HighWaterMark:
     """Which snapshot a role was last trained on, with the history of all before it, in one small JSON file."""
 
-    def __init__(self, home: Home, tenant: str, role: str) -> None:
+    def __init__(self, home: CorpusFolders, tenant: str, role: str) -> None:
         folder = home.high_water_marks / checked_name(tenant, "tenant")
         self.path = folder / f"{checked_name(role, 'role')}.json"
 

@@ -2,7 +2,7 @@
 
 A version learnt from the training rows of its dataset, and from all that the versions learnt which it was composed of
 or went on from. Belongs here: following manifests to datasets, snapshots and tuples. Does not: taking anything out
-(`ec1.corpus.removal`).
+(`ec1.night.removal`).
 """
 
 import re
@@ -12,11 +12,11 @@ from typing import Any
 
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
-from ec1.corpus.removal import Query
 from ec1.corpus.snapshots import load_snapshot
 from ec1.corpus.tuples import metadata_of
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
+from ec1.night.removal import Query
 
 _DIGEST = re.compile(r"[0-9a-f]{6,64}")
 _VERSION = re.compile(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)")

@@ -9,12 +9,13 @@ from corpus_builder import NIGHT, edit, write_lines
 
 from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.dataset import DataOptions, build_dataset
-from ec1.corpus.removal import Query, Tombstones, find, forget
 from ec1.corpus.snapshots import Snapshot, take_snapshot
 from ec1.corpus.threshold import HighWaterMark, decide, must_train_again, trained_snapshot
+from ec1.corpus.tombstones import Tombstones
 from ec1.corpus.tuples import parse_record
 from ec1.errors import InputError
 from ec1.home import Home
+from ec1.night.removal import Query, find, forget
 
 PERSON = "Ottilie Brandt"
 

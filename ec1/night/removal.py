@@ -1,11 +1,8 @@
 """Removal: what a person, a source or a text left in the corpus is found, taken out, and kept out.
 
 Belongs here: finding tuples, rewriting the corpus without them, deleting the snapshots, datasets and caches that held
-them, the tombstones, and the record of what was done. Does not: versions of adapters (the caller marks those that this
-names), backups and object stores outside the home.
-
-A tombstone is a digest: of a tuple, of its texts, or of the commit that it was cut from. So a tuple stays out when its
-file comes back, and nobody can read from a tombstone what was removed.
+them, and the record of what was done. Does not: the tombstones (`ec1.corpus.tombstones`), versions of adapters (the
+caller marks those that this names), backups and object stores outside the home.
 """
 
 import datetime as dt
@@ -13,20 +10,18 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ec1.corpus.tuples import TrainingTuple, load_record, metadata_of, parse_record, sources_of, texts_of
+from ec1.corpus.tombstones import Tombstones
+from ec1.corpus.tuples import TrainingTuple, load_record, metadata_of, parse_record, sources_of
 from ec1.errors import InputError, RejectedError
 from ec1.files import digest_of, read_json, write_atomic, write_json
 from ec1.home import Home
 
 log = logging.getLogger(__name__)
-
-_TOMBSTONES = "tombstones.json"
-_COMMIT = "source_commit:"
 
 
 @dataclass(frozen=True)
@@ -80,42 +75,6 @@ class Removal:
     files: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-
-
-class Tombstones:
-    """Digests of what must not come back, in one small file of the home."""
-
-    def __init__(self, home: Home) -> None:
-        self._path = home.removals / _TOMBSTONES
-        self._known: frozenset[str] = frozenset(read_json(self._path)) if self._path.is_file() else frozenset()
-
-    def refuses(self, item: TrainingTuple) -> bool:
-        """Whether a tuple was removed before, itself or under another head."""
-        return bool(self._known) and not self._known.isdisjoint(_marks(item))
-
-    def refuses_commit(self, sha: str) -> bool:
-        """Whether a tuple of that commit was removed before."""
-        return digest_of(_COMMIT + sha) in self._known
-
-    def add(self, items: Iterable[TrainingTuple]) -> None:
-        marks = {mark for item in items for mark in _marks(item)}
-        write_json(self._path, sorted(self._known | marks))
-        self._known |= marks
-
-
-def _marks(item: TrainingTuple) -> Iterator[str]:
-    yield item.digest
-    example = {"prompt": list(item.prompt), "answer": [*(item.completion or ()), *(item.chosen or ())]}
-    yield digest_of(["texts", *texts_of(example)])
-    for source in item.sources:
-        if source.startswith(_COMMIT):
-            yield digest_of(source)
-
-
-def removed_snapshots(home: Home) -> frozenset[str]:
-    """Digests of the snapshots that removals deleted: whatever was trained on them has to be trained again."""
-    records = [path for path in home.removals.glob("*.json") if path.name != _TOMBSTONES]
-    return frozenset(digest for path in records for digest in read_json(path)["snapshots"])
 
 
 def find(query: Query, corpus: Path, home: Home, row: str | None = None) -> Removal:
