@@ -13,7 +13,7 @@ import hashlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def seed(store: LadybugStore, size: int) -> None:
     schema = pa.schema([(name, database.arrow_type(name, pa)) for name in tables.DOCUMENT_COLUMNS])
     names = [f"Person {number}" for number in range(size)]
     keys = [entity_key(name, "Person") for name in names]
-    mentions: dict[str, list[object]] = {
+    mentions: dict[str, Sequence[object]] = {
         "from": owners,
         "to": keys,
         "name": names,
@@ -128,7 +128,7 @@ def measure(
     folder: Path, size: int, rounds: int, buffer_pool_mib: int, clock: Callable[[], float]
 ) -> tuple[float, float, float]:
     """Median seconds of the bare merge, the upserts and the whole apply at `size` entities."""
-    bare, alone, whole = [], [], []
+    bare, alone, whole = list[float](), list[float](), list[float]()
     with LadybugStore.open(folder / str(size), buffer_pool_mib=buffer_pool_mib, wait_seconds=0) as store:
         seed(store, size)
         for round_ in range(rounds + 1):

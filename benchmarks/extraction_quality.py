@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,6 +87,10 @@ def calibration_error(judged: Sequence[tuple[float, bool]], bins: int = 10) -> f
     ) / max(1, len(judged))
 
 
+def _same(document: Document) -> Document:
+    return document
+
+
 def extract(
     texts: Sequence[Text],
     extractor: Extractor,
@@ -94,11 +99,11 @@ def extract(
 ) -> Run:
     """Extract texts into an outbox of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        outbox, work, digests = Outbox(Path(folder)), [], {}
+        outbox, work, digests = Outbox(Path(folder)), list[WorkItem](), dict[str, str]()
         for text in texts:
             digests[text.name] = hashlib.sha256(text.text.encode()).hexdigest()
             document = Document(DocumentKey(stream, text.name), text.name, text.text)
-            work.append(WorkItem(stream, digests[text.name], lambda document=document: document))
+            work.append(WorkItem(stream, digests[text.name], partial(_same, document)))
         report = loop.extract(extractor, work, client, outbox, deadline=None, progress=lambda _: None)
         found = {name: outbox.get(extractor.fingerprint(stream), sha) for name, sha in digests.items()}
     return Run(texts, {name: result for name, result in found.items() if result is not None}, report)
@@ -122,7 +127,7 @@ def sets(only: int = 0) -> dict[str, list[Text]]:
 def qmsum(folder: Path, characters: int) -> Iterator[Text]:
     """The first `characters` of each meeting, as a transcript, with those speakers that have a name."""
     for path in sorted(folder.glob("*.json")):
-        turns, gold, length = [], set(), 0
+        turns, gold, length = list[str](), set[tuple[str, str]](), 0
         for turn in json.loads(path.read_text(encoding="utf-8"))["meeting_transcripts"]:
             speaker = turn["speaker"].strip()
             line = f"{speaker}: {turn['content'].strip()}"

@@ -7,17 +7,23 @@ filled) the small model's own decisions are read again; without it only the orac
 
 import argparse
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks import gum, oracle, sample
 from benchmarks._engine import embedded, model_of
 from benchmarks._recorded import Recorded
 from benchmarks.extraction_quality import MODES, Mode, extract, extractor_of
+from benchmarks.gum import Text
 from ec1.extraction.rules import ALL_ON, RULE_GROUPS, RuleGroup
 from ec1.extraction.scoring import ScoreTable
 
 Measure = Callable[[frozenset[RuleGroup]], ScoreTable]
+
+
+def _recorded(texts: Sequence[Text], mode: Mode, model: Path, file: Path, off: frozenset[RuleGroup]) -> ScoreTable:
+    return extract(texts, extractor_of(mode, model, off), Recorded(file, None)).table
 
 
 def main(record: Path | None = None, mode: Mode = "decide") -> dict[str, dict[str, float]]:
@@ -29,14 +35,12 @@ def main(record: Path | None = None, mode: Mode = "decide") -> dict[str, dict[st
     with tempfile.TemporaryDirectory() as scratch:
         for title, each in texts.items():
             answered = [(text, oracle.perfect(text)) for text in each]
-            measures[f"{title}, oracle"] = lambda off, answered=answered: oracle.grounded(answered, off)
+            measures[f"{title}, oracle"] = partial(oracle.grounded, answered)
         if record is not None:
             model = model_of(deployment, Path(scratch))
             for title, each in texts.items():
                 file = record / f"{title}.{mode}"
-                measures[f"{title}, {mode}"] = lambda off, each=each, file=file: (
-                    extract(each, extractor_of(mode, model, off), Recorded(file, None)).table
-                )
+                measures[f"{title}, {mode}"] = partial(_recorded, each, mode, model, file)
         whole = {title: measure(ALL_ON)["all"].f1 for title, measure in measures.items()}
         print(f"{'':<24}" + "".join(f"{title:>22}" for title in measures))
         print(f"{'all groups':<24}" + "".join(f"{f1:>22.3f}" for f1 in whole.values()), flush=True)

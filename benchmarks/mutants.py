@@ -114,7 +114,7 @@ def run(modules: list[str], jobs: int) -> None:
     """Try every mutant of the modules."""
     # Which test reaches which function: a test that changed since would be left out.
     (MUTANTS / "mutmut-stats.json").unlink(missing_ok=True)
-    command = [MUTMUT, "run", "--max-children", str(jobs), *(f"{module}.*" for module in modules)]
+    command = [str(MUTMUT), "run", "--max-children", str(jobs), *(f"{module}.*" for module in modules)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL if os.environ.get("CI") else None)
 
 

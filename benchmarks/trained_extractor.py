@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks import gum, sample
@@ -38,8 +39,7 @@ def measure(
     keys = {text.name: DocumentKey(STREAM, text.name) for text in texts}
     digests = {text.name: hashlib.sha256(text.text.encode()).hexdigest() for text in texts}
     work = [
-        WorkItem(STREAM, digests[text.name], lambda text=text: Document(keys[text.name], text.name, text.text))
-        for text in texts
+        WorkItem(STREAM, digests[text.name], partial(Document, keys[text.name], text.name, text.text)) for text in texts
     ]
     outbox = Outbox(scratch)
     report = extract(extractor, work, client, outbox, deadline=None, progress=lambda _: None)

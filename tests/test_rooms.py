@@ -19,8 +19,9 @@ def test_the_domain_reads_no_environment(project: Path) -> None:
     for path in sorted((project / "ec1").rglob("*.py")):
         name = path.relative_to(project).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
-            named = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
-            if named and isinstance(node.value, ast.Name) and node.value.id == "os" and name not in entry_points:
+            if not isinstance(node, ast.Attribute) or node.attr not in ("environ", "getenv"):
+                continue
+            if isinstance(node.value, ast.Name) and node.value.id == "os" and name not in entry_points:
                 wrong.append(f"{name}:{node.lineno}")
     assert wrong == []
 

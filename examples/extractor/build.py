@@ -46,7 +46,7 @@ def build(target: Path = TUPLES) -> dict[str, int]:
     ]
     random_ = random.Random(SEED)
     read = [record for record in read if record["entities"] or random_.random() < EMPTY_SHARE]
-    written = []
+    written: list[dict[str, object]] = []
     for text in generate.texts(2 * GENERATED, SEED, _taken()):
         tokens = random_.choice(_LENGTHS)
         written += _records(text, "generated", count, tokens, min(settings.overlap_tokens, tokens // 4))

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from scoring_registry import ScoringRegistry
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ec1.adapters.manifest import AdapterManifest
 from ec1.cli import app

@@ -20,7 +20,7 @@ from graph_samples import key, result
 from ec1.adapters.manifest import AdapterManifest
 from ec1.corpus.threshold import HighWaterMark
 from ec1.deployment import load_deployment
-from ec1.documents.scan import Listing
+from ec1.documents.listing import Listing
 from ec1.errors import EC1Error
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
@@ -178,7 +178,7 @@ def flip(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-DAMAGE = {"cut": cut, "flipped": flip, "gone": Path.unlink}
+DAMAGE: dict[str, Callable[[Path], Any]] = {"cut": cut, "flipped": flip, "gone": Path.unlink}
 # No digest is kept of these; a changed letter in a name is another name, and is told when it is not found.
 UNSEALED = {("night: listing", "flipped"), ("record of a step", "flipped")}
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import Result
 from scoring_registry import ScoringRegistry
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ec1.adapters.manifest import AdapterManifest, DatasetRef, SnapshotRef
 from ec1.adapters.registry import AdapterRegistry

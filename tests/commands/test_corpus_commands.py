@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from datasets import load_dataset
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ec1.cli import app
 from ec1.errors import InputError

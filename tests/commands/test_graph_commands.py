@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ec1.cli import app
 from ec1.commands import shell
-from ec1.deployment import Deployment
+from ec1.deployment import Deployment, load_deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import parse_document
 from ec1.errors import InputError
@@ -174,7 +173,7 @@ def test_decide_asks_and_writes_the_answer(home: Home, tmp_path: Path, monkeypat
         store.resolve(NO_OVERRIDES)
         store.publish(home.published_graph)
     overrides = tmp_path / "overrides.yaml"
-    ordinary = shell.load_deployment
+    ordinary = load_deployment
 
     def with_overrides(name: str, project: Path) -> Deployment:
         deployment = ordinary(name, project)

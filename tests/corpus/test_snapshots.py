@@ -8,7 +8,9 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from corpus_builder import LONG_AGO, NIGHT, apprenticeship, edit, feedback, write_lines
@@ -336,7 +338,7 @@ def cut(path: Path) -> None:
     path.write_bytes(data[: len(data) // 2])
 
 
-DAMAGE = {"flipped": flip, "cut": cut, "gone": Path.unlink}
+DAMAGE: dict[str, Callable[[Path], Any]] = {"flipped": flip, "cut": cut, "gone": Path.unlink}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

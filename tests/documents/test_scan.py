@@ -431,7 +431,7 @@ def test_unreadable_files(tree: Tree, monkeypatch: pytest.MonkeyPatch, error: OS
     assert len(listing.changed) == 4
     assert (len(listing.rejected), len(listing.postponed)) == ((1, 0) if rejected else (0, 1))
     (told,) = listing.rejected + listing.postponed
-    assert error.strerror in told.reason
+    assert str(error.strerror) in told.reason
     tree.apply(listing)
     assert tree.scan().rejected == ()
 

@@ -80,7 +80,7 @@ def wait(ec1: LightCommandLine, daemon: "subprocess.Popen[bytes]", log: Path) ->
             runs = instance.get_run_records(ascending=True)
             ended = [record for record in runs if record.dagster_run.is_finished]
             if len(ended) == len(NIGHTS):
-                return [record.dagster_run for record in sorted(ended, key=lambda record: record.start_time)]
+                return [record.dagster_run for record in sorted(ended, key=lambda record: record.start_time or 0)]
             assert daemon.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
             time.sleep(1)
 

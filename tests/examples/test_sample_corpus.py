@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ec1.corpus.tuples import example_of, group_of, parse_record, trainable
+from ec1.corpus.tuples import Objective, example_of, group_of, parse_record, trainable
 from ec1.errors import RejectedError
 
 EDIT_KEYS = [
@@ -84,7 +84,7 @@ PAIR_KEYS = [
     "rejected",
     "created",
 ]
-ROLES = {"engineering": "sft", "apprenticeship": "dpo"}
+ROLES: dict[str, Objective] = {"engineering": "sft", "apprenticeship": "dpo"}
 
 
 class Row:
@@ -104,13 +104,13 @@ class Row:
         if self.record is None:
             return "not valid JSON"
         try:
-            return trainable(parse_record(self.record), ROLES[self.role])
+            return trainable(parse_record(self.record or {}), ROLES[self.role])
         except RejectedError as error:
             return str(error)
 
     def texts(self) -> tuple[str, ...]:
         """Prompt and targets, as the training rule reads them."""
-        example = example_of(parse_record(self.record), ROLES[self.role])
+        example = example_of(parse_record(self.record or {}), ROLES[self.role])
         return tuple(message["content"] for part in example.values() for message in part if message["role"] != "system")
 
 
@@ -170,7 +170,7 @@ def test_a_few_rows_cannot_be_trained_on_each_for_its_own_reason(rows: list[Row]
 
 def test_a_group_wise_split_has_groups_to_work_with(good: dict[str, list[Row]]) -> None:
     for role, own in good.items():
-        groups = Counter(group_of(parse_record(row.record)) for row in own)
+        groups = Counter(group_of(parse_record(row.record or {})) for row in own)
         assert len(groups) >= 30, role
         assert max(groups.values()) <= 5
         assert sum(count > 1 for count in groups.values()) >= 8, "only groups of several show a leak"
@@ -250,7 +250,9 @@ def test_rows_are_short_enough_to_train_on_a_small_machine(small_model: Path, go
 def test_the_generator_reproduces_the_committed_files(project: Path, tmp_path: Path) -> None:
     committed = project / "examples"
     spec = importlib.util.spec_from_file_location("generate_sample", committed / "generate.py")
+    assert spec is not None
     generator = importlib.util.module_from_spec(spec)
+    assert spec.loader is not None
     spec.loader.exec_module(generator)
     shutil.copy(committed / "timeline.json", tmp_path)
     generator.generate(tmp_path)

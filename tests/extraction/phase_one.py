@@ -89,7 +89,7 @@ class PhaseOne:
         fingerprints = {stream: extractor.fingerprint(stream) for stream in STREAMS}
         outbox, night = Outbox(home.outbox), deployment.night(date)
         now = night.start + dt.timedelta(hours=20)
-        live = {"buffer_pool_mib": 64, "wait_seconds": 20, "published": home.published_graph}
+        live: dict[str, Any] = {"buffer_pool_mib": 64, "wait_seconds": 20, "published": home.published_graph}
         say("listing")
         with LadybugStore.open(home.graph, **live) as store:
             listing, _ = list_documents(

@@ -3,6 +3,7 @@
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -178,7 +179,7 @@ def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, pr
     for path in sorted(root.glob("service-people/source/**/*.json"))[:4]:
         key = DocumentKey("contact", path.relative_to(root).as_posix())
         documents[sha256_file(path)] = parse_document(key, path.read_bytes())
-    work = [WorkItem("contact", digest, lambda digest=digest: documents[digest]) for digest in documents]
+    work = [WorkItem("contact", digest, partial(documents.__getitem__, digest)) for digest in documents]
     extractor = Extractor(deployment.extraction, model.model, model.revision, small_model)
     outbox = Outbox(tmp_path / "outbox")
     engine = VllmEngine(model, small_model, model.model, "cpu")

@@ -2,6 +2,8 @@
 
 import hashlib
 import random
+from collections.abc import Callable
+from typing import cast
 
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, EntityClass, ExtractionResult, Mention
@@ -16,14 +18,21 @@ def key(path: str) -> DocumentKey:
 
 
 def result(
-    content: str, *names: tuple[str, EntityClass], status: str = "complete", fingerprint: str = FINGERPRINT
+    content: str, *names: tuple[str, str], status: str = "complete", fingerprint: str = FINGERPRINT
 ) -> ExtractionResult:
     """A result for the bytes `content`; every name stands once, one after the other."""
     mentions, at = [], 0
     for name, entity_class in names:
         end = at + len(name)
         mentions.append(
-            Mention(name=name, entity_class=entity_class, confidence=0.9, chunk=at // 100, start=at, end=end)
+            Mention(
+                name=name,
+                entity_class=cast(EntityClass, entity_class),
+                confidence=0.9,
+                chunk=at // 100,
+                start=at,
+                end=end,
+            )
         )
         at = end + 1
     answers = tuple(
@@ -49,10 +58,11 @@ def random_changes(seed: int, documents: int, changes: int) -> list[Change]:
     for _ in range(changes):
         path, version = f"{rng.randrange(documents)}.md", rng.randrange(3)
         inner = random.Random(f"{seed} {path} {version}")
-        names: list[tuple[str, EntityClass]] = []
+        names: list[tuple[str, str]] = []
+        spellings: list[Callable[[str], str]] = [str.upper, str.lower, str]
         for _ in range(inner.randrange(1, 12)):
             name = inner.choice(words) + inner.choice(["", " Inc.", " Inc", " Smith"])
-            names.append((inner.choice([str.upper, str.lower, str])(name), inner.choice(ENTITY_CLASSES)))
+            names.append((inner.choice(spellings)(name), inner.choice(ENTITY_CLASSES)))
         status = rng.choices(["complete", "deferred", "rejected"], [8, 1, 1])[0]
         content = f"{path} {version} {status == 'rejected'}"
         history.append((key(path), f"mk-{path}-{version}", result(content, *names, status=status)))

@@ -99,8 +99,8 @@ class Graph:
     def take(self, difference: Difference) -> None:
         for pair in difference.links_gone:
             self.links.pop(pair, None)
-        for cluster in difference.clusters_gone:
-            del self.clusters[cluster]
+        for gone in difference.clusters_gone:
+            del self.clusters[gone]
         for link in difference.links_come:
             assert (link.one, link.other) not in self.links, link
             self.links[link.one, link.other] = link
@@ -147,7 +147,7 @@ def test_differences_give_what_resolving_everything_gives(
 
 # --- beside a real graph
 
-ALWAYS = {"whole_below": 0, "drift": 100.0}
+ALWAYS: dict[str, Any] = {"whole_below": 0, "drift": 100.0}
 """Never everything, however small the graph is and however much of it changes."""
 HISTORY = [random_changes(seed, 12, 8) for seed in range(6)]
 

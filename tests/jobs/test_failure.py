@@ -103,7 +103,9 @@ def test_the_cause_of_a_run_that_failed_outside_its_steps(instance: dg.DagsterIn
     )
     instance.report_engine_event("Could not load job definition.", run, data)
     instance.report_run_failed(run)
-    found = failure_of(instance, instance.get_run_by_id(run.run_id))
+    ended = instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    found = failure_of(instance, ended)
     assert found.steps == {}
     assert "No space left on device" in found.cause and "free some space" in found.cause
 
@@ -122,7 +124,9 @@ def test_a_step_that_was_killed_says_so(instance: dg.DagsterInstance, home: Home
     data = EngineEventData.engine_error(SerializableErrorInfo(f"{crash}\n", [], "ChildProcessCrashException"))
     instance.report_engine_event("Multiprocess executor: child process unexpectedly exited", run, data)
     instance.report_run_failed(run)
-    found = failure_of(instance, instance.get_run_by_id(run.run_id))
+    ended = instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    found = failure_of(instance, ended)
     assert "its process was killed" in found.cause and "memory" in found.cause
 
 

@@ -24,6 +24,12 @@ def some_job() -> None:
     nothing()
 
 
+def status_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRunStatus:
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status
+
+
 @pytest.fixture
 def instance(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     monkeypatch.setenv("DAGSTER_HOME", "set by prepare_instance")
@@ -49,7 +55,8 @@ def a_sleeper(**environment: str) -> "subprocess.Popen[bytes]":
 
 def test_the_limit_of_the_gpu_pool_is_explicit(instance: dg.DagsterInstance) -> None:
     assert {info.name: info.limit for info in instance.event_log_storage.get_pool_limits()} == {"gpu": 1}
-    assert instance.get_concurrency_config().pool_config.pool_granularity.value == "op"
+    granularity = instance.get_concurrency_config().pool_config.pool_granularity
+    assert granularity is not None and granularity.value == "op"
     assert isinstance(instance.run_launcher, ProcessLauncher)
 
 
@@ -71,8 +78,8 @@ def test_a_killed_run_is_ended_and_its_slot_freed(instance: dg.DagsterInstance) 
     assert claim.is_claimed
     assert not instance.event_log_storage.claim_concurrency_slot("gpu", alive.run_id, "step").is_claimed
     assert reconcile(instance) == [killed.run_id]
-    assert instance.get_run_by_id(killed.run_id).status == dg.DagsterRunStatus.FAILURE
-    assert instance.get_run_by_id(alive.run_id).status == dg.DagsterRunStatus.STARTED
+    assert status_of(instance, killed) == dg.DagsterRunStatus.FAILURE
+    assert status_of(instance, alive) == dg.DagsterRunStatus.STARTED
     assert instance.event_log_storage.claim_concurrency_slot("gpu", alive.run_id, "step").is_claimed
 
 
@@ -108,8 +115,9 @@ def test_a_process_id_that_was_given_away_again_is_not_the_worker(instance: dg.D
 def test_a_mark_that_a_re_execution_copied_names_nobody(instance: dg.DagsterInstance) -> None:
     first = a_run(instance, None)
     instance.add_run_tags(first.run_id, Worker.of(first.run_id).tag)
-    again = instance.create_run_for_job(some_job, tags=instance.get_run_by_id(first.run_id).tags)
-    assert worker_of(instance.get_run_by_id(first.run_id)) is not None
+    marked = instance.get_run_by_id(first.run_id)
+    assert marked is not None and worker_of(marked) is not None
+    again = instance.create_run_for_job(some_job, tags=marked.tags)
     assert worker_of(again) is None
 
 

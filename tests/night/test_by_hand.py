@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.cli import app

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import Serve
 from fake_engine import FakeEngine
+from listening import Serve
 from published import BASE, NAME, ROLE, TENANT, publish
 from typer.testing import CliRunner
 

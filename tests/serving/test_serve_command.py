@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import listening
 from fake_engine import FakeEngine
+from listening import listening
 from published import BASE, NAME, ROLE, TENANT, publish
 from typer.testing import CliRunner
 

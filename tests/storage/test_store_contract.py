@@ -3,6 +3,7 @@
 import datetime as dt
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -162,14 +163,27 @@ def race(count: int, action: Callable[[int], None]) -> list[int]:
     return winners
 
 
+def put(store: ObjectStore, key: str, number: int) -> None:
+    store.put_bytes(key, str(number).encode(), if_absent=True)
+
+
+def rename(store: ObjectStore, source: str, destination: str, _: int) -> None:
+    store.rename(source, destination)
+
+
+def put_folder(store: ObjectStore, prefix: str, folders: list[dict[str, Path]], number: int) -> None:
+    store.put_folder(prefix, folders[number], seal="seal", claim=str(number))
+
+
 def test_of_many_writers_one_wins(store: ObjectStore, tmp_path: Path) -> None:
     folders = [folder_of(tmp_path / f"f{i}", weights=str(i), seal=f"seal {i}") for i in range(6)]
     for turn in range(5):
-        winners = race(6, lambda i, turn=turn: store.put_bytes(f"race/{turn}", str(i).encode(), if_absent=True))
+        names = f"race/{turn}", f"race/{turn}.claimed", f"race/v{turn}"
+        winners = race(6, partial(put, store, names[0]))
         assert len(winners) == 1
         assert store.get_bytes(f"race/{turn}") == str(winners[0]).encode()
-        assert len(race(6, lambda _, turn=turn: store.rename(f"race/{turn}", f"race/{turn}.claimed"))) == 1
-        winners = race(6, lambda i, turn=turn: store.put_folder(f"race/v{turn}", folders[i], seal="seal", claim=str(i)))
+        assert len(race(6, partial(rename, store, names[0], names[1]))) == 1
+        winners = race(6, partial(put_folder, store, names[2], folders))
         assert len(winners) == 1
         assert store.get_bytes(f"race/v{turn}/weights") == str(winners[0]).encode()
         assert store.get_bytes(f"race/v{turn}/seal") == f"seal {winners[0]}".encode()

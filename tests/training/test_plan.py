@@ -1,7 +1,9 @@
 """The plan: parameters from a config alone, memory and steps by formula; what cannot fit is refused."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors import safe_open
@@ -20,7 +22,7 @@ from ec1.training.shape import ModelShape
 L4 = HardwareFigures(name="NVIDIA L4", device="cuda", memory_gib=24, tokens_per_second=900, cost_per_hour=0.3)
 
 
-def changed(recipe: Recipe, **sections: dict[str, object]) -> Recipe:
+def changed(recipe: Recipe, **sections: Mapping[str, object]) -> Recipe:
     """The recipe with some values of some sections replaced."""
     update: dict[str, object] = {}
     for name, values in sections.items():
@@ -58,7 +60,7 @@ def olmo(tmp_path_factory: pytest.TempPathFactory) -> ModelShape:
     )
 
 
-FIGURES = {"rows": 400, "tokens": 160_000, "longest": 500, "heldout_rows": 80, "budget_seconds": 7200}
+FIGURES: dict[str, Any] = {"rows": 400, "tokens": 160_000, "longest": 500, "heldout_rows": 80, "budget_seconds": 7200}
 
 
 def test_parameters_from_the_config_are_those_of_the_weights(small_model: Path) -> None:
@@ -98,7 +100,12 @@ def test_experts_nested_models_and_fused_projections_are_counted(tmp_path: Path,
     with pytest.raises(PermanentError, match=r"has no module gate_proj, up_proj.*down_proj.*; lora.target_modules can"):
         plan_training(sft, mixtral, L4, **FIGURES)
 
-    text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "num_attention_heads": 8}
+    text: dict[str, object] = {
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "num_attention_heads": 8,
+    }
     text |= {"num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "model_type": "gemma3_text"}
     gemma = shape_of(
         tmp_path, model_type="gemma3", text_config=text, vision_config={"model_type": "siglip_vision_model"}
@@ -277,7 +284,13 @@ def test_the_roles_of_gastown_are_deltas_that_fit_the_l4(project: Path, role: st
     assert (wish.epochs, wish.warmup_steps, wish.evaluation_steps, *batch) == ROLES[role]
     assert (wish.learning_rate, wish.scheduler, wish.warmup_share) == (2e-4, "cosine", None)
 
-    figures = {"rows": 8000, "tokens": 2_000_000, "longest": 4096, "heldout_rows": 100, "budget_seconds": 12 * 3600}
+    figures: dict[str, Any] = {
+        "rows": 8000,
+        "tokens": 2_000_000,
+        "longest": 4096,
+        "heldout_rows": 100,
+        "budget_seconds": 12 * 3600,
+    }
     plan = plan_training(recipe, olmo, L4, **figures)
     assert plan.steps == 1000 * wish.epochs and plan.warmup_steps == wish.warmup_steps
     assert plan.evaluations == plan.steps // (wish.evaluation_steps or 1)
