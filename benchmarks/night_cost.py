@@ -23,7 +23,6 @@ from ec1.documents.ledger import DocumentKey
 from ec1.graph import changes, database, tables
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.overrides import NO_OVERRIDES
-from ec1.graph.resolution import Band
 
 MENTIONS = 1_000_000
 PER_DOCUMENT = 20
@@ -92,11 +91,7 @@ def night(store: LadybugStore, number: int, names: list[str], folder: Path, step
     work: dict[str, Callable[[], object]] = {
         "apply": lambda: store.apply_many(found, date),
         "digest": lambda: (store.digest(), store.stats()),
-        "resolve": lambda: (
-            store.update_resolution(NO_OVERRIDES, drift=1.0),
-            store.resolution_counts(),
-            store.best_links(Band.REVIEW, 200),
-        ),
+        "resolve": lambda: (store.update_resolution(NO_OVERRIDES, drift=1.0), store.resolution_counts()),
         "publish": lambda: store.publish(folder / "published"),
         "export": lambda: store.export(folder / "export"),
     }

@@ -18,7 +18,7 @@ from ec1.graph.changes import Applied, Change, Changes
 from ec1.graph.database import GraphDatabase, copy_into_place, move_into_place
 from ec1.graph.model import GraphStats
 from ec1.graph.overrides import Overrides
-from ec1.graph.resolution import Band, Cluster, Link, Resolution
+from ec1.graph.resolution import Cluster, Resolution
 from ec1.graph.resolver import DRIFT, WHOLE_BELOW
 from ec1.graph.writer_lock import writer_lock
 
@@ -151,11 +151,6 @@ class LadybugStore:
         """How many links and clusters are kept."""
         with self._db.reading():
             return resolved_tables.counts(self._db.connection)
-
-    def best_links(self, band: Band, limit: int) -> list[Link]:
-        """The best links of a band, at most so many."""
-        with self._db.reading():
-            return resolved_tables.best_links(self._db.connection, band, limit)
 
     def resolution(self) -> Resolution:
         """All links and clusters that are kept."""

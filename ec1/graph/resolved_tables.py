@@ -121,13 +121,6 @@ def counts(connection: Any) -> Counts:
     return Counts(nodes["n"], {row["band"]: row["n"] for row in bands})
 
 
-def best_links(connection: Any, band: Band, limit: int) -> list[Link]:
-    """The best links of a band."""
-    return _links(
-        connection, where=f"WHERE s.band = '{band.value}'", end=f"ORDER BY score DESC, one, other LIMIT {limit}"
-    )
-
-
 def read(connection: Any) -> Resolution:
     """The resolution that is kept; empty if there is none. What overrides were unused is not kept."""
     return Resolution(tuple(sorted(_links(connection))), clusters(connection))
@@ -173,14 +166,11 @@ def _links(
     one: str = "",
     other: str = "",
     parameters: dict[str, Any] | None = None,
-    *,
-    where: str = "",
-    end: str = "",
 ) -> list[Link]:
     found = tables.rows(
         connection,
-        f"MATCH (a:Entity {one})-[s:SAME_AS]->(b:Entity {other}) {where} RETURN a.key AS one, b.key AS other, "
-        f"s.band AS band, s.score AS score, s.reasons AS reasons, s.veto AS veto {end}",
+        f"MATCH (a:Entity {one})-[s:SAME_AS]->(b:Entity {other}) RETURN a.key AS one, b.key AS other, "
+        f"s.band AS band, s.score AS score, s.reasons AS reasons, s.veto AS veto",
         parameters,
     )
     return [Link(**row | {"band": Band(row["band"])}) for row in found]
