@@ -63,6 +63,6 @@ def test_systemd_takes_the_units(project: Path, tmp_path: Path) -> None:
         # Of the machine's own units it may complain, too.
         return "\n".join(line for line in done.stderr.splitlines() if str(tmp_path) in line or "ec1" in line)
 
-    assert len(units) == 3 and verify() == ""
+    assert len(units) == 5 and verify() == ""
     units[0].write_text(units[0].read_text().replace("[Service]", "[Service]\nExecStartt=/bin/true"))
     assert re.search("Unknown key (name )?'ExecStartt'", verify())
