@@ -264,7 +264,7 @@ def test_documents_are_loaded_when_their_turn_comes(server: FakeServer, bench: B
 
 @pytest.mark.parametrize("mark", ["hang", "dribble"])
 def test_a_hanging_request_defers_its_document(server: FakeServer, outbox: Outbox, words: Path, mark: str) -> None:
-    bench = Bench(server, outbox, words, SETTINGS.model_copy(update={"request_timeout_seconds": 0.5}))
+    bench = Bench(server, outbox, words, SETTINGS.model_copy(update={"request_timeout_seconds": 2}))
     bad, good = item(long_text(mark)), item(long_text())
     report = bench.run(bad, good)
     assert (report.streams["meeting"].deferred, report.streams["meeting"].complete) == (1, 1)
