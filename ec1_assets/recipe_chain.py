@@ -10,11 +10,9 @@ from typing import Any
 
 import dagster as dg
 
-from ec1.errors import EC1Error
 from ec1.night.handover import require_handover
 from ec1.night.recipe_night import RecipeNight
 from ec1.night.records import CandidateRecord, DatasetRecord, DecisionRecord, SnapshotRecord
-from ec1.night.retention import clean
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1_assets import checks, metadata
 from ec1_assets.run_tags import tag_verdict
@@ -187,12 +185,6 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         step = tonight(context, project)
         outcome = step.settle(context.run_id)
         step.records.write(context.run_id, outcome)
-        try:
-            for each in clean(step.registry, step.home, step.deployment.retention):
-                context.log.info(f"removed {each.what} {each.name}: {each.why}")
-        except (EC1Error, OSError) as error:
-            # What is settled stays settled; the next night cleans up too.
-            context.log.warning(f"the clean-up was cut short: {error}")
         return dg.MaterializeResult(metadata=metadata.of_outcome(outcome, step.versions(), step.folder))
 
     return [corpus_snapshot, threshold_check, training_dataset, adapter_candidate, evaluation, adapter]

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from jobs.background import in_background
+
 SHOWN = {
     dg.DagsterEventType.STEP_FAILURE: "failed",
     dg.DagsterEventType.STEP_SKIPPED: "skipped",
@@ -41,9 +43,8 @@ def line_of(entry: dg.EventLogEntry) -> str | None:
 @contextmanager
 def told(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
     """Print the lines of a run while the block runs, and what is left of them at its end."""
-    done = threading.Event()
 
-    def follow() -> None:
+    def follow(done: threading.Event) -> None:
         cursor = None
         ending = False
         while True:
@@ -59,10 +60,5 @@ def told(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
                 return
             ending = done.wait(POLL_SECONDS)
 
-    follower = threading.Thread(target=follow, daemon=True, name="told")
-    follower.start()
-    try:
+    with in_background("told", follow):
         yield
-    finally:
-        done.set()
-        follower.join()

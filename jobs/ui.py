@@ -29,6 +29,7 @@ from ec1.deployment import deployment_file, load_deployment
 from ec1.errors import BusyError, EC1Error, InputError
 from ec1.home import CHECKOUT, Home
 from ec1.night.recipes import recipe_folders, recipe_marks
+from jobs.background import in_background
 from jobs.guard import Guard
 from jobs.instance import prepare_instance, reconcile
 from resources.environment import Choice, choice_from_environment, ui_token
@@ -70,14 +71,13 @@ def free(port: int) -> None:
 @contextlib.contextmanager
 def recipes_watched(context: WorkspaceProcessContext, choice: Choice) -> Iterator[None]:
     """Load the definitions again when a recipe file or the deployment's came, changed or went."""
-    done = threading.Event()
 
     def marks() -> dict[str, tuple[int, int]]:
         deployment = load_deployment(choice.deployment, choice.project)
         settings = [deployment_file(choice.deployment, choice.project), Home(choice.home).first_night]
         return recipe_marks(settings, recipe_folders(deployment, choice.project))
 
-    def watch() -> None:
+    def watch(done: threading.Event) -> None:
         loaded = seen = marks()
         while not done.wait(WATCH_SECONDS):
             try:
@@ -95,13 +95,8 @@ def recipes_watched(context: WorkspaceProcessContext, choice: Choice) -> Iterato
                 loaded = now
             seen = now
 
-    watcher = threading.Thread(target=watch, daemon=True, name="recipes-watched")
-    watcher.start()
-    try:
+    with in_background("recipes-watched", watch):
         yield
-    finally:
-        done.set()
-        watcher.join()
 
 
 @contextlib.contextmanager

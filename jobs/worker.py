@@ -25,6 +25,7 @@ from dagster._serdes import serialize_value
 from dagster_shared.record import copy
 
 from ec1.home import CHECKOUT, Home
+from jobs.background import in_background
 from jobs.conclusion import conclude
 from jobs.instance import prepare_instance
 from jobs.retention import clean_up
@@ -137,9 +138,8 @@ def _rewrite(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 @contextlib.contextmanager
 def _ended_from_outside(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
     """While the block runs, check whether the run was ended (UI, monitor) and interrupt this process if so."""
-    done = threading.Event()
 
-    def watch() -> None:
+    def watch(done: threading.Event) -> None:
         ended: float | None = None
         while not done.wait(POLL_SECONDS):
             run = instance.get_run_by_id(run_id)
@@ -154,13 +154,8 @@ def _ended_from_outside(instance: dg.DagsterInstance, run_id: str) -> Iterator[N
             return
         os.kill(os.getpid(), signal.SIGINT)
 
-    watcher = threading.Thread(target=watch, daemon=True, name="ended-from-outside")
-    watcher.start()
-    try:
+    with in_background("ended-from-outside", watch):
         yield
-    finally:
-        done.set()
-        watcher.join()
 
 
 def _found(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRun:

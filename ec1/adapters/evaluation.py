@@ -10,7 +10,6 @@ Belongs here: asking and writing down. Does not: loading and answering (`answeri
 """
 
 import functools
-import logging
 import math
 import os
 import sys
@@ -28,14 +27,12 @@ from ec1.adapters.likelihood import Example, losses_of, read_examples, shuffled,
 from ec1.adapters.manifest import ADAPTER_FILES
 from ec1.adapters.scores import BASE, ExampleScores, Sample, ScoredObjective, Scores, write_scores
 from ec1.adapters.tasks import check_tasks, passes
-from ec1.errors import EC1Error, InputError
-from ec1.files import read_json, sha256_file
+from ec1.errors import InputError
+from ec1.files import sha256_file
+from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.settings import Settings
-from ec1.strict_yaml import validate
-
-log = logging.getLogger(__name__)
 
 Report = Callable[[str], None]
 
@@ -233,22 +230,13 @@ def _finite(value: float) -> float | None:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status: 0 done, 1 failed, 2 usage."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    if len(arguments) != 1:
-        log.error("usage: python -m ec1.adapters.evaluation SPEC.json")
-        return 2
-    try:
-        path = Path(arguments[0])
-        if not path.is_file():
-            raise InputError(f"{path} does not exist")
-        spec = validate(EvaluationSpec, read_json(path), str(path))
-        with open_reporter(os.environ) as reporter:
-            scores = evaluate(spec, reporter.progress)
-            reporter.result({"evaluated": list(scores.models), "examples": len(scores.examples)})
-    except EC1Error as error:
-        log.error("%s", error)
-        return 2 if isinstance(error, InputError) else 1
-    return 0
+    return run_by_spec("ec1.adapters.evaluation", EvaluationSpec, arguments, _reported)
+
+
+def _reported(spec: EvaluationSpec) -> None:
+    with open_reporter(os.environ) as reporter:
+        scores = evaluate(spec, reporter.progress)
+        reporter.result({"evaluated": list(scores.models), "examples": len(scores.examples)})
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 Belongs here: what that process reads and leaves. Does not: which adapter and which prompt (`ec1.night.trial`).
 """
 
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +12,9 @@ from pydantic import Field
 
 from ec1.adapters.answering import load_candidates, write_answers
 from ec1.adapters.likelihood import tokens_of
-from ec1.errors import EC1Error, InputError
-from ec1.files import read_json, write_json
+from ec1.files import write_json
+from ec1.launch.by_spec import run_by_spec
 from ec1.settings import Settings
-from ec1.strict_yaml import validate
-
-log = logging.getLogger(__name__)
 
 
 class TrialSpec(Settings):
@@ -60,20 +56,7 @@ def run_trial(spec: TrialSpec) -> dict[str, TrialAnswer]:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status: 0 done, 1 failed, 2 usage."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    if len(arguments) != 1:
-        log.error("usage: python -m ec1.adapters.trial SPEC.json")
-        return 2
-    try:
-        path = Path(arguments[0])
-        if not path.is_file():
-            raise InputError(f"{path} does not exist")
-        spec = validate(TrialSpec, read_json(path), str(path))
-        run_trial(spec)
-    except EC1Error as error:
-        log.error("%s", error)
-        return 2 if isinstance(error, InputError) else 1
-    return 0
+    return run_by_spec("ec1.adapters.trial", TrialSpec, arguments, run_trial)
 
 
 if __name__ == "__main__":

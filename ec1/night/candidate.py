@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.gate import Verdict, judge
+from ec1.adapters.manifest import EvaluationSummary
 from ec1.adapters.scores import EVALUATION, EXAMPLES, Scores, load_scores
 from ec1.errors import InputError, PermanentError
 from ec1.files import write_json
@@ -74,6 +75,18 @@ class Judged:
 
     scores: Scores
     verdict: Verdict
+
+    def summary(self, objective: str) -> EvaluationSummary:
+        """What a manifest says of it."""
+        return EvaluationSummary(
+            verdict=self.verdict.verdict,
+            reasons=self.verdict.reasons,
+            objective=objective,
+            examples=len(self.scores.examples),
+            scores=self.scores.means(),
+            differences=self.verdict.differences,
+            scored=self.scores.scored[CANDIDATE],
+        )
 
     def record(self) -> EvaluationRecord:
         return EvaluationRecord(

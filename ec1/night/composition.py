@@ -15,9 +15,7 @@ from typing import Any
 
 from ec1.adapters.manifest import (
     AdapterManifest,
-    BaseModelRef,
     DatasetRef,
-    EvaluationSummary,
     RecipeRef,
     SnapshotRef,
 )
@@ -26,7 +24,7 @@ from ec1.corpus.split import moved
 from ec1.errors import InputError, PermanentError
 from ec1.files import digest_of, read_json, staged_directory
 from ec1.launch.launcher import Launcher
-from ec1.night.candidate import BY_HAND, CANDIDATE, EVALUATION_FOLDER, Judged, judged_in, run_evaluation
+from ec1.night.candidate import BY_HAND, EVALUATION_FOLDER, Judged, judged_in, run_evaluation
 from ec1.night.recipe_night import RecipeNight
 
 _TEMPLATE = "chat_template.jinja"
@@ -178,23 +176,13 @@ def _manifest(
         tenant=recipe.tenant,
         role=recipe.role,
         night=step.night.date,
-        base_model=BaseModelRef(
-            id=recipe.base_model.id, revision=recipe.base_model.revision, license=recipe.base_model.license
-        ),
+        base_model=step.base_model_ref,
         method="composition",
         objective=recipe.objective,
         recipe=RecipeRef(name=recipe.name, version=recipe.version, digest=step.resolved.digest),
         dataset=dataset_ref,
         snapshot=snapshot_ref,
         composed_of=dict(named),
-        evaluation=EvaluationSummary(
-            verdict=judged.verdict.verdict,
-            reasons=judged.verdict.reasons,
-            objective=recipe.objective,
-            examples=len(judged.scores.examples),
-            scores=judged.scores.means(),
-            differences=judged.verdict.differences,
-            scored=judged.scores.scored[CANDIDATE],
-        ),
+        evaluation=judged.summary(recipe.objective),
         seeds={"evaluation": recipe.evaluation.seed},
     )

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ec1.adapters.evaluation import EvaluationSpec
-from ec1.adapters.manifest import AdapterManifest
+from ec1.adapters.manifest import AdapterManifest, BaseModelRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.scores import BASE, EVALUATION, EXAMPLES
 from ec1.corpus.buckets import Bucket, bucket
@@ -121,6 +121,19 @@ class RecipeNight:
         """The recipe's base model as a folder of safetensors, prepared if needed."""
         base = self.recipe.base_model
         return prepare_model(base.id, base.revision, self.deployment.models, self.home.models)
+
+    @property
+    def base_model_ref(self) -> BaseModelRef:
+        """The base model as a manifest names it, with the commit that a branch or tag was when it was fetched."""
+        base = self.recipe.base_model
+        folder = model_folder(base.id, base.revision, self.deployment.models, self.home.models)
+        commit = pinned_revision(folder, base.revision)
+        return BaseModelRef(
+            id=base.id,
+            revision=base.revision,
+            commit=None if commit == base.revision else commit,
+            license=base.license,
+        )
 
     def dataset(self, snapshot: Snapshot) -> Dataset:
         """Build the dataset of a snapshot with the base model's tokenizer. Raises as `build_dataset`."""
@@ -303,15 +316,14 @@ class RecipeNight:
         candidate = self.candidate()
         judged = None if candidate.diverged else self.judged()
         manifest = manifest_of(
-            self.resolved, self.night.date, self.taken_snapshot(), self.built_dataset(), candidate, judged
+            self.resolved,
+            self.night.date,
+            self.base_model_ref,
+            self.taken_snapshot(),
+            self.built_dataset(),
+            candidate,
+            judged,
         )
-        base = self.recipe.base_model
-        commit = pinned_revision(
-            model_folder(base.id, base.revision, self.deployment.models, self.home.models), base.revision
-        )
-        if commit != base.revision:
-            reference = manifest.base_model.model_copy(update={"commit": commit})
-            manifest = manifest.model_copy(update={"base_model": reference})
         attachments = {METRICS: candidate.metrics}
         if judged is not None:
             attachments |= {name: self._evaluation / name for name in (EVALUATION, EXAMPLES)}

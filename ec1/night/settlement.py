@@ -12,14 +12,13 @@ from ec1.adapters.manifest import (
     AdapterManifest,
     BaseModelRef,
     DatasetRef,
-    EvaluationSummary,
     RecipeRef,
     SnapshotRef,
 )
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.snapshots import Snapshot
-from ec1.night.candidate import CANDIDATE, Candidate, Judged
+from ec1.night.candidate import Candidate, Judged
 from ec1.night.log_book import commit_of
 from ec1.night.records import OutcomeRecord
 from ec1.recipes.resolution import ResolvedRecipe
@@ -28,6 +27,7 @@ from ec1.recipes.resolution import ResolvedRecipe
 def manifest_of(
     resolved: ResolvedRecipe,
     night: str,
+    base_model: BaseModelRef,
     snapshot: Snapshot,
     dataset: Dataset,
     candidate: Candidate,
@@ -35,24 +35,11 @@ def manifest_of(
 ) -> AdapterManifest:
     """The manifest of a candidate: what it was made from. `judged` is None where training diverged."""
     recipe, result = resolved.recipe, candidate.result
-    evaluation = None
-    if judged is not None:
-        evaluation = EvaluationSummary(
-            verdict=judged.verdict.verdict,
-            reasons=judged.verdict.reasons,
-            objective=recipe.objective,
-            examples=len(judged.scores.examples),
-            scores=judged.scores.means(),
-            differences=judged.verdict.differences,
-            scored=judged.scores.scored[CANDIDATE],
-        )
     return AdapterManifest(
         tenant=recipe.tenant,
         role=recipe.role,
         night=night,
-        base_model=BaseModelRef(
-            id=recipe.base_model.id, revision=recipe.base_model.revision, license=recipe.base_model.license
-        ),
+        base_model=base_model,
         method=recipe.method,
         objective=recipe.objective,
         recipe=RecipeRef(name=recipe.name, version=recipe.version, digest=resolved.digest),
@@ -61,7 +48,7 @@ def manifest_of(
         reference=result.reference,
         started_from=result.start_adapter,
         tokenizer=result.tokenizer,
-        evaluation=evaluation,
+        evaluation=None if judged is None else judged.summary(recipe.objective),
         git_commit=commit_of(candidate.folder),
         packages=result.versions,
         hardware={"device": result.device, "name": result.hardware, "peak_memory_gib": result.peak_memory_gib},

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damage import cut, flip
 from graph_samples import key, result
 
 from ec1.adapters.manifest import AdapterManifest
@@ -163,19 +164,6 @@ KINDS = {
     "record of a step": Kind("runs/**/records/training_dataset/*.json", rows),
     "history": Kind("dagster/history/runs.db", history),
 }
-
-
-def cut(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def flip(path: Path) -> None:
-    """One bit, as a disk does it: the file's time stays."""
-    before = path.stat()
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 DAMAGE: dict[str, Callable[[Path], Any]] = {"cut": cut, "flipped": flip, "gone": Path.unlink}

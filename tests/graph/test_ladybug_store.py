@@ -13,6 +13,7 @@ from pathlib import Path
 import ladybug
 import pyarrow.parquet as pq
 import pytest
+from damage import flip
 from graph_samples import FINGERPRINT, NIGHT, Change, key, random_changes, result
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
@@ -532,15 +533,6 @@ def test_a_lost_live_file_comes_back_from_the_published_copy(torn: tuple[Path, P
     with opened(live, published) as store:
         assert store.recovered is not None and "missing" in store.recovered
         assert set(store.ledger()) == {A}
-
-
-def flip(path: Path, at: int) -> None:
-    """What a disk does: one bit of a file is another, and nobody has written to it."""
-    before = path.stat()
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.fixture

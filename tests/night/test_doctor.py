@@ -7,12 +7,12 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.workspace.load_target import WorkspaceFileTarget
+from damage import flip
 
 from ec1.deployment import Deployment
 from ec1.errors import DamagedError
@@ -35,14 +35,6 @@ NIGHT = {"dagster/partition": "2026-06-05"}
 
 def found(findings: "Iterator[Finding] | list[Finding]", subject: str) -> Finding:
     return next(each for each in findings if each.subject == subject)
-
-
-def flip(path: Path) -> None:
-    before = path.stat()
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def clock_behind(home: Home) -> None:
