@@ -18,7 +18,8 @@ from dagster._serdes import ConfigurableClass
 from dagster._serdes.config_class import ConfigurableClassData
 
 from ec1.home import CHECKOUT
-from jobs.workers import LIVING_RUN, Worker, end_leftovers, is_gone, worker_of
+from jobs.mark import LIVING_RUN
+from jobs.workers import Worker, end_leftovers, is_gone, worker_of
 
 
 def why_not_ours(instance: dg.DagsterInstance) -> str | None:

@@ -28,8 +28,8 @@ from ec1.home import CHECKOUT, Home
 from jobs.background import in_background
 from jobs.conclusion import conclude
 from jobs.instance import prepare_instance
+from jobs.mark import LIVING_RUN
 from jobs.retention import clean_up
-from jobs.workers import LIVING_RUN
 from resources.environment import choice_from_environment
 
 DEFINITIONS = ("ec1_assets.definitions", "defs")

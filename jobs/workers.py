@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import dagster as dg
 import psutil
 
+from jobs.mark import LIVING_RUN
+
 PROCESS_TAG = "ec1/process"
-LIVING_RUN = "EC1_RUN"
-"""In the environment of a run's worker and of all that it starts: the run's id."""
 
 
 @dataclass(frozen=True)

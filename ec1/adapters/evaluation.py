@@ -230,7 +230,7 @@ def _finite(value: float) -> float | None:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status: 0 done, 1 failed, 2 usage."""
-    return run_by_spec("ec1.adapters.evaluation", EvaluationSpec, arguments, _reported)
+    return run_by_spec("ec1.adapters.evaluation", EvaluationSpec, arguments, ["peft"], _reported)
 
 
 def _reported(spec: EvaluationSpec) -> None:

@@ -56,7 +56,7 @@ def run_trial(spec: TrialSpec) -> dict[str, TrialAnswer]:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status: 0 done, 1 failed, 2 usage."""
-    return run_by_spec("ec1.adapters.trial", TrialSpec, arguments, run_trial)
+    return run_by_spec("ec1.adapters.trial", TrialSpec, arguments, ["peft"], run_trial)
 
 
 if __name__ == "__main__":

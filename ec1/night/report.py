@@ -99,7 +99,7 @@ class NightReport(BaseModel):
     run: str
     status: Status = "unfinished"
     runs: int = 0
-    """How many runs wrote records of phase 1."""
+    """How many runs worked on it, also those that did not reach phase 1."""
     timeline: dict[str, RunRecord] = {}
     """Every run that ended, by its id, the oldest first."""
     done: Work = Work()
@@ -208,7 +208,7 @@ def night_report(
     report = NightReport(
         night=night,
         run=run,
-        runs=len({record.run for kind in (ExtractionRecord, GraphRecord) for record in records.all(kind)}),
+        runs=len({record.run for kind in (RunRecord, ExtractionRecord, GraphRecord) for record in records.all(kind)}),
         timeline={record.run: record for record in runs},
         done=_work(extracted, applied),
         this_run=_work(records.find(ExtractionRecord, run), records.find(GraphRecord, run)),

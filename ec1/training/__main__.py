@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from ec1.errors import EC1Error
+from ec1.launch.libraries import load_libraries
 from ec1.launch.reporting import open_reporter
 from ec1.training.monitor import Monitor
 from ec1.training.spec import SUMMARY, TrainingResult, TrainingSpec
@@ -47,6 +48,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         try:
             spec = TrainingSpec.read(Path(arguments[0]))
             # Imported here: torch and its friends take seconds, and a bad specification needs none of them.
+            load_libraries("peft", "trl.trainer.base_trainer", "transformers.trainer")
             from ec1.training.trainer import Interrupted, train
 
             try:

@@ -11,7 +11,8 @@ import pytest
 from ec1.home import Home
 from jobs.instance import prepare_instance, reconcile
 from jobs.launcher import ProcessLauncher
-from jobs.workers import LIVING_RUN, PROCESS_TAG, Worker, is_gone, worker_of
+from jobs.mark import LIVING_RUN
+from jobs.workers import PROCESS_TAG, Worker, is_gone, worker_of
 
 
 @dg.op

@@ -82,6 +82,16 @@ def test_a_night_that_succeeds_in_its_second_run_is_done_and_keeps_both_timeline
     assert report.done.documents_read == 52, "both runs together"
 
 
+def test_a_run_that_ended_before_phase_1_counts_as_a_run(home: Home) -> None:
+    Records(home.night(NIGHT)).write("run-0", run_of("failed"))
+    records = a_night(home)
+    records.write("run-1", run_of())
+    report = night_report(home, NIGHT, "run-1")
+    assert report.runs == 2
+    assert "26 read in 2 runs (26 in this one)" in shown(report)
+    assert "in 2 runs (not reached in this one)" in shown(night_report(home, NIGHT, "run-0"))
+
+
 def test_a_night_in_which_only_phase_1_ran_is_not_done(home: Home) -> None:
     records = Records(home.night(NIGHT))
     records.write("run-1", GraphRecord(applied=2))

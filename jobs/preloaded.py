@@ -1,0 +1,14 @@
+"""What the fork server of a night loads (`jobs.run_night`): the definitions, or nothing where they cannot be loaded.
+
+The run itself loads them too and says what is wrong.
+"""
+
+import contextlib
+import gc
+
+from ec1.launch.libraries import load_libraries
+
+with contextlib.suppress(Exception):
+    load_libraries("dagster._core.executor.multiprocess", "ec1_assets.definitions")
+    # The collector of a step need not look through them, and so does not make copies of the pages that they share.
+    gc.freeze()
