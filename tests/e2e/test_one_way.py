@@ -8,7 +8,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from commandline import wait_for_ui
 from light import LightCommandLine, light_project
 from loopback_server import free_port
+from patience import until
 
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"
@@ -50,8 +51,11 @@ class Ui:
             json.dumps({"query": query}).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["data"]
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(error.read().decode(errors="replace")) from None
 
     def runs(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.ask(RUNS)["runsOrError"]["results"]
@@ -68,13 +72,6 @@ def ec1(tmp_path: Path, project: Path, tiny_model: Path) -> Iterator[LightComman
     yield ec1
     for left in ec1.processes():
         left.kill()
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
 
 
 def essence(run: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +92,7 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
     assert done.returncode == 0 and "graph_mutations" in done.stdout, done.stdout
     (first,) = ui.runs()
     assert ui.ask(AGAIN % first["runId"])["launchRunReexecution"]["__typename"] == "LaunchRunSuccess"
-    wait_until(lambda: ui.runs()[0]["status"] == "SUCCESS")
+    until(lambda: ui.runs()[0]["status"] == "SUCCESS")
     second, again = ui.runs()
     assert again == first and second["parentRunId"] == first["runId"]
     assert essence(second) == essence(first)
@@ -117,7 +114,7 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
 
     # Killed in the middle of a night: first the UI alone, which must not take the night with it ...
     ui.ask(AGAIN % first["runId"])
-    wait_until(lambda: ui.runs()[0]["status"] == "STARTED")
+    until(lambda: ui.runs()[0]["status"] == "STARTED")
     ui.kill()
     (worker,) = workers(ec1)
     # ... then the night itself, with nobody there to see it.
@@ -136,7 +133,7 @@ def test_a_ui_that_is_killed_in_mid_night_needs_no_manual_repair(ec1: LightComma
     assert ec1.run("night", "--date", NIGHT).returncode == 0
     (first,) = ui.runs()
     ui.ask(AGAIN % first["runId"])
-    wait_until(lambda: ui.runs()[0]["status"] == "STARTED")
+    until(lambda: ui.runs()[0]["status"] == "STARTED")
     time.sleep(rng.uniform(0, 5))
     ui.kill()
     if kill % 2:
@@ -146,6 +143,6 @@ def test_a_ui_that_is_killed_in_mid_night_needs_no_manual_repair(ec1: LightComma
     after = ec1.run("night", "--date", NIGHT)
     assert after.returncode == 0, after.stdout
     again = Ui(ec1)
-    wait_until(lambda: all(run["status"] in ("SUCCESS", "FAILURE") for run in again.runs()), 60)
+    until(lambda: all(run["status"] in ("SUCCESS", "FAILURE") for run in again.runs()), 60)
     assert again.runs()[0]["status"] == "SUCCESS"
     again.kill()

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from patience import until
 
 from ec1.errors import BusyError, InputError
 from ec1.gpu.lease import GpuLease, marked_processes
@@ -46,13 +47,6 @@ def hold(lock: Path, phase: str, seconds: float, trace: Path) -> "subprocess.Pop
 
 def lease(lock: Path, min_free_gib: float = 0) -> GpuLease:
     return GpuLease(lock, device="cpu", min_free_gib=min_free_gib)
-
-
-def until(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture

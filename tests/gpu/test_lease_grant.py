@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import until
 
 from ec1.errors import BusyError
 from ec1.gpu.lease import HOLDER_MARK, MARK, GpuLease, Holder, marked_processes
@@ -63,11 +64,13 @@ def test_what_is_started_bears_the_marks_and_its_own_environment(lock: Path, tmp
         assert grant.swept == () and grant.memory.free_gib > 0
         first = grant.start(NAP, env={"OWN": "yes", MARK: "of another lock"}, log=log, cwd=tmp_path)
         second = grant.start([*NAP, "again"], env={}, log=log)
+        until(psutil.Process(first.pid).environ)
         marked = psutil.Process(first.pid).environ()
         me = psutil.Process()
         assert marked["OWN"] == "yes" and marked[MARK] == str(lock)
         assert marked[HOLDER_MARK] == f"{me.pid}:{me.create_time()}"
-        assert {first.pid, second.pid} <= {process.pid for process in marked_processes(lock)}
+        # A process that has just begun has no environment yet for an instant.
+        until(lambda: {first.pid, second.pid} <= {process.pid for process in marked_processes(lock)})
         assert marked_processes(lock.with_name("other.lock")) == []
         assert first.poll() is None and second.poll() is None
     assert first.poll() is not None and second.poll() is not None, "all of them end with the lease"

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fake_engine import FakeEngine
 from listening import Serve
+from patience import until
 from published import BASE, NAME, ROLE, TENANT, publish
 
 from ec1.adapters.registry import AdapterRegistry
@@ -36,13 +37,6 @@ def ask(url: str, model: object = NAME, headers: dict[str, str] | None = None, *
 def split(registry: AdapterRegistry, **arms: int) -> None:
     value = {"arms": {arm.replace("_", "-"): weight for arm, weight in arms.items()}, "reason": "test"}
     write_split(registry, *WHO, validate(Split, {**value, "at": "2026-06-01T00:00:00Z"}, "split"))
-
-
-def until(condition: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def test_the_version_in_use_answers_and_says_so(serve: Serve) -> None:

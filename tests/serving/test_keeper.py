@@ -2,7 +2,6 @@
 
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import httpx
 import psutil
 import pytest
 from listening import listening
+from patience import until
 from published import BASE, NAME
 
 from ec1.adapters.registry import AdapterRegistry
@@ -82,13 +82,6 @@ def serving(tmp_path: Path, home: Home, registry: AdapterRegistry, embedded: Dep
             serving.keeper.stop()
     assert marked_processes(lock) == []
     assert serving.lease.holder() is None
-
-
-def until(condition: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def test_a_night_gets_the_card_answers_are_finished_and_serving_comes_back(serving: Serving) -> None:
