@@ -61,6 +61,10 @@ class Ui:
         found: list[dict[str, Any]] = self.ask(RUNS)["runsOrError"]["results"]
         return found
 
+    def reports(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask(REPORT)["assetOrError"]["assetMaterializations"]
+        return found
+
     def kill(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
@@ -98,7 +102,9 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
     assert essence(second) == essence(first)
     assert first["repositoryOrigin"] == {"repositoryName": "__repository__", "repositoryLocationName": "ec1"}
     assert first["hasReExecutePermission"]
-    assert ui.ask(REPORT)["assetOrError"]["assetMaterializations"] == [
+    # A run's worker writes the report when the run has ended.
+    until(lambda: len(ui.reports()) == 2)
+    assert ui.reports() == [
         {"runId": second["runId"], "partition": NIGHT},
         {"runId": first["runId"], "partition": NIGHT},
     ]
