@@ -135,10 +135,8 @@ def test_two_nights_at_once_never_overlap(tmp_path: Path, project: Path, tiny_mo
     assert settled(ec1)
 
 
-SOAK = pytest.mark.soak
-
-
-@pytest.mark.parametrize("who", [pytest.param("engine", marks=SOAK), pytest.param("trainer", marks=SOAK), "run"])
+@pytest.mark.soak
+@pytest.mark.parametrize("who", ["engine", "trainer", "run"])
 def test_after_kill_9_the_next_night_runs_without_help(
     tmp_path: Path, project: Path, tiny_model: Path, who: str
 ) -> None:
