@@ -10,10 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-FAULTS = ("empty", "endless", "repetitive", "malformed", "does_not_apply")
-"""What an answer can be charged with. `malformed`: no whole diff, or no JSON, where the wanted answer is one.
-`does_not_apply`: no diff, or one whose old lines are not those of the wanted diff's file."""
-
 Form = Literal["diff", "json", "text"]
 
 _NGRAM = 4
@@ -32,7 +28,9 @@ def form_of(text: str) -> Form:
 
 
 def faults_of(answer: str, wanted: str, *, cut: bool) -> list[str]:
-    """The faults of one answer, in the order of `FAULTS`. `cut`: it was ended by the limit on its tokens."""
+    """The faults of one answer: `empty`, `endless` (`cut`: it was ended by the limit on its tokens), `repetitive`,
+    `malformed` (no whole diff, or no JSON, where the wanted answer is one), `does_not_apply` (no diff, or one whose old
+    lines are not those of the wanted diff's file)."""
     found = []
     if not answer.strip():
         return ["empty"]

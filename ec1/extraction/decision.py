@@ -167,4 +167,3 @@ def _beginning() -> str:
 
 
 _BEGINNING = _beginning()
-EXAMPLE_NAMES = frozenset(name for _, names in _EXAMPLES for name, _ in names)

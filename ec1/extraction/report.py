@@ -74,10 +74,6 @@ class ExtractionReport:
         """Different entities by class in one stream's documents."""
         return _by_class(self._entities.get(stream, set()))
 
-    def problems_of(self, stream: str) -> list[dict[str, str]]:
-        """Units that are not complete, with the reason; the first `MAX_PROBLEM_ROWS` of all streams are kept."""
-        return [row for row in self.problems if row["stream"] == stream]
-
     def record(self) -> dict[str, Any]:
         """All figures as JSON types."""
         return {

@@ -129,17 +129,6 @@ def find_recipe(recipe: str, search: Sequence[Path], overrides: Mapping[str, Any
     return load_recipe(path, search, overrides)
 
 
-def discover(folders: Sequence[Path], search: Sequence[Path]) -> list[ResolvedRecipe]:
-    """Every concrete recipe below `folders`, ordered by tenant and role; abstract ones are only bases.
-
-    Raises InputError for a broken recipe, a folder that is not there, and two recipes for one tenant and role.
-    """
-    found, broken = survey(folders, search)
-    if broken:
-        raise InputError(broken[0].problem)
-    return found
-
-
 def survey(folders: Sequence[Path], search: Sequence[Path]) -> tuple[list[ResolvedRecipe], list[BrokenRecipe]]:
     """Every concrete recipe below `folders`, ordered by tenant and role, and those that cannot be used, by path.
 

@@ -140,7 +140,7 @@ def test_an_answer_that_lost_a_chunk_is_never_done(server: FakeServer, bench: Be
     assert result.reason is not None and result.reason.startswith("chunk 2: ")
     assert {each.name for each in result.mentions} == set(NAMES) - {NAMES[2]}
     assert report.streams["meeting"].deferred == 1 and report.streams["meeting"].complete == 1
-    assert report.problems_of("meeting")[0]["reason"] == result.reason
+    assert report.problems[0]["reason"] == result.reason
 
 
 @pytest.mark.parametrize("mark", ["400", "odd", "flood"])

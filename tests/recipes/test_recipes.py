@@ -13,7 +13,7 @@ from ec1.errors import InputError, ServiceError
 from ec1.models import prepare_model
 from ec1.night.recipes import nightly_recipes
 from ec1.recipes.lint import lint
-from ec1.recipes.resolution import Finding, discover, find_recipe, load_recipe, parse_overrides
+from ec1.recipes.resolution import Finding, find_recipe, load_recipe, parse_overrides, survey
 from ec1.recipes.schema import PROJECTIONS, Recipe
 from ec1.recipes.show import show
 
@@ -62,7 +62,7 @@ def test_apprenticeship_has_the_preference_values(shipped: Path) -> None:
 
 
 def test_the_sample_is_a_delta_and_not_other_code(project: Path, shipped: Path) -> None:
-    found = discover([project / "examples" / "recipes"], [shipped])
+    found, _ = survey([project / "examples" / "recipes"], [shipped])
     assert [(each.recipe.tenant, each.recipe.role) for each in found] == [
         ("fernhollow", "apprenticeship"),
         ("fernhollow", "engineering"),
@@ -181,15 +181,16 @@ def test_a_link_out_of_the_search_folder_is_no_base(own: Path) -> None:
 def test_two_recipes_for_one_role_are_refused(own: Path, shipped: Path) -> None:
     write(own, "one", HEAD)
     write(own, "two", HEAD)
-    with pytest.raises(InputError, match=r"two\.yaml and .*one\.yaml are both recipes for acme/editor"):
-        discover([own], [shipped])
+    found, broken = survey([own], [shipped])
+    assert [each.recipe.name for each in found] == ["one"]
+    assert re.search(r"two\.yaml and .*one\.yaml are both recipes for acme/editor", broken[0].problem)
     assert any("acme/editor has a recipe already" in str(finding) for finding in lint([own], [shipped]))
 
 
 def test_a_file_that_two_folders_hold_is_no_rival_of_itself(own: Path, shipped: Path) -> None:
     write(own, "inner/one", HEAD)
     assert not [each for each in lint([own, own / "inner"], [own, own / "inner", shipped]) if each.level == "error"]
-    assert len(discover([own, own / "inner"], [shipped])) == 1
+    assert len(survey([own, own / "inner"], [shipped])[0]) == 1
 
 
 def test_a_recipe_of_the_project_takes_the_place_of_a_shipped_one(own: Path, shipped: Path) -> None:
@@ -198,7 +199,7 @@ def test_a_recipe_of_the_project_takes_the_place_of_a_shipped_one(own: Path, shi
     mine = write(own, "pointsav/engineering", text + "lora:\n  r: 8\n")
     for folders in ([own, shipped], [shipped, own]):
         assert not [each for each in lint(folders, [own, shipped]) if each.level == "error"]
-        (stands,) = [each for each in discover(folders, [own, shipped]) if each.recipe.name == "pointsav/engineering"]
+        (stands,) = [each for each in survey(folders, [own, shipped])[0] if each.recipe.name == "pointsav/engineering"]
         assert stands.path == mine and stands.recipe.lora is not None and stands.recipe.lora.r == 8
     assert load_recipe(write(own, "x", HEAD), [own, shipped]).chain[1:3] == (
         mine.resolve(),
@@ -208,7 +209,7 @@ def test_a_recipe_of_the_project_takes_the_place_of_a_shipped_one(own: Path, shi
 
 def test_abstract_recipes_are_bases_only(own: Path, shipped: Path) -> None:
     write(own, "base", HEAD + "abstract: true\n")
-    assert discover([own], [shipped]) == []
+    assert survey([own], [shipped]) == ([], [])
     assert lint([own], [shipped]) == []
     with pytest.raises(InputError, match="abstract: extend it"):
         load_recipe(own / "base.yaml", [shipped])
@@ -400,6 +401,6 @@ def test_loading_definitions_imports_nothing_heavy() -> None:
 def test_an_experiment_stands_beside_the_roles_own_recipe_and_no_night_runs_it(own: Path, shipped: Path) -> None:
     write(own, "x", HEAD)
     write(own, "try", HEAD + "kind: experiment\noptimisation: {learning_rate: 5e-4}\n")
-    found = discover([own], [own, shipped])
+    found, _ = survey([own], [own, shipped])
     assert [(each.recipe.kind, each.recipe.nightly) for each in found] == [("adapter", True), ("experiment", False)]
     assert [finding for finding in lint([own], [own, shipped]) if finding.level == "error"] == []

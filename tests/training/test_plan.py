@@ -13,7 +13,7 @@ from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 from ec1.night.recipes import nightly_recipes
-from ec1.recipes.resolution import discover, load_recipe
+from ec1.recipes.resolution import load_recipe, survey
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings
 from ec1.training.plan import HardwareFigures, peak_memory_gib, plan_training, schedule_of, trainable_parameters
@@ -303,7 +303,7 @@ def test_each_role_of_gastown_has_its_own_bucket_and_folder_and_none_runs_in_the
     project: Path, embedded: Deployment, home: Home
 ) -> None:
     shipped = project / "configs" / "recipes"
-    recipes = [each.recipe for each in discover([shipped / "gastown"], [shipped])]
+    recipes = [each.recipe for each in survey([shipped / "gastown"], [shipped])[0]]
     assert {recipe.role for recipe in recipes} == set(ROLES)
     for own in (
         {bucket(home.corpus, recipe.role, recipe.tenant).name for recipe in recipes},
