@@ -41,7 +41,7 @@ A, B = ZONES
 OCTOBER = [dt.date(2026, 10, day) for day in range(1, 32)]
 A_DAY = 6
 """Documents a day."""
-BOOT, LOAD, ANSWER, DAILY_COST = 400.0, 200.0, 60.0, 2.0
+BOOT, LOAD, ANSWER, DAILY_COST = 403.0, 207.0, 60.0, 2.0
 OUTAGE = (10, 11, 12, 13)
 """Days whose tick did not come: the daemon was down."""
 FIRST = ("Maria", "Jonas", "Priya", "Chen", "Amara", "Luca", "Sofia", "Omar", "Ingrid", "Pablo", "Keiko", "Viktor")
@@ -92,7 +92,8 @@ class Month:
         sessions = self.machine().ledger.read().sessions
         for each in sessions[self.counted :]:
             ran = each.seconds(self.cloud.now)
-            served = sum((each.running or 0) <= at <= (each.ended or 0) for at in self.answers)
+            # One start may begin in the second in which the one before ended.
+            served = sum((each.running or 0) < at <= (each.ended or 0) for at in self.answers)
             least = self.compute.boot_seconds + LOAD + served * ANSWER
             self.needed += least if each.end == "stopped" and served else ran
         self.counted = len(sessions)
@@ -124,7 +125,7 @@ def month(small_model: Path, project: Path, tmp_path: Path, monkeypatch: pytest.
         cloud = Cloud(compute, home.root, BERLIN)
         compute.vm(A)
         compute.vm(B)
-        compute.boot_seconds, compute.engine_seconds = BOOT, LOAD
+        compute.boot_seconds, compute.engine_seconds, compute.end_engine_seconds = BOOT, LOAD, 20.0
         found = Month(cloud, home, Choice("light", home.root, tmp_path))
 
         def answered() -> None:
