@@ -7,7 +7,7 @@ recipe says about training (that is `ec1/recipes/schema.py`).
 import datetime as dt
 import re
 import stat
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -329,7 +329,25 @@ class BudgetSettings(Settings):
 
     extraction_seconds: float = Field(7200, gt=0, description="phase 1: no request is started after it")
     training_seconds: float = Field(7200, gt=0, description="one training; the plan is fitted to it")
+    night_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="both phases of one run together, as they work; a training that no longer fits waits for a later "
+        "night; default: no bound; typically 14400",
+    )
+    training_floor_seconds: float = Field(
+        0,
+        ge=0,
+        description="what phase 1 leaves to phase 2 of night_seconds, and of what a booted machine's lifetime and cost "
+        "allow; typically as training_seconds",
+    )
     lease_wait_seconds: float = Field(14400, gt=0, description="how long a phase queues for the GPU")
+
+    @model_validator(mode="after")
+    def _the_floor_fits(self) -> "BudgetSettings":
+        if self.night_seconds is not None and self.training_floor_seconds >= self.night_seconds:
+            raise ValueError("training_floor_seconds leaves phase 1 nothing of night_seconds: lower it")
+        return self
 
 
 class RetentionSettings(Settings):
@@ -382,6 +400,56 @@ class GpuSettings(Settings):
         if value is not None and not value.is_absolute():
             raise ValueError(f"{value} is relative: all homes of the machine must mean the same folder")
         return value
+
+
+class GceSettings(Settings):
+    """`kind: gce`: the GPU is in a virtual machine of Google Compute Engine, which is started when a night needs it and
+    stopped after use (docs/gce.md). `gpu` then describes its card and its price."""
+
+    kind: Literal["gce"] = Field(description="chooses this section")
+    project: str = Field(pattern="^[a-z][a-z0-9-]{4,28}[a-z0-9]$", description="id of the Google Cloud project")
+    zones: tuple[str, ...] = Field(
+        min_length=1, description="tried in this order until one has the machine, such as [us-central1-a, us-east4-c]"
+    )
+    instance: str = Field(
+        "ec1-gpu", pattern="^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$", description="its name, the same in each zone"
+    )
+    template: str | None = Field(
+        None,
+        description="instance template that it is created from where a zone has none, such as "
+        "`projects/P/global/instanceTemplates/ec1-gpu-1`; without it such a zone is left out",
+    )
+    weights: PurePosixPath = Field(
+        PurePosixPath("/data/weights"), description="folder on the machine with a folder for each model id"
+    )
+    engine_port: int = Field(8000, gt=0, lt=65536, description="where its inference server answers")
+    ready_timeout_seconds: float = Field(5400, gt=0, description="how long it may take to boot and load the model")
+    poll_seconds: float = Field(10, gt=0, description="seconds between two readiness checks")
+    dead_man_seconds: int = Field(
+        900, ge=60, description="it powers itself off when it has not heard of a phase for so long; typically 600–1800"
+    )
+    max_lifetime_seconds: int = Field(
+        21600, ge=600, le=7 * 86400, description="so long after a start Google stops it, whatever happened to us"
+    )
+    daily_cost: float = Field(gt=0, description="USD that its running time may cost in one calendar day")
+    daily_starts: int = Field(4, gt=0, description="how often it may be asked for in one calendar day")
+    endpoint: str | None = Field(None, description="address of an emulator on loopback; default: Google's")
+
+    @field_validator("zones")
+    @classmethod
+    def _zones(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for zone in value:
+            if not re.fullmatch("[a-z]+-[a-z]+[0-9]+-[a-z]", zone):
+                raise ValueError(f"{zone!r} is not a zone, such as us-central1-a")
+        if len(set(value)) != len(value):
+            raise ValueError("a zone is named twice")
+        return value
+
+    @model_validator(mode="after")
+    def _dead_man_outlives_a_check(self) -> "GceSettings":
+        if self.poll_seconds * 3 > self.dead_man_seconds:
+            raise ValueError("dead_man_seconds must be at least three times poll_seconds")
+        return self
 
 
 class CaptureSettings(Settings):
@@ -496,6 +564,7 @@ class Deployment(Settings):
     budgets: BudgetSettings = BudgetSettings()
     retention: RetentionSettings = RetentionSettings()
     gpu: GpuSettings = GpuSettings()
+    machine: GceSettings | None = Field(None, description="a GPU machine that is booted for nights; default: this one")
     serving: ServingSettings = ServingSettings()
     notify: NotifySettings = NotifySettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -542,6 +611,20 @@ class Deployment(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _machine_is_used(self) -> "Deployment":
+        if self.machine is None:
+            return self
+        if not isinstance(self.inference, VllmSettings):
+            raise ValueError("machine is for an engine of our own (inference.kind vllm): leave it out")
+        if not self.gpu.cost_per_hour:
+            raise ValueError("machine.daily_cost needs gpu.cost_per_hour, the machine's price in USD")
+        if self.extraction.adapter is not None:
+            raise ValueError("extraction.adapter is not on the machine: leave it out")
+        if self.launcher == "local" and self.recipes:
+            raise ValueError("launcher local would train on this machine, not on `machine`: set recipes: []")
+        return self
+
     @property
     def extraction_module_id(self) -> str:
         """The scope of what extraction asks of the gateway."""
@@ -560,7 +643,10 @@ class Deployment(Settings):
         return self.corpus.root or home.corpus
 
     def gpu_lock(self, home: Home) -> Path:
-        """The lock of the card: one for all homes of this machine; on a CPU each home has its own."""
+        """The lock of the card: one for all homes of this machine; on a CPU, and of a machine that is booted for this
+        home, each home has its own."""
+        if self.machine is not None:
+            return self.gpu.lock or home.machine / "gpu.lock"
         if self.gpu.lock is not None or (self.gpu.device == "cpu" and self.gpu.lock_dir is None):
             return self.gpu.lock or home.gpu_lock
         return (self.gpu.lock_dir or _shared_folder()) / "ec1-gpu.lock"

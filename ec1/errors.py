@@ -21,6 +21,10 @@ class DeferredError(EC1Error):
     """Work could not be finished now and will be tried again on a later night."""
 
 
+class SkippedError(DeferredError):
+    """Work was not begun because an operator switched off what it needs. It waits for a later night."""
+
+
 class PermanentError(EC1Error):
     """Retrying cannot help: a contract was broken or an artefact is damaged."""
 

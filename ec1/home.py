@@ -125,6 +125,16 @@ class Home:
         return self.root / "tracking"
 
     @property
+    def machine(self) -> Path:
+        """What is known of a GPU machine that is booted for nights: its ledger, its locks."""
+        return self.root / "machine"
+
+    @property
+    def machine_off(self) -> Path:
+        """While this file is there, no GPU machine is started."""
+        return self.root / "machine-off"
+
+    @property
     def gpu_lock(self) -> Path:
         return self.root / "gpu.lock"
 

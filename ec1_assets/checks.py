@@ -13,7 +13,7 @@ from ec1.corpus.dataset import Dataset
 from ec1.corpus.threshold import Decision
 from ec1.deployment import Deployment
 from ec1.extraction.trust import Trust
-from ec1.night.records import GraphRecord
+from ec1.night.records import GraphRecord, PostponedRecord
 from ec1_assets import metadata
 
 if TYPE_CHECKING:
@@ -130,6 +130,17 @@ def of_no_op(candidate: "Candidate", asset: dg.AssetKey) -> dg.AssetCheckResult:
         asset_key=asset,
         passed=not problems,
         metadata={"problems": "; ".join(problems) or "none"},
+    )
+
+
+def of_postponed(late: PostponedRecord, asset: dg.AssetKey) -> dg.AssetCheckResult:
+    """Nothing was trained, so nothing is wrong with it."""
+    return dg.AssetCheckResult(
+        check_name="not_a_no_op",
+        asset_key=asset,
+        passed=True,
+        description=late.reason,
+        metadata={"needs_seconds": late.needs_seconds, "left_seconds": late.left_seconds},
     )
 
 

@@ -227,8 +227,10 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
     def gpu_handover(
         context: dg.AssetExecutionContext, project: ProjectResource, gpu: GpuResource
     ) -> dg.MaterializeResult:
+        machine = project.machine()
         with gpu.hold(context, "handover") as grant:
-            handover = hand_over(grant, project.home, context.partition_key, context.run_id)
+            memory = grant.memory if machine is None else machine.handover(context.log.info)
+            handover = hand_over(memory, len(grant.swept), project.home, context.partition_key, context.run_id)
         return dg.MaterializeResult(metadata=metadata.of_handover(handover))
 
     return [source_documents, extract_entities, graph_mutations, gpu_handover]

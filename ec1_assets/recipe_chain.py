@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 
+from ec1.night.budgets import too_late, training_seconds
 from ec1.night.handover import require_handover
 from ec1.night.recipe_night import RecipeNight
 from ec1.night.records import CandidateRecord, DatasetRecord, DecisionRecord, SnapshotRecord
@@ -118,7 +119,8 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         kinds={"pytorch", "huggingface"},
         code_version=version,
         pool=GPU_POOL,
-        description="The trained adapter and its curves.",
+        description="The trained adapter and its curves. A training that the night has no time for is skipped.",
+        output_required=False,
         check_specs=[checks.spec_of_no_op(keys["adapter_candidate"])],
         **common,
     )
@@ -127,11 +129,19 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         project: ProjectResource,
         gpu: GpuResource,
         pipes: PipesResource,
-    ) -> dg.MaterializeResult:
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         step = tonight(context, project)
         require_handover(step.home, step.night.date)
-        spec = step.spec(step.built_dataset())
+        budgets, night = step.deployment.budgets, step.night.date
+        left = training_seconds(budgets, step.home, night, context.run_id, project.seconds_left())
+        spec = step.spec(step.built_dataset(), budget_seconds=max(left, 1.0))
         if not step.is_trained(spec):
+            late = too_late(step.records.read(DatasetRecord).plan, left, budgets)
+            if late is not None:
+                context.log.warning(late.reason)
+                step.records.write(context.run_id, late)
+                yield checks.of_postponed(late, keys["adapter_candidate"])
+                return
             launcher = gpu.launcher(context, "training")
             pipes.run(context, lambda env: step.train(spec, launcher, env), required=("status", "steps"))
         candidate = step.candidate()
@@ -140,7 +150,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
             tag_verdict(context, step.name, "diverged")
             # The blocking check below ends the chain here, so what follows it is settled now.
             step.records.write(context.run_id, step.settle(context.run_id))
-        return dg.MaterializeResult(
+        yield dg.MaterializeResult(
             metadata=metadata.of_candidate(candidate, step.folder),
             check_results=[checks.of_no_op(candidate, keys["adapter_candidate"])],
         )

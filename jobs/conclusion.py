@@ -12,6 +12,7 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 from ec1.deployment import load_deployment
 from ec1.home import Home
 from ec1.night.failure import advice_for, one_line
+from ec1.night.machines import machine_of, stop_after_run, used_by
 from ec1.night.morning import conclude_night
 from ec1.night.recipes import broken_recipes, nightly_recipes
 from ec1.night.records import Records, RunRecord
@@ -25,7 +26,10 @@ from resources.environment import Choice, choice_from_environment, shell_environ
 def conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
     """Write down what a run of a night came to. What goes wrong here is said, and never fails the run."""
     try:
-        _conclude(instance, home, run_id)
+        problem = stop_machine(home)
+        if problem:
+            sys.stderr.write(f"{problem}\n")
+        _conclude(instance, home, run_id, problem)
     except OSError as error:
         # The home takes no files; perhaps that is why the run failed. Its last words are on the terminal.
         sys.stderr.write(f"the report could not be written: {advice_for(error)}\n")
@@ -39,7 +43,14 @@ def is_concluded(home: Home, run: dg.DagsterRun) -> bool:
     return bool(night) and Records(home.night(night)).find(RunRecord, run.run_id) is not None
 
 
-def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
+def stop_machine(home: Home) -> str | None:
+    """Stop the GPU machine that is booted for nights, if nobody needs it any more. Returns why it could not be."""
+    choice = choice_from_environment()
+    machine = machine_of(load_deployment(choice.deployment, choice.project), home)
+    return None if machine is None else stop_after_run(machine, lambda message: None)
+
+
+def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str, problem: str | None) -> None:
     record_failure(instance, home, run_id)
     run = instance.get_run_by_id(run_id)
     if run is None or PARTITION_TAG not in run.tags:
@@ -53,9 +64,14 @@ def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
         run_id,
         recipes=[f"{each.recipe.tenant}/{each.recipe.role}" for each in nightly_recipes(deployment, chosen.project)],
         broken={each.name: each.problem for each in broken_recipes(deployment, chosen.project)},
-        cost_per_hour=deployment.gpu.cost_per_hour,
+        # A machine that is booted has books of its own.
+        cost_per_hour=deployment.gpu.cost_per_hour if deployment.machine is None else 0.0,
     )
     Records(home.night(night)).write(run_id, record)
+    machine = machine_of(deployment, home)
+    used = used_by(machine, night, problem) if machine is not None else None
+    if used is not None:
+        Records(home.night(night)).write(run_id, used)
     report = night_report(home, night, run_id)
     page = conclude_night(report, deployment, home, shell_environment())
     _materialise(instance, run, report, page)

@@ -24,7 +24,9 @@ from dagster._grpc.impl import core_execute_run
 from dagster._serdes import serialize_value
 from dagster_shared.record import copy
 
+from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
+from ec1.night.machines import machine_of
 from jobs.background import in_background
 from jobs.conclusion import conclude
 from jobs.instance import prepare_instance
@@ -55,7 +57,7 @@ def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
     run = with_present_recipes(instance, _found(instance, run_id), recon)
     job = recon.get_reconstructable_job(run.job_name)
     try:
-        with _ended_from_outside(instance, run_id):
+        with _machine_reserved(home), _ended_from_outside(instance, run_id):
             for _ in core_execute_run(job, run, instance, inject_env_vars=False):
                 pass
     finally:
@@ -133,6 +135,15 @@ def _rewrite(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
             .where(RunsTable.c.run_id == run.run_id)
             .values(run_body=serialize_value(run), snapshot_id=run.job_snapshot_id)
         )
+
+
+@contextlib.contextmanager
+def _machine_reserved(home: Home) -> Iterator[None]:
+    """Between the phases of this run nobody else stops the GPU machine that it booted."""
+    choice = choice_from_environment()
+    machine = machine_of(load_deployment(choice.deployment, choice.project), home)
+    with contextlib.nullcontext() if machine is None else machine.reserved():
+        yield
 
 
 @contextlib.contextmanager

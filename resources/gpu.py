@@ -24,6 +24,9 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
 
     def lease(self) -> GpuLease:
         deployment = self.project.deployment()
+        if deployment.machine is not None:
+            # Its card is elsewhere, and it says itself how much of it is free.
+            return GpuLease(deployment.gpu_lock(self.project.home), device="cpu", min_free_gib=0)
         return GpuLease(
             deployment.gpu_lock(self.project.home),
             device=deployment.gpu.device,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ec1.deployment import DoormanSettings, ServerSettings
+from ec1.deployment import DoormanSettings, ServerSettings, VllmSettings
 from ec1.models import prepare_model
+from ec1.night.budgets import extraction_seconds
 from ec1.streams import STREAMS
 from resources.environment import child_environment
 from resources.gpu import GpuResource
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ec1.extraction.client import ChatClient
     from ec1.extraction.extractor import Extractor
     from ec1.extraction.outbox import Outbox
+    from ec1.machines.machine import Machine
 
 
 class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
@@ -43,7 +45,8 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
 
     def deadline(self) -> float:
         """The end of phase 1's budget if its clock starts now, in `time.monotonic` seconds."""
-        return time.monotonic() + self.project.deployment().budgets.extraction_seconds
+        budgets = self.project.deployment().budgets
+        return time.monotonic() + extraction_seconds(budgets, self.project.seconds_left())
 
     @contextmanager
     def serve(self, context: dg.AssetExecutionContext) -> "Iterator[ChatClient]":
@@ -62,6 +65,10 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
 
             wait_until_ready(model, context.log.info)
             yield DoormanClient(model, deployment.extraction_module_id, deployment.extraction)
+            return
+        if (machine := self.project.machine()) is not None:
+            with self._on_machine(context, machine, model) as client:
+                yield client
             return
         from ec1.night.extractor import adapter_of, engine_of
 
@@ -87,4 +94,29 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 died=endpoint.died,
                 decides=model.model,
                 ends_repetition=adapter is not None,
+            )
+
+    @contextmanager
+    def _on_machine(
+        self, context: dg.AssetExecutionContext, machine: "Machine", model: VllmSettings
+    ) -> "Iterator[ChatClient]":
+        """Boot the deployment's machine and run the engine there."""
+        from ec1.extraction.client import Circuit
+        from ec1.extraction.openai import OpenAIClient
+        from ec1.night.machines import engine_arguments, is_kept
+
+        deployment = self.project.deployment()
+        keep = is_kept(deployment)
+        with (
+            self.gpu.hold(context, "inference"),
+            machine.up("inference", context.partition_key, keep=keep, progress=context.log.info) as running,
+            running.engine(engine_arguments(deployment), model.model, context.log.info) as endpoint,
+        ):
+            yield OpenAIClient(
+                endpoint.base_url,
+                endpoint.model,
+                deployment.extraction,
+                circuit=Circuit(cool_down_seconds=1.0),
+                died=endpoint.died,
+                api_key=endpoint.api_key,
             )

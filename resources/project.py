@@ -2,6 +2,7 @@
 
 import datetime as dt
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -10,6 +11,9 @@ from ec1.home import Home
 from ec1.night.first import begin
 from ec1.night.sample import install_sample
 from resources.environment import Choice
+
+if TYPE_CHECKING:
+    from ec1.machines.machine import Machine
 
 
 class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
@@ -36,6 +40,17 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
     @property
     def home(self) -> Home:
         return Home(Path(self.home_path))
+
+    def machine(self) -> "Machine | None":
+        """The GPU machine that is booted for nights, if the deployment has one."""
+        from ec1.night.machines import machine_of
+
+        return machine_of(self.deployment(), self.home)
+
+    def seconds_left(self) -> float | None:
+        """How long a booted machine may still run; None where none does."""
+        machine = self.machine()
+        return None if machine is None else machine.seconds_left()
 
     def deployment(self) -> Deployment:
         return load_deployment(self.deployment_name, Path(self.project_root))

@@ -26,7 +26,8 @@ class OpenAIClient(HttpChatClient):
     """A client of the server at `base_url` (without `/v1`); `model` is the id under which it serves the model.
 
     `decides` is the id of the model that gives log-probabilities; default: the same. An adapter was not trained to.
-    `ends_repetition` is for a trained extractor on a vLLM: small models list the same names again and again.
+    `api_key` is what the server asks for. `ends_repetition` is for a trained extractor on a vLLM: small models list
+    the same names again and again.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class OpenAIClient(HttpChatClient):
         *,
         decides: str | None = None,
         ends_repetition: bool = False,
+        api_key: str | None = None,
         **endurance: Unpack[Endurance],
     ) -> None:
         super().__init__(f"{base_url.rstrip('/')}/v1/chat/completions", settings, **endurance)
         self._model = model
         self._ends_repetition = ends_repetition
-        self._decider = Decider(base_url, decides or model, settings, **endurance)
+        self._key = _authorization(api_key)
+        self._decider = Decider(base_url, decides or model, settings, api_key=api_key, **endurance)
 
     def decider(self) -> "Decider":
         return self._decider
@@ -68,7 +71,7 @@ class OpenAIClient(HttpChatClient):
         return body
 
     def _headers(self, stream: str) -> Mapping[str, str]:
-        return {}
+        return self._key
 
     def _completion(self, data: bytes, stream: str) -> Completion:
         try:
@@ -93,8 +96,17 @@ class Decider(HttpChatClient):
     prompt, the log-probabilities in the order of the labels. What a server leaves out is given the least that it named.
     """
 
-    def __init__(self, base_url: str, model: str, settings: ExtractionSettings, **endurance: Unpack[Endurance]) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        settings: ExtractionSettings,
+        *,
+        api_key: str | None = None,
+        **endurance: Unpack[Endurance],
+    ) -> None:
         super().__init__(f"{base_url.rstrip('/')}/v1/completions", settings, **endurance)
+        self._key = _authorization(api_key)
         self._model = model
         self._labels: Mapping[int, str] = {}
 
@@ -116,7 +128,7 @@ class Decider(HttpChatClient):
         }
 
     def _headers(self, stream: str) -> Mapping[str, str]:
-        return {}
+        return self._key
 
     def _completion(self, data: bytes, stream: str) -> Completion:
         try:
@@ -133,6 +145,10 @@ class Decider(HttpChatClient):
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise ServerFaultError(f"the server's answer has no log-probabilities: {unreadable(error)}") from None
+
+
+def _authorization(api_key: str | None) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 def _scores(top: Mapping[str, Any], labels: Mapping[int, str]) -> Sequence[float]:

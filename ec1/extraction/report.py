@@ -57,6 +57,8 @@ class ExtractionReport:
     seconds: float = 0.0
     stopped: str | None = None
     """Why units were postponed: the deadline came, or the server went."""
+    skipped: bool = False
+    """An operator switched the server off, so nothing was asked."""
     problems: list[dict[str, str]] = field(default_factory=list)
     _entities: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
@@ -88,6 +90,7 @@ class ExtractionReport:
             "completion_tokens": self.completion_tokens,
             "seconds": round(self.seconds, 3),
             "stopped": self.stopped,
+            "skipped": self.skipped,
             "problems": self.problems,
         }
 

@@ -78,10 +78,13 @@ class VllmEngine:
 
     def command(self, port: int, *, lora: bool = False) -> list[str]:
         """The server's command line. The `vllm` command is not used: the CPU build's looks up another distribution."""
+        program = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+        return [*program, "--host", "127.0.0.1", "--port", str(port), *self.arguments(lora=lora)]
+
+    def arguments(self, *, lora: bool = False) -> list[str]:
+        """The server's arguments but for where it listens."""
         settings = self.settings
         command = [
-            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
-            *("--host", "127.0.0.1", "--port", str(port)),
             *("--model", str(self.model_folder), "--served-model-name", self.model_name),
             *("--max-model-len", str(settings.max_model_len), "--max-num-seqs", str(settings.max_num_seqs)),
             # The model cannot lose itself in blanks, and a grammar without them is smaller.

@@ -119,6 +119,8 @@ def launcher_by_hand(
     phase: Literal["training", "evaluation"], deployment: Deployment, home: Home, holder: str
 ) -> Launcher:
     """A launcher for what a person starts: it takes the lease as a night does."""
+    if deployment.machine is not None:
+        raise InputError("a machine that is booted for nights trains in nights only: choose another deployment")
     lease = GpuLease(deployment.gpu_lock(home), device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     wait = deployment.budgets.lease_wait_seconds

@@ -34,8 +34,11 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     """Check everything that a night needs; starts nothing and changes nothing."""
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
-    yield _inference(deployment)
-    yield _device(deployment)
+    if deployment.machine is None:
+        yield _inference(deployment)
+        yield _device(deployment)
+    else:
+        yield _guarded("machine", lambda: _machine(deployment, home))
     yield _lease(deployment, home)
     yield _disk(home)
     yield _writable(home)
@@ -112,6 +115,22 @@ def _device(deployment: Deployment) -> Finding:
     if memory.free_gib < deployment.gpu.min_free_gib:
         return Finding("device", "problem", f"{text}, gpu.min_free_gib asks for {deployment.gpu.min_free_gib:g}")
     return Finding("device", "ok", text)
+
+
+def _machine(deployment: Deployment, home: Home) -> Finding:
+    """What our own books say of the machine that is booted for nights; Google is not asked."""
+    from ec1.machines.machine import when
+    from ec1.night.machines import machine_of
+
+    machine = machine_of(deployment, home)
+    assert machine is not None
+    now = dt.datetime.now(dt.UTC).timestamp()
+    session = machine.ledger.open_session()
+    state = "stopped" if session is None else f"runs in {session.zone} since {when(session.running or session.asked)}"
+    text = f"{machine.settings.instance}: {state}; {machine.ledger.cost_of_day(now):.2f} USD today"
+    if refusal := machine.why_not():
+        return Finding("machine", "note", f"{text}; {refusal}")
+    return Finding("machine", "ok", text)
 
 
 def _lease(deployment: Deployment, home: Home) -> Finding:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.parse import Document, read_document
-from ec1.errors import DeferredError
+from ec1.errors import DeferredError, SkippedError
 
 if TYPE_CHECKING:
     from ec1.extraction.client import ChatClient
@@ -68,5 +68,7 @@ def extract_night(
         try:
             client = stack.enter_context(serve())
         except DeferredError as error:
-            return postpone(extractor, work, outbox, str(error))
+            report = postpone(extractor, work, outbox, str(error))
+            report.skipped = isinstance(error, SkippedError)
+            return report
         return extract(extractor, work, client, outbox, deadline=deadline_of(), progress=progress)

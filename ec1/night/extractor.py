@@ -57,15 +57,15 @@ def known_names(home: Home) -> "KnownNames | None":
 def adapter_of(deployment: Deployment, home: Home) -> "ServedAdapter | None":
     """The accepted version of `<tenant>/extractor` if there is one, else what `extraction.adapter` names; None without.
 
-    Only an engine of our own is served with one, and only where no relations are asked for, which none is trained for.
-    Raises InputError for an adapter of another model.
+    Only an engine of our own on this machine is served with one, and only where no relations are asked for, which none
+    is trained for. Raises InputError for an adapter of another model.
     """
     from ec1.adapters.extractor import ROLE, extractor_adapter
     from ec1.adapters.registry import vllm_name
     from ec1.night.stores import open_registry
 
     model = deployment.inference
-    if not isinstance(model, VllmSettings) or deployment.extraction.relations:
+    if not isinstance(model, VllmSettings) or deployment.extraction.relations or deployment.machine is not None:
         return None
     registry = open_registry(deployment, home)
     incumbent = registry.incumbent(deployment.tenant, ROLE)

@@ -116,9 +116,12 @@ ON_PURPOSE: Sequence[str] = (
     "InputError",
     "RejectedError",
     "DeferredError",
+    "SkippedError",
+    "StockOutError",
     "PermanentError",
+    "QuotaError",
     "DamagedError",
     "BusyError",
     "ServiceError",
 )
-"""The errors of `ec1/errors.py`, by name: their text says what to do."""
+"""The errors of `ec1/errors.py` and their kinds, by name: their text says what to do."""

@@ -1,20 +1,20 @@
 """The handover: proof that phase 1 is over and its inference server gone, without which phase 2 does not start."""
 
 from ec1.errors import InputError
-from ec1.gpu.lease import Grant
+from ec1.gpu.memory import DeviceMemory
 from ec1.home import Home
 from ec1.night.records import HandoverRecord, Records
 
 
-def hand_over(grant: Grant, home: Home, night: str, run: str) -> HandoverRecord:
-    """Write the proof. Holding the lease is the proof: no process of an earlier holder lives, the card is free."""
-    memory = grant.memory
+def hand_over(memory: DeviceMemory, swept: int, home: Home, night: str, run: str) -> HandoverRecord:
+    """Write the proof, while the lease is held: no process of an earlier holder lives (`swept` had to be killed), and
+    so much memory is free on the card."""
     handover = HandoverRecord(
         night=night,
         device=memory.name,
         free_gib=round(memory.free_gib, 3),
         total_gib=round(memory.total_gib, 3),
-        swept=len(grant.swept),
+        swept=swept,
     )
     Records(home.night(night)).write(run, handover)
     return handover

@@ -65,6 +65,7 @@ class ExtractionRecord(Record):
     completion_tokens: int = 0
     seconds: float = 0.0
     stopped: str | None = Field(None, description="why units were postponed")
+    skipped: bool = Field(False, description="an operator switched off what the model runs on")
     problems: list[dict[str, str]] = []
 
     @property
@@ -175,6 +176,26 @@ class DeliveryRecord(Record):
         )
 
 
+class MachineRecord(Record):
+    """What the night used of a machine that is booted for it, over all runs so far. Seconds are paid for; `phases` are
+    those in which a phase used it. `problem` says why it could not be stopped."""
+
+    step: ClassVar[str] = "machine"
+    seconds: float = 0.0
+    usd_per_hour: float = 0.0
+    boots: int = 0
+    lost: int = Field(0, description="how often it was taken away: preempted, or stopped by its own dead man")
+    zones: list[str] = []
+    phases: dict[str, float] = {}
+    refused: list[str] = Field([], description="what became of the times that it was asked for in vain")
+    problem: str | None = None
+
+    @property
+    def cost(self) -> float:
+        """USD."""
+        return self.seconds / 3600 * self.usd_per_hour
+
+
 class HandoverRecord(Record):
     """Proof that phase 1 is over and the GPU free. `swept` counts processes of a crashed holder that were killed."""
 
@@ -210,6 +231,15 @@ class DatasetRecord(Record):
     digest: str
     snapshot: str
     plan: Plan
+
+
+class PostponedRecord(Record):
+    """A training that was due and was not begun, because the night had no time left for it."""
+
+    step: ClassVar[str] = "postponed"
+    reason: str
+    needs_seconds: float
+    left_seconds: float
 
 
 class CandidateRecord(Record):

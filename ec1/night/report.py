@@ -5,7 +5,7 @@ Belongs here: the facts and what follows from them. Does not: how they are shown
 """
 
 import datetime as dt
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
@@ -24,15 +24,20 @@ from ec1.night.records import (
     ExtractionRecord,
     GraphRecord,
     HandoverRecord,
+    MachineRecord,
     OutcomeRecord,
+    PostponedRecord,
     Records,
     RunRecord,
 )
 from ec1.recipes.resolution import BrokenRecipe
 
-Outcome = VerdictName | Literal["skipped", "unfinished", "broken"]
-Status = Literal["done", "partial", "failed", "interrupted", "unfinished"]
+Outcome = VerdictName | Literal["skipped", "postponed", "unfinished", "broken"]
+Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinished"]
+"""`skipped`: an operator switched off what the night needed."""
 MAX_DEFERRED = 20
+EXTRACTION = "extraction"
+"""Whom phase 1's cost is for, beside the recipes."""
 
 
 class Work(BaseModel):
@@ -112,6 +117,8 @@ class NightReport(BaseModel):
     device: str | None = None
     free_gib: float | None = None
     """Measured at the handover."""
+    machine: MachineRecord | None = None
+    """What was used of a machine that is booted for nights."""
     recipes: list[RecipeReport] = []
     failure: Failure | None = None
     """Why this run failed."""
@@ -121,7 +128,8 @@ class NightReport(BaseModel):
     @property
     def partial(self) -> bool:
         """True if work was deferred to a later night, or a recipe could not be used."""
-        return bool(self.documents_deferred) or any(each.outcome == "broken" for each in self.recipes)
+        waits = any(each.outcome in ("broken", "postponed") for each in self.recipes)
+        return bool(self.documents_deferred) or waits
 
     @property
     def gpu_seconds(self) -> float:
@@ -135,14 +143,32 @@ class NightReport(BaseModel):
 
     @property
     def cost(self) -> float | None:
-        """USD for the time that the runs took on the machine; None where the deployment states no cost."""
+        """USD for the time that the runs took on this machine, or that a booted one ran; None where the deployment
+        states no cost."""
+        if self.machine is not None:
+            return self.machine.cost
         priced = [each for each in self.timeline.values() if each.cost_per_hour]
         return sum(each.seconds / 3600 * each.cost_per_hour for each in priced) if priced else None
 
     @property
+    def costs(self) -> dict[str, float]:
+        """The cost by whom it was for: `extraction`, and each recipe as `<tenant>/<role>`, in the proportion of the
+        time that their steps held the GPU. Boot and idle time are shared in that proportion too, so these add up to
+        `cost`.
+        """
+        held: dict[str, float] = defaultdict(float)
+        for record in self.timeline.values():
+            for part in record.parts:
+                held["/".join(part.name.split("/")[:2]) if "/" in part.name else EXTRACTION] += part.gpu
+        total, cost = sum(held.values()), self.cost
+        if not cost:
+            return {}
+        return {name: cost * seconds / total for name, seconds in held.items() if seconds} or {EXTRACTION: cost}
+
+    @property
     def succeeded(self) -> bool:
         """Whether the night did all that it could; work that waits for a later night is not against it."""
-        return self.status in ("done", "partial")
+        return self.status in ("done", "partial", "skipped")
 
     def advice(self) -> list[Advice]:
         """What a person may do now; empty if nothing."""
@@ -172,8 +198,12 @@ class NightReport(BaseModel):
                     found.append(Advice(sentence=f"The gate could not decide about {each.recipe}: look", command=log))
                 case "rejected" | "no_effect":
                     found.append(Advice(sentence=f"{each.recipe} is in quarantine: see its training", command=log))
+                case "postponed":
+                    found.append(Advice(sentence=f"{each.recipe} is trained by the next night", command="ec1 plan"))
                 case "broken":
                     found.append(Advice(sentence=f"Recipe {each.recipe} cannot be used", command="ec1 recipe lint"))
+        if self.machine is not None and self.machine.problem:
+            found.append(Advice(sentence=self.machine.problem, command="ec1 doctor --reconcile"))
         if self.notices:
             found.append(
                 Advice(sentence="Check the addresses in the deployment's `notify`", command="ec1 report --check")
@@ -221,6 +251,7 @@ def night_report(
         report.deferred = _deferred(extracted)
     if handover is not None:
         report.device, report.free_gib = handover.device, handover.free_gib
+    report.machine = records.find(MachineRecord)
     report.failure = find_failure(home, night, run)
     for tenant, role in recipes:
         report.recipes.append(_recipe_report(Records(home.run(tenant, role, night)), f"{tenant}/{role}", run))
@@ -228,7 +259,13 @@ def night_report(
         RecipeReport(recipe=name, outcome="broken", detail=problem) for name, problem in broken_details.items()
     ]
     report.notices = undelivered(home, night)
-    report.status = _status(report, this, complete=applied is not None and handover is not None)
+    mine = records.find(ExtractionRecord, run)
+    report.status = _status(
+        report,
+        this,
+        complete=applied is not None and handover is not None,
+        skipped=mine is not None and mine.skipped and bool(report.documents_deferred),
+    )
     return report
 
 
@@ -262,13 +299,15 @@ def _recipes_of(home: Home, night: str, this: RunRecord | None) -> list[tuple[st
     return [(tenant, role) for tenant, role in sorted(named | left)]
 
 
-def _status(report: NightReport, this: RunRecord | None, *, complete: bool) -> Status:
+def _status(report: NightReport, this: RunRecord | None, *, complete: bool, skipped: bool) -> Status:
     if report.failure is not None or (this is not None and this.status == "failed"):
         return "failed"
     if this is not None and this.status == "interrupted":
         return "interrupted"
     if not complete or any(each.outcome == "unfinished" for each in report.recipes):
         return "unfinished"
+    if skipped:
+        return "skipped"
     return "partial" if report.partial else "done"
 
 
@@ -324,6 +363,8 @@ def _recipe_report(records: Records, name: str, run: str) -> RecipeReport:
         report = RecipeReport(recipe=name, outcome="unfinished", detail="not reached")
     elif not decision.train:
         report = RecipeReport(recipe=name, outcome="skipped", detail=decision.reason, run=run)
+    elif late := records.find(PostponedRecord, run):
+        report = RecipeReport(recipe=name, outcome="postponed", detail=late.reason, run=run)
     else:
         detail = "training or evaluation did not finish"
         report = RecipeReport(recipe=name, outcome="unfinished", detail=detail, run=run)

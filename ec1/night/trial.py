@@ -137,6 +137,8 @@ def _load_and_ask(
 ) -> tuple[TrialAnswer, TrialAnswer]:
     """A process that loads base and adapter, under the lease, as an evaluation runs."""
     assert manifest.version is not None
+    if deployment.machine is not None:
+        raise InputError("a machine that is booted for nights answers nights only: choose another deployment")
     base = manifest.base_model
     model = prepare_model(base.id, base.revision, deployment.models, home.models)
     adapter = open_registry(deployment, home).fetch(manifest.tenant, manifest.role, manifest.version)

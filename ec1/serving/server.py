@@ -42,6 +42,8 @@ def open_capture(deployment: Deployment, home: Home) -> Capture:
 
 def engine_settings(deployment: Deployment) -> VllmSettings | ServerSettings:
     """What answers. Raises InputError if the deployment names nothing that can."""
+    if deployment.machine is not None and deployment.serving.engine is None:
+        raise InputError(f"deployment {deployment.name!r}: its machine is for nights only; name serving.engine")
     chosen = deployment.serving.engine or deployment.inference
     if isinstance(chosen, VllmSettings | ServerSettings):
         return chosen

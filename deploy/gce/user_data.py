@@ -1,0 +1,70 @@
+"""Prints the cloud-init configuration of the GPU machine, for an instance template's `user-data` (docs/gce.md).
+
+`python deploy/gce/user_data.py --image REGION-docker.pkg.dev/PROJECT/ec1/ec1-gpu@sha256:… > user-data.yaml`
+"""
+
+import argparse
+import base64
+import json
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+UNITS = ("ec1-machine.service", "ec1-engine.service", "ec1-dead-man.service", "ec1-dead-man.timer")
+PINNED = re.compile(r"[a-z0-9.-]+(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}")
+
+
+def user_data(image: str, weights: str, disk: str, min_free_gib: float = 20) -> str:
+    """The configuration. `disk` is the weights disk's device name. Raises ValueError for an image without a digest."""
+    if not PINNED.fullmatch(image):
+        raise ValueError(f"{image!r}: name the image by its digest, REGISTRY/NAME@sha256:…")
+    settings = json.dumps({"image": image, "weights": weights, "min_free_gib": f"{min_free_gib:g}"})
+    files = [("/opt/ec1/machine.py", (HERE / "machine.py").read_bytes()), ("/etc/ec1-machine.json", settings.encode())]
+    files += [(f"/etc/systemd/system/{name}", (HERE / name).read_bytes()) for name in UNITS]
+    config = {
+        "mounts": [
+            [f"/dev/disk/by-id/google-{disk}", "/data", "ext4", "ro,nofail,x-systemd.device-timeout=60", "0", "2"]
+        ],
+        "write_files": [
+            {
+                "path": path,
+                "encoding": "b64",
+                "content": base64.b64encode(data).decode(),
+                "owner": "root:root",
+                "permissions": "0644",
+            }
+            for path, data in files
+        ],
+        "bootcmd": [
+            # First of all, and again at each boot: whatever fails later, the machine ends.
+            ["systemd-run", "--on-boot=6h", "--unit=ec1-last-resort", "systemctl", "poweroff"],
+        ],
+        "runcmd": [
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", "--now", "ec1-dead-man.timer"],
+            ["sh", "-c", f"docker image inspect {image} >/dev/null 2>&1 || docker pull {image}"],
+            ["systemctl", "enable", "--now", "ec1-machine.service"],
+        ],
+    }
+    # JSON is YAML.
+    return "#cloud-config\n" + json.dumps(config, indent=1) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--image", required=True)
+    parser.add_argument("--weights", default="/data/weights")
+    parser.add_argument("--disk", default="ec1-weights")
+    parser.add_argument("--min-free-gib", type=float, default=20, help="as the deployment's gpu.min_free_gib")
+    arguments = parser.parse_args()
+    try:
+        sys.stdout.write(user_data(arguments.image, arguments.weights, arguments.disk, arguments.min_free_gib))
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

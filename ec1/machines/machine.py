@@ -1,0 +1,580 @@
+"""A GPU machine that is started when a phase needs it, kept while one does, and stopped after use.
+
+Belongs here: start, zone fall-back, readiness, heartbeat, stop, and the bounds on cost and starts. Does not: the calls
+(`compute.py`), the books (`ledger.py`), and what the machine does by itself (`deploy/gce/`).
+
+Who uses the machine holds a shared lock on `folder/in-use.lock`, and a night that may need it again one on
+`reserved.lock`. The kernel frees both when their holder dies; who stops the machine must get them alone. So it is
+stopped by whoever comes by once nobody uses it: the end of a run, the next start, `ec1 doctor --reconcile`. If nobody
+comes by, it powers itself off (`KEEP_UNTIL`), and if even that fails Google stops it after its lifetime.
+"""
+
+import contextlib
+import datetime as dt
+import fcntl
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import httpx
+
+from ec1.deployment import GceSettings
+from ec1.errors import BusyError, DeferredError, EC1Error, PermanentError, ServiceError, SkippedError
+from ec1.gpu.engine import Endpoint
+from ec1.gpu.memory import DeviceMemory
+from ec1.machines.compute import RUNNING, STOPPED, ComputeClient, Instance, QuotaError, StockOutError
+from ec1.machines.ledger import Ledger, Session
+from ec1.machines.report import (
+    ENGINE,
+    ENGINE_KEY,
+    KEEP_UNTIL,
+    NAMESPACE,
+    NO_ENGINE,
+    OWNER,
+    Report,
+    read_report,
+)
+
+Progress = Callable[[str], None]
+LEAST_SECONDS = 1200.0
+"""A start whose cost does not allow so long is not worth its boot."""
+STOP_SECONDS = 120.0
+"""What a stop may take, for which the day's cost leaves room."""
+ENGINE_END_SECONDS = 120.0
+_PROGRESS_SECONDS = 60.0
+_SKEW_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a machine's files are, and who we are. `zone` decides when a day begins; `owner` is written on the
+    machine, so that two installations do not take it from each other."""
+
+    folder: Path
+    off: Path
+    zone: ZoneInfo
+    owner: str
+
+
+class Machine:
+    """One machine of a deployment. `usd_per_hour` is its price while it runs, `min_free_gib` what a phase needs free on
+    its card. `clock` gives seconds since the epoch; `beat_seconds` is how often a phase looks after the machine, by
+    default as often as it is polled (0: only while it waits)."""
+
+    def __init__(
+        self,
+        settings: GceSettings,
+        place: Place,
+        *,
+        usd_per_hour: float,
+        min_free_gib: float,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+        beat_seconds: float | None = None,
+    ) -> None:
+        self.settings = settings
+        self.place = place
+        self.min_free_gib = min_free_gib
+        self.ledger = Ledger(place.folder, usd_per_hour, place.zone)
+        self.clock = clock
+        self.sleep = sleep
+        self._beat_seconds = settings.poll_seconds if beat_seconds is None else beat_seconds
+        self._client: ComputeClient | None = None
+
+    @property
+    def compute(self) -> ComputeClient:
+        """The client, made when it is first needed: a night with nothing to do asks Google nothing."""
+        if self._client is None:
+            self._client = ComputeClient(self.settings.project, self.settings.endpoint, sleep=self.sleep)
+        return self._client
+
+    @contextlib.contextmanager
+    def up(self, phase: str, night: str, *, keep: bool, progress: Progress) -> Iterator["Running"]:
+        """The machine, started if need be and with a card that works, until the block ends. With `keep` it is then left
+        running for the next phase (whoever ends the night stops it); otherwise it is stopped, however the block ended.
+
+        Raises SkippedError while the kill switch is there; DeferredError if no zone has a machine now, it does not get
+        ready in time, or the day's cost or starts are used up; BusyError if another installation uses it;
+        PermanentError for rights, quota, or a card that does not work; ServiceError if Google does not answer.
+        """
+        try:
+            with self._in_use():
+                with self._one_at_a_time():
+                    running = self._started(night, progress)
+                with running.watch(self._beat_seconds):
+                    running.wait_for_card(progress)
+                    ready = self.clock()
+                    try:
+                        yield running
+                    finally:
+                        self._count(phase, self.clock() - ready)
+        except BaseException as error:
+            # What is wrong with it may be gone after a boot, and a broken one costs as much as a sound one.
+            if not keep or isinstance(error, ServiceError | PermanentError | DeferredError):
+                with contextlib.suppress(EC1Error):
+                    self.stop_unused(progress, reserved=False)
+            raise
+        if not keep:
+            with contextlib.suppress(ServiceError):
+                # What was done counts; the end of the run tries again, and then the machine's dead man.
+                self.stop_unused(progress, reserved=False)
+
+    def stop_unused(self, progress: Progress = lambda message: None, *, reserved: bool = True) -> bool:
+        """Stop the machine if our books say that it runs, and nobody uses it or (unless `reserved` is False) has it
+        reserved. Returns whether it is known not to run. Without an open session Google is not asked.
+
+        Raises what the API raises; the books then still say that it runs, and the next caller tries again.
+        """
+        if self.ledger.open_session() is None:
+            return True
+        alone = fcntl.LOCK_EX | fcntl.LOCK_NB
+        with contextlib.ExitStack() as locks:
+            if reserved and not locks.enter_context(self._locked("reserved.lock", alone)):
+                return False
+            if not locks.enter_context(self._locked("in-use.lock", alone)):
+                return False
+            locks.enter_context(self._one_at_a_time())
+            session = self.ledger.open_session()
+            if session is not None:
+                self._end(session, progress)
+        return True
+
+    @contextlib.contextmanager
+    def reserved(self) -> Iterator[None]:
+        """While the block runs the machine stays up between phases, if one starts it. Starts nothing itself."""
+        done = threading.Event()
+
+        def work() -> None:
+            while not done.wait(self.settings.dead_man_seconds / 3):
+                with contextlib.suppress(EC1Error):
+                    if session := self.ledger.open_session():
+                        Running(self, session).beat(at_once=True)
+
+        thread = threading.Thread(target=work, name="machine", daemon=True)
+        with self._locked("reserved.lock", fcntl.LOCK_SH):
+            thread.start()
+            try:
+                yield
+            finally:
+                done.set()
+                thread.join()
+
+    def handover(self, progress: Progress) -> DeviceMemory:
+        """Make sure that no inference server has the card: it says so itself, or it is stopped. Returns its memory.
+
+        Raises what the API raises.
+        """
+        session = self.ledger.open_session()
+        if session is not None:
+            running = Running(self, session)
+            memory = running.free_memory()
+            if memory is not None:
+                return memory
+            progress("the machine does not say that its card is free: it is stopped, which frees it")
+            self.stop_unused(progress, reserved=False)
+            if self.ledger.open_session() is not None:
+                raise BusyError("the machine's card is not free, and another process still uses the machine")
+        return DeviceMemory(f"{self.settings.instance}, stopped", 0.0, 0.0)
+
+    def seconds_left(self) -> float | None:
+        """How long the machine that runs now may still run; None if none does."""
+        session = self.ledger.open_session()
+        return None if session is None else max(0.0, session.until - self.clock())
+
+    def why_not(self) -> EC1Error | None:
+        """Why the machine may not be started now, as far as our own books say."""
+        if self.place.off.exists():
+            said = self.place.off.read_text(errors="replace").strip()[:200]
+            return SkippedError(
+                f"{self.place.off} is there, so no machine is started{f' ({said})' if said else ''}: remove it to go on"
+            )
+        now = self.clock()
+        if (asks := self.ledger.asks_of_day(now)) >= self.settings.daily_starts:
+            return DeferredError(
+                f"the machine was asked for {asks} times today, and machine.daily_starts allows "
+                f"{self.settings.daily_starts}"
+            )
+        if self._affordable(now) < LEAST_SECONDS:
+            return DeferredError(
+                f"the machine cost {self.ledger.cost_of_day(now):.2f} USD today, and machine.daily_cost "
+                f"({self.settings.daily_cost:g}) leaves less than {LEAST_SECONDS:.0f} s"
+            )
+        return None
+
+    def _affordable(self, now: float) -> float:
+        """Seconds that today's cost still allows."""
+        left = self.settings.daily_cost - self.ledger.cost_of_day(now)
+        return left / self.ledger.usd_per_hour * 3600 - STOP_SECONDS
+
+    def _started(self, night: str, progress: Progress) -> "Running":
+        if self.place.off.exists() and (refusal := self.why_not()):
+            raise refusal
+        session = self.ledger.open_session()
+        if session is not None:
+            found = self.compute.get(session.zone, self.settings.instance)
+            if found is not None and found.status == RUNNING and self.clock() + LEAST_SECONDS / 2 < session.until:
+                running = Running(self, session)
+                running.beat(at_once=True)
+                return running
+            self._end(session, progress)
+        if refusal := self.why_not():
+            raise refusal
+        return self._start_somewhere(night, progress)
+
+    def _start_somewhere(self, night: str, progress: Progress) -> "Running":
+        """Try the zones in their order."""
+        self._asked(night)
+        refused: list[str] = []
+        quota: QuotaError | None = None
+        for zone in self.settings.zones:
+            try:
+                running = self._start_in(zone, night, progress)
+            except StockOutError as error:
+                refused.append(str(error))
+                progress(f"no machine in {zone}: {error}")
+            except QuotaError as error:
+                quota = error
+                progress(f"no quota in {zone}: {error}")
+            else:
+                if running is not None:
+                    self._asked_came_to(f"started in {zone}")
+                    return running
+        if refused:
+            self._asked_came_to("stock-out")
+            raise StockOutError(f"no zone has a machine now ({'; '.join(refused)}): it is tried again on a later night")
+        self._asked_came_to("quota" if quota else "absent")
+        if quota is not None:
+            raise quota
+        raise PermanentError(
+            f"there is no instance {self.settings.instance} in {', '.join(self.settings.zones)} of "
+            f"{self.settings.project}: make one (docs/gce.md), or name machine.template"
+        )
+
+    def _start_in(self, zone: str, night: str, progress: Progress) -> "Running | None":
+        """Start in one zone; None if the zone has none and there is no template."""
+        name, now = self.settings.instance, self.clock()
+        found = self._settled(zone, name)
+        if found is None and self.settings.template is None:
+            return None
+        if found is not None and found.metadata.get(OWNER, self.place.owner) != self.place.owner:
+            until = float(found.metadata.get(KEEP_UNTIL, "0") or 0)
+            if found.status == RUNNING and until > now:
+                raise BusyError(f"{name} in {zone} is used by {found.metadata[OWNER]}: name another instance")
+        lifetime = int(min(self.settings.max_lifetime_seconds, self._affordable(now)))
+        before = found.started if found is not None else None
+        session = Session(zone=zone, night=night, asked=now, before=before, until=now + lifetime)
+        with self.ledger.change() as book:
+            book.sessions.append(session)
+        progress(f"starting {name} in {zone}, at most for {lifetime / 3600:.1f} h")
+        try:
+            if found is None:
+                assert self.settings.template is not None
+                self.compute.create(zone, name, self.settings.template, lifetime)
+                self._claim(zone)
+            elif found.status == RUNNING:
+                self._claim(zone)
+            else:
+                if found.lifetime_seconds != lifetime:
+                    self.compute.set_lifetime(zone, name, lifetime)
+                self._claim(zone)
+                self.compute.start(zone, name)
+            self._wait_until_running(session, lifetime)
+        except (StockOutError, QuotaError):
+            self._end(session, progress)
+            raise
+        return Running(self, session)
+
+    def _settled(self, zone: str, name: str) -> Instance | None:
+        """The instance once it is neither stopping nor suspended. Raises StockOutError if it does not get there."""
+        waited = 0.0
+        while True:
+            found = self.compute.get(zone, name)
+            if found is None or found.status in (RUNNING, STOPPED, "PROVISIONING", "STAGING"):
+                return found
+            if found.status in ("SUSPENDED", "SUSPENDING"):
+                raise PermanentError(f"{name} in {zone} is suspended: resume or stop it")
+            if waited >= 300:
+                raise StockOutError(f"{zone}: {name} has been {found.status} for {waited:.0f} s")
+            self.sleep(self.settings.poll_seconds)
+            waited += self.settings.poll_seconds
+
+    def _claim(self, zone: str) -> None:
+        """Write on the machine that it is ours, that no server is to run, and until when it stays up unasked."""
+        changes = {
+            OWNER: self.place.owner,
+            KEEP_UNTIL: str(int(self.clock() + self.settings.dead_man_seconds)),
+            ENGINE: None,
+            ENGINE_KEY: None,
+            "enable-guest-attributes": "TRUE",
+        }
+        self.compute.set_metadata(zone, self.settings.instance, changes)
+
+    def _wait_until_running(self, session: Session, lifetime: float) -> None:
+        while True:
+            found = self.compute.get(session.zone, self.settings.instance)
+            if found is not None and found.status == RUNNING and found.address:
+                break
+            if found is None or found.status in ("STOPPING", STOPPED):
+                raise StockOutError(f"{session.zone}: the machine was taken away while it booted")
+            if self.clock() - session.asked > self.settings.ready_timeout_seconds:
+                raise DeferredError(f"{session.zone}: the machine is {found.status} for too long")
+            self.sleep(self.settings.poll_seconds)
+        session.running = _began(session, found) or self.clock()
+        session.until = session.running + lifetime
+        self._replace(session)
+
+    def _end(self, session: Session, progress: Progress) -> None:
+        """End a session: stop the machine if it runs, and close the books with its own times."""
+        name = self.settings.instance
+        found = self.compute.get(session.zone, name)
+        end = session.end or "lost"
+        if found is not None and found.status not in (STOPPED, "STOPPING"):
+            self.compute.stop(session.zone, name)
+            found, end = self.compute.get(session.zone, name), "stopped"
+        now = self.clock()
+        session.running = session.running or (_began(session, found) if found is not None else None)
+        if session.running is None:
+            session.ended, session.end = now, "never began"
+        else:
+            stopped = found.stopped if found is not None else None
+            # One that is gone, or has only begun to stop, has no time of this stop yet.
+            if stopped is None or stopped < session.running:
+                stopped = max(session.running, min(now, session.until))
+            session.ended = stopped
+            session.end = end
+            minutes = (session.ended - session.running) / 60
+            progress(f"{name} in {session.zone} is stopped; it ran for {minutes:.0f} min ({end})")
+        self._replace(session)
+
+    def _replace(self, session: Session) -> None:
+        with self.ledger.change() as book:
+            book.sessions = [
+                session if (each.asked, each.zone) == (session.asked, session.zone) else each for each in book.sessions
+            ]
+
+    def _count(self, phase: str, seconds: float) -> None:
+        with self.ledger.change() as book:
+            for each in book.sessions:
+                if each.ended is None:
+                    each.phases[phase] = round(each.phases.get(phase, 0.0) + seconds, 1)
+
+    def _asked(self, night: str) -> None:
+        from ec1.machines.ledger import Ask
+
+        with self.ledger.change() as book:
+            book.asks.append(Ask(at=self.clock(), night=night))
+
+    def _asked_came_to(self, outcome: str) -> None:
+        with self.ledger.change() as book:
+            book.asks[-1].outcome = outcome
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Hold the lock of those who use the machine. Any number may."""
+        with self._locked("in-use.lock", fcntl.LOCK_SH):
+            yield
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """Only one process starts or stops the machine at a time."""
+        with self._locked("change.lock", fcntl.LOCK_EX):
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self, name: str, how: int) -> Iterator[bool]:
+        """Hold a lock file; yields whether it was got."""
+        self.place.folder.mkdir(parents=True, exist_ok=True)
+        with (self.place.folder / name).open("w") as stream:
+            try:
+                fcntl.flock(stream, how)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+
+class Running:
+    """A machine that runs for us."""
+
+    def __init__(self, machine: Machine, session: Session) -> None:
+        self._machine = machine
+        self._session = session
+        self._settings = machine.settings
+        self._lost: str | None = None
+        self._address: str | None = None
+        self._kept = 0.0
+        self._ready_by = machine.clock() + machine.settings.ready_timeout_seconds
+        self._guard = threading.Lock()
+
+    @property
+    def address(self) -> str:
+        """Its address inside its network."""
+        if self._address is None:
+            self.beat()
+        if self._address is None:
+            raise ServiceError(self._lost or "the machine has no address")
+        return self._address
+
+    @property
+    def zone(self) -> str:
+        return self._session.zone
+
+    @property
+    def until(self) -> float:
+        """When it stops at the latest, seconds since the epoch."""
+        return self._session.until
+
+    def lost(self) -> str | None:
+        """Why it is gone, as far as was seen; None while it runs."""
+        return self._lost
+
+    def beat(self, *, at_once: bool = False) -> None:
+        """Look whether it still runs, and tell it from time to time that it is used. Raises what the API raises."""
+        with self._guard:
+            machine, now = self._machine, self._machine.clock()
+            found = machine.compute.get(self.zone, self._settings.instance)
+            if found is None or found.status != RUNNING:
+                status = found.status if found else "gone"
+                self._lost = f"the machine {self._settings.instance} in {self.zone} is {status}: preempted, or stopped"
+                return
+            self._address = found.address
+            if at_once or now - self._kept > self._settings.dead_man_seconds / 3:
+                until = int(min(now + self._settings.dead_man_seconds, self.until))
+                machine.compute.set_metadata(self.zone, self._settings.instance, {KEEP_UNTIL: str(until)})
+                self._kept = now
+
+    @contextlib.contextmanager
+    def watch(self, seconds: float) -> Iterator[None]:
+        """Beat in the background while the block runs, so many seconds apart (0: not at all), and once at its end."""
+        done = threading.Event()
+
+        def work() -> None:
+            while not done.wait(seconds):
+                # What the API does not answer now it may answer the next time; the dead man waits longer than that.
+                with contextlib.suppress(EC1Error):
+                    self.beat()
+
+        thread = threading.Thread(target=work, name="machine", daemon=True) if seconds else None
+        if thread:
+            thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            if thread:
+                thread.join()
+            with contextlib.suppress(EC1Error):
+                self.beat(at_once=True)
+
+    def report(self) -> Report | None:
+        """What it last said of itself since it was started."""
+        attributes = self._machine.compute.guest_attributes(self.zone, self._settings.instance, NAMESPACE)
+        found = read_report(attributes)
+        began = self._session.running or self._session.asked
+        return found if found is not None and found.at >= began - _SKEW_SECONDS else None
+
+    def wait_for_card(self, progress: Progress) -> None:
+        """Wait until it says that its card works. Raises PermanentError if it says that it does not."""
+        for _ in self._waiting("the machine has not reported", progress):
+            report = self.report()
+            if report is not None and report.cuda:
+                if report.cuda != "ok":
+                    raise PermanentError(f"the machine's GPU does not work: {report.cuda[:300]}")
+                return
+
+    @contextlib.contextmanager
+    def engine(self, arguments: Sequence[str], model: str, progress: Progress) -> Iterator[Endpoint]:
+        """Run vLLM's server on it with these arguments until the block ends; `model` is the id that it serves.
+
+        Raises DeferredError if it is not ready in time, ServiceError if it or the machine goes.
+        """
+        machine, number, key = self._machine, secrets.token_hex(8), secrets.token_urlsafe(32)
+        wanted = json.dumps({"id": number, "arguments": list(arguments)}, separators=(",", ":"))
+        begin = machine.clock()
+        machine.compute.set_metadata(self.zone, self._settings.instance, {ENGINE: wanted, ENGINE_KEY: key})
+        endpoint = Endpoint(f"http://{self.address}:{self._settings.engine_port}", model, self.lost, key)
+        try:
+            with httpx.Client(timeout=5.0, trust_env=False) as http:
+                for _ in self._waiting("its inference server is not ready", progress):
+                    if _answers(endpoint, http):
+                        break
+                    report = self.report()
+                    if report is not None and report.engine_id == number and report.engine.startswith("failed"):
+                        raise ServiceError(f"the inference server on the machine {report.engine[:300]}")
+            progress(f"the inference server is ready after {machine.clock() - begin:.0f} s")
+            yield endpoint
+        finally:
+            self._end_engine(progress)
+
+    def _end_engine(self, progress: Progress) -> None:
+        """End the server and wait until the card is free. If it cannot be told to, `handover` stops the machine."""
+        if self._lost:
+            return
+        with contextlib.suppress(EC1Error):
+            changes = {ENGINE: None, ENGINE_KEY: None}
+            self._machine.compute.set_metadata(self.zone, self._settings.instance, changes)
+            if self.free_memory() is None:
+                progress("the machine does not say that its inference server ended")
+
+    def free_memory(self) -> DeviceMemory | None:
+        """Its card's memory once no server has it; None if that is not so after two minutes."""
+        machine = self._machine
+        deadline = machine.clock() + ENGINE_END_SECONDS
+        while True:
+            report = self.report()
+            if report is not None and report.engine == NO_ENGINE and report.free_gib >= machine.min_free_gib:
+                return DeviceMemory(report.device, report.free_gib, report.total_gib)
+            if machine.clock() >= deadline:
+                return None
+            self.beat()
+            if self._lost:
+                return None
+            machine.sleep(min(self._settings.poll_seconds, 5.0))
+
+    def _waiting(self, what: str, progress: Progress) -> Iterator[None]:
+        """Turns of a wait, `poll_seconds` apart. Raises DeferredError when the time to get ready is over or the machine
+        goes: one that cannot be had tonight is no failure of ours."""
+        machine = self._machine
+        begin = told = machine.clock()
+        while True:
+            yield
+            now = machine.clock()
+            if now >= self._ready_by:
+                raise DeferredError(
+                    f"{what} within machine.ready_timeout_seconds ({self._settings.ready_timeout_seconds:.0f} s)"
+                )
+            if now - told >= _PROGRESS_SECONDS:
+                told = now
+                progress(f"{what}, {now - begin:.0f} s")
+            machine.sleep(self._settings.poll_seconds)
+            self.beat()
+            if self._lost:
+                raise DeferredError(self._lost)
+
+
+def _began(session: Session, found: Instance) -> float | None:
+    """When the machine began to run in this session, by its own record."""
+    return None if found.started == session.before else found.started
+
+
+def _answers(endpoint: Endpoint, http: httpx.Client) -> bool:
+    """Whether the server is up and serves our model with our key."""
+    headers = {"Authorization": f"Bearer {endpoint.api_key}"}
+    try:
+        if http.get(f"{endpoint.base_url}/health").status_code != 200:
+            return False
+        answer = http.get(f"{endpoint.base_url}/v1/models", headers=headers)
+        models = [each.get("id") for each in answer.json()["data"]] if answer.status_code == 200 else []
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return endpoint.model in models
+
+
+def when(seconds: float | None) -> str:
+    """A time for people, UTC."""
+    return "" if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M} UTC"

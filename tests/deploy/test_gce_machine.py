@@ -1,0 +1,275 @@
+"""What runs on the GPU machine: the real program and units, a metadata server on loopback, stand-ins for the system."""
+
+import base64
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from loopback_server import serving
+
+from ec1.machines import cuda
+from ec1.machines.report import ENGINE, ENGINE_KEY, KEEP_UNTIL, read_report
+
+GCE = Path(__file__).resolve().parents[2] / "deploy" / "gce"
+IMAGE = "us-docker.pkg.dev/acme/ec1/ec1-gpu@sha256:" + "a" * 64
+SECRET = "k3y-of-this-night"
+PROGRAMS = {
+    "nvidia-smi": "echo 'NVIDIA L4, 22016, 23034'",
+    "docker": """echo "$@" >> "$STATE/docker.log"; env | grep VLLM_API_KEY >> "$STATE/environment"
+case "$*" in *ec1.machines.cuda*) echo '{"cuda": "ok"}';; esac""",
+    # The state of the one unit, as `is-active` says it.
+    "systemctl": """echo "$@" >> "$STATE/systemctl.log"
+case "$1" in
+  start) echo active > "$STATE/unit";;
+  stop|reset-failed) echo inactive > "$STATE/unit";;
+  is-active) cat "$STATE/unit" 2>/dev/null || echo inactive;;
+esac""",
+    "journalctl": "echo 'loading'; echo 'ValueError: no room for the KV cache'",
+}
+
+
+class Cloud:
+    """The metadata server of one machine, and the stand-ins that its program calls."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self.metadata: dict[str, str] = {}
+        self.written: dict[str, str] = {}
+        self.answers = True
+        self.address = address
+        self.folder = folder
+        self.run = folder / "run"
+        for name, body in PROGRAMS.items():
+            (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+            (folder / name).chmod(0o755)
+        self.settings = folder / "settings.json"
+        self.settings.write_text(json.dumps({"image": IMAGE, "weights": "/data/weights", "min_free_gib": "21"}))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": f"{self.folder}:{os.environ['PATH']}", "STATE": str(self.folder)}
+
+    def said(self, program: str) -> str:
+        """How a stand-in was called."""
+        log = self.folder / f"{program}.log"
+        return log.read_text() if log.exists() else ""
+
+    def start(self, what: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, str(GCE / "machine.py"), what, "--metadata", self.address, "--run", str(self.run)]
+        return subprocess.Popen(
+            [*command, "--settings", str(self.settings)], env=self.environment, text=True, stderr=subprocess.PIPE
+        )
+
+    def reported(self, engine: str, number: str = "") -> bool:
+        report = read_report(self.written)
+        return report is not None and report.engine == engine and report.engine_id == number
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[Cloud]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        def answer(self, status: int, value: Any) -> None:
+            data = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            mine = self.path == "/instance/attributes/?recursive=true"
+            if self.headers.get("Metadata-Flavor") != "Google" or not mine or not found.answers:
+                return self.answer(503 if mine else 403, {})
+            self.answer(200, found.metadata)
+
+        def do_PUT(self) -> None:
+            data = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            if self.headers.get("Metadata-Flavor") == "Google":
+                found.written[self.path.rsplit("/", 1)[1]] = data
+            self.answer(200, {})
+
+    with serving(Handler) as address:
+        found = Cloud(address, tmp_path)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def machine() -> ModuleType:
+    return _loaded("machine")
+
+
+def _loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"gce_{name}", GCE / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _wait(condition: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_it_runs_the_server_that_the_metadata_asks_for_and_reports(cloud: Cloud, machine: ModuleType) -> None:
+    cloud.metadata = {ENGINE: json.dumps({"id": "one", "arguments": ["--model", "/data/weights/olmo"]})}
+    cloud.metadata[ENGINE_KEY] = SECRET
+    follow = cloud.start("follow")
+    try:
+        _wait(lambda: cloud.reported("starting", "one"))
+        report = read_report(cloud.written)
+        assert report is not None and report.cuda == "ok" and report.device == "NVIDIA L4"
+        assert (report.free_gib, report.total_gib) == (21.5, 22.49)
+        wanted = cloud.run / "engine.json"
+        assert wanted.stat().st_mode & 0o777 == 0o600 and cloud.run.stat().st_mode & 0o777 == 0o700
+        (cloud.folder / "unit").write_text("failed")
+        _wait(lambda: cloud.reported("failed: ValueError: no room for the KV cache", "one"))
+        del cloud.metadata[ENGINE]
+        _wait(lambda: cloud.reported("off"))
+        follow.kill()
+        follow.wait()
+        follow = cloud.start("follow")
+        cloud.written.clear()
+        _wait(lambda: cloud.reported("off"))
+        assert cloud.said("docker").count("ec1.machines.cuda --min-free-gib 21") == 1, "once after each boot"
+        assert not wanted.exists() and SECRET not in cloud.written["state"]
+    finally:
+        follow.kill()
+        _, said = follow.communicate()
+    assert SECRET not in said
+
+
+def test_the_key_is_in_no_command_line(cloud: Cloud) -> None:
+    cloud.run.mkdir()
+    (cloud.run / "engine.json").write_text(json.dumps({"id": "1", "arguments": ["--model", "olmo"], "key": SECRET}))
+    with cloud.start("engine") as process:
+        assert process.wait() == 0
+    command = cloud.said("docker")
+    assert "--gpus all" in command and IMAGE in command and "--model olmo" in command
+    assert SECRET not in command and SECRET in (cloud.folder / "environment").read_text()
+
+
+@pytest.mark.parametrize(
+    ("told", "up", "off"),
+    [
+        (1000.0, 3600.0, False),
+        (-1.0, 3600.0, True),
+        (-1.0, 60.0, False),
+        (None, 600.0, False),
+        (None, 1000.0, True),
+    ],
+    ids=["kept", "forgotten", "just booted", "told nothing, for a while", "told nothing for long"],
+)
+def test_the_dead_man_powers_off_what_nobody_asks_for(
+    cloud: Cloud, machine: ModuleType, told: float | None, up: float, off: bool
+) -> None:
+    now = time.time()
+    if told is not None:
+        cloud.metadata = {KEEP_UNTIL: str(int(now + told))}
+    assert (machine.dead_man(cloud.address, cloud.run, now, up) is not None) == off
+    cloud.answers = False
+    # What was last heard counts while nothing is heard.
+    assert (machine.dead_man(cloud.address, cloud.run, now, up) is not None) == off
+    assert machine.dead_man(cloud.address, cloud.run, now + 7200, 7200.0) is not None
+
+
+def test_the_dead_man_as_the_timer_starts_it(cloud: Cloud) -> None:
+    cloud.metadata = {KEEP_UNTIL: "1"}
+    up = float(Path("/proc/uptime").read_text().split()[0])
+    with cloud.start("dead-man") as process:
+        assert process.wait() == 0
+    assert ("poweroff" in cloud.said("systemctl")) == (up >= 120)
+
+
+def test_the_machine_knows_our_keys(machine: ModuleType) -> None:
+    text = (GCE / "machine.py").read_text()
+    assert all(f'"{key}"' in text for key in (ENGINE, ENGINE_KEY, KEEP_UNTIL)) and "guest-attributes/ec1/state" in text
+
+
+def test_cloud_init_gets_these_files_and_an_image_by_digest(tmp_path: Path) -> None:
+    from ruamel.yaml import YAML
+
+    text = _loaded("user_data").user_data(IMAGE, "/data/weights", "ec1-weights", 21)
+    assert text.startswith("#cloud-config\n")
+    config = YAML(typ="safe", pure=True).load(text)
+    files = {each["path"]: base64.b64decode(each["content"]) for each in config["write_files"]}
+    for path in GCE.glob("ec1-*.*"):
+        assert files[f"/etc/systemd/system/{path.name}"] == path.read_bytes()
+    assert files["/opt/ec1/machine.py"] == (GCE / "machine.py").read_bytes()
+    assert json.loads(files["/etc/ec1-machine.json"]) == {
+        "image": IMAGE,
+        "weights": "/data/weights",
+        "min_free_gib": "21",
+    }
+    assert len(text) < 256 * 1024, "what one metadata value may hold"
+    command = [sys.executable, str(GCE / "user_data.py"), "--image", "us-docker.pkg.dev/acme/ec1/ec1-gpu:latest"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2 and "digest" in refused.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_takes_the_machine_s_units(tmp_path: Path) -> None:
+    units = []
+    for path in sorted(GCE.glob("ec1-*.*")):
+        # It looks for the programs, which are not on this machine.
+        text = path.read_text().replace("/usr/bin/docker", "/bin/true").replace("/usr/bin/python3", "/bin/true")
+        text = re.sub("(After|Requires|Wants)=.*docker.service\n", "", text)
+        (tmp_path / path.name).write_text(text)
+        units.append(tmp_path / path.name)
+
+    def verify() -> str:
+        command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *map(str, units)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return "\n".join(line for line in done.stderr.splitlines() if str(tmp_path) in line or "ec1-" in line)
+
+    assert len(units) == 4 and verify() == ""
+    units[0].write_text(units[0].read_text().replace("[Service]", "[Service]\nExecStartt=/bin/true"))
+    assert re.search("Unknown key (name )?'ExecStartt'", verify())
+
+
+def test_the_image_is_checked_when_it_is_built() -> None:
+    text = (GCE / "Dockerfile").read_text()
+    assert "ec1.machines.cuda --versions" in text and "latest" not in text
+
+
+def test_a_machine_without_a_card_is_told_so(cloud: Cloud) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ec1.machines.cuda"], env={"PATH": "/nowhere"}, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "nvidia-smi" in json.loads(done.stdout)["cuda"]
+
+
+def test_a_product_that_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    assert cuda.product_error("cpu") < cuda.TOLERANCE
+    right = torch.Tensor.__matmul__
+
+    def broken(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        found = right(one, other)
+        return found * 1.2 if one.dtype == torch.bfloat16 else found
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", broken)
+    assert cuda.product_error("cpu") > cuda.TOLERANCE
+
+
+def test_versions_that_are_not_the_pinned_ones_are_named(tmp_path: Path) -> None:
+    pyproject = tmp_path / "pyproject.toml"
+    text = '[project]\ndependencies = ["torch==1.0.0", "peft>=0.1", "unknown-to-us>=9"]\n'
+    pyproject.write_text(text + '[project.optional-dependencies]\ngpu = ["vllm~=0.32.0"]\n')
+    wrong = cuda.wrong_versions(pyproject)
+    assert any(line.startswith("torch is ") for line in wrong) and not any("peft" in line for line in wrong)

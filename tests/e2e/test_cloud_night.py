@@ -1,0 +1,133 @@
+"""Nights of a deployment whose GPU is in a booted machine: real runs of Dagster, a fake of Google's API."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_compute import PROJECT, FakeCompute, fake_compute
+from light import DEPLOYMENT, MODEL, LightCommandLine
+
+from ec1.home import Home
+from ec1.night.records import ExtractionRecord, HandoverRecord, MachineRecord, Records
+from ec1.night.report import night_report
+
+pytestmark = pytest.mark.slow
+NIGHT = "2026-06-05"
+ZONE = "us-central1-a"
+MACHINE = """
+machine:
+  kind: gce
+  project: {project}
+  zones: [{zone}]
+  engine_port: {port}
+  endpoint: {address}
+  poll_seconds: 0.2
+  dead_man_seconds: 60
+  daily_cost: 5
+  daily_starts: 50
+"""
+
+
+@pytest.fixture
+def compute() -> Iterator[FakeCompute]:
+    with fake_compute() as fake:
+        fake.vm(ZONE)
+        yield fake
+
+
+@pytest.fixture
+def ec1(small_model: Path, project: Path, tmp_path: Path, compute: FakeCompute) -> LightCommandLine:
+    (tmp_path / "configs" / "deployments").mkdir(parents=True)
+    text = DEPLOYMENT.format(sample=project / "examples", model=MODEL, folder=small_model)
+    text = text.replace("recipes: [recipes]", "recipes: []").replace("tokens_per_second: 100", "cost_per_hour: 1.0")
+    text += MACHINE.format(project=PROJECT, zone=ZONE, port=compute.engine_port, address=compute.address)
+    (tmp_path / "configs" / "deployments" / "light.yaml").write_text(text)
+    return LightCommandLine(project, Home(tmp_path / "home"), "light")
+
+
+def _records(ec1: LightCommandLine) -> Records:
+    return Records(ec1.home.night(NIGHT))
+
+
+def test_a_night_boots_its_machine_and_stops_it(ec1: LightCommandLine, compute: FakeCompute) -> None:
+    _done(ec1, compute, boots=1)
+
+
+@pytest.mark.soak
+def test_nights_in_the_cloud(ec1: LightCommandLine, compute: FakeCompute) -> None:
+    """One home, one situation after the other: each ends with a reason, and never does a machine stay."""
+    _stock_out(ec1, compute)
+    _switched_off(ec1, compute)
+    _killed(ec1, compute)
+    _done(ec1, compute, boots=2)
+    _nothing_to_do(ec1, compute)
+
+
+def _stock_out(ec1: LightCommandLine, compute: FakeCompute) -> None:
+    compute.stock_out = {ZONE}
+    night = ec1.run("night", "--date", NIGHT)
+    assert night.returncode == 3, night.stdout
+    report = night_report(ec1.home, NIGHT)
+    assert report.status == "partial" and "later night" in (report.deferred_because or "")
+    assert report.machine is not None and report.machine.refused == ["stock-out"] and report.cost == 0
+    compute.stock_out = set()
+
+
+def _switched_off(ec1: LightCommandLine, compute: FakeCompute) -> None:
+    ec1.home.machine_off.write_text("closed for the fair")
+    calls = len(compute.calls)
+    night = ec1.run("night", "--date", NIGHT)
+    assert night.returncode == 3 and len(compute.calls) == calls, night.stdout
+    report = night_report(ec1.home, NIGHT)
+    assert report.status == "skipped" and "closed for the fair" in (report.deferred_because or "")
+    ec1.home.machine_off.unlink()
+
+
+def _killed(ec1: LightCommandLine, compute: FakeCompute) -> None:
+    """The night is killed with all that it started while the machine boots; the next command finds the machine."""
+    compute.boot_seconds = 3600
+    with ec1.start("night", "--date", NIGHT, own_group=True) as process:
+        deadline = time.monotonic() + 300
+        while not compute.running():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.2)
+        for number in (*(each.pid for each in ec1.processes()), process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+    assert compute.running(), "nobody has come by yet"
+    compute.boot_seconds = 0
+    assert ec1.run("doctor", "--reconcile").stdout.count("ec1-gpu: stopped") == 1
+    assert not compute.running()
+
+
+def _done(ec1: LightCommandLine, compute: FakeCompute, boots: int) -> None:
+    compute.engine_seconds = 2
+    night = ec1.run("night", "--date", NIGHT)
+    assert night.returncode == 0, night.stdout
+    assert not compute.running() and compute.serves() is None
+    done = _records(ec1).total(ExtractionRecord)
+    assert done is not None and done.documents > 5 and done.entities["Person"] > 5
+    used, handover = _records(ec1).find(MachineRecord), _records(ec1).find(HandoverRecord)
+    assert used is not None and handover is not None and "stopped" in handover.device
+    assert used.seconds == pytest.approx(compute.seconds(), abs=2) and used.boots == boots
+    report = json.loads(ec1.run("report", "--date", NIGHT, "--json").stdout)
+    assert report["status"] == "done" and report["machine"]["zones"] == [ZONE]
+    assert night_report(ec1.home, NIGHT).costs == pytest.approx({"extraction": used.cost})
+    text = ec1.run("report", "--date", NIGHT).stdout
+    assert f"in {ZONE}, {boots} boot" in text and "(extraction " in text
+    log = "".join(path.read_text(errors="replace") for path in ec1.home.logs.glob("*"))
+    assert "ec1-engine-key" not in log
+
+
+def _nothing_to_do(ec1: LightCommandLine, compute: FakeCompute) -> None:
+    """Nothing boots, and Google is not even asked; the switch does not matter then."""
+    calls = len(compute.calls)
+    ec1.home.machine_off.write_text("")
+    night = ec1.run("night", "--date", NIGHT)
+    assert night.returncode == 0 and len(compute.calls) == calls, night.stdout
+    assert night_report(ec1.home, NIGHT).status == "done"
