@@ -144,9 +144,9 @@ class Kind:
 
 KINDS = {
     "snapshot: manifest": Kind("snapshots/*/*/manifest.json", snapshot_rows),
-    "snapshot: tuples": Kind("snapshots/*/*/tuples.jsonl", snapshot_rows),
-    "snapshot: lines": Kind("snapshots/*/*/lines.npy", snapshot_rows),
-    "snapshot: trainable": Kind("snapshots/*/*/trainable.npy", decision),
+    "snapshot: tuples": Kind("snapshots/*/*/tuples-*.jsonl", snapshot_rows),
+    "snapshot: index": Kind("snapshots/*/*/tuples-*.npy", snapshot_rows),
+    "snapshot: index, to decide": Kind("snapshots/*/*/tuples-*.npy", decision),
     "dataset: manifest": Kind("datasets/*/manifest.json", rows),
     "dataset: train": Kind("datasets/*/train/rows.parquet", rows),
     "dataset: held out": Kind("datasets/*/heldout/rows.parquet", rows),
