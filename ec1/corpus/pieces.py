@@ -84,6 +84,11 @@ def lines_in(folder: Path, piece: str, entries: Entries) -> Iterator[bytes]:
         yield data[int(entry["offset"]) : int(entry["offset"] + entry["length"])]
 
 
+def is_small(size: int) -> bool:
+    """Whether a piece of so many bytes may be taken into another one."""
+    return size < PIECE_BYTES // 2
+
+
 def share(source: Path, target: Path, pieces: Iterable[str]) -> None:
     """Have the pieces of one folder in another one too."""
     for name in files_of(pieces):

@@ -31,7 +31,6 @@ from ec1.corpus.buckets import Bucket
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.index import KEY_BYTES, RULES, LineIndex, microseconds
 from ec1.corpus.pieces import (
-    PIECE_BYTES,
     Keys,
     OpenFiles,
     PieceWriter,
@@ -39,6 +38,7 @@ from ec1.corpus.pieces import (
     entries_of,
     files_of,
     indexes_of,
+    is_small,
     keys_in,
     keys_of,
     lines_in,
@@ -344,7 +344,7 @@ def _carry_over(
     # Few pieces, and each line is rarely copied again: of the small ones those not much larger than what comes.
     kept: list[str] = []
     for count, piece in sorted(untouched):
-        if count < 2 * fresh and base.sealed[f"{piece}.jsonl"]["bytes"] < PIECE_BYTES // 2:
+        if count < 2 * fresh and is_small(base.sealed[f"{piece}.jsonl"]["bytes"]):
             left[piece] = np.ones(count, dtype=bool)
             fresh += count
         else:
