@@ -1,6 +1,7 @@
 """The split is frozen, and what both sides know is found."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ Written = tuple[str, tuple[str, ...], str]
 """Digest, sources, text."""
 
 
-def found_leaks(folder: Path, train: list[Written], heldout: list[Written]) -> list[Leak]:
+def found_leaks(folder: Path, train: Sequence[Written], heldout: Sequence[Written]) -> list[Leak]:
     """The leaks between these rows, all of which are in the dataset."""
     path = folder / f"{random.random()}.sqlite"
     both = [*heldout, *train]
