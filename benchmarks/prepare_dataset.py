@@ -1,6 +1,10 @@
 """Preparing a dataset of many tuples: tuples per second, and the memory that more tuples need.
 
-Each size runs in a separate process, so that its peak memory is measured alone. The tokenizer is the small model's.
+Each size runs in a separate process, so that its peak memory is measured alone. Without a model the tokenizer counts
+words and nothing is scrubbed: a tuple takes a millisecond instead of ten, and memory is the same.
+
+    python -m benchmarks.prepare_dataset --sizes 100000 300000 1000000 --lines 1 --no-streaming
+    python -m benchmarks.prepare_dataset --sizes 1000 10000 --model MODEL
 """
 
 import argparse
@@ -13,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 WORDS = [
@@ -23,14 +29,14 @@ WORDS = [
 ]
 
 
-def _write(folder: Path, tuples: int) -> None:
+def _write(folder: Path, tuples: int, lines: int) -> None:
     folder.mkdir(parents=True)
     rng = random.Random(1)
     for start in range(0, tuples, 500):
         with (folder / f"{start:08}.jsonl").open("w") as output:
             for number in range(start, min(start + 500, tuples)):
                 body = "".join(
-                    f"+    {rng.choice(WORDS)}({rng.choice(WORDS)}, {rng.random():.6f})\n" for _ in range(15)
+                    f"+    {rng.choice(WORDS)}({rng.choice(WORDS)}, {rng.random():.6f})\n" for _ in range(lines)
                 )
                 record = {
                     "tuple_type": "edit",
@@ -38,15 +44,37 @@ def _write(folder: Path, tuples: int) -> None:
                     "source_commit": f"{number:040x}",
                     "commit_msg": f"fix(m{number}): {rng.choice(WORDS)} before {rng.choice(WORDS)}",
                     "tenant": "bench",
-                    "diff": f"diff --git a/m{number}.py b/m{number}.py\n@@ -1 +1,16 @@\n def f{number}(x):\n{body}",
+                    "diff": f"diff --git a/m{number}.py b/m{number}.py\n@@ -1 +1,{lines + 1} @@\n"
+                    f" def f{number}(x):\n{body}",
                     "diff_truncated": False,
                 }
                 output.write(json.dumps(record) + "\n")
 
 
-def _prepare(tuples: int, model: Path) -> None:
-    from transformers import AutoTokenizer
+def _tokenizer(model: Path | None) -> Any:
+    """The model's, or one that counts words: then texts cost little, and what is measured is what is kept of them."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    if model is not None:
+        return AutoTokenizer.from_pretrained(model)
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    words = Tokenizer(WordLevel({word: number for number, word in enumerate(["?", *WORDS])}, unk_token="?"))
+    words.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}> {{ m.content }} </> {% endfor %}"
+    tokenizer.chat_template += "{% if add_generation_prompt %}<assistant> {% endif %}"
+    return tokenizer
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _prepare(tuples: int, model: Path | None, lines: int, streaming: bool) -> None:
+    """Print the figures of one size. Without a model nothing is scrubbed."""
     from ec1.corpus.buckets import bucket
     from ec1.corpus.dataset import DataOptions, build_dataset
     from ec1.corpus.snapshots import take_snapshot
@@ -54,38 +82,85 @@ def _prepare(tuples: int, model: Path) -> None:
 
     with tempfile.TemporaryDirectory() as name:
         root, home = Path(name) / "corpus", Home(Path(name) / "home")
-        _write(root / "engineering" / "bench", tuples)
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        _write(root / "engineering" / "bench", tuples, lines)
+        tokenizer = _tokenizer(model)
         of = bucket(root, "engineering", "bench")
         snapshot = take_snapshot(of, "sft", as_of=dt.datetime.now(dt.UTC), home=home)
-        started = time.perf_counter()
-        dataset = build_dataset(snapshot, DataOptions(max_length=1024), tokenizer, home=home, objective="sft")
-        seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    rows = dataset.train_rows + dataset.heldout_rows
-    print(json.dumps({"tuples": tuples, "rows": rows, "seconds": round(seconds, 1), "peak_mib": round(peak)}))
+        before, started, cpu = _peak(), time.perf_counter(), time.process_time()
+        options = DataOptions(max_length=1024, scrub=model is not None)
+        dataset = build_dataset(snapshot, options, tokenizer, home=home, objective="sft")
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
+        peak = _peak()
+        cpu = time.process_time()
+        if streaming:
+            _stream(snapshot, options, tokenizer, Path(name) / "streamed.parquet")
+        streamed = time.process_time() - cpu
+    figures = {
+        "tuples": tuples,
+        "rows": dataset.train_rows + dataset.heldout_rows,
+        "seconds": round(seconds, 1),
+        "cpu_s": round(cpu_seconds, 1),
+        "before_mib": round(before),
+        "peak_mib": round(peak),
+    }
+    if streaming:
+        figures["cpu_of_streaming"] = round(cpu_seconds / streamed, 2)
+    print(json.dumps(figures))
 
 
-def main(sizes: tuple[int, ...] = (1_000, 10_000, 100_000), model: Path | None = None) -> list[dict[str, float]]:
-    """Print and return, for each size, seconds and peak memory in MiB."""
-    model = model or PROJECT / ".ec1" / "models" / "HuggingFaceTB--SmolLM2-135M-Instruct" / "main"
+def _stream(snapshot: Any, options: Any, tokenizer: Any, path: Path) -> None:
+    """The base line: one pass that reads, scrubs, signs, tokenises and writes, and never looks back."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from ec1.corpus.cleaning import scrub_example
+    from ec1.corpus.duplicates import signature
+    from ec1.corpus.rendering import encode, rendered
+    from ec1.corpus.tuples import example_of, parse_record, texts_of
+
+    message = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    columns = {"prompt": message, "completion": message, "input_ids": pa.list_(pa.int32()), "signature": pa.binary()}
+    rows = iter(snapshot.rows())
+    with pq.ParquetWriter(path, pa.schema(columns)) as writer:
+        while batch := [row for row, _ in zip(rows, range(256), strict=False)]:
+            examples = [example_of(parse_record(row.record), "sft") for row in batch]
+            if options.scrub:
+                examples = [scrub_example(example)[0] for example in examples]
+            signatures = [signature("\n".join(texts_of(example))).tobytes() for example in examples]
+            tokens = encode(tokenizer, [rendered(tokenizer, example, "all") for example in examples])
+            written = [
+                {**example, "input_ids": item.input_ids, "signature": signed}
+                for example, item, signed in zip(examples, tokens, signatures, strict=True)
+            ]
+            writer.write_table(pa.Table.from_pylist(written, schema=pa.schema(columns)))
+
+
+def main(
+    sizes: Sequence[int] = (1_000, 10_000, 100_000), model: Path | None = None, lines: int = 15, streaming: bool = True
+) -> list[dict[str, float]]:
+    """Print and return, for each size, seconds, memory in MiB before the dataset is built and at its peak, and its CPU
+    seconds as a multiple of the base line's."""
     figures = []
     for size in sizes:
-        command = [sys.executable, __file__, "--size", str(size), "--model", str(model)]
-        done = subprocess.run(
-            command, check=True, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "2"}
-        )
+        command = [sys.executable, "-m", "benchmarks.prepare_dataset", "--size", str(size), "--lines", str(lines)]
+        command += [] if model is None else ["--model", str(model)]
+        command += [] if streaming else ["--no-streaming"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=PROJECT)
         figures.append(json.loads(done.stdout.splitlines()[-1]))
         print(figures[-1], flush=True)
     return figures
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int)
-    parser.add_argument("--model", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=(1_000, 10_000, 100_000))
+    parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=Path, help="folder of a model: its tokenizer is used, and texts are scrubbed")
+    parser.add_argument("--lines", type=int, default=15, help="that each tuple adds")
+    parser.add_argument("--no-streaming", dest="streaming", action="store_false", help="without the base line")
     arguments = parser.parse_args()
     if arguments.size is None:
-        main(model=arguments.model)
+        main(arguments.sizes, arguments.model, arguments.lines, arguments.streaming)
     else:
-        _prepare(arguments.size, arguments.model)
+        _prepare(arguments.size, arguments.model, arguments.lines, arguments.streaming)

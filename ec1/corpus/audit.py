@@ -8,6 +8,7 @@ in training answers (the n-gram of https://arxiv.org/abs/2005.14165 appendix C).
 surrounds them stands in the prompt anyway. Text that training only reads, and does not learn, is counted apart.
 """
 
+import heapq
 import re
 import zlib
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ VERBATIM_CHARACTERS = 40
 """Shorter answers are the same by nature: yes, no, a number."""
 MAX_CHECKED = 20_000
 """Held-out rows that are looked at: the first ones, by digest."""
+
+MAX_WORDS = 200_000
+"""Words whose numbers are remembered at a time."""
 
 _EXAMPLES = 5
 _WORD = re.compile(r"\w+")
@@ -51,26 +55,23 @@ class Audit:
 
 def audit(folder: Path) -> Audit:
     """Look at `<folder>/train` and `<folder>/heldout`, single answers or pairs."""
-    heldout = sorted(_rows(folder / "heldout"), key=lambda row: str(row["row"]))[:MAX_CHECKED]
+    answered = ((str(row["row"]), _text(_last_answer(row))) for row in _rows(folder / "heldout"))
+    heldout = heapq.nsmallest(MAX_CHECKED, answered, key=lambda row: row[0])
     words: dict[str, int] = {}
-    texts = [_added(_text(_last_answer(row))) for row in heldout]
-    grams = [_grams(text, words) for text in texts]
+    grams = [_grams(_added(text), words) for _, text in heldout]
     wanted = np.unique(np.concatenate([*grams, np.empty(0, np.uint64)]))
     learnt = np.zeros(len(wanted), dtype=bool)
     read = np.zeros(len(wanted), dtype=bool)
-    answers = {_plain(_text(_last_answer(row))): False for row in heldout}
+    answers = {_plain(text): False for _, text in heldout}
     for row in _rows(folder / "train"):
         for message in _messages(row):
             own = message["role"] == "assistant"
             if own and (plain := _plain(message["content"])) in answers:
                 answers[plain] = True
             _mark(learnt if own else read, wanted, _grams(message["content"], words))
-        words = words if len(words) < 1_000_000 else {}
+        words = words if len(words) < MAX_WORDS else {}
     verbatim = np.array(
-        [
-            len(plain) >= VERBATIM_CHARACTERS and answers[plain]
-            for plain in (_plain(_text(_last_answer(row))) for row in heldout)
-        ],
+        [len(plain) >= VERBATIM_CHARACTERS and answers[plain] for plain in (_plain(text) for _, text in heldout)],
         dtype=bool,
     )
     contained = np.array([_share(own, wanted, learnt) >= KNOWN_SHARE for own in grams], dtype=bool)
@@ -82,7 +83,7 @@ def audit(folder: Path) -> Audit:
         contained=int(contained.sum()),
         known=int(known.sum()),
         read=int((given & ~known).sum()),
-        examples=tuple(str(heldout[place]["row"]) for place in np.flatnonzero(known)[:_EXAMPLES]),
+        examples=tuple(heldout[place][0] for place in np.flatnonzero(known)[:_EXAMPLES]),
     )
 
 

@@ -6,8 +6,8 @@ cleaning, duplicates, split, rendering).
 A dataset folder holds `train/` and `heldout/` as Parquet, in TRL's conversational columns with `group`, `origin`, `row`
 and `tokens` beside them; of single answers also what the model reads (`input_ids`) and which of it is learnt
 (`completion_mask`), and `conversation`, JSON of the rows that carry more than texts; `rejects.jsonl`; and
-`manifest.json`. Texts are streamed through a file, so that memory holds
-about a kilobyte a row and not the rows.
+`manifest.json`. Texts, digests and signatures are streamed through files, so that memory holds some tens of bytes per
+row, whatever the rows are.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ import math
 import shutil
 import tempfile
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -29,11 +30,12 @@ from pydantic import Field, field_validator
 from ec1.corpus import cleaning
 from ec1.corpus.audit import Audit, audit
 from ec1.corpus.cleaning import without_persons
-from ec1.corpus.duplicates import PERMUTATIONS, Signatures, near_duplicates, signature, survivors
+from ec1.corpus.duplicates import StoredSignatures, near_duplicates, signature, survivors
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.rendering import Encoded, Rendered, TrainOn, encode, render, rendered
+from ec1.corpus.rows import Numbers, Row, RowTable, StoredRow
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
-from ec1.corpus.split import HeldOutGroups, Leak, Side, SplitRow, leaks, newest
+from ec1.corpus.split import HeldOutGroups, Leak, Side, leaks, newest
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.corpus.tuples import (
     Example,
@@ -269,23 +271,6 @@ def with_system_prompt(example: Example, prompt: str | None) -> Example:
     return {**example, "prompt": [{"role": "system", "content": prompt}, *example["prompt"]]}
 
 
-@dataclass(slots=True)
-class _Row(SplitRow):
-    """What is kept in memory of a row; `offset` is where its example starts in the file of examples."""
-
-    origin: str
-    offset: int
-    created: float
-    """Seconds since 1970; minus infinity if the tuple does not say."""
-    role: str | None = None
-    """The other role that it was mixed in from."""
-    side: Side = "train"
-
-    @property
-    def group(self) -> str:
-        return self.sources[0]
-
-
 class _Builder:
     """The steps from a snapshot to a folder; used once."""
 
@@ -309,52 +294,52 @@ class _Builder:
 
     def build(self) -> str:
         """Write the dataset into the folder; returns its digest."""
-        with (self._folder / "rejects.jsonl").open("wb") as self._rejects:
-            rows, signatures = self._clean_rows()
-            if not rows:
+        with (
+            (self._folder / "rejects.jsonl").open("wb") as self._rejects,
+            RowTable(self._folder / "rows.sqlite") as self._rows,
+        ):
+            signatures = self._clean_rows()
+            if not len(self._rows):
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
-            clusters = _clusters(rows, near_duplicates(signatures, self._similarity), self._groups.forced())
-            held = self._heldout([row for row in rows if row.role is None], clusters)
-            for row in rows:
-                own = row.role is None and clusters.get(row.group, row.group) in held
-                row.side = "heldout" if own else "train"
-            kept = self._limit(self._weighed(self._without_duplicates(rows, signatures), rows), rows)
-            written, statistics, hasher = self._write(kept, rows)
-        sides = {side: [number for number in written if rows[number].side == side] for side in SIDES}
-        self._require_both_sides(sides, rows)
-        parts = {side: [rows[number] for number in numbers] for side, numbers in sides.items()}
-        found = leaks(parts["train"], parts["heldout"], signatures[sides["heldout"] + sides["train"]], self._similarity)
-        manifest = {
-            **{key: self._identity[key] for key in ("objective", "snapshot", "options")},
-            "train_rows": len(sides["train"]),
-            "heldout_rows": len(sides["heldout"]),
-            "train_groups": len({rows[number].group for number in sides["train"]}),
-            "heldout_groups": len({rows[number].group for number in sides["heldout"]}),
-            "rejected": dict(sorted(self._rejected.items())),
-            "scrubbed": dict(sorted(self._scrubbed.items())),
-            "leaks": [asdict(leak) for leak in found],
-            **statistics,
-            "audit": asdict(audit(self._folder)),
-            "max_known_share": self._data.max_known_share,
+            self._rows.cluster(
+                _clusters(self._rows, near_duplicates(signatures, self._similarity), self._groups.forced())
+            )
+            self._rows.hold_out(self._heldout())
+            self._heldout_rows = self._rows.sides()
+            kept = self._limit(self._weighed(self._without_duplicates(signatures)))
+            statistics, hasher = self._write(kept)
+            self._require_both_sides()
+            manifest = {
+                **{key: self._identity[key] for key in ("objective", "snapshot", "options")},
+                **self._counts(),
+                "rejected": dict(sorted(self._rejected.items())),
+                "scrubbed": dict(sorted(self._scrubbed.items())),
+                "leaks": [asdict(leak) for leak in leaks(self._rows, signatures, self._similarity)],
+                **statistics,
+                "max_known_share": self._data.max_known_share,
+            }
+        for name in ("examples.jsonl", "signatures", "rows.sqlite"):
+            (self._folder / name).unlink()
+        digest = hasher.hexdigest()
+        write_sealed(self._folder, manifest | {"audit": asdict(audit(self._folder)), "digest": digest})
+        return digest
+
+    def _counts(self) -> dict[str, Any]:
+        sides = {side: self._rows.written(heldout=side == "heldout") for side in SIDES}
+        return {
+            **{f"{side}_rows": len(numbers) for side, numbers in sides.items()},
+            **{f"{side}_groups": self._rows.count_groups(written_heldout=side == "heldout") for side in SIDES},
             "mixed": {
-                role: {"snapshot": snapshot.digest, "rows": sum(row.role == role for row in parts["train"])}
+                role: {"snapshot": snapshot.digest, "rows": int(self._rows.of_role(role)[sides["train"]].sum())}
                 for role, snapshot in self._mixed.items()
             },
         }
-        digest = hasher.hexdigest()
-        (self._folder / "examples.jsonl").unlink()
-        write_sealed(self._folder, manifest | {"digest": digest})
-        return digest
 
-    def _heldout(self, rows: list[_Row], clusters: Mapping[str, str]) -> frozenset[str]:
+    def _heldout(self) -> Iterator[str]:
         """The clusters that are held out, by the group that stands for each."""
-        named = [clusters.get(row.group, row.group) for row in rows]
         if self._data.heldout_newest:
-            times: dict[str, float] = {}
-            for row, name in zip(rows, named, strict=True):
-                times[name] = max(times.get(name, -math.inf), row.created)
-            return newest(times, self._data.heldout_share)
-        return self._groups.complete(named, self._data.heldout_share, self._data.seed)
+            return newest(self._rows, self._data.heldout_share)
+        return self._groups.complete(self._rows.clusters(), self._data.heldout_share, self._data.seed)
 
     @property
     def _where(self) -> str:
@@ -364,13 +349,16 @@ class _Builder:
     def _similarity(self) -> float:
         return self._data.near_duplicate_similarity
 
+    def _reject_all(self, numbers: Numbers, reason: str) -> None:
+        for row in self._rows.rows(numbers):
+            self._reject(row.digest, row.origin, reason)
+
     def _reject(self, digest: str, origin: str, reason: str) -> None:
         self._rejected[reason] += 1
         self._rejects.write(canonical_json({"row": digest, "origin": origin, "reason": reason}) + b"\n")
 
-    def _clean_rows(self) -> tuple[list[_Row], Signatures]:
-        """Validate and scrub every tuple; the examples go to a file, in the order of the rows that are returned."""
-        rows: list[_Row] = []
+    def _clean_rows(self) -> StoredSignatures:
+        """Validate and scrub every tuple; the examples and their signatures go to files, in the order of the rows."""
         started = time.monotonic()
         with (
             (self._folder / "examples.jsonl").open("wb") as examples,
@@ -399,10 +387,9 @@ class _Builder:
                 output.write(signature(text).tobytes())
                 created = -math.inf if item.created is None else item.created.timestamp()
                 origin, digest = without_persons(source.origin), bytes.fromhex(digest_of(text))
-                rows.append(_Row(source.digest, self._sources(source, item), digest, origin, offset, created, role))
-        signatures = np.fromfile(self._folder / "signatures", dtype=np.uint32).reshape(-1, PERMUTATIONS)
-        (self._folder / "signatures").unlink()
-        return rows, signatures
+                self._rows.add(Row(source.digest, self._sources(source, item), digest, origin, offset, created, role))
+        self._rows.flush()
+        return StoredSignatures(self._folder / "signatures")
 
     def _all_rows(self) -> Iterator[tuple[str | None, SnapshotRow]]:
         """The tuples of the bucket, then those of the roles that are mixed in."""
@@ -417,77 +404,72 @@ class _Builder:
         named = dict.fromkeys((*sources_of(source.record, self._data.group_by), *item.sources))
         return (*map(without_persons, named), prompt_source(item), *said_in(item))
 
-    def _without_duplicates(self, rows: list[_Row], signatures: Signatures) -> list[int]:
+    def _without_duplicates(self, signatures: StoredSignatures) -> Numbers:
         """The numbers of the rows that stay: each text once, and nothing to learn that the held-out side knows.
 
         Held-out rows win over training rows: what is evaluated on tonight was not trained on because of a twin.
         """
-        order = sorted(range(len(rows)), key=lambda number: (rows[number].side != "heldout", rows[number].digest))
-        held = {source for row in rows if row.side == "heldout" for source in row.sources}
-        texts: set[bytes] = set()
-        candidates: list[int] = []
-        for number in order:
-            row = rows[number]
-            if row.side == "train" and not held.isdisjoint(row.sources):
-                self._reject(row.digest, row.origin, SHARED)
-            elif row.text in texts:
-                self._reject(row.digest, row.origin, "duplicate")
+        found = array("q")
+        for number, digest, origin, shares, known in self._rows.examined():
+            if shares or known:
+                self._reject(digest, origin, SHARED if shares else "duplicate")
             else:
-                texts.add(row.text)
-                candidates.append(number)
+                found.append(number)
+        candidates = np.array(found, dtype=np.int64)
         # Until none is left: of many rows that are alike one round finds some pairs, not all.
-        while dropped := survivors(range(len(candidates)), near_duplicates(signatures[candidates], self._similarity)):
-            for place in sorted(dropped):
-                self._reject(rows[candidates[place]].digest, rows[candidates[place]].origin, "near duplicate")
-            candidates = [number for place, number in enumerate(candidates) if place not in dropped]
+        while dropped := survivors(near_duplicates(signatures, self._similarity, candidates)):
+            places = np.array(sorted(dropped), dtype=np.int64)
+            self._reject_all(candidates[places], "near duplicate")
+            candidates = np.delete(candidates, places)
         return candidates
 
-    def _weighed(self, kept: list[int], rows: list[_Row]) -> list[int]:
+    def _weighed(self, kept: Numbers) -> Numbers:
         """Of each role that is mixed in as many rows as its weight allows, chosen by a stable hash."""
-        own = sum(rows[number].role is None and rows[number].side == "train" for number in kept)
+        own = self._rows.of_role(None)[kept] & ~self._heldout_rows[kept]
+        limit = int(own.sum())
         for role, weight in self._data.mix.items():
-            found = [number for number in kept if rows[number].role == role]
-            order = sorted(found, key=lambda number: digest_of([self._data.seed, rows[number].digest]))
-            beyond = set(order[round(weight * own) :])
-            for number in sorted(beyond):
-                self._reject(rows[number].digest, rows[number].origin, f"beyond the weight of {role} in data.mix")
-            kept = [number for number in kept if number not in beyond]
+            found = kept[self._rows.of_role(role)[kept]]
+            beyond = np.sort(self._by_hash(found)[round(weight * limit) :])
+            self._reject_all(beyond, f"beyond the weight of {role} in data.mix")
+            kept = kept[~np.isin(kept, beyond)]
         return kept
 
-    def _limit(self, kept: list[int], rows: list[_Row]) -> list[int]:
-        limit = self._data.max_rows
-        if limit is not None and len(kept) > limit:
-            sides: dict[Side, list[int]] = {
-                side: [number for number in kept if rows[number].side == side] for side in SIDES
-            }
-            heldout = max(1, round(limit * len(sides["heldout"]) / len(kept)))
-            chosen = []
-            counts: dict[Side, int] = {"heldout": heldout, "train": limit - heldout}
-            for side, count in counts.items():
-                chosen += sorted(sides[side], key=lambda number: digest_of([self._data.seed, rows[number].digest]))[
-                    :count
-                ]
-            for number in sorted(set(kept) - set(chosen)):
-                self._reject(rows[number].digest, rows[number].origin, "beyond max_rows")
-            kept = chosen
-        return sorted(kept)
+    def _limit(self, kept: Numbers) -> Numbers:
+        """At most as many rows as the recipe allows, in the order of their numbers."""
+        kept, limit = np.sort(kept), self._data.max_rows
+        if limit is None or len(kept) <= limit:
+            return kept
+        sides: dict[Side, Numbers] = {
+            "train": kept[~self._heldout_rows[kept]],
+            "heldout": kept[self._heldout_rows[kept]],
+        }
+        heldout = max(1, round(limit * len(sides["heldout"]) / len(kept)))
+        counts: dict[Side, int] = {"heldout": heldout, "train": limit - heldout}
+        chosen = np.sort(np.concatenate([self._by_hash(sides[side])[:count] for side, count in counts.items()]))
+        self._reject_all(kept[~np.isin(kept, chosen)], "beyond max_rows")
+        return chosen
 
-    def _write(self, kept: list[int], rows: list[_Row]) -> tuple[list[int], dict[str, Any], "hashlib._Hash"]:
-        """Measure the rows and write those that are short enough; returns their numbers, figures, and the digest."""
+    def _by_hash(self, numbers: Numbers) -> Numbers:
+        """Rows in an order that depends on each row and the seed alone."""
+        digests = (digest_of([self._data.seed, row.digest])[:16] for row in self._rows.rows(numbers))
+        hashes = np.fromiter((int(digest, 16) for digest in digests), np.uint64, len(numbers))
+        return numbers[np.argsort(hashes, kind="stable")]
+
+    def _write(self, kept: Numbers) -> tuple[dict[str, Any], "hashlib._Hash"]:
+        """Measure the rows and write those that are short enough; returns figures and the digest."""
         hasher = hashlib.sha256(canonical_json(self._identity))
-        lengths: list[int] = []
+        lengths = array("q")
         tokens: Counter[Side] = Counter()
-        written: list[int] = []
         samples: list[dict[str, Any]] = []
         over = 0
         with _Tables(self._folder, self._objective) as tables:
             for start in range(0, len(kept), _BATCH):
-                numbers = kept[start : start + _BATCH]
-                examples = list(self._examples(numbers, rows))
-                for number, example, toxic, measure in zip(
-                    numbers, examples, self._toxic(examples), self._measure(examples), strict=True
+                rows = list(self._rows.rows(kept[start : start + _BATCH]))
+                examples = list(self._examples(rows))
+                written: list[int] = []
+                for row, example, toxic, measure in zip(
+                    rows, examples, self._toxic(examples), self._measure(examples), strict=True
                 ):
-                    row = rows[number]
                     if toxic:
                         self._reject(row.digest, row.origin, "toxic")
                         continue
@@ -501,13 +483,15 @@ class _Builder:
                         self._reject(row.digest, row.origin, "longer than max_length")
                         continue
                     record = {**example, "group": row.group, "origin": row.origin, "row": row.digest, "tokens": longest}
-                    tables.write(row.side, record, measure.encoded)
+                    side: Side = "heldout" if row.heldout else "train"
+                    tables.write(side, record, measure.encoded)
                     # Not the place: the same tuples elsewhere are the same dataset.
-                    hasher.update(canonical_json([row.side, example, row.group, row.digest]) + b"\n")
-                    tokens[row.side] += total
-                    written.append(number)
-                    if row.side == "train" and len(samples) < _SAMPLES:
+                    hasher.update(canonical_json([side, example, row.group, row.digest]) + b"\n")
+                    tokens[side] += total
+                    written.append(row.number)
+                    if side == "train" and len(samples) < _SAMPLES:
                         samples.append(_shortened(record))
+                self._rows.write_down(written)
         if not lengths:
             raise PermanentError(f"{self._where}: no usable example; see the reasons: {dict(self._rejected)}")
         if over > self._data.max_over_length_share * len(kept):
@@ -524,7 +508,7 @@ class _Builder:
             "percentiles": {f"p{share}": int(np.percentile(lengths, share)) for share in (50, 90, 95, 99, 100)},
             "samples": samples,
         }
-        return written, statistics, hasher
+        return statistics, hasher
 
     def _toxic(self, examples: list[Example]) -> list[bool]:
         """Which answers may not be learnt. Prompts and refused answers may be as bad as they were."""
@@ -533,10 +517,10 @@ class _Builder:
         answer = "completion" if self._objective == "sft" else "chosen"
         return self._judge.toxic(["\n".join(texts_of({answer: each[answer]})) for each in examples])
 
-    def _examples(self, numbers: list[int], rows: list[_Row]) -> Iterator[Example]:
+    def _examples(self, rows: list[StoredRow]) -> Iterator[Example]:
         with (self._folder / "examples.jsonl").open("rb") as stream:
-            for number in numbers:
-                stream.seek(rows[number].offset)
+            for row in rows:
+                stream.seek(row.offset)
                 yield json.loads(stream.readline())
 
     def _measure(self, examples: list[Example]) -> "list[_Measure | str]":
@@ -570,18 +554,18 @@ class _Builder:
         lengths = [len(ids) for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]]
         return _Measure(max(lengths), sum(lengths), None)
 
-    def _require_both_sides(self, sides: dict[Side, list[int]], rows: list[_Row]) -> None:
+    def _require_both_sides(self) -> None:
         purposes: dict[Side, str] = {"heldout": "to evaluate on", "train": "to train on"}
         for side, what in purposes.items():
-            if not sides[side]:
-                groups = len({row.group for row in rows})
+            if not len(self._rows.written(heldout=side == "heldout")):
                 raise PermanentError(
-                    f"{self._where}: nothing {what} is left of {len(rows)} tuples in {groups} groups (sessions, "
-                    f"commits, briefs): gather tuples of more groups, or change data.heldout_share or data.seed"
+                    f"{self._where}: nothing {what} is left of {len(self._rows)} tuples in {self._rows.count_groups()} "
+                    "groups (sessions, commits, briefs): gather tuples of more groups, or change data.heldout_share or "
+                    "data.seed"
                 )
 
 
-def _clusters(rows: list[_Row], pairs: Iterable[tuple[int, int]], first: Collection[str]) -> dict[str, str]:
+def _clusters(rows: RowTable, pairs: Iterable[tuple[int, int]], first: Collection[str]) -> dict[str, str]:
     """Groups that have nearly equal rows -> the group that stands for all of them: one side of the split for all.
 
     It is one of `first`, if there is any, else the oldest: so a new group that resembles old ones joins their side.
@@ -595,12 +579,10 @@ def _clusters(rows: list[_Row], pairs: Iterable[tuple[int, int]], first: Collect
         return group
 
     for left, right in pairs:
-        if rows[left].role is None and rows[right].role is None:
-            parent[root(rows[left].group)] = root(rows[right].group)
-    age: dict[str, float] = {}
-    for row in rows:
-        if row.group in parent and row.role is None:
-            age[row.group] = min(age.get(row.group, math.inf), row.created)
+        groups = rows.group_of(left), rows.group_of(right)
+        if groups[0] is not None and groups[1] is not None:
+            parent[root(groups[0])] = root(groups[1])
+    age = {group: rows.oldest(group) for group in parent}
     chosen: dict[str, str] = {}
     for group in sorted(parent, key=lambda group: (group not in first, age[group], group)):
         chosen.setdefault(root(group), group)

@@ -2,14 +2,17 @@
 
 Belongs here: signatures, pairs, and which of a pair survives. Does not: what a row's text is (dataset), groups (split).
 
-Signatures lie in one array (256 bytes per row) and are banded by sorting it, so that a hundred thousand rows need 25 MB
-where an index of Python objects needs some hundreds. https://ekzhu.com/datasketch/lsh.html
+Signatures lie in one file (256 bytes per row) and are banded by sorting a number per row, one band after the other, so
+that a million rows need some 30 MB of memory where an index of Python objects needs gigabytes.
+https://ekzhu.com/datasketch/lsh.html
 """
 
 import functools
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,8 @@ PERMUTATIONS = 64
 _SHINGLE_WORDS = 3
 # Bounds on the work for rows that are all alike.
 _FIRST, _BLOCK, _PAIRS = 32, 256, 4
+_CHUNK = 2**14
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 Signatures = NDArray[np.uint32]
@@ -32,39 +37,61 @@ def signature(text: str) -> Signatures:
     return np.asarray(minhash.hashvalues, dtype=np.uint32)
 
 
-def near_duplicates(signatures: Signatures, similarity: float) -> Iterator[tuple[int, int]]:
+class StoredSignatures:
+    """Signatures in a file: of what is asked for a copy is made, and nothing else is in memory."""
+
+    def __init__(self, path: Path) -> None:
+        """The file holds one signature after the other."""
+        self._path = path
+        self._shape = path.stat().st_size // (4 * PERMUTATIONS), PERMUTATIONS
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __getitem__(self, what: Any) -> Signatures:
+        # Mapped anew each time: what is mapped counts as memory of the process until it is let go.
+        return np.array(np.memmap(self._path, np.uint32, "r", shape=self._shape)[what])
+
+
+def near_duplicates(
+    signatures: "Signatures | StoredSignatures", similarity: float, numbers: NDArray[np.int64] | None = None
+) -> Iterator[tuple[int, int]]:
     """Pairs of rows (left < right) whose estimated Jaccard similarity reaches `similarity`, each pair once.
 
-    Of many rows that are all alike only some pairs come, enough to connect each of them to one of the first. At a
-    similarity of 1 there are none: rows that say exactly the same are found by their digest.
+    With `numbers` only these signatures are compared, and a pair names their places in `numbers`. Of many rows that are
+    all alike only some pairs come, enough to connect each of them to one of the first. At a similarity of 1 there are
+    none: rows that say exactly the same are found by their digest.
     """
-    if len(signatures) < 2 or similarity >= 1:
+    chosen = np.arange(len(signatures)) if numbers is None else numbers
+    if len(chosen) < 2 or similarity >= 1:
         return
-    seen: set[tuple[int, int]] = set()
+    seen = np.empty(0, np.int64)
     rows = _rows_per_band(similarity)
     for start in range(0, PERMUTATIONS, rows):
-        for members in _equal_rows(signatures[:, start : start + rows]):
-            for pair in _alike(signatures, members, similarity):
-                if pair not in seen:
-                    seen.add(pair)
-                    yield pair
+        found = array("q")
+        for members in _equal_rows(_band(signatures, chosen, start, start + rows)):
+            for left, right in _alike(signatures, chosen, members, similarity):
+                found.append(left * len(chosen) + right)
+        # As numbers: pairs as tuples in a set would need a hundred bytes each.
+        fresh = np.setdiff1d(np.frombuffer(found, np.int64), seen)
+        for code in fresh:
+            yield divmod(int(code), len(chosen))
+        seen = np.union1d(seen, fresh)
 
 
-def survivors(order: Sequence[int], pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Which rows fall to which: of a pair the one later in `order` is dropped, unless the earlier one was.
+def survivors(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Which rows fall to which: of a pair the later one, by its number, is dropped, unless the earlier one was.
 
     Returns dropped row -> row that stands for it.
     """
-    rank = {row: place for place, row in enumerate(order)}
     twins: dict[int, list[int]] = {}
-    for left, right in pairs:
-        first, later = sorted((left, right), key=rank.__getitem__)
-        twins.setdefault(later, []).append(first)
+    for pair in pairs:
+        twins.setdefault(max(pair), []).append(min(pair))
     dropped: dict[int, int] = {}
-    for row in sorted(twins, key=rank.__getitem__):
+    for row in sorted(twins):
         kept = [twin for twin in twins[row] if twin not in dropped]
         if kept:
-            dropped[row] = min(kept, key=rank.__getitem__)
+            dropped[row] = min(kept)
     return dropped
 
 
@@ -91,23 +118,42 @@ def _rows_per_band(similarity: float) -> int:
     return 2
 
 
-def _alike(signatures: Signatures, members: list[int], similarity: float) -> Iterator[tuple[int, int]]:
+def _alike(
+    signatures: "Signatures | StoredSignatures",
+    chosen: NDArray[np.int64],
+    members: NDArray[np.int64],
+    similarity: float,
+) -> Iterator[tuple[int, int]]:
     """The pairs among rows that share a band; of very many each is compared with the first and with its neighbours."""
     first = members[:_FIRST]
     for start in range(0, len(members), _BLOCK):
-        block = [*first, *members[max(start, _FIRST) : start + _BLOCK]]
-        chosen = signatures[block]
+        block = np.concatenate([first, members[max(start, _FIRST) : start + _BLOCK]])
+        compared = signatures[chosen[block]]
         for place, right in enumerate(block):
-            shares = (chosen[:place] == chosen[place]).mean(axis=1)
+            shares = (compared[:place] == compared[place]).mean(axis=1)
             for left in np.flatnonzero(shares >= similarity)[:_PAIRS]:
                 yield int(block[left]), int(right)
 
 
-def _equal_rows(band: Signatures) -> Iterator[list[int]]:
-    packed = np.ascontiguousarray(band).view(np.dtype((np.void, band.dtype.itemsize * band.shape[1]))).reshape(-1)
-    order = np.argsort(packed, kind="stable")
-    ordered = packed[order]
+def _band(
+    signatures: "Signatures | StoredSignatures", chosen: NDArray[np.int64], start: int, end: int
+) -> NDArray[np.uint64]:
+    """A number for what each row has in a band: equal where the band is, and else by chance, which `_alike` tells."""
+    band = np.zeros(len(chosen), np.uint64)
+    for first in range(0, len(chosen), _CHUNK):
+        part = band[first : first + _CHUNK]
+        for column in signatures[chosen[first : first + _CHUNK], start:end].T:
+            part ^= column
+            part *= _FACTOR
+            part ^= part >> np.uint64(29)
+    return band
+
+
+def _equal_rows(band: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
+    order = np.argsort(band, kind="stable")
+    ordered = band[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        if end - start > 1:
-            yield sorted(order[start:end].tolist())
+    ends = np.append(starts[1:], len(order))
+    several = ends - starts > 1
+    for start, end in zip(starts[several], ends[several], strict=True):
+        yield order[start:end]

@@ -42,11 +42,8 @@ CREATE TABLE row (id INTEGER PRIMARY KEY AUTOINCREMENT, file INT, line INT, offs
                   created_us INT, sft INT, dpo INT);
 CREATE INDEX row_file ON row (file);
 CREATE TABLE reason (id INTEGER PRIMARY KEY, text TEXT UNIQUE);
-CREATE TABLE state (generation INT);
-CREATE TABLE taken (objective TEXT PRIMARY KEY, digest TEXT, as_of_us INT, last_row INT, generation INT,
-                    excluded TEXT);
-INSERT INTO state VALUES (0);
 """
+_BASE = "CREATE TABLE IF NOT EXISTS base (objective TEXT PRIMARY KEY, digest TEXT)"
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class IndexedLine:
 class LineIndex:
     """The index of one bucket, held by one process at a time; use it as a context manager.
 
-    `generation` rises when a line that was indexed is no longer there; while it stays, rows were only added.
+    In the table `base` snapshots note, per objective, which one was taken last.
     """
 
     def __init__(
@@ -94,13 +91,10 @@ class LineIndex:
         db = sqlite3.connect(self._path, isolation_level=None)
         # The lock above keeps others out; a crash of the machine may cost the cache, never a wrong answer.
         db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY;")
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'taken'").fetchone():
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'reason'").fetchone():
             db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        db.execute(_BASE)
         return db
-
-    @property
-    def generation(self) -> int:
-        return int(self.db.execute("SELECT generation FROM state").fetchone()[0])
 
     def rebuild(self) -> None:
         """Delete a damaged index and begin with an empty one."""
@@ -143,8 +137,7 @@ class LineIndex:
         return read
 
     def _drop_rows(self, identifier: int) -> None:
-        if self.db.execute("DELETE FROM row WHERE file = ?", (identifier,)).rowcount:
-            self.db.execute("UPDATE state SET generation = generation + 1")
+        self.db.execute("DELETE FROM row WHERE file = ?", (identifier,))
 
     def _index_file(self, path: str) -> int:
         """Bring one file's rows up to date; returns the number of lines that were read."""

@@ -1,29 +1,28 @@
 """Snapshots: an immutable copy of a bucket as of one moment, named by what is in it.
 
 Belongs here: which lines count at a moment, the copy, its digest. Does not: reading the bucket's files (index), the
-decision to train (threshold).
+files that the lines are in (pieces), the decision to train (threshold).
 
-A snapshot folder holds the trainable tuples, sorted by digest, in `tuples.jsonl` or, as the bucket grows, in a few such
-files (`tuples.1.jsonl`, …); what is not trainable in `rejects*.jsonl`, with the reason and the place but not the
-content; the keys of all lines and of the trainable ones, sorted (`lines.npy`, `trainable.npy`); and `manifest.json`.
-A snapshot that only adds to an earlier one shares its files by hard links, so that a night costs what is new.
-Each file is checked against the manifest (`ec1/seals.py`) before it is read.
+A snapshot folder holds the trainable tuples in pieces (`tuples-<digest>.jsonl`), and in others (`rejects-….jsonl`) what
+is not trainable, with the reason and the place but not the content; and `manifest.json`. It shares with the bucket's
+snapshot before it every piece of which no line went, so that a night's snapshot costs what changed.
+Each file is checked against the manifest (`ec1/seals.py`) before it is read. Snapshots of earlier releases, in
+`tuples.jsonl`, `tuples.1.jsonl`, … with their keys in `lines.npy` and `trainable.npy`, are read as they are.
 """
 
 import datetime as dt
 import hashlib
 import heapq
-import itertools
 import json
 import logging
-import os
 import shutil
 import sqlite3
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,22 @@ from numpy.typing import NDArray
 from ec1.corpus.buckets import Bucket
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.index import KEY_BYTES, RULES, LineIndex, microseconds
+from ec1.corpus.pieces import (
+    Keys,
+    OpenFiles,
+    PieceWriter,
+    contained,
+    entries_of,
+    files_of,
+    indexes_of,
+    is_small,
+    keys_in,
+    keys_of,
+    lines_in,
+    lines_of,
+    pieces_of,
+    share,
+)
 from ec1.corpus.tombstones import Tombstones
 from ec1.corpus.tuples import Objective, load_record
 from ec1.errors import DamagedError, DeferredError, RejectedError
@@ -39,11 +54,10 @@ from ec1.seals import FILES, Files, check_files, read_sealed, set_aside, write_s
 
 log = logging.getLogger(__name__)
 
-Keys = NDArray[np.uint64]
-"""Sorted row keys, shape (n, 2): the high and the low half of each."""
-
 _MAX_ATTEMPTS = 3
 _MEND = "run the night that took it again, and it is built from the corpus"
+_TUPLES, _REJECTS = "tuples", "rejects"
+# Of earlier releases.
 _LINES, _TRAINABLE = "lines.npy", "trainable.npy"
 
 
@@ -74,21 +88,38 @@ class Snapshot:
 
     def rows(self) -> Iterator[SnapshotRow]:
         """The trainable tuples, in the order of their digests. Raises DamagedError."""
-        names = sorted(name for name in self.sealed if name.startswith("tuples"))
-        self.check(names)
-        for line in heapq.merge(*(_read_lines(self.path / name) for name in names)):
+        if self.is_in_pieces:
+            pieces = pieces_of(self.sealed, _TUPLES)
+            self.check(files_of(pieces))
+            lines = lines_of(self.path, pieces)
+        else:
+            names = sorted(name for name in self.sealed if name.startswith(_TUPLES))
+            self.check(names)
+            lines = heapq.merge(*(_read_lines(self.path / name) for name in names))
+        for line in lines:
             row = json.loads(line)
             yield SnapshotRow(row["digest"], f"{row['origin']['file']}:{row['origin']['line']}", row["tuple"])
 
+    @property
+    def is_in_pieces(self) -> bool:
+        """False of a snapshot of an earlier release."""
+        return f"{_TUPLES}.jsonl" not in self.sealed
+
     def line_keys(self) -> Keys:
         """The keys of all distinct lines, sorted. Raises DamagedError."""
-        self.check([_LINES])
-        return _load_keys(self.path / _LINES)
+        return self._keys((_TUPLES, _REJECTS), _LINES)
 
     def trainable_keys(self) -> Keys:
         """The keys of the trainable tuples, sorted. Raises DamagedError."""
-        self.check([_TRAINABLE])
-        return _load_keys(self.path / _TRAINABLE)
+        return self._keys((_TUPLES,), _TRAINABLE)
+
+    def _keys(self, stems: Iterable[str], earlier: str) -> Keys:
+        if not self.is_in_pieces:
+            self.check([earlier])
+            return np.asarray(np.load(self.path / earlier, allow_pickle=False), dtype=np.uint64)
+        pieces = [piece for stem in stems for piece in pieces_of(self.sealed, stem)]
+        self.check(indexes_of(pieces))
+        return keys_of(self.path, pieces)
 
     def check_name(self) -> None:
         """Whether the lines give the digest that the snapshot is named by. Raises DamagedError."""
@@ -104,7 +135,7 @@ class Snapshot:
         if other is not None and other.digest == self.digest:
             return 0
         mine = self.trainable_keys()
-        return len(mine) if other is None else int((~_contained(mine, other.trainable_keys())).sum())
+        return len(mine) if other is None else int((~contained(mine, other.trainable_keys())).sum())
 
 
 def take_snapshot(
@@ -166,50 +197,40 @@ class _ChangedMeanwhile(Exception):
 
 
 @dataclass(frozen=True)
-class _Selection:
-    """The index rows that count at a moment: all of them (no base), or those on top of an earlier snapshot."""
+class _Chosen:
+    """The lines that count at a moment, each once, in the order of their keys: the `rows` of the index that they are
+    in, whether the objective `accepted` them, and the order of their `places` in the corpus."""
 
-    base: Snapshot | None
-    where: str
-    values: dict[str, int]
-
-    def keys(self, db: sqlite3.Connection, condition: str = "TRUE") -> Keys:
-        found = db.execute(f"SELECT DISTINCT key FROM row WHERE {self.where} AND {condition}", self.values)
-        keys = _sorted_keys(b"".join(key for (key,) in found))
-        return keys if self.base is None else keys[~_contained(keys, self.base.line_keys())]
+    keys: Keys
+    rows: NDArray[np.int64]
+    accepted: NDArray[np.bool_]
+    places: NDArray[np.int64]
+    bytes: int
+    files: int
 
 
-_COUNTED = "(file NOT IN (SELECT id FROM late) OR IFNULL(created_us, 1e18) <= :moment)"
-_ADDED = "(row.id > :last_row OR row.id IN (SELECT id FROM excluded))"
-# Beyond this many lines that were left out, remembering them costs more than selecting anew.
-_MAX_EXCLUDED = 100_000
+_COUNTED = "(file.mtime_ns <= :moment * 1000 OR row.created_us <= :moment)"
 
 
 def _take(
     index: LineIndex, bucket: Bucket, objective: Objective, as_of: dt.datetime, home: CorpusFolders, check_all: bool
 ) -> Snapshot:
-    db, moment = index.db, microseconds(as_of)
-    db.execute("CREATE TEMP TABLE IF NOT EXISTS late (id INTEGER PRIMARY KEY)")
-    db.execute("DELETE FROM late")
-    db.execute("INSERT INTO late SELECT id FROM file WHERE mtime_ns > ?", (moment * 1000,))
-    everything = _Selection(None, _COUNTED, {"moment": moment})
-    selection = _added(index, bucket.name, objective, moment, home) or everything
-    new = selection.keys(db)
-    lines = new if selection.base is None else _merged(selection.base.line_keys(), new)
-    digest = _digest(lines, objective)
+    chosen = _choose(index.db, objective, microseconds(as_of))
+    digest = _digest(chosen.keys, objective)
     final = home.snapshots / bucket.name / digest
+
+    def build(base: Snapshot | None) -> None:
+        with set_aside(final), staged_directory(final) as staging:
+            _write(staging, index, chosen, bucket, objective, digest, base)
+
     if not _is_whole(home, bucket.name, digest, check_all):
-
-        def build(chosen: _Selection) -> None:
-            with set_aside(final), staged_directory(final) as staging:
-                _write(staging, index, chosen, bucket, objective, lines, digest)
-
+        base = None if check_all else _base(index, bucket.name, objective, home)
         try:
-            build(everything if check_all else selection)
+            build(base)
         except DamagedError as error:
             log.warning("%s; everything is copied from the corpus instead", error)
-            build(everything)
-    _remember(index, selection, objective, digest, moment)
+            build(None)
+    index.db.execute("INSERT OR REPLACE INTO base VALUES (?, ?)", (objective, digest))
     return load_snapshot(home, bucket.name, digest)
 
 
@@ -218,202 +239,176 @@ def _is_whole(home: CorpusFolders, name: str, digest: str, all_of_it: bool) -> b
     training reads them, and an unchanged corpus must not cost its size every night."""
     try:
         snapshot = load_snapshot(home, name, digest)
-        quick = [name for name in snapshot.sealed if name in (_LINES, _TRAINABLE)]
-        snapshot.check(None if all_of_it else quick)
+        snapshot.check(None if all_of_it else [name for name in snapshot.sealed if name.endswith(".npy")])
     except DamagedError:
         return False
     return all((snapshot.path / name).is_file() for name in snapshot.sealed)
 
 
-def _added(index: LineIndex, name: str, objective: Objective, moment: int, home: CorpusFolders) -> _Selection | None:
-    """What came on top of the last snapshot, or None if something of that one no longer counts."""
-    db = index.db
-    taken = db.execute(
-        "SELECT digest, as_of_us, last_row, generation, excluded FROM taken WHERE objective = ?", (objective,)
-    ).fetchone()
-    if taken is None:
+def _base(index: LineIndex, name: str, objective: Objective, home: CorpusFolders) -> Snapshot | None:
+    """The bucket's last snapshot, of which the next one takes what did not change."""
+    found = index.db.execute("SELECT digest FROM base WHERE objective = ?", (objective,)).fetchone()
+    if found is None or not _is_whole(home, name, found[0], all_of_it=False):
         return None
-    digest, as_of_us, last_row, generation, excluded = taken
-    if generation != index.generation or moment < as_of_us:
-        return None
-    if not _is_whole(home, name, digest, all_of_it=False):
-        return None
-    db.execute("CREATE TEMP TABLE IF NOT EXISTS excluded (id INTEGER PRIMARY KEY)")
-    db.execute("DELETE FROM excluded")
-    db.executemany("INSERT INTO excluded VALUES (?)", ((identifier,) for identifier in json.loads(excluded)))
-    values = {"moment": moment, "last_row": last_row}
-    # CROSS: the few late files first, and their rows by index, whatever SQLite guesses of a table it has no figures of.
-    gone = db.execute(
-        f"SELECT 1 FROM late CROSS JOIN row ON row.file = late.id WHERE NOT {_ADDED} "
-        "AND IFNULL(created_us, 1e18) > :moment LIMIT 1",
-        values,
-    ).fetchone()
-    return None if gone else _Selection(load_snapshot(home, name, digest), f"{_ADDED} AND {_COUNTED}", values)
+    snapshot = load_snapshot(home, name, found[0])
+    return snapshot if snapshot.is_in_pieces else None
 
 
-def _remember(index: LineIndex, selection: _Selection, objective: Objective, digest: str, moment: int) -> None:
-    """Note what this snapshot left out, so that the next one can build on it."""
-    db = index.db
-    last_row = db.execute("SELECT IFNULL(MAX(id), 0) FROM row").fetchone()[0]
-    candidates = "TRUE" if selection.base is None else _ADDED
-    left_out = db.execute(
-        f"SELECT row.id FROM row WHERE {candidates} AND NOT {_COUNTED} LIMIT {_MAX_EXCLUDED + 1}", selection.values
-    ).fetchall()
-    if len(left_out) > _MAX_EXCLUDED:
-        db.execute("DELETE FROM taken WHERE objective = ?", (objective,))
-        return
-    excluded = json.dumps([identifier for (identifier,) in left_out])
-    db.execute(
-        "INSERT OR REPLACE INTO taken VALUES (?, ?, ?, ?, ?, ?)",
-        (objective, digest, moment, last_row, index.generation, excluded),
+def _choose(db: sqlite3.Connection, objective: Objective, moment: int) -> _Chosen:
+    # CROSS: by path and then by line, both from an index, so that nothing is sorted. A file's rows rise with its lines.
+    found = db.execute(
+        f"SELECT row.key, row.id, row.length, row.{objective} IS NULL, file.id FROM file CROSS JOIN row "
+        f"ON row.file = file.id WHERE {_COUNTED} ORDER BY file.path, row.id",
+        {"moment": moment},
+    )
+    raw, rows, lengths, accepted, files = bytearray(), array("q"), array("L"), array("b"), array("q")
+    while batch := found.fetchmany(10_000):
+        keys, *columns = zip(*batch, strict=True)
+        raw += b"".join(keys)
+        for values, column in zip((rows, lengths, accepted, files), columns, strict=True):
+            values.extend(column)
+    keys_found: Keys = np.frombuffer(raw, dtype=">u8").astype(np.uint64).reshape(-1, 2)
+    # Stable: of equal lines the first place comes first, and is the one that counts.
+    order = np.lexsort((keys_found[:, 1], keys_found[:, 0]))
+    ordered = keys_found[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    places = order[first]
+    return _Chosen(
+        keys=ordered[first],
+        rows=np.frombuffer(rows, dtype=np.int64)[places],
+        accepted=np.frombuffer(accepted, dtype=np.int8)[places].astype(bool),
+        places=places,
+        bytes=int(np.frombuffer(lengths, dtype=np.dtype("L"))[places].sum()),
+        files=len(np.unique(np.frombuffer(files, dtype=np.int64))),
     )
 
 
 def _write(
     staging: Path,
     index: LineIndex,
-    selection: _Selection,
+    chosen: _Chosen,
     bucket: Bucket,
     objective: Objective,
-    lines: Keys,
     digest: str,
+    base: Snapshot | None,
 ) -> None:
-    base = selection.base
-    parts = [] if base is None else list(read_sealed(base.path, _MEND)["parts"])
-    tuples, rejects = staging / "tuples.new", staging / "rejects.new"
-    rejected, size = _copy(tuples, rejects, index, selection, bucket, objective)
-    written = {"tuples": len(selection.keys(index.db, f"{objective} IS NULL")), "rejects": sum(rejected.values())}
-    # A new part takes in those before it that are not much larger: few parts, and each line is rarely copied again.
-    absorbed: list[int] = []
-    while parts and sum(parts[-1].values()) < 2 * sum(written.values()):
-        absorbed.append(len(parts) - 1)
-        written = {key: count + parts[-1][key] for key, count in written.items()}
-        parts.pop()
-    shared: dict[str, Mapping[str, Any]] = {}
-    for number in range(len(parts)):
-        assert base is not None
-        for stem in ("tuples", "rejects"):
-            _link(base.path / _part(stem, number), staging / _part(stem, number))
-            shared[_part(stem, number)] = base.sealed[_part(stem, number)]
-    for stem, added in (("tuples", tuples), ("rejects", rejects)):
-        target = staging / _part(stem, len(parts))
-        if absorbed:
-            assert base is not None
-            earlier = [_part(stem, number) for number in absorbed]
-            base.check(earlier)
-            sources = [added, *(base.path / name for name in earlier)]
-            with target.open("wb") as output:
-                output.writelines(heapq.merge(*(_read_lines(path) for path in sources)))
-            added.unlink()
-        else:
-            added.rename(target)
-    parts.append(written)
-    trainable = selection.keys(index.db, f"{objective} IS NULL")
+    added = np.ones(len(chosen.keys), dtype=bool)
+    rejected: Counter[str] = Counter()
+    gone: Keys = chosen.keys[:0]
     if base is not None:
-        trainable = _merged(base.trainable_keys(), trainable)
+        before = base.line_keys()
+        added = ~contained(chosen.keys, before)
+        gone = before[~contained(before, chosen.keys)]
         rejected.update(base.rejected)
-        size += base.bytes
-    np.save(staging / _LINES, lines, allow_pickle=False)
-    np.save(staging / _TRAINABLE, trainable, allow_pickle=False)
-    files = index.db.execute(
-        "SELECT COUNT(*) FROM file WHERE lines > 0 AND (id NOT IN (SELECT id FROM late) OR EXISTS "
-        "(SELECT 1 FROM row WHERE row.file = file.id AND row.created_us <= :moment))",
-        selection.values,
-    ).fetchone()[0]
+    shared: dict[str, Any] = {}
+    with PieceWriter(staging, _TUPLES) as tuples, PieceWriter(staging, _REJECTS) as rejects:
+        for stem, writer, fresh in (
+            (_TUPLES, tuples, int((added & chosen.accepted).sum())),
+            (_REJECTS, rejects, int((added & ~chosen.accepted).sum())),
+        ):
+            if base is not None:
+                kept, removed = _carry_over(base, staging, stem, writer, gone, fresh)
+                shared |= {name: base.sealed[name] for name in files_of(kept)}
+                rejected.subtract(removed)
+        rejected.update(_copy(tuples, rejects, index, chosen, added, bucket, objective))
     manifest = {
         "bucket": bucket.name,
         "objective": objective,
         "digest": digest,
         "rules": RULES,
-        "lines": len(lines),
-        "trainable": len(trainable),
-        "rejected": dict(rejected),
-        "files_read": files,
-        "bytes": size,
-        "parts": parts,
+        "lines": len(chosen.keys),
+        "trainable": int(chosen.accepted.sum()),
+        "rejected": {reason: count for reason, count in sorted(rejected.items()) if count},
+        "files_read": chosen.files,
+        "bytes": chosen.bytes,
     }
-    write_sealed(staging, manifest, shared)
+    write_sealed(staging, manifest, {**shared, **tuples.files, **rejects.files})
+
+
+def _carry_over(
+    base: Snapshot, staging: Path, stem: str, writer: PieceWriter, gone: Keys, fresh: int
+) -> tuple[list[str], Counter[str]]:
+    """Share the pieces of the snapshot before, and write anew those that lose a line or are small beside the `fresh`
+    lines that come; returns the shared ones, and how many lines went by their reason. Raises DamagedError."""
+    left: dict[str, NDArray[np.bool_]] = {}
+    untouched: list[tuple[int, str]] = []
+    for piece in pieces_of(base.sealed, stem):
+        entries = entries_of(base.path, piece)
+        stays = ~contained(keys_in(entries), gone)
+        if stays.all():
+            untouched.append((len(entries), piece))
+        else:
+            left[piece] = stays
+            fresh += int(stays.sum())
+    # Few pieces, and each line is rarely copied again: of the small ones those not much larger than what comes.
+    kept: list[str] = []
+    for count, piece in sorted(untouched):
+        if count < 2 * fresh and is_small(base.sealed[f"{piece}.jsonl"]["bytes"]):
+            left[piece] = np.ones(count, dtype=bool)
+            fresh += count
+        else:
+            kept.append(piece)
+    base.check(files_of(left))
+    removed: Counter[str] = Counter()
+    for piece, stays in sorted(left.items()):
+        entries = entries_of(base.path, piece)
+        for entry, stay, line in zip(entries, stays, lines_in(base.path, piece, entries), strict=True):
+            if stay:
+                writer.add(int(entry["high"]), int(entry["low"]), line)
+            elif stem == _REJECTS:
+                removed[json.loads(line)["reason"]] += 1
+    share(base.path, staging, kept)
+    return kept, removed
 
 
 def _copy(
-    tuples: Path, rejects: Path, index: LineIndex, selection: _Selection, bucket: Bucket, objective: Objective
-) -> tuple[Counter[str], int]:
-    """Copy the selected lines, sorted by digest, each once; returns the reasons' counts and the bytes copied."""
-    reasons = {number: text for text, number in index.reasons().items()}
+    tuples: PieceWriter,
+    rejects: PieceWriter,
+    index: LineIndex,
+    chosen: _Chosen,
+    wanted: NDArray[np.bool_],
+    bucket: Bucket,
+    objective: Objective,
+) -> Counter[str]:
+    """Copy lines from the corpus, in the order of their places; returns the reasons' counts."""
+    db, reasons = index.db, {number: text for text, number in index.reasons().items()}
     rejected: Counter[str] = Counter()
-    size = 0
-    known = None if selection.base is None else {bytes(key) for key in _as_bytes(selection.keys(index.db))}
-    rows = index.db.execute(
-        f"SELECT key, path, row.line, row.offset, length, {objective} FROM row JOIN file ON file.id = row.file "
-        f"WHERE {selection.where} ORDER BY key, path, row.line",
-        selection.values,
+    db.execute("CREATE TEMP TABLE IF NOT EXISTS wanted (place INTEGER PRIMARY KEY, row INT)")
+    db.execute("DELETE FROM wanted")
+    pairs = zip(chosen.places[wanted].tolist(), chosen.rows[wanted].tolist(), strict=True)
+    db.executemany("INSERT INTO wanted VALUES (?, ?)", pairs)
+    rows = db.execute(
+        f"SELECT key, path, row.line, row.offset, length, {objective} FROM wanted "
+        "CROSS JOIN row ON row.id = wanted.row CROSS JOIN file ON file.id = row.file ORDER BY wanted.place"
     )
-    with _Files(bucket.root) as files, tuples.open("wb") as accepted, rejects.open("wb") as refused:
-        for key, group in itertools.groupby(rows, key=lambda row: row[0]):
-            if known is not None and key not in known:
-                continue
-            _, path, line, offset, length, reason = next(group)
-            raw = files.read(path, offset, length)
-            size += length
+    with OpenFiles(bucket.root) as files:
+        for key, path, line, offset, length, reason in rows:
+            try:
+                raw = files.read(path, offset, length)
+            except FileNotFoundError:
+                raise _ChangedMeanwhile(path) from None
+            halves = int.from_bytes(key[:8], "big"), int.from_bytes(key[8:], "big")
             origin = {"file": path, "line": line}
             if reason is None:
-                record = _same_record(raw, key, path)
-                accepted.write(canonical_json({"digest": digest_of(record), "origin": origin, "tuple": record}) + b"\n")
+                digest, record = _same_record(raw, key, path)
+                tuples.add(*halves, canonical_json({"digest": digest, "origin": origin, "tuple": record}) + b"\n")
             else:
-                refused.write(
-                    canonical_json({"digest": key.hex(), "origin": origin, "reason": reasons[reason]}) + b"\n"
-                )
+                entry = {"digest": key.hex(), "origin": origin, "reason": reasons[reason]}
+                rejects.add(*halves, canonical_json(entry) + b"\n")
                 rejected[reasons[reason]] += 1
-    return rejected, size
+    return rejected
 
 
-def _same_record(raw: bytes, key: bytes, path: str) -> dict[str, Any]:
+def _same_record(raw: bytes, key: bytes, path: str) -> tuple[str, dict[str, Any]]:
     try:
         record = load_record(raw)
     except RejectedError:
         raise _ChangedMeanwhile(path) from None
-    if bytes.fromhex(digest_of(record))[:KEY_BYTES] != key:
+    digest = digest_of(record)
+    if bytes.fromhex(digest)[:KEY_BYTES] != key:
         raise _ChangedMeanwhile(path)
-    return record
-
-
-class _Files:
-    """Reads pieces of many files in any order, with a bounded number of them open."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._open: dict[str, BinaryIO] = {}
-
-    def __enter__(self) -> "_Files":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for stream in self._open.values():
-            stream.close()
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        stream = self._open.pop(path, None)
-        if stream is None:
-            if len(self._open) >= 128:
-                self._open.pop(next(iter(self._open))).close()
-            try:
-                stream = (self._root / path).open("rb")
-            except FileNotFoundError:
-                raise _ChangedMeanwhile(path) from None
-        self._open[path] = stream
-        return os.pread(stream.fileno(), length, offset)
-
-
-def _part(stem: str, number: int) -> str:
-    return f"{stem}.{number}.jsonl" if number else f"{stem}.jsonl"
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        # A file system without hard links: the copy costs time and room, nothing else.
-        shutil.copyfile(source, target)
+    return digest, record
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
@@ -429,43 +424,6 @@ def _sweep(folder: Path) -> None:
 
 def _digest(lines: Keys, objective: Objective) -> str:
     hasher = hashlib.sha256(f"ec1 snapshot, rules {RULES}, {objective}\n".encode())
-    hasher.update(_as_bytes(lines).tobytes())
+    # As they are in the index: 16 bytes each, big-endian.
+    hasher.update(lines.astype(">u8").tobytes())
     return hasher.hexdigest()
-
-
-def _as_bytes(keys: Keys) -> NDArray[np.void]:
-    """Keys as they are in the index: 16 bytes each, big-endian."""
-    return np.ascontiguousarray(keys, dtype=">u8").view(np.dtype((np.void, KEY_BYTES))).reshape(-1)
-
-
-def _load_keys(path: Path) -> Keys:
-    keys: Keys = np.load(path, mmap_mode="r", allow_pickle=False)
-    return keys
-
-
-def _sorted_keys(data: bytes) -> Keys:
-    keys: Keys = np.frombuffer(data, dtype=">u8").astype(np.uint64).reshape(-1, 2)
-    order = np.lexsort((keys[:, 1], keys[:, 0]))
-    return np.asarray(keys[order])
-
-
-def _merged(keys: Keys, added: Keys) -> Keys:
-    """Two sorted sets of keys that share none, as one."""
-    if not len(added):
-        return keys
-    merged = np.insert(keys, np.searchsorted(keys[:, 0], added[:, 0]), added, axis=0)
-    # Only where two high halves are equal can the insertion have missed the order of the low ones.
-    if bool((merged[1:, 0] == merged[:-1, 0]).any()):
-        merged = merged[np.lexsort((merged[:, 1], merged[:, 0]))]
-    return merged
-
-
-def _contained(keys: Keys, within: Keys) -> NDArray[np.bool_]:
-    """For each of `keys`, whether it is one of `within`; both are sorted."""
-    if not len(within):
-        return np.zeros(len(keys), dtype=bool)
-    if bool((within[1:, 0] == within[:-1, 0]).any()):
-        known = {bytes(key) for key in _as_bytes(within)}
-        return np.array([bytes(key) in known for key in _as_bytes(keys)], dtype=bool)
-    place = np.minimum(np.searchsorted(within[:, 0], keys[:, 0]), len(within) - 1)
-    return np.asarray((within[place] == keys).all(axis=1))

@@ -7,12 +7,15 @@ chance puts every group on one side, the group with the smallest hash is held ou
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ec1.corpus.duplicates import Signatures, near_duplicates
+import numpy as np
+
+from ec1.corpus.duplicates import Signatures, StoredSignatures, near_duplicates
+from ec1.corpus.rows import RowTable
 from ec1.errors import PermanentError
 from ec1.files import read_json, write_json
 
@@ -24,15 +27,6 @@ def assign(group: str, heldout_share: float, seed: int) -> Side:
     return "heldout" if _position(group, seed) < heldout_share else "train"
 
 
-@dataclass(slots=True)
-class SplitRow:
-    """What the leak check sees of a row: its digest, what it was cut from, and a digest of all its text."""
-
-    digest: str
-    sources: tuple[str, ...]
-    text: bytes
-
-
 @dataclass(frozen=True)
 class Leak:
     """A row of the training side that the held-out side knows: `kind` is group, exact or near."""
@@ -42,31 +36,25 @@ class Leak:
     heldout: str
 
 
-def leaks(
-    train: Sequence[SplitRow], heldout: Sequence[SplitRow], signatures: Signatures, similarity: float = 0.9
-) -> list[Leak]:
-    """Rows of `train` that share a source, their text, or nearly their text with a row of `heldout`.
-
-    `signatures`: those of the held-out rows and then of the training rows.
-    """
-    sources = {source: row.digest for row in heldout for source in row.sources}
-    texts = {row.text: row.digest for row in heldout}
-    found: list[Leak] = []
-    for row in train:
-        found += [Leak("group", row.digest, sources[source]) for source in sorted(sources.keys() & row.sources)]
-        if row.text in texts:
-            found.append(Leak("exact", row.digest, texts[row.text]))
-    for left, right in near_duplicates(signatures, similarity):
-        if left < len(heldout) <= right and heldout[left].text != train[right - len(heldout)].text:
-            found.append(Leak("near", train[right - len(heldout)].digest, heldout[left].digest))
+def leaks(table: RowTable, signatures: Signatures | StoredSignatures, similarity: float = 0.9) -> list[Leak]:
+    """Written rows of the training side that share a source, their text, or nearly their text with a held-out row."""
+    found = [Leak("group", train, heldout) for train, heldout in table.shared_sources()]
+    found += [Leak("exact", train, heldout) for train, heldout in table.shared_texts()]
+    heldout, train = (table.written(heldout=side) for side in (True, False))
+    numbers = np.concatenate([heldout, train])
+    for left, right in near_duplicates(signatures, similarity, numbers):
+        if left < len(heldout) <= right and table.text(numbers[left]) != table.text(numbers[right]):
+            known, learnt = table.rows(numbers[[left, right]])
+            found.append(Leak("near", learnt.digest, known.digest))
     return found
 
 
-def newest(times: Mapping[str, float], heldout_share: float) -> frozenset[str]:
-    """The newest groups, at least one and never all; `times` are seconds since 1970. The split of a time series: with
-    every night other groups are held out."""
-    count = min(max(1, round(heldout_share * len(times))), len(times) - 1)
-    return frozenset(sorted(times, key=lambda group: (-times[group], group))[: max(0, count)])
+def newest(table: RowTable, heldout_share: float) -> Iterator[str]:
+    """The newest clusters of groups, at least one and never all. The split of a time series: with every night others
+    are held out."""
+    groups = table.count_clusters()
+    count = min(max(1, round(heldout_share * groups)), groups - 1)
+    return table.newest_clusters(max(0, count))
 
 
 @dataclass(frozen=True)
@@ -117,16 +105,21 @@ class HeldOutGroups:
             raise PermanentError(f"{self.path} is damaged: restore it from a backup; without it the split changes")
         return frozenset(map(str, record["groups"]))
 
-    def complete(self, groups: Sequence[str], heldout_share: float, seed: int) -> frozenset[str]:
+    def complete(self, groups: Iterable[str], heldout_share: float, seed: int) -> Iterator[str]:
         """All groups that are held out: of two or more at least one, and whatever was held out before."""
         forced = self.forced()
-        held = {group for group in groups if group in forced or assign(group, heldout_share, seed) == "heldout"}
-        distinct = set(groups)
-        if not held and len(distinct) > 1:
-            first = min(distinct, key=lambda group: _position(group, seed))
+        held = several = False
+        first: str | None = None
+        for group in groups:
+            if group in forced or assign(group, heldout_share, seed) == "heldout":
+                held = True
+                yield group
+            several = several or (first is not None and group != first)
+            if first is None or _position(group, seed) < _position(first, seed):
+                first = group
+        if first is not None and several and not held:
             write_json(self.path, {"groups": sorted({*forced, first})})
-            held = {first}
-        return frozenset(held)
+            yield first
 
 
 def _position(group: str, seed: int) -> float:

@@ -86,8 +86,13 @@ def find(query: Query, corpus: Path, home: Home, row: str | None = None) -> Remo
         if digest.startswith(row) if row else query.finds(record):
             found.tuples.append(Found(path.relative_to(corpus).as_posix(), number, digest))
             digests.add(digest)
+    holds: dict[int, bool] = {}
     for snapshot in sorted(path for path in home.snapshots.glob("*/*") if path.is_dir()):
-        if any(_snapshot_holds(part, query, digests, row) for part in sorted(snapshot.glob("tuples*.jsonl"))):
+        for part in snapshot.glob("tuples*.jsonl"):
+            # Snapshots share files: each is read once.
+            if part.stat().st_ino not in holds:
+                holds[part.stat().st_ino] = _part_holds(part, query, digests, row)
+        if any(holds[part.stat().st_ino] for part in snapshot.glob("tuples*.jsonl")):
             found.snapshots.append(snapshot.name)
     digests |= {each for each in _rows_of(found.snapshots, home, query, row)}
     for dataset in sorted(path for path in home.datasets.glob("*") if (path / "manifest.json").is_file()):
@@ -110,9 +115,9 @@ def forget(query: Query, corpus: Path, home: Home) -> Removal:
     items: list[TrainingTuple] = []
     for name in sorted({each.file for each in found.tuples}):
         items += _rewritten(corpus / name, query)
-    for snapshot in home.snapshots.glob("*/*"):
-        if snapshot.name in found.snapshots:
-            items += [item for record in _snapshot_records(snapshot, query) if (item := _parsed(record)) is not None]
+    for entry in _entries_of(found.snapshots, home):
+        if query.finds(entry["tuple"]) and (item := _parsed(entry["tuple"])) is not None:
+            items.append(item)
     # First the tombstones: whatever happens from here on, nothing comes back.
     Tombstones(home).add(items)
     for path in [path for path in home.snapshots.glob("*/*") if path.name in found.snapshots]:
@@ -167,16 +172,7 @@ def _corpus_lines(corpus: Path) -> Iterator[tuple[Path, int, dict[str, Any]]]:
                     yield path, number, record
 
 
-def _snapshot_records(snapshot: Path, query: Query) -> Iterator[dict[str, Any]]:
-    for part in sorted(snapshot.glob("tuples*.jsonl")):
-        with part.open("rb") as stream:
-            for line in stream:
-                record = (_loaded(line) or {}).get("tuple", {})
-                if query.finds(record):
-                    yield record
-
-
-def _snapshot_holds(part: Path, query: Query, digests: set[str], row: str | None) -> bool:
+def _part_holds(part: Path, query: Query, digests: set[str], row: str | None) -> bool:
     with part.open("rb") as stream:
         for line in stream:
             entry = _loaded(line) or {}
@@ -188,13 +184,19 @@ def _snapshot_holds(part: Path, query: Query, digests: set[str], row: str | None
 
 
 def _rows_of(snapshots: list[str], home: Home, query: Query, row: str | None) -> Iterator[str]:
-    for snapshot in home.snapshots.glob("*/*"):
-        if snapshot.name in snapshots:
-            for part in snapshot.glob("tuples*.jsonl"):
-                with part.open("rb") as stream:
-                    for entry in filter(None, map(_loaded, stream)):
-                        if entry["digest"].startswith(row) if row else query.finds(entry["tuple"]):
-                            yield entry["digest"]
+    for entry in _entries_of(snapshots, home):
+        if entry["digest"].startswith(row) if row else query.finds(entry["tuple"]):
+            yield entry["digest"]
+
+
+def _entries_of(snapshots: list[str], home: Home) -> Iterator[dict[str, Any]]:
+    """The lines of snapshots; of what they share each once."""
+    parts = (
+        part for path in home.snapshots.glob("*/*") if path.name in snapshots for part in path.glob("tuples*.jsonl")
+    )
+    for part in {part.stat().st_ino: part for part in parts}.values():
+        with part.open("rb") as stream:
+            yield from filter(None, map(_loaded, stream))
 
 
 def _dataset_holds(dataset: Path, digests: set[str]) -> bool:

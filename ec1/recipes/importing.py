@@ -180,6 +180,21 @@ def _steps(made: _Importing, value: Any) -> None:
         made.put("optimisation.max_steps", value)
 
 
+def _warmup(made: _Importing, value: Any) -> None:
+    """Steps; below 1 a share of them, as in transformers 5."""
+    if 0 < float(value) < 1:
+        made.put("optimisation.warmup_share", float(value))
+    else:
+        made.put("optimisation.warmup_steps", int(value))
+
+
+def _sampling(made: _Importing, value: Any) -> None:
+    if value in ("random", "group_by_length"):
+        made.put("optimisation.group_by_length", value == "group_by_length")
+    else:
+        made.refuse(f"{value}: rows come in a random order, or in one by length")
+
+
 def _every(made: _Importing, value: Any) -> None:
     if isinstance(value, int) and value >= 1:
         made.put("optimisation.evaluation_steps", value)
@@ -223,11 +238,13 @@ def _patience(made: _Importing, value: Any) -> None:
 
 
 def _rl(made: _Importing, value: Any) -> None:
-    """Axolotl's `rl`."""
-    losses = {"dpo": "sigmoid", "ipo": "ipo"}
-    if value in losses:
+    """Axolotl's `rl` with its `dpo_loss_type`, a list."""
+    losses = made.given.get("dpo_loss_type") or ["ipo" if value == "ipo" else "sigmoid"]
+    if value in ("dpo", "ipo"):
+        if len(losses) != 1 or losses[0] not in get_args(DpoLoss):
+            raise InputError(f"dpo_loss_type: {losses}: one of {', '.join(get_args(DpoLoss))} can be trained here")
         made.put("objective", "dpo")
-        made.put("dpo.loss", losses[value])
+        made.put("dpo.loss", losses[0])
     elif value in ("orpo", "simpo"):
         made.put("objective", value)
     else:
@@ -267,16 +284,16 @@ _SAME: dict[str, Put] = {
     "gradient_accumulation_steps": _to("optimisation.gradient_accumulation", int),
     "learning_rate": _to("optimisation.learning_rate", float),
     "max_steps": _steps,
-    "warmup_steps": _to("optimisation.warmup_steps", int),
+    "warmup_steps": _warmup,
     "warmup_ratio": _to("optimisation.warmup_share", float),
     "weight_decay": _to("optimisation.weight_decay", float),
     "max_grad_norm": _to("optimisation.max_grad_norm", float),
     "seed": _to("optimisation.seed", int),
     "eval_steps": _every,
     "group_by_length": _to("optimisation.group_by_length", bool),
+    "train_sampling_strategy": _sampling,
     "neftune_noise_alpha": _to("optimisation.neftune_alpha", float),
     "gradient_checkpointing": _checkpointing,
-    "early_stopping_patience": _patience,
     "bf16": _only((True, "auto", "true", "full"), "training is in bfloat16"),
     "fp16": _only((False, "false"), "training is in bfloat16"),
     "tf32": _only((False, "auto"), "not set: what is computed in 32 bits stays so"),
@@ -306,6 +323,8 @@ _AXOLOTL: dict[str, Put] = _SAME | {
     "optimizer": _choice("optimisation.optimizer", _OPTIMIZERS),
     "val_set_size": _held_out,
     "rl": _rl,
+    "dpo_loss_type": lambda made, value: None,
+    "early_stopping_patience": _patience,
     "rl_beta": _to("preference.beta", float),
     "dpo_beta": _to("preference.beta", float),
     "orpo_alpha": _to("preference.beta", float),
@@ -329,6 +348,9 @@ _LLAMA_FACTORY: dict[str, Put] = _SAME | {
     "use_rslora": _to("lora.rank_stabilised", bool),
     "cutoff_len": _to("data.max_length", int),
     "packing": _to("optimisation.packing", bool),
+    "neat_packing": _if_true("optimisation.packing", True),
+    "disable_gradient_checkpointing": _if_true("optimisation.gradient_checkpointing", False),
+    "early_stopping_steps": _patience,
     "max_samples": _to("data.max_rows", int),
     "mask_history": _if_true("data.train_on", "last"),
     "per_device_train_batch_size": _to("optimisation.batch_size", int),

@@ -14,7 +14,7 @@ from ec1.corpus.audit import audit
 from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import SHARED, DataOptions, Dataset, build_dataset
 from ec1.corpus.snapshots import take_snapshot
-from ec1.corpus.split import moved, newest
+from ec1.corpus.split import moved
 from ec1.home import Home
 
 WORDS = [f"word{number}" for number in range(500)]
@@ -138,7 +138,6 @@ def test_the_newest_can_be_held_out(tmp_path: Path, home: Home, tokenizer: Any) 
     ]
     found = dataset(tmp_path, home, tokenizer, rows, heldout_newest=True)
     assert sorted(found.rows("heldout")["group"]) == sorted(f"session_id:S{number}" for number in range(16, 20))
-    assert newest({"a": 1.0}, 0.5) == frozenset() and newest({"a": 1.0, "b": 2.0}, 0.9) == {"b"}
 
 
 def test_another_seed_names_the_versions_that_saw_the_other_side(tmp_path: Path, home: Home, tokenizer: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from corpus_builder import NIGHT, edit, write_lines
 
+from ec1.corpus import pieces
 from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.dataset import DataOptions, build_dataset
 from ec1.corpus.snapshots import Snapshot, take_snapshot
@@ -63,6 +64,28 @@ def test_a_person_is_gone_from_the_whole_home(corpus: Bucket, home: Home, small_
     assert (again.tuples, again.snapshots, again.datasets) == ([], [], [])
     later = snapshot(corpus, home)
     assert (later.lines, later.trainable) == (38, 38)
+
+
+def test_of_snapshots_that_share_their_pieces_all_that_hold_a_person_go(
+    corpus: Bucket, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 2000)
+    (home.corpus / "engineering/demo/b.jsonl").rename(home.corpus / "later.jsonl")
+    taken = [snapshot(corpus, home)]
+    (home.corpus / "later.jsonl").rename(home.corpus / "engineering/demo/b.jsonl")
+    taken.append(snapshot(corpus, home))
+    write_lines(home.corpus / "engineering/demo/a.jsonl", [edit(number) for number in range(7)])
+    without = snapshot(corpus, home)
+    shared = [{path.stat().st_ino for path in each.path.glob("tuples-*.jsonl")} for each in (*taken, without)]
+    assert shared[0] & shared[1] and shared[1] & shared[2]
+    assert sorted(find(Query(person=PERSON), home.corpus, home).snapshots) == sorted(each.digest for each in taken)
+    forget(Query(person=PERSON), home.corpus, home)
+    assert holding(home.root, PERSON) == []
+    assert without.path.is_dir() and len(list(without.rows())) == without.trainable == 27
+    write_lines(home.corpus / "engineering/again.jsonl", [edit(7, author=PERSON)])
+    assert snapshot(corpus, home).rejected == {"was removed from the corpus: ec1 corpus forget": 1}, (
+        "known by a snapshot"
+    )
 
 
 def test_what_was_removed_does_not_come_back(corpus: Bucket, home: Home) -> None:

@@ -12,15 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from corpus_builder import LONG_AGO, NIGHT, apprenticeship, edit, feedback, write_lines
 
-from ec1.corpus import snapshots
+from ec1.corpus import pieces, snapshots
 from ec1.corpus.buckets import Bucket, bucket, watermark
 from ec1.corpus.index import LineIndex
 from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_snapshot
 from ec1.errors import DamagedError, InputError, PermanentError
 from ec1.home import Home
+from ec1.seals import read_sealed, write_sealed
 
 LATER = NIGHT + dt.timedelta(hours=5)
 
@@ -63,7 +65,7 @@ def test_a_snapshot_holds_each_line_once_with_its_origin(engineering: Bucket, ho
 def test_a_reject_is_recorded_without_its_content(engineering: Bucket, home: Home) -> None:
     write_lines(engineering.root / "engineering/a.jsonl", [edit(1), b'{"password": "hunter2hunter2"'])
     snapshot = take(engineering, home)
-    rejects = [json.loads(line) for line in (snapshot.path / "rejects.jsonl").read_text().splitlines()]
+    rejects = [json.loads(line) for line in next(snapshot.path.glob("rejects-*.jsonl")).read_text().splitlines()]
     assert [(reject["origin"], reject["reason"]) for reject in rejects] == [
         ({"file": "engineering/a.jsonl", "line": 2}, "not valid JSON")
     ]
@@ -160,7 +162,8 @@ def test_growth_reads_only_new_bytes(engineering: Bucket, home: Home, tmp_path: 
     second = take(engineering, home)
     assert (second.trainable, second.newer_than(first), first.newer_than(second)) == (103, 3, 0)
     assert second.digest == fresh(engineering, tmp_path).digest
-    assert (second.path / "tuples.jsonl").stat().st_ino == (first.path / "tuples.jsonl").stat().st_ino
+    (shared,) = first.path.glob("tuples-*.jsonl")
+    assert (second.path / shared.name).stat().st_ino == shared.stat().st_ino
     assert take(engineering, home) == second
 
 
@@ -201,6 +204,59 @@ def test_whatever_happens_the_incremental_snapshot_equals_a_fresh_one(tmp_path: 
         rows = list(taken.rows())
         assert [row.digest for row in rows] == [row.digest for row in anew.rows()]
         assert len(rows) == taken.trainable == len(taken.trainable_keys())
+
+
+def inodes(snapshot: Snapshot) -> dict[int, int]:
+    """The files of a snapshot but its manifest: inode -> bytes."""
+    stats = [path.stat() for path in snapshot.path.iterdir() if path.name != "manifest.json"]
+    return {stat.st_ino: stat.st_size for stat in stats}
+
+
+def test_a_deleted_file_costs_what_it_changes(
+    engineering: Bucket, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 5000)
+    for number in range(30):
+        lines = [*(edit(number * 10 + line) for line in range(9)), b"{broken %d" % number]
+        write_lines(engineering.root / f"engineering/{number:02}.jsonl", lines)
+    first = take(engineering, home)
+    (engineering.root / "engineering/17.jsonl").unlink()
+    second = take(engineering, home)
+    assert (second.trainable, second.rejected) == (29 * 9, {"not valid JSON": 29})
+    assert second.digest == fresh(engineering, tmp_path).digest
+    assert list(second.rows()) == [row for row in first.rows() if not row.origin.startswith("engineering/17")]
+    added = {inode: size for inode, size in inodes(second).items() if inode not in inodes(first)}
+    assert sum(added.values()) < sum(inodes(first).values()) / 5
+    assert not [path for path in second.path.iterdir() if b"handler_170(" in path.read_bytes()], "what went is gone"
+    # Whichever of the two is removed, the other one keeps what both had.
+    shutil.rmtree(first.path)
+    load_snapshot(home, second.bucket, second.digest).check()
+    assert len(list(second.rows())) == second.trainable
+
+
+def test_a_snapshot_of_an_earlier_release_is_read(engineering: Bucket, home: Home) -> None:
+    path = write_lines(engineering.root / "engineering/a.jsonl", [edit(number) for number in range(9)])
+    now = take(engineering, home)
+    rows, lines, trainable = list(now.rows()), now.line_keys(), now.trainable_keys()
+    records = [json.loads(line) for file in now.path.glob("tuples-*.jsonl") for line in file.read_bytes().splitlines()]
+    for file in now.path.glob("tuples-*"):
+        file.unlink()
+    # Two parts, each in the order of the digests.
+    for number, part in enumerate((records[:5], records[5:])):
+        ordered = sorted(json.dumps(record, sort_keys=True, separators=(",", ":")) for record in part)
+        name = f"tuples.{number}.jsonl" if number else "tuples.jsonl"
+        (now.path / name).write_text("".join(f"{line}\n" for line in ordered))
+    np.save(now.path / "lines.npy", lines)
+    np.save(now.path / "trainable.npy", trainable)
+    manifest = {key: value for key, value in read_sealed(now.path, "").items() if key != "files"}
+    write_sealed(now.path, manifest | {"parts": [{"tuples": 5, "rejects": 0}, {"tuples": 4, "rejects": 0}]})
+    earlier = load_snapshot(home, now.bucket, now.digest)
+    earlier.check()
+    earlier.check_name()
+    assert list(earlier.rows()) == rows and earlier.newer_than(None) == 9
+    assert take(engineering, home) == earlier, "it is still the one of this content"
+    write_lines(path, [edit(number) for number in range(8)])
+    assert earlier.newer_than(take(engineering, home)) == 1
 
 
 def test_many_small_nights_leave_few_files(engineering: Bucket, home: Home, tmp_path: Path) -> None:
@@ -285,7 +341,7 @@ def test_the_watermark_moves_when_a_file_is_added(engineering: Bucket) -> None:
 def _take_slowly(of: Bucket, home: Home) -> None:
     copy = snapshots._same_record
 
-    def slowly(raw: bytes, key: bytes, path: str) -> dict[str, object]:
+    def slowly(raw: bytes, key: bytes, path: str) -> tuple[str, dict[str, Any]]:
         time.sleep(0.002)
         return copy(raw, key, path)
 
@@ -342,14 +398,14 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {"flipped": flip, "cut": cut, "gone":
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("name", ["manifest.json", "lines.npy", "trainable.npy", "tuples.jsonl"])
+@pytest.mark.parametrize("name", ["manifest.json", "tuples-*.npy", "tuples-*.jsonl"])
 def test_a_damaged_snapshot_is_taken_again_from_the_corpus(
     engineering: Bucket, home: Home, name: str, damage: str
 ) -> None:
     write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(number) for number in range(30)])
     whole = take(engineering, home)
     before = [row.record for row in whole.rows()]
-    DAMAGE[damage](whole.path / name)
+    DAMAGE[damage](next(whole.path.glob(name)))
     with pytest.raises(DamagedError, match="built from the corpus") as damaged:
         load_snapshot(home, engineering.name, whole.digest).check()
     mended = mended_snapshot(engineering, "sft", whole.digest, as_of=NIGHT, home=home, why=damaged.value)
@@ -362,7 +418,7 @@ def test_a_damaged_snapshot_is_taken_again_from_the_corpus(
 def test_damage_of_an_earlier_snapshot_does_not_reach_the_next(engineering: Bucket, home: Home, damage: str) -> None:
     write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(number) for number in range(30)])
     first = take(engineering, home)
-    DAMAGE[damage](first.path / "tuples.jsonl")
+    DAMAGE[damage](next(first.path.glob("tuples-*.jsonl")))
     # So many that the first part is taken into a new one.
     write_lines(engineering.root / "engineering/demo/b.jsonl", [edit(number) for number in range(30, 60)])
     assert commits(take(engineering, home)) == {*range(60)}
@@ -371,7 +427,7 @@ def test_damage_of_an_earlier_snapshot_does_not_reach_the_next(engineering: Buck
 def test_a_snapshot_that_the_corpus_has_left_behind_is_said_to_be_lost(engineering: Bucket, home: Home) -> None:
     write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(number) for number in range(9)])
     lost = take(engineering, home)
-    flip(lost.path / "tuples.jsonl")
+    flip(next(lost.path.glob("tuples-*.jsonl")))
     write_lines(engineering.root / "engineering/demo/a.jsonl", [edit(number) for number in range(3)])
     with pytest.raises(DamagedError, match="from a backup"):
         mended_snapshot(engineering, "sft", lost.digest, as_of=NIGHT, home=home, why=DamagedError("lost"))

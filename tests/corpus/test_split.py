@@ -1,13 +1,15 @@
 """The split is frozen, and what both sides know is found."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ec1.corpus.duplicates import near_duplicates, signature, survivors
-from ec1.corpus.split import HeldOutGroups, Leak, Moved, SplitRow, assign, leaks, moved, newest
+from ec1.corpus.rows import Row, RowTable
+from ec1.corpus.split import HeldOutGroups, Leak, Moved, assign, leaks, moved, newest
 from ec1.errors import PermanentError
 from ec1.files import read_json
 
@@ -25,6 +27,10 @@ def changed(text: str, rng: random.Random, words: int) -> str:
     return " ".join(parts)
 
 
+def held(record: HeldOutGroups, groups: list[str], share: float, seed: int) -> set[str]:
+    return set(record.complete(groups, share, seed))
+
+
 def test_a_group_never_changes_sides() -> None:
     sides = {f"session:{number}": assign(f"session:{number}", 0.2, 0) for number in range(1000)}
     share = sum(side == "heldout" for side in sides.values()) / len(sides)
@@ -38,21 +44,21 @@ def test_a_group_never_changes_sides() -> None:
 def test_a_tiny_corpus_holds_out_one_group_and_keeps_it(tmp_path: Path) -> None:
     record = HeldOutGroups(tmp_path / "splits" / "b.json")
     training = [group for group in (f"g{number}" for number in range(200)) if assign(group, 0.05, 0) == "train"]
-    assert record.complete(training[:1], 0.05, 0) == frozenset()
-    (first,) = record.complete(training[:5], 0.05, 0)
+    assert held(record, training[:1], 0.05, 0) == set()
+    (first,) = held(record, training[:5], 0.05, 0)
     for count in range(6, 60):
-        assert record.complete(training[:count], 0.05, 0) == {first}
+        assert held(record, training[:count], 0.05, 0) == {first}
     natural = next(group for group in (f"h{number}" for number in range(1000)) if assign(group, 0.05, 0) == "heldout")
-    assert HeldOutGroups(record.path).complete([*training, natural], 0.05, 0) == {first, natural}
+    assert held(HeldOutGroups(record.path), [*training, natural], 0.05, 0) == {first, natural}
 
 
 def test_no_record_is_made_where_chance_holds_out_enough(tmp_path: Path) -> None:
     record = HeldOutGroups(tmp_path / "b.json")
-    record.complete([f"g{number}" for number in range(200)], 0.2, 0)
+    held(record, [f"g{number}" for number in range(200)], 0.2, 0)
     assert not record.path.exists()
     record.path.write_text("[]")
     with pytest.raises(PermanentError, match="damaged"):
-        record.complete(["g1"], 0.2, 0)
+        held(record, ["g1"], 0.2, 0)
 
 
 def test_near_duplicates_are_found_and_others_not() -> None:
@@ -68,40 +74,51 @@ def test_near_duplicates_are_found_and_others_not() -> None:
 
 def test_the_survivor_does_not_depend_on_the_order_of_pairs() -> None:
     pairs = [(0, 1), (1, 2), (3, 4), (2, 5)]
-    assert survivors(range(6), pairs) == survivors(range(6), reversed(pairs)) == {1: 0, 4: 3, 5: 2}
-    assert survivors([5, 4, 3, 2, 1, 0], pairs) == {2: 5, 3: 4, 0: 1}
+    assert survivors(pairs) == survivors(reversed(pairs)) == {1: 0, 4: 3, 5: 2}
+    assert survivors([(5, 4), (4, 3)]) == {4: 3}, "the later falls, unless the earlier did"
 
 
 def test_many_equal_rows_leave_one() -> None:
     same = signature("the same text for every row, again and again")
-    dropped = survivors(range(200), near_duplicates(np.stack([same] * 200), 0.9))
+    dropped = survivors(near_duplicates(np.stack([same] * 200), 0.9))
     assert sorted(dropped) == list(range(1, 200))
 
 
-def test_each_kind_of_leak_is_found() -> None:
+Written = tuple[str, tuple[str, ...], str]
+"""Digest, sources, text."""
+
+
+def found_leaks(folder: Path, train: Sequence[Written], heldout: Sequence[Written]) -> list[Leak]:
+    """The leaks between these rows, all of which are in the dataset."""
+    path = folder / f"{random.random()}.sqlite"
+    both = [*heldout, *train]
+    with RowTable(path) as table:
+        for place, (digest, sources, text) in enumerate(both):
+            group = f"{'held out' if place < len(heldout) else 'trained'} {place}"
+            table.add(Row(digest, (group, *sources), text.encode(), "a.jsonl:1", 0, 0.0))
+        table.flush()
+        table.hold_out(f"held out {place}" for place in range(len(heldout)))
+        table.write_down(range(len(both)))
+        return leaks(table, np.stack([signature(text) for _, _, text in both]))
+
+
+def test_each_kind_of_leak_is_found(tmp_path: Path) -> None:
     rng = random.Random(2)
     texts = [sentence(rng) for _ in range(8)]
-    heldout = [(SplitRow(f"h{at}", (f"session:{at}",), texts[at].encode()), texts[at]) for at in range(3)]
+    heldout = [(f"h{at}", (f"session:{at}",), texts[at]) for at in range(3)]
     train = [
-        (SplitRow(name, sources, text.encode()), text)
-        for name, sources, text in (
-            ("clean", ("session:7",), texts[3]),
-            ("overlap", ("session:8", "session:1"), texts[4]),
-            ("copy", ("session:9",), texts[0]),
-            ("twin", ("session:10",), changed(texts[2], rng, 1)),
-        )
+        ("clean", ("session:7",), texts[3]),
+        ("overlap", ("session:8", "session:1"), texts[4]),
+        ("copy", ("session:9",), texts[0]),
+        ("twin", ("session:10",), changed(texts[2], rng, 1)),
     ]
-
-    def found(train: list[tuple[SplitRow, str]], heldout: list[tuple[SplitRow, str]]) -> list[Leak]:
-        signatures = np.stack([signature(text) for _, text in heldout + train])
-        return leaks([row for row, _ in train], [row for row, _ in heldout], signatures)
-
-    assert {(leak.kind, leak.train, leak.heldout) for leak in found(train, heldout)} == {
-        ("group", "overlap", "h1"),
-        ("exact", "copy", "h0"),
-        ("near", "twin", "h2"),
+    assert set(found_leaks(tmp_path, train, heldout)) == {
+        Leak("group", "overlap", "h1"),
+        Leak("exact", "copy", "h0"),
+        Leak("near", "twin", "h2"),
     }
-    assert found(train[:1], heldout) == found([], heldout) == found(train, []) == []
+    assert found_leaks(tmp_path, train[:1], heldout) == []
+    assert found_leaks(tmp_path, train, heldout[:0]) == found_leaks(tmp_path, train[:0], heldout) == []
 
 
 # --- what is held out
@@ -113,26 +130,26 @@ def test_the_group_with_the_smallest_hash_is_held_out_where_chance_holds_out_non
     shares = [share / 1000 for share in range(1000)]
     smallest = next(each for share in shares for each in groups if assign(each, share, 0) == "heldout")
     record = HeldOutGroups(tmp_path / "b.json")
-    assert smallest != min(groups) and record.complete([*groups, *groups], 0.0, 0) == {smallest}
-    assert record.complete(groups, 0.0, 0) == record.forced() == {smallest}
-    other = HeldOutGroups(tmp_path / "c.json").complete(groups, 0.0, 1)
+    assert smallest != min(groups) and held(record, [*groups, *groups], 0.0, 0) == {smallest}
+    assert held(record, groups, 0.0, 0) == record.forced() == {smallest}
+    other = held(HeldOutGroups(tmp_path / "c.json"), groups, 0.0, 1)
     assert other == {next(each for share in shares for each in groups if assign(each, share, 1) == "heldout")}
 
 
 def test_of_two_groups_one_is_held_out_and_of_one_none(tmp_path: Path) -> None:
     record = HeldOutGroups(tmp_path / "b.json")
-    assert record.complete([], 0.0, 0) == record.complete(["g1", "g1"], 0.0, 0) == frozenset()
+    assert held(record, [], 0.0, 0) == held(record, ["g1", "g1"], 0.0, 0) == set()
     assert not record.path.exists()
-    assert len(record.complete(["g1", "g2"], 0.0, 0)) == 1
+    assert len(held(record, ["g1", "g2"], 0.0, 0)) == 1
 
 
 def test_what_was_held_out_stays_so_when_others_come(tmp_path: Path) -> None:
     record = HeldOutGroups(tmp_path / "b.json")
-    first = record.complete(["g1", "g2"], 0.0, 0)
-    second = record.complete(["h1", "h2"], 0.0, 0)
+    first = held(record, ["g1", "g2"], 0.0, 0)
+    second = held(record, ["h1", "h2"], 0.0, 0)
     assert record.forced() == first | second
     assert read_json(record.path) == {"groups": sorted(first | second)}
-    assert record.complete(["g1", "g2", "h1", "h2"], 0.0, 0) == first | second
+    assert held(record, ["g1", "g2", "h1", "h2"], 0.0, 0) == first | second
 
 
 @pytest.mark.parametrize("damaged", ["[]", "{}", '{"groups": {}}', '{"groups": "g1"}'])
@@ -143,13 +160,23 @@ def test_a_damaged_record_is_told(tmp_path: Path, damaged: str) -> None:
         HeldOutGroups(path).forced()
 
 
-def test_the_newest_groups_are_held_out_one_at_least_and_never_all() -> None:
+def test_the_newest_groups_are_held_out_one_at_least_and_never_all(tmp_path: Path) -> None:
+    def found(times: dict[str, float], share: float) -> set[str]:
+        with RowTable(tmp_path / f"{random.random()}.sqlite") as table:
+            for group, time in times.items():
+                table.add(Row("d", (group,), group.encode(), "a.jsonl:1", 0, time))
+            # What is mixed in counts for nothing.
+            table.add(Row("d", ("other",), b"", "a.jsonl:1", 0, 99.0, role="general"))
+            table.flush()
+            return set(newest(table, share))
+
     times = {f"g{number}": float(number) for number in range(10)}
-    assert newest(times, 0.2) == {"g9", "g8"}
-    assert newest(times, 0.0) == {"g9"}
-    assert newest(times, 1.0) == times.keys() - {"g0"}
-    assert newest({"b": 1.0, "a": 1.0, "c": 1.0}, 0.3) == {"a"}, "of equals the first by name"
-    assert newest({"only": 1.0}, 0.5) == newest({}, 0.5) == frozenset()
+    assert found(times, 0.2) == {"g9", "g8"}
+    assert found(times, 0.0) == {"g9"}
+    assert found(times, 1.0) == times.keys() - {"g0"}
+    assert found({"b": 1.0, "a": 1.0, "c": 1.0}, 0.3) == {"a"}, "of equals the first by name"
+    assert found({"a": -np.inf, "b": 2.0}, 0.9) == {"b"}
+    assert found({"only": 1.0}, 0.5) == found({}, 0.5) == set()
 
 
 def dataset(folder: Path, train: list[str], heldout: list[str]) -> Path:
@@ -176,16 +203,15 @@ def test_versions_that_saw_the_other_side_are_named_with_numbers(tmp_path: Path)
     assert moved(now, earlier) == [Moved("trained", 2, 0), Moved("heldout", 0, 1)]
 
 
-def test_a_leak_names_both_rows() -> None:
+def test_a_leak_names_both_rows(tmp_path: Path) -> None:
     rng = random.Random(3)
     texts = [sentence(rng) for _ in range(4)]
 
-    def row(name: str, text: str, *sources: str) -> SplitRow:
-        return SplitRow(name, sources, text.encode())
+    def row(name: str, text: str, *sources: str) -> Written:
+        return name, sources, text
 
-    def found(train: list[SplitRow], heldout: list[SplitRow]) -> list[Leak]:
-        signatures = np.stack([signature(each.text.decode()) for each in (*heldout, *train)])
-        return leaks(train, heldout, signatures)
+    def found(train: list[Written], heldout: list[Written]) -> list[Leak]:
+        return found_leaks(tmp_path, train, heldout)
 
     heldout = [row("h0", texts[0], "s:1", "s:2"), row("h1", texts[1], "s:3")]
     both = row("t0", texts[2], "s:3", "s:9", "s:1")

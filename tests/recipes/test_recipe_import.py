@@ -139,9 +139,28 @@ def test_every_key_ends_in_the_recipe_or_is_named(tmp_path: Path, shipped: Path)
     assert (capped.recipe.optimisation.max_steps, capped.recipe.optimisation.epochs) == (7, 100), "steps win there"
 
 
+def test_the_keys_of_their_current_releases_are_carried(tmp_path: Path, shipped: Path) -> None:
+    """As of July and August 2026, with the arguments of transformers 5."""
+    text = (
+        "base_model: a/b\nadapter: lora\nlearning_rate: 1e-5\nwarmup_steps: 0.1\nrl: dpo\ndpo_loss_type: [apo_zero]\n"
+    )
+    recipe = imported(text, tmp_path, shipped)[0].recipe
+    assert (recipe.optimisation.warmup_steps, recipe.optimisation.warmup_share) == (None, 0.1), "a share, not 0 steps"
+    assert recipe.dpo is not None and recipe.dpo.loss == "apo_zero"
+    text = (
+        "model_name_or_path: a/b\nstage: sft\nneat_packing: true\ndisable_gradient_checkpointing: true\n"
+        "eval_steps: 20\nearly_stopping_steps: 3\ntrain_sampling_strategy: group_by_length\n"
+    )
+    resolved, rest = imported(text, tmp_path, shipped)
+    wish = resolved.recipe.optimisation
+    assert (rest, wish.packing, wish.gradient_checkpointing, wish.group_by_length) == ({}, True, False, True)
+    assert (wish.evaluation_steps, wish.early_stopping_patience) == (20, 3)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("base_model: a/b\nrl: dpo\ndpo_loss_type: [sigmoid, bco_pair]", "dpo_loss_type: .* one of sigmoid"),
         ("epochs: 1", "neither base_model"),
         ("model_name_or_path: a/b\nstage: ppo", "stage: ppo cannot be trained"),
         ("base_model: a/b\nrl: kto", "rl: kto: only dpo, ipo, orpo and simpo"),
