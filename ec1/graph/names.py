@@ -6,7 +6,7 @@ of its own: short forms of given names and legal forms come from libraries.
 
 import re
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from ec1.extraction.folding import normalised, words
@@ -59,12 +59,12 @@ class PersonName:
     several: bool = False
     """`Carrano & Biewener` are two people."""
 
-    @property
+    @cached_property
     def words(self) -> tuple[str, ...]:
         """Given names and surname, in this order."""
         return tuple(part for part in (self.given, *self.middles, self.surname) if part)
 
-    @property
+    @cached_property
     def all_given(self) -> str:
         return "".join((self.given, *self.middles))
 
@@ -82,12 +82,12 @@ class ThingName:
     acronym: str = ""
     """The letters of a name that is one word in capitals, such as `WHO`."""
 
-    @property
+    @cached_property
     def initials(self) -> str:
         """What an acronym of this name would be; empty for one or two words."""
         return "".join(word[0] for word in self.words) if len(self.words) > 2 else ""
 
-    @property
+    @cached_property
     def joined(self) -> str:
         return "".join(self.words)
 

@@ -18,7 +18,7 @@ from ec1.graph.model import preferred_name
 from ec1.graph.overrides import NO_OVERRIDES, Overrides, Pair
 from ec1.graph.scoring import MERGE_BITS, NO_STATISTICS, REVIEW_BITS, Profile, Scorer, Statistics, veto
 
-VERSION = 3
+VERSION = 4
 """Raise this when equal entities would give another resolution."""
 # Two links that contradict each other are both left to a person, unless one is so much better, or beyond doubt.
 _CLEARLY_BETTER_BITS = 6.0
