@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA, JaroWinkler
 
-from ec1.graph.names import PersonName, ThingName, full_names, person_name, thing_name
+from ec1.graph.names import PersonName, ThingName, full_names, person_name, spellings, thing_name
 
 PERSON = "Person"
 MERGE_BITS = math.log2(0.99 / 0.01)
@@ -27,6 +27,7 @@ MERGE_BITS = math.log2(0.99 / 0.01)
 REVIEW_BITS = -1.0
 """From odds of 1 to 2 on a person should look."""
 
+OTHER_FIRST_NAME = "other first name"
 _PRIOR_WEIGHT = 1000
 _SAME_NAME_BITS = MERGE_BITS + 2
 _RAREST = 1e-6
@@ -44,6 +45,8 @@ _LETTER_BITS = 4.0
 # `Cassandra from Doctor Who` is not Doctor Who.
 _OF = frozenset(("from", "of", "in", "at", "for", "to", "by", "on", "and"))
 _TURNED_BITS = 2.0
+# From so many letters on a name is rarely another one's by chance, with a blank elsewhere or with one letter changed.
+_WHOLE_NAME = 6
 
 
 @dataclass(frozen=True)
@@ -100,18 +103,19 @@ class Profile:
 
     @cached_property
     def persons(self) -> tuple[PersonName, ...]:
-        return tuple(dict.fromkeys(person_name(name) for name in sorted(self.names)))
+        return tuple(dict.fromkeys(person_name(each) for name in sorted(self.names) for each in spellings(name)))
 
     @cached_property
     def plain(self) -> PersonName | None:
         """The name of a person who has but one, of a given name and a surname."""
-        name = self.persons[0] if self.entity_class == PERSON and len(self.names) == 1 else None
+        name = self.persons[0] if self.entity_class == PERSON and len(self.persons) == 1 else None
         several = name is None or name.middles or name.generation or len(name.given) < 2
         return None if several else name
 
     @cached_property
     def things(self) -> tuple[ThingName, ...]:
-        return tuple(dict.fromkeys(thing_name(name, self.entity_class) for name in sorted(self.names)))
+        found = (thing_name(each, self.entity_class) for name in sorted(self.names) for each in spellings(name))
+        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -295,6 +299,9 @@ class Scorer:
 
     def _aligned(self, one: PersonName, other: PersonName) -> tuple[float, tuple[Level, Level], bool]:
         """The best that given name and surname say: bits, levels, and whether their order is another."""
+        if one.given and other.given and one.letters == other.letters and len(one.letters) > _WHOLE_NAME:
+            parts = (("given", one.given), ("surname", one.surname))
+            return sum(self._weight(kind, Level.EXACT, (part, part)) for kind, part in parts), _BOTH_EXACT, False
         bits, levels, turned = -math.inf, _BOTH_MISSING, False
         for given, surname, reverse in _alignments(one, other):
             if reverse and levels[1] is Level.EXACT:
@@ -355,6 +362,10 @@ class Scorer:
                 left.remove(word)
                 right.remove(close[0])
                 notes.append(f"{word}~{close[0]}")
+        if len(one.words) == len(other.words) == 1 and _one_letter_apart(*one.words, *other.words):
+            # `Northwind` and `Nortwind`: nothing else of a name of one word could agree, so a person looks.
+            bits = max(bits, self._prior)
+            notes.append("one letter apart")
         if together and notes and not (left and right):
             note = "short form in the same document"
             return _Names(bits + _SHORT_FORM_BITS, (), (*notes, note), False, False)
@@ -370,7 +381,7 @@ def veto(one: Profile, other: Profile) -> str | None:
         if KINDS[kind].veto and not one.attributes[kind] & other.attributes[kind]:
             return f"other {kind}"
     if one.entity_class == PERSON:
-        if _is_proven(one, other):
+        if is_proven(one, other):
             return None
         reasons = [_person_veto(a, b) for a in one.persons for b in other.persons]
     else:
@@ -379,14 +390,15 @@ def veto(one: Profile, other: Profile) -> str | None:
     return None if None in reasons else reasons[0]
 
 
-def _is_proven(one: Profile, other: Profile) -> bool:
-    """True if a number that was given to one person and a second such fact agree: people do change their names."""
-    agreeing = [
-        kind
-        for kind in one.attributes.keys() & other.attributes.keys()
-        if KINDS[kind].singular and one.attributes[kind] & other.attributes[kind]
-    ]
-    return len(agreeing) > 1 and any(KINDS[kind].proof for kind in agreeing)
+def is_proven(one: Profile, other: Profile) -> bool:
+    """True if a number that was given to one person and a second such fact agree, the second up to a slip of the pen:
+    people do change their names. Numbers with a slip prove nothing: those of twins follow each other."""
+    common = [kind for kind in one.attributes.keys() & other.attributes.keys() if KINDS[kind].singular]
+    given = [kind for kind in common if KINDS[kind].proof and one.attributes[kind] & other.attributes[kind]]
+    return bool(given) and any(
+        kind != given[0] and _best(one.attributes[kind], other.attributes[kind], KINDS[kind].digits)[0] >= Level.CLOSE
+        for kind in common
+    )
 
 
 def _person_veto(one: PersonName, other: PersonName) -> str | None:
@@ -407,7 +419,7 @@ def _person_veto(one: PersonName, other: PersonName) -> str | None:
         for part in parts
     )
     if not compatible:
-        return "other first name"
+        return OTHER_FIRST_NAME
     if _middles_differ(one, other) and _level(one.surname, other.surname) >= Level.CLOSE:
         return "other middle initial"
     return None
@@ -434,7 +446,10 @@ def _alignments(one: PersonName, other: PersonName) -> Iterable[tuple[tuple[str,
         return ((("", ""), (one.single, other.single), False),)
     if one.single or other.single:
         single, full = (one.single, other) if one.single else (other.single, one)
-        return ((("", ""), (single, full.surname), False), ((single, full.given), ("", ""), False))
+        found = [(("", ""), (single, full.surname), False), ((single, full.given), ("", ""), False)]
+        if full.bare_surname != full.surname:
+            found.append((("", ""), (single, full.bare_surname), False))
+        return found
     found = [((one.given, other.given), (one.surname, other.surname), False)]
     if one.middles or other.middles:
         # `Ja ck`, and `Anne Marie` beside `Annemarie`.
@@ -442,6 +457,10 @@ def _alignments(one: PersonName, other: PersonName) -> Iterable[tuple[tuple[str,
     if len(one.given) > 1 and len(other.given) > 1:
         found.append(((one.given, other.surname), (one.surname, other.given), True))
     return found
+
+
+def _one_letter_apart(one: str, other: str) -> bool:
+    return min(len(one), len(other)) > _WHOLE_NAME and OSA.distance(one, other, score_cutoff=1) <= 1
 
 
 def _acronym_of(one: ThingName, other: ThingName) -> int:
