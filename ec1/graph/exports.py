@@ -127,14 +127,23 @@ def _goes_on(store: "LadybugStore", last: Path, night: str, documents: int, whol
     """Whether an export of what changed since the last one is possible and worth it."""
     if store.last_export() != last.name or last.name[:10] >= night:
         return False
-    return len(chain(last)) < whole_every and documents <= max(_FEW, _MANY * store.stats().documents)
+    parts = _parts(last)
+    return 0 < len(parts) < whole_every and documents <= max(_FEW, _MANY * store.stats().documents)
+
+
+def _parts(export: Path) -> list[Path]:
+    """As `chain`; empty if a part is gone, which is no reason for a night to fail."""
+    try:
+        return chain(export)
+    except InputError:
+        return []
 
 
 def _remove_old(folder: Path, newest: Path, keep: int) -> None:
     known = exports(folder)
     others = [each for each in known if each.name[:10] != newest.name[:10]]
     kept = {newest, *others[max(0, len(others) - keep + 1) :]}
-    needed = {part for each in kept for part in chain(each)}
+    needed = kept.union(*map(_parts, kept))
     for old in set(known) - needed:
         shutil.rmtree(old)
     fsync_dir(folder)

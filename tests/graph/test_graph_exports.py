@@ -136,9 +136,14 @@ def test_what_was_not_noted_is_exported_whole(store: LadybugStore, tmp_path: Pat
     store.update_resolution(NO_OVERRIDES, whole_below=10**6)
     later = export_night(store, folder, "2026-06-04", store.digest_with_resolution(), 5)
     assert later and chain(later) == [later]
+    last = night(store, folder, "2026-06-05", "Di Ek", keep=5)
     shutil.rmtree(first)
-    with pytest.raises(InputError, match="is gone"):
-        read_table(second, "entities")
+    shutil.rmtree(later)
+    for broken in (second, last):
+        with pytest.raises(InputError, match="is gone"):
+            read_table(broken, "entities")
+    mended = night(store, folder, "2026-06-06", "Ed Fox", keep=5)
+    assert mended and chain(mended) == [mended]
 
 
 def test_duckdb_reads_all_nights_as_the_whole(
