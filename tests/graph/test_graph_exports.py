@@ -137,6 +137,7 @@ def test_what_was_not_noted_is_exported_whole(store: LadybugStore, tmp_path: Pat
     later = export_night(store, folder, "2026-06-04", store.digest_with_resolution(), 5)
     assert later and chain(later) == [later]
     last = night(store, folder, "2026-06-05", "Di Ek", keep=5)
+    assert last is not None
     shutil.rmtree(first)
     shutil.rmtree(later)
     for broken in (second, last):
