@@ -70,7 +70,7 @@ mutants: install ## what mistakes the tests of the critical modules miss, agains
 	@$(BIN)/python -m benchmarks.mutants $(MODULE)
 
 lock: install ## renew constraints.txt from pyproject.toml, and hashes.txt with it
-	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev --extra mutants pyproject.toml --output-file lock.new
+	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev --extra mutants --extra bench pyproject.toml --output-file lock.new
 	@sed -E 's/\+cpu$$//' lock.new | grep -vE '^(triton|cuda-.*|nvidia-(cu|nc|nv).*)==' > constraints.txt; rm lock.new
 	@$(MAKE) --no-print-directory hashes
 

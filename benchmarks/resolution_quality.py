@@ -12,7 +12,7 @@ import csv
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.gum import CLASSES, DATA, Marked, Token, is_unseen, marked, parsed
@@ -68,23 +68,28 @@ def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
 
 def febrl(path: Path) -> tuple[list[Profile], Pairs]:
     """Contact records as entities with evidence, and which two are one person."""
-    profiles, groups = [], defaultdict(list)
     with path.open(newline="") as stream:
-        for row in csv.DictReader(stream, skipinitialspace=True):
-            evidence = {
-                "house_number": [row["street_number"]],
-                "street": [row["address_1"], row["address_2"]],
-                "city": [row["suburb"]],
-                "postcode": [row["postcode"]],
-                "region": [row["state"]],
-                "birth_date": [row["date_of_birth"]],
-                "identifier": [row["soc_sec_id"]],
-            }
-            attributes = {kind: frozenset(filter(None, values)) for kind, values in evidence.items()}
-            name = f"{row['given_name']} {row['surname']}".strip() or "unknown"
-            kept = {kind: values for kind, values in attributes.items() if values}
-            profiles.append(Profile(row["rec_id"], "Person", frozenset([name]), kept))
-            groups[row["rec_id"].split("-")[1]].append(row["rec_id"])
+        return febrl_rows(csv.DictReader(stream, skipinitialspace=True))
+
+
+def febrl_rows(rows: Iterable[Mapping[str, str]]) -> tuple[list[Profile], Pairs]:
+    """As `febrl`, of rows that are read already."""
+    profiles, groups = [], defaultdict(list)
+    for row in rows:
+        evidence = {
+            "house_number": [row["street_number"]],
+            "street": [row["address_1"], row["address_2"]],
+            "city": [row["suburb"]],
+            "postcode": [row["postcode"]],
+            "region": [row["state"]],
+            "birth_date": [row["date_of_birth"]],
+            "identifier": [row["soc_sec_id"]],
+        }
+        attributes = {kind: frozenset(filter(None, values)) for kind, values in evidence.items()}
+        name = f"{row['given_name']} {row['surname']}".strip() or "unknown"
+        kept = {kind: values for kind, values in attributes.items() if values}
+        profiles.append(Profile(row["rec_id"], "Person", frozenset([name]), kept))
+        groups[row["rec_id"].split("-")[1]].append(row["rec_id"])
     return profiles, {pair for keys in groups.values() for pair in itertools.combinations(sorted(keys), 2)}
 
 

@@ -172,10 +172,16 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 resolved = metadata.of_resolution(store, unused)
             else:
                 store.drop_resolution()
-            store.publish(home.published_graph)
             exported = export_night(
-                store, home.graph_exports, listing.night, store.digest_with_resolution(), deployment.graph.keep_exports
+                store,
+                home.graph_exports,
+                listing.night,
+                store.digest_with_resolution(),
+                deployment.graph.keep_exports,
+                deployment.graph.whole_export_every,
             )
+            # After the export, which notes in the graph that it was made.
+            store.publish(home.published_graph)
             merged = store.clusters() if "service_content" in deployment.graph_stores else ()
             return _Mutated(listing, applied, resolved, merged, exported, store.ledger())
 

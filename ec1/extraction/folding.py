@@ -33,6 +33,9 @@ class Folded:
 
 def normalised(name: str) -> str:
     """A name without those differences and without punctuation at its ends: equal here means the same name."""
+    if name.isascii():
+        # Most names, in a tenth of the time.
+        return " ".join(name.replace("`", "'").casefold().split()).strip(" .,;:")
     return Folded.of(name.strip()).text.strip(" .,;:")
 
 

@@ -67,8 +67,11 @@ def _keys(profile: Profile) -> Iterator[str]:
     if profile.entity_class == PERSON:
         for name in profile.persons:
             parts = [name.single] if name.single else [name.given, name.surname]
+            alone = {*parts, name.bare_surname}
             for document in documents:
-                yield from (f"document {document} {part}" for part in parts if len(part) > 1)
+                yield from (f"document {document} {part}" for part in alone if len(part) > 1)
+            if name.middles or "-" in name.given or "-" in name.surname:
+                yield f"letters {name.letters}"
             if name.given:
                 yield f"name {' '.join(sorted(parts))}"
                 yield from _near(name.surname, name.given[0])

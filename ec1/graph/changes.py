@@ -13,7 +13,7 @@ from typing import Any
 from ec1.documents.ledger import DocumentKey, Status
 from ec1.errors import PermanentError
 from ec1.extraction.results import ExtractionResult, Mention
-from ec1.graph import tables
+from ec1.graph import tables, unexported
 from ec1.graph.database import GraphDatabase
 from ec1.graph.model import clean_name, entity_key, preferred_name
 
@@ -84,6 +84,8 @@ class _Touched:
     totals: tables.Totals
     gained: dict[str, set[str]] = field(default_factory=dict)
     lost: dict[str, set[str]] = field(default_factory=dict)
+    rewritten: set[str] = field(default_factory=set)
+    """Entities that came, went or have another name now."""
 
 
 class Changes:
@@ -129,6 +131,8 @@ class Changes:
                 self._write_relations(todo, touched.totals)
                 self._settle(touched)
                 self._note([plan.node["key"] for plan in todo if plan.retract or plan.mentions])
+                unexported.note(self._db, "documents", [plan.node["key"] for plan in todo])
+                unexported.note(self._db, "entities", touched.rewritten)
                 self._keep(touched.totals, todo)
                 self._db.written += sum(len(plan.mentions) + plan.retract for plan in todo)
         return [
@@ -267,19 +271,21 @@ class Changes:
         self._db.write_nodes("Entity", tables.ENTITY_COLUMNS, fresh)
         for row in fresh:
             touched.totals.add("entity", row)
+            touched.rewritten.add(row["key"])
         better = []
         for key, name in known.items():
             if touched.gained[key] != {name} and name not in touched.lost.get(key, ()):
                 best = preferred_name({name, *touched.gained[key]})
                 if best != name:
                     better.append({"key": key, "name": best})
-        self._rename(better, known, touched.totals)
+        self._rename(better, known, touched)
 
-    def _rename(self, renamed: list[dict[str, Any]], names: Mapping[str, str], totals: tables.Totals) -> None:
+    def _rename(self, renamed: list[dict[str, Any]], names: Mapping[str, str], touched: _Touched) -> None:
         self._db.set_nodes("Entity", ("key", "name"), renamed)
         for row in renamed:
-            totals.remove("entity", _entity_row(row["key"], names[row["key"]]))
-            totals.add("entity", _entity_row(row["key"], row["name"]))
+            touched.totals.remove("entity", _entity_row(row["key"], names[row["key"]]))
+            touched.totals.add("entity", _entity_row(row["key"], row["name"]))
+            touched.rewritten.add(row["key"])
 
     def _write_mentions(self, plans: Sequence[_Plan], totals: tables.Totals) -> None:
         mentions = [mention for plan in plans for mention in plan.mentions]
@@ -347,7 +353,8 @@ class Changes:
         for key in gone:
             self._db.execute("MATCH (e:Entity {key: $key}) DETACH DELETE e", {"key": key})
             touched.totals.remove("entity", _entity_row(key, names[key]))
-        self._rename(renamed, names, touched.totals)
+            touched.rewritten.add(key)
+        self._rename(renamed, names, touched)
 
     def _spelt(self, key: str, name: str) -> bool:
         """Whether some document still spells the entity so; stops at the first."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ec1.errors import InputError
-from ec1.graph.exports import exports
+from ec1.graph.exports import exports, read_table
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,9 @@ def difference(folder: Path, night: str) -> Difference:
 
 
 def _column_map(export: Path, table: str, key: str, value: str) -> dict[str, Any]:
-    import pyarrow.parquet as pq
-
-    found = pq.read_table(export / f"{table}.parquet", columns=[key, value])
+    found = read_table(export, table, [key, value])
     return dict(zip(found[key].to_pylist(), found[value].to_pylist(), strict=True))
 
 
 def _rows(export: Path, table: str) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(export / f"{table}.parquet").num_rows)
+    return int(read_table(export, table, ["document"]).num_rows)

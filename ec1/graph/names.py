@@ -1,12 +1,12 @@
 """The parts of a name that decide whether two names may be one thing: `Dr. Jane A. Smith` and `Smith, Jane`.
 
 Belongs here: taking names apart, by class. Does not: weighing what agrees (`scoring.py`). Knows no list of real names
-of its own: short forms of given names and legal forms come from libraries.
+of its own: short forms of given names, legal forms and how other scripts are written in Latin come from libraries.
 """
 
 import re
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from ec1.extraction.folding import normalised, words
@@ -35,6 +35,10 @@ _SHORT = {
     "st": "street", "ave": "avenue", "rd": "road", "blvd": "boulevard", "mt": "mount", "ft": "fort", "hwy": "highway",
 }  # fmt: skip
 _LINKS = words("and of the for")
+# How those write a name who lack the letter; without its mark is the other way, which folding gives.
+_WRITTEN_OUT = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
+)
 _SEVERAL = re.compile(r"&|\band\b", re.IGNORECASE)
 _LONGEST_LEGAL = 4
 _ACRONYM = re.compile(r"[A-Z]{3,6}")
@@ -59,14 +63,27 @@ class PersonName:
     several: bool = False
     """`Carrano & Biewener` are two people."""
 
-    @property
+    @cached_property
     def words(self) -> tuple[str, ...]:
         """Given names and surname, in this order."""
         return tuple(part for part in (self.given, *self.middles, self.surname) if part)
 
-    @property
+    @cached_property
     def all_given(self) -> str:
         return "".join((self.given, *self.middles))
+
+    @cached_property
+    def letters(self) -> str:
+        """All of a name without blanks and hyphens: the same for `Anna-Maria Berg` and `Anna Maria Berg`."""
+        return re.sub("[ -]", "", "".join(self.words))
+
+    @cached_property
+    def bare_surname(self) -> str:
+        """`gogh` of `van gogh`."""
+        parts = self.surname.split()
+        while len(parts) > 1 and parts[0] in _PARTICLES:
+            parts = parts[1:]
+        return " ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -82,14 +99,24 @@ class ThingName:
     acronym: str = ""
     """The letters of a name that is one word in capitals, such as `WHO`."""
 
-    @property
+    @cached_property
     def initials(self) -> str:
         """What an acronym of this name would be; empty for one or two words."""
         return "".join(word[0] for word in self.words) if len(self.words) > 2 else ""
 
-    @property
+    @cached_property
     def joined(self) -> str:
-        return "".join(self.words)
+        return "".join(self.words).replace("-", "")
+
+
+@lru_cache(maxsize=50_000)
+def spellings(name: str) -> tuple[str, ...]:
+    """A name as it may be written elsewhere: `Müller` as `Mueller`, and another script in Latin letters."""
+    if name.isascii():
+        return (name,)
+    from anyascii import anyascii
+
+    return tuple(dict.fromkeys((name, name.translate(_WRITTEN_OUT), anyascii(name) or name)))
 
 
 @lru_cache(maxsize=200_000)
@@ -114,7 +141,8 @@ def person_name(name: str) -> PersonName:
     order = [*named[1], *named[0]] if len(named) > 1 else (named[0] if named else [])
     turned = len(named[0]) if len(named) > 1 else 0
     if not order or _SEVERAL.search(name):
-        return PersonName(single=normalised(name), generation=generation, addressed=addressed, several=bool(order))
+        alone = " ".join(normalised(name).replace("&", " and ").split())
+        return PersonName(single=alone, generation=generation, addressed=addressed, several=bool(order))
     if len(order) == 1:
         return PersonName(single=order[0], generation=generation, addressed=addressed)
     if not turned and len(named) == 1 and all(word in _PARTICLES for word in order[:-1]):

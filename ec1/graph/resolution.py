@@ -16,9 +16,19 @@ from enum import StrEnum
 from ec1.graph.blocking import candidate_pairs
 from ec1.graph.model import preferred_name
 from ec1.graph.overrides import NO_OVERRIDES, Overrides, Pair
-from ec1.graph.scoring import MERGE_BITS, NO_STATISTICS, REVIEW_BITS, Profile, Scorer, Statistics, veto
+from ec1.graph.scoring import (
+    MERGE_BITS,
+    NO_STATISTICS,
+    OTHER_FIRST_NAME,
+    REVIEW_BITS,
+    Profile,
+    Scorer,
+    Statistics,
+    is_proven,
+    veto,
+)
 
-VERSION = 3
+VERSION = 5
 """Raise this when equal entities would give another resolution."""
 # Two links that contradict each other are both left to a person, unless one is so much better, or beyond doubt.
 _CLEARLY_BETTER_BITS = 6.0
@@ -218,9 +228,21 @@ def _obstacle(
         for other in sorted(theirs):
             if _pair(one, other) in different:
                 return f"an operator told {one} from {other}"
-            if reason := veto(known[one], known[other]):
+            reason = veto(known[one], known[other])
+            if reason == OTHER_FIRST_NAME and _has_both_names(one, other, {*ours, *theirs}, known):
+                continue
+            if reason:
                 return f"{reason}: {one} and {other}"
     return None
+
+
+def _has_both_names(one: str, other: str, together: Iterable[str], known: Mapping[str, Profile]) -> bool:
+    """Whether somebody who would be in the group is proven to be the one, under another name, and may be the other."""
+    return any(
+        far not in (one, other) and is_proven(known[far], known[end]) and veto(known[far], known[near]) is None
+        for far in together
+        for end, near in ((one, other), (other, one))
+    )
 
 
 def _cluster(members: Sequence[str], known: Mapping[str, Profile]) -> Cluster:

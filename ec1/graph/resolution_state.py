@@ -4,19 +4,22 @@ Belongs here: the SQLite file and its look-ups. Does not: what follows from them
 counts (`ladybug_store.py`: it is of the graph whose record has the same `token`, else it is made again).
 
 Entities, documents and what these say are kept as numbers and rows; each block (`blocking.py`) as an ordered index, so
-that the next few of an entity are found without reading the block. Nothing here is the only copy of anything, but for
-`statistics`: losing them means newer ones.
+that the next few of an entity are found without reading the block. An entity's row also holds its names and traits as
+JSON, since most comparisons need no more, and an entity may be in thousands of documents. Nothing here is the only copy
+of anything, but for `statistics`: losing them means newer ones.
 """
 
 import contextlib
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
-from ec1.files import digest_of
+from ec1.files import canonical_json, digest_of
 from ec1.graph.blocking import block_keys, place
 from ec1.graph.overrides import NO_OVERRIDES, Overrides, Pair
 from ec1.graph.resolution import VERSION, Band, Cluster, Finding, Link, operator_links
@@ -24,7 +27,7 @@ from ec1.graph.scoring import Profile, Statistics
 
 _SCHEMA = """
 CREATE TABLE kept(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE entity(id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL);
+CREATE TABLE entity(id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, names TEXT, traits TEXT, documents INT);
 CREATE TABLE document(id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL);
 CREATE TABLE said(entity INT, document INT, name TEXT, PRIMARY KEY(entity, document, name)) WITHOUT ROWID;
 CREATE TABLE trait(entity INT, document INT, kind TEXT, value TEXT, PRIMARY KEY(entity, document, kind, value))
@@ -44,6 +47,7 @@ CREATE INDEX link_other ON link(other);
 CREATE INDEX member_cluster ON member(cluster);
 """
 _LINK = "one, other, band, score, reasons, veto"
+_AT_ONCE = 500
 AT_ONE, AT_OTHER = 1, 2
 """At which end a link is contested."""
 
@@ -126,12 +130,19 @@ class ResolutionState:
         for entity, document, kind, value in traits:
             shown.add((entities[entity], documents[document], kind, value))
             evidence[entities[entity]][kind].add(value)
-        self.database.executemany("INSERT INTO entity(key, id) VALUES (?, ?)", entities.items())
+        self.database.executemany(
+            "INSERT INTO entity VALUES (?, ?, ?, ?, ?)",
+            (
+                (number, key, _names_text(spelt[number]), _traits_text(evidence.get(number, {})), len(places[number]))
+                for key, number in entities.items()
+            ),
+        )
         self.database.executemany("INSERT INTO document(key, id) VALUES (?, ?)", documents.items())
         self.database.executemany("INSERT INTO said VALUES (?, ?, ?)", sorted(said))
         self.database.executemany("INSERT INTO trait VALUES (?, ?, ?, ?)", sorted(shown))
         return [
-            _profile(key, spelt[number], evidence.get(number, {}), places[number]) for key, number in entities.items()
+            _profile(key, spelt[number], evidence.get(number, {}), frozenset(map(str, places[number])))
+            for key, number in entities.items()
         ]
 
     def finish(
@@ -168,19 +179,22 @@ class ResolutionState:
     def has(self, key: str) -> bool:
         return self._run("SELECT 1 FROM entity WHERE key = ?", (key,)).fetchone() is not None
 
-    def profile(self, key: str) -> Profile | None:
-        """An entity as its documents show it, or None if none names it. Documents go by their number."""
-        found = self._run("SELECT id FROM entity WHERE key = ?", (key,)).fetchone()
-        if found is None:
-            return None
-        names, documents = set(), set()
-        for document, name in self._run("SELECT document, name FROM said WHERE entity = ?", found):
-            names.add(name)
-            documents.add(document)
-        evidence: dict[str, set[str]] = defaultdict(set)
-        for kind, value in self._run("SELECT kind, value FROM trait WHERE entity = ?", found):
-            evidence[kind].add(value)
-        return _profile(key, names, evidence, documents)
+    def profiles(self, keys: Iterable[str]) -> dict[str, Profile]:
+        """Entities as their documents show them, without those that the file does not have. Documents go by their
+        number, and are read when somebody asks for one: do that before the next `say`."""
+        found = {}
+        waiting = iter(keys)
+        while some := tuple(islice(waiting, _AT_ONCE)):
+            query = f"SELECT id, key, names, traits, documents FROM entity WHERE key IN ({', '.join('?' * len(some))})"
+            for number, key, names, traits, count in self._run(query, some):
+                documents = _Documents(self, number, count)
+                found[key] = _profile(key, json.loads(names), json.loads(traits) if traits else {}, documents)
+        return found
+
+    def documents_of(self, entity: int) -> frozenset[str]:
+        """The numbers of the documents that name an entity."""
+        found = self._run("SELECT DISTINCT document FROM said WHERE entity = ?", (entity,))
+        return frozenset(str(number) for (number,) in found)
 
     def said(self, document: str) -> Said:
         names = self._run(
@@ -195,12 +209,25 @@ class ResolutionState:
         )
         return Said(frozenset(names), frozenset(traits))
 
-    def say(self, document: str, was: Said, now: Said) -> None:
-        """Let a document say something else. Entities that nothing names any more are still there: see `forget`."""
+    def say(self, changes: Mapping[str, tuple[Said, Said]]) -> None:
+        """Let documents, by key, say something else than they did. Entities that nothing names any more are still
+        there: see `forget`."""
+        for document, (was, now) in changes.items():
+            self._say(document, was, now)
+        self._sum_up(
+            {
+                each[0]
+                for was, now in changes.values()
+                for each in (*(was.names ^ now.names), *(was.traits ^ now.traits))
+            }
+        )
+
+    def _say(self, document: str, was: Said, now: Said) -> None:
         self._run("INSERT OR IGNORE INTO document(key) VALUES (?)", (document,))
         (number,) = self._run("SELECT id FROM document WHERE key = ?", (document,)).fetchone()
         self.database.executemany(
-            "INSERT OR IGNORE INTO entity(key) VALUES (?)", [(key,) for key, _ in sorted(now.names - was.names)]
+            "INSERT OR IGNORE INTO entity(key, names) VALUES (?, '[]')",
+            [(key,) for key, _ in sorted(now.names - was.names)],
         )
         whose = f"(SELECT id FROM entity WHERE key = ?), {number}"
         where = f"entity = (SELECT id FROM entity WHERE key = ?) AND document = {number}"
@@ -211,6 +238,22 @@ class ResolutionState:
             (f"INSERT INTO trait VALUES ({whose}, ?, ?)", now.traits - was.traits),
         ):
             self.database.executemany(query, sorted(rows))
+
+    def _sum_up(self, keys: Iterable[str]) -> None:
+        """Bring the rows of entities up to what their documents say."""
+        for key in sorted(keys):
+            row = self._run("SELECT id FROM entity WHERE key = ?", (key,)).fetchone()
+            if row is None:
+                continue
+            names = [name for (name,) in self._run("SELECT DISTINCT name FROM said WHERE entity = ?", row)]
+            (count,) = self._run("SELECT count(DISTINCT document) FROM said WHERE entity = ?", row).fetchone()
+            evidence: dict[str, set[str]] = defaultdict(set)
+            for kind, value in self._run("SELECT kind, value FROM trait WHERE entity = ?", row):
+                evidence[kind].add(value)
+            self._run(
+                "UPDATE entity SET names = ?, traits = ?, documents = ? WHERE id = ?",
+                (_names_text(names), _traits_text(evidence), count, *row),
+            )
 
     def forget(self, key: str) -> None:
         """Remove an entity that nothing names."""
@@ -328,15 +371,45 @@ def _plain(statistics: Mapping[str, Statistics]) -> dict[str, object]:
     return {name: {"size": each.size, "counts": each.counts} for name, each in sorted(statistics.items())}
 
 
-def _profile(
-    key: str, names: Iterable[str], evidence: Mapping[str, Iterable[str]], documents: Iterable[int]
-) -> Profile:
+class _Documents(Set[str]):
+    """The documents of one entity, by number; read once, and only if somebody looks at one."""
+
+    def __init__(self, state: ResolutionState, entity: int, count: int) -> None:
+        self._state, self._entity, self._count = state, entity, count
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        return self._state.documents_of(self._entity)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __contains__(self, document: object) -> bool:
+        return document in self._read
+
+    def isdisjoint(self, other: Iterable[object]) -> bool:
+        # The built-in one walks through the smaller of two built-in sets.
+        return self._read.isdisjoint(other._read if isinstance(other, _Documents) else other)
+
+
+def _names_text(names: Iterable[str]) -> str:
+    return json.dumps(sorted(names), ensure_ascii=False)
+
+
+def _traits_text(evidence: Mapping[str, Iterable[str]]) -> str | None:
+    return canonical_json({kind: sorted(values) for kind, values in evidence.items()}).decode() if evidence else None
+
+
+def _profile(key: str, names: Iterable[str], evidence: Mapping[str, Iterable[str]], documents: Set[str]) -> Profile:
     return Profile(
         key,
         key.partition(":")[0],
         frozenset(names),
         {kind: frozenset(values) for kind, values in evidence.items()},
-        frozenset(map(str, documents)),
+        documents,
     )
 
 

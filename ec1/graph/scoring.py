@@ -10,7 +10,7 @@ entities are few, `_PRIOR_WEIGHT` imaginary ones of usual frequency keep the fig
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, lru_cache
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA, JaroWinkler
 
-from ec1.graph.names import PersonName, ThingName, full_names, person_name, thing_name
+from ec1.graph.names import PersonName, ThingName, full_names, person_name, spellings, thing_name
 
 PERSON = "Person"
 MERGE_BITS = math.log2(0.99 / 0.01)
@@ -27,6 +27,7 @@ MERGE_BITS = math.log2(0.99 / 0.01)
 REVIEW_BITS = -1.0
 """From odds of 1 to 2 on a person should look."""
 
+OTHER_FIRST_NAME = "other first name"
 _PRIOR_WEIGHT = 1000
 _SAME_NAME_BITS = MERGE_BITS + 2
 _RAREST = 1e-6
@@ -44,6 +45,8 @@ _LETTER_BITS = 4.0
 # `Cassandra from Doctor Who` is not Doctor Who.
 _OF = frozenset(("from", "of", "in", "at", "for", "to", "by", "on", "and"))
 _TURNED_BITS = 2.0
+# From so many letters on a name is rarely another one's by chance, with a blank elsewhere or with one letter changed.
+_WHOLE_NAME = 6
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Level(IntEnum):
 
 
 _BOTH_EXACT = (Level.EXACT, Level.EXACT)
+_BOTH_MISSING = (Level.MISSING, Level.MISSING)
 
 
 @dataclass(frozen=True)
@@ -95,15 +99,23 @@ class Profile:
     entity_class: str
     names: frozenset[str]
     attributes: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    documents: frozenset[str] = frozenset()
+    documents: Set[str] = frozenset()
 
     @cached_property
     def persons(self) -> tuple[PersonName, ...]:
-        return tuple(dict.fromkeys(person_name(name) for name in sorted(self.names)))
+        return tuple(dict.fromkeys(person_name(each) for name in sorted(self.names) for each in spellings(name)))
+
+    @cached_property
+    def plain(self) -> PersonName | None:
+        """The name of a person who has but one, of a given name and a surname."""
+        name = self.persons[0] if self.entity_class == PERSON and len(self.persons) == 1 else None
+        several = name is None or name.middles or name.generation or len(name.given) < 2
+        return None if several else name
 
     @cached_property
     def things(self) -> tuple[ThingName, ...]:
-        return tuple(dict.fromkeys(thing_name(name, self.entity_class) for name in sorted(self.names)))
+        found = (thing_name(each, self.entity_class) for name in sorted(self.names) for each in spellings(name))
+        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,22 @@ class _Names(NamedTuple):
     same: bool
 
 
+class _Together(NamedTuple):
+    """Whether two are mentioned in one document, and whether the one or the other is never mentioned without the other.
+    Each can only add bits."""
+
+    once: bool
+    one: bool
+    other: bool
+
+    @classmethod
+    def of(cls, one: Profile, other: Profile) -> "_Together":
+        if one.documents.isdisjoint(other.documents):
+            return cls(False, False, False)
+        return cls(True, one.documents <= other.documents, other.documents <= one.documents)
+
+
+_ALWAYS = _Together(True, True, True)
 _bits = attrgetter("bits")
 
 
@@ -171,10 +199,23 @@ class Scorer:
         self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
 
     def compare(self, one: Profile, other: Profile) -> Comparison:
-        """Weigh one pair. The order of the two does not matter."""
+        """Weigh one pair. The order of the two does not matter; of a pair that is far from a link, `bits` is no more
+        than a bound."""
         if other.key < one.key:
             one, other = other, one
-        together = not one.documents.isdisjoint(other.documents)
+        if one.plain and other.plain and not (one.attributes and other.attributes):
+            bits, levels, _ = self._aligned(one.plain, other.plain)
+            if bits - self._prior < REVIEW_BITS and Level.INITIAL not in levels:
+                # Most pairs end here, and nothing else could add to these.
+                return Comparison(bits - self._prior, ())
+        found = self._weigh(one, other, _ALWAYS)
+        if found.bits < REVIEW_BITS:
+            # Not even if they were always mentioned together: their documents, which may be many, need no look.
+            return found
+        real = _Together.of(one, other)
+        return found if real == _ALWAYS else self._weigh(one, other, real)
+
+    def _weigh(self, one: Profile, other: Profile, together: _Together) -> Comparison:
         names = (self._persons if one.entity_class == PERSON else self._things)(one, other, together)
         odds = names.bits - self._prior
         if names.same:
@@ -218,11 +259,10 @@ class Scorer:
             known = self._weights[kind, level, values] = math.log2(share / min(share, common))
         return known
 
-    def _persons(self, one: Profile, other: Profile, together: bool) -> _Names:
-        always = together and one.documents <= other.documents, together and other.documents <= one.documents
+    def _persons(self, one: Profile, other: Profile, together: _Together) -> _Names:
         return max(
             (
-                self._person(a, b, together, bool(a.single and always[0]) or bool(b.single and always[1]))
+                self._person(a, b, together.once, bool(a.single and together.one) or bool(b.single and together.other))
                 for a in one.persons
                 for b in other.persons
             ),
@@ -230,16 +270,9 @@ class Scorer:
         )
 
     def _person(self, one: PersonName, other: PersonName, together: bool, always: bool) -> _Names:
-        """`always`: one is a single word that is never mentioned without the other in the same document."""
-        if together and (whole := self._with_role(one, other)) is not None:
-            return whole
-        found = []
-        for given, surname in _alignments(one, other):
-            levels = _given_level(*given), _level(*surname)
-            bits = self._weight("given", levels[0], given) + self._weight("surname", levels[1], surname)
-            found.append((bits, levels, bool(surname[0]) and surname[0] not in (one.surname, one.single)))
-        bits, levels, turned = max(found, key=lambda each: each[0] - _TURNED_BITS * each[2])
-        bits -= _TURNED_BITS * turned
+        """`together`: some document mentions both. `always`: one is a single word that is never mentioned without the
+        other. Neither takes bits away."""
+        bits, levels, turned = self._aligned(one, other)
         shortened = bool(one.single or other.single) or Level.INITIAL in levels
         shortened = shortened and together and Level.DIFFERENT not in levels
         middle = bool(one.middles and other.middles) and not _middles_differ(one, other)
@@ -259,14 +292,35 @@ class Scorer:
         )
         whole_given = levels[0] in (Level.EXACT, Level.CLOSE) and not (one.single or other.single)
         singled_out = whole_given or (Level.INITIAL in levels and together) or surname_alone
-        return _Names(bits, (("given", levels[0]), ("surname", levels[1])), notes, singled_out, levels == _BOTH_EXACT)
+        said = (("given", levels[0]), ("surname", levels[1]))
+        names = _Names(bits, said, notes, singled_out, levels == _BOTH_EXACT)
+        with_role = self._with_role(one, other) if together else None
+        return names if with_role is None or with_role.bits < bits else with_role
+
+    def _aligned(self, one: PersonName, other: PersonName) -> tuple[float, tuple[Level, Level], bool]:
+        """The best that given name and surname say: bits, levels, and whether their order is another."""
+        if one.given and other.given and one.letters == other.letters and len(one.letters) > _WHOLE_NAME:
+            parts = (("given", one.given), ("surname", one.surname))
+            return sum(self._weight(kind, Level.EXACT, (part, part)) for kind, part in parts), _BOTH_EXACT, False
+        bits, levels, turned = -math.inf, _BOTH_MISSING, False
+        for given, surname, reverse in _alignments(one, other):
+            if reverse and levels[1] is Level.EXACT:
+                continue
+            here = _given_level(*given), _level(*surname)
+            worth = self._weight("given", here[0], given) + self._weight("surname", here[1], surname)
+            worth -= _TURNED_BITS * reverse
+            if worth > bits:
+                bits, levels, turned = worth, here, reverse
+        return bits, levels, turned
 
     def _with_role(self, one: PersonName, other: PersonName) -> _Names | None:
         """`US President Barack Obama` and `Barack Obama` in one document: one name at the end of the other."""
-        shorter, longer = sorted((one.words, other.words), key=len)
-        before = longer[: -len(shorter)] if shorter else longer
-        if not 2 <= len(shorter) < len(longer) or longer[len(before) :] != shorter or len(shorter[0]) < 2:
+        shorter, longer = one.words, other.words
+        if len(shorter) > len(longer):
+            shorter, longer = longer, shorter
+        if not 2 <= len(shorter) < len(longer) or longer[-len(shorter) :] != shorter or len(shorter[0]) < 2:
             return None
+        before = longer[: -len(shorter)]
         if not _OF.isdisjoint(" ".join(before).split()):
             return None
         parts = (("given", shorter[0]), ("surname", shorter[-1]))
@@ -274,8 +328,8 @@ class Scorer:
         levels = (("given", Level.EXACT), ("surname", Level.EXACT))
         return _Names(bits, levels, ("one name ends the other in the same document",), True, False)
 
-    def _things(self, one: Profile, other: Profile, together: bool) -> _Names:
-        return max((self._thing(a, b, together) for a in one.things for b in other.things), key=_bits)
+    def _things(self, one: Profile, other: Profile, together: _Together) -> _Names:
+        return max((self._thing(a, b, together.once) for a in one.things for b in other.things), key=_bits)
 
     def _thing(self, one: ThingName, other: ThingName, together: bool) -> _Names:
         if one.words == other.words or (one.joined == other.joined and len(one.joined) > 5):
@@ -284,9 +338,14 @@ class Scorer:
                 return _Names(bits, (), ("same name in another form",), True, True)
             # Portland, and Portland in Oregon.
             return _Names(bits + _LESS_SAID_BITS * together, (), ("same name, less said",), together, False)
+        words = self._words(one, other, together)
         if together and (letters := _acronym_of(one, other) or _acronym_of(other, one)):
             bits = _LETTER_BITS * letters + _SHORT_FORM_BITS
-            return _Names(bits, (), ("acronym in the same document",), True, False)
+            if bits >= words.bits:
+                return _Names(bits, (), ("acronym in the same document",), True, False)
+        return words
+
+    def _words(self, one: ThingName, other: ThingName, together: bool) -> _Names:
         left, right = list(one.words), list(other.words)
         bits = 0.0
         notes = []
@@ -303,6 +362,10 @@ class Scorer:
                 left.remove(word)
                 right.remove(close[0])
                 notes.append(f"{word}~{close[0]}")
+        if len(one.words) == len(other.words) == 1 and _one_letter_apart(*one.words, *other.words):
+            # `Northwind` and `Nortwind`: nothing else of a name of one word could agree, so a person looks.
+            bits = max(bits, self._prior)
+            notes.append("one letter apart")
         if together and notes and not (left and right):
             note = "short form in the same document"
             return _Names(bits + _SHORT_FORM_BITS, (), (*notes, note), False, False)
@@ -318,7 +381,7 @@ def veto(one: Profile, other: Profile) -> str | None:
         if KINDS[kind].veto and not one.attributes[kind] & other.attributes[kind]:
             return f"other {kind}"
     if one.entity_class == PERSON:
-        if _is_proven(one, other):
+        if is_proven(one, other):
             return None
         reasons = [_person_veto(a, b) for a in one.persons for b in other.persons]
     else:
@@ -327,14 +390,15 @@ def veto(one: Profile, other: Profile) -> str | None:
     return None if None in reasons else reasons[0]
 
 
-def _is_proven(one: Profile, other: Profile) -> bool:
-    """True if a number that was given to one person and a second such fact agree: people do change their names."""
-    agreeing = [
-        kind
-        for kind in one.attributes.keys() & other.attributes.keys()
-        if KINDS[kind].singular and one.attributes[kind] & other.attributes[kind]
-    ]
-    return len(agreeing) > 1 and any(KINDS[kind].proof for kind in agreeing)
+def is_proven(one: Profile, other: Profile) -> bool:
+    """True if a number that was given to one person and a second such fact agree, the second up to a slip of the pen:
+    people do change their names. Numbers with a slip prove nothing: those of twins follow each other."""
+    common = [kind for kind in one.attributes.keys() & other.attributes.keys() if KINDS[kind].singular]
+    given = [kind for kind in common if KINDS[kind].proof and one.attributes[kind] & other.attributes[kind]]
+    return bool(given) and any(
+        kind != given[0] and _best(one.attributes[kind], other.attributes[kind], KINDS[kind].digits)[0] >= Level.CLOSE
+        for kind in common
+    )
 
 
 def _person_veto(one: PersonName, other: PersonName) -> str | None:
@@ -355,7 +419,7 @@ def _person_veto(one: PersonName, other: PersonName) -> str | None:
         for part in parts
     )
     if not compatible:
-        return "other first name"
+        return OTHER_FIRST_NAME
     if _middles_differ(one, other) and _level(one.surname, other.surname) >= Level.CLOSE:
         return "other middle initial"
     return None
@@ -376,21 +440,27 @@ def _thing_veto(one: ThingName, other: ThingName) -> str | None:
     return None
 
 
-def _alignments(one: PersonName, other: PersonName) -> Iterable[tuple[tuple[str, str], tuple[str, str]]]:
-    """Which part is compared with which, as (given pair, surname pair): as written, then turned round."""
+def _alignments(one: PersonName, other: PersonName) -> Iterable[tuple[tuple[str, str], tuple[str, str], bool]]:
+    """Which part is compared with which, as (given pair, surname pair, whether in the other order)."""
     if one.single and other.single:
-        yield ("", ""), (one.single, other.single)
-    elif one.single or other.single:
+        return ((("", ""), (one.single, other.single), False),)
+    if one.single or other.single:
         single, full = (one.single, other) if one.single else (other.single, one)
-        yield ("", ""), (single, full.surname)
-        yield (single, full.given), ("", "")
-    else:
-        yield (one.given, other.given), (one.surname, other.surname)
-        if one.middles or other.middles:
-            # `Ja ck`, and `Anne Marie` beside `Annemarie`.
-            yield (one.all_given, other.all_given), (one.surname, other.surname)
-        if len(one.given) > 1 and len(other.given) > 1:
-            yield (one.given, other.surname), (one.surname, other.given)
+        found = [(("", ""), (single, full.surname), False), ((single, full.given), ("", ""), False)]
+        if full.bare_surname != full.surname:
+            found.append((("", ""), (single, full.bare_surname), False))
+        return found
+    found = [((one.given, other.given), (one.surname, other.surname), False)]
+    if one.middles or other.middles:
+        # `Ja ck`, and `Anne Marie` beside `Annemarie`.
+        found.append(((one.all_given, other.all_given), (one.surname, other.surname), False))
+    if len(one.given) > 1 and len(other.given) > 1:
+        found.append(((one.given, other.surname), (one.surname, other.given), True))
+    return found
+
+
+def _one_letter_apart(one: str, other: str) -> bool:
+    return min(len(one), len(other)) > _WHOLE_NAME and OSA.distance(one, other, score_cutoff=1) <= 1
 
 
 def _acronym_of(one: ThingName, other: ThingName) -> int:
@@ -415,15 +485,15 @@ def _level(one: str, other: str, digits: bool = False) -> Level:
     one, other = one.replace(" ", ""), other.replace(" ", "")
     if one == other:
         return Level.EXACT
-    shorter, longer = sorted((one, other), key=len)
+    shorter, longer = (one, other) if len(one) <= len(other) else (other, one)
     if not digits and len(shorter) == 1:
         return Level.INITIAL if longer.startswith(shorter) else Level.DIFFERENT
-    distance = OSA.distance(one, other)
-    if digits:
-        return Level.CLOSE if distance <= 1 + len(longer) // 10 and len(longer) > 3 else Level.DIFFERENT
-    if distance <= max(1, len(longer) // 4) and len(longer) > 3:
+    most = 1 + len(longer) // 10 if digits else max(1, len(longer) // 4)
+    if len(longer) > 3 and OSA.distance(one, other, score_cutoff=most) <= most:
         return Level.CLOSE
-    if JaroWinkler.similarity(one, other) >= 0.92 and len(shorter) > 3:
+    if digits:
+        return Level.DIFFERENT
+    if len(shorter) > 3 and JaroWinkler.similarity(one, other, score_cutoff=0.92) >= 0.92:
         return Level.CLOSE
     return Level.CLOSE if len(shorter) > 2 and longer.startswith(shorter) else Level.DIFFERENT
 

@@ -47,6 +47,15 @@ def clusters(resolution: Resolution) -> list[tuple[str, ...]]:
         ("Project Lantern", "Lantern", "Project"),
         ("Sable account", "Sable", "Account"),
         ("Pine St", "Pine Street", "Location"),
+        ("Anna-Maria Lindqvist", "Anna Maria Lindqvist", "Person"),
+        ("Ana García López", "Ana Garcia-Lopez", "Person"),
+        ("Jörg Grünewald", "Joerg Gruenewald", "Person"),
+        ("Jörg Grünewald", "Jorg Grunewald", "Person"),
+        ("Ørsted Vind", "Oersted Vind", "Company"),
+        ("Ромашка", "Romashka", "Company"),
+        ("Nilo-Kola", "Nilo Kola", "Company"),
+        ("Zürich", "Zuerich", "Location"),
+        ("Ниж-Град", "Nizh Grad", "Location"),
     ],
 )
 def test_forms_of_one_name_are_merged(one: str, other: str, entity_class: str) -> None:
@@ -59,6 +68,8 @@ def test_forms_of_one_name_are_merged(one: str, other: str, entity_class: str) -
         ("Jane Smith", "J. Smith", "Person"),
         ("Marguerite Dufresne", "Margurite Dufresne", "Person"),
         ("Northwind Capital", "Nortwind Capital", "Company"),
+        ("Northwind", "Nortwind", "Company"),
+        ("Владимир Соловьёв", "Vladimir Solovyev", "Person"),
     ],
 )
 def test_what_may_be_one_is_for_review(one: str, other: str, entity_class: str) -> None:
@@ -149,7 +160,21 @@ def test_nothing_is_chained_through_a_veto() -> None:
 
 def test_a_number_of_ones_own_outweighs_a_changed_name() -> None:
     facts = {"identifier": "6988048", "birth_date": "19081209", "city": "ayr"}
-    assert band(profile("Jane Smith", **facts), profile("Ruth Smith", **facts)) is Band.MERGE
+    jane, ruth = profile("Jane Smith", **facts), profile("Ruth Smith", **facts)
+    assert band(jane, ruth) is Band.MERGE
+    # The second fact may have a slip; the number may not, since those of twins follow each other.
+    assert band(jane, profile("Ruth Smith", **facts | {"birth_date": "19081208"})) is Band.MERGE
+    assert band(jane, profile("Ruth Smith", **facts | {"identifier": "6988049"})) is Band.NEW
+    # Who is proven to have both names may be met under either, with a slip in the number, too.
+    third = profile("Smith, Ruth", **facts | {"identifier": "6988049"})
+    assert clusters(resolve([jane, ruth, third])) == [(jane.key, ruth.key, third.key)]
+
+
+def test_a_proven_name_lets_no_father_be_his_son() -> None:
+    facts = {"identifier": "6988048", "birth_date": "19081209", "city": "ayr"}
+    son, bare, father = profile("John Smith Jr.", **facts), profile("John Smith", **facts), profile("John Smith Sr.")
+    found = clusters(resolve([son, bare, father]))
+    assert found and not any({son.key, father.key} <= set(members) for members in found)
 
 
 # --- operators
@@ -253,7 +278,7 @@ def test_what_operators_decide_holds(graph: list[Profile], data: st.DataObject) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "least_recall"), [("dataset1", 0.95), ("dataset3", 0.92)])
+@pytest.mark.parametrize(("name", "least_recall"), [("dataset1", 0.95), ("dataset3", 0.97)])
 def test_contact_records_with_slips_of_the_pen(shared_data: Path, name: str, least_recall: float) -> None:
     people, true = febrl(shared_data / "febrl" / f"{name}.csv")
     found = {pair for members in clusters(resolve(people)) for pair in itertools.combinations(members, 2)}
@@ -270,6 +295,8 @@ def test_contact_records_with_slips_of_the_pen(shared_data: Path, name: str, lea
     ("one", "other", "entity_class"),
     [
         ("van Gogh", "Vincent van Gogh", "Person"),
+        ("Gogh", "Vincent van Gogh", "Person"),
+        ("Carrano & Biewener", "Carrano and Biewener", "Person"),
         ("US President Jane Marlow", "Jane Marlow", "Person"),
         ("WHO", "World Health Organization", "Company"),
         ("JSC", "Johnson Space Center", "Location"),
