@@ -22,13 +22,14 @@ FILES, SEAL = "files", "seal"
 Files = Mapping[str, Mapping[str, Any]]
 """`bytes` and `sha256` of each file, by its path in the folder."""
 
-_hashed: dict[tuple[int, int, int, int], str] = {}
+_hashed: dict[tuple[int, ...], str] = {}
 
 
 def sha256_once(path: Path) -> str:
     """SHA-256 (hex) of a file; in one process the same file is read once. Raises OSError."""
     status = path.stat()
-    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    # The change time is the one that nobody can set back: a file in another's place is another file.
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     if key not in _hashed:
         _hashed[key] = sha256_file(path)
     return _hashed[key]
