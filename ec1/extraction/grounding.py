@@ -254,10 +254,9 @@ def _locate(name: str, text: str, folded: Folded) -> tuple[list[Place], bool]:
     return [], False
 
 
-def place_of(name: str, text: str) -> Place | None:
-    """Where a name stands first in a text, or None."""
-    found, _ = _locate(name, text, Folded.of(text))
-    return found[0] if found else None
+def places_of(name: str, text: str) -> list[Place]:
+    """Where a name stands in a text."""
+    return _locate(name, text, Folded.of(text))[0]
 
 
 def trimmed(name: str) -> str:

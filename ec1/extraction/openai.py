@@ -25,7 +25,6 @@ from ec1.extraction.client import (
 class OpenAIClient(HttpChatClient):
     """A client of the server at `base_url` (without `/v1`); `model` is the id under which it serves the model.
 
-    `decides` is the id of the model that gives log-probabilities; default: the same. An adapter was not trained to.
     `ends_repetition` is for a trained extractor on a vLLM: small models list the same names again and again.
     """
 
@@ -35,14 +34,13 @@ class OpenAIClient(HttpChatClient):
         model: str,
         settings: ExtractionSettings,
         *,
-        decides: str | None = None,
         ends_repetition: bool = False,
         **endurance: Unpack[Endurance],
     ) -> None:
         super().__init__(f"{base_url.rstrip('/')}/v1/chat/completions", settings, **endurance)
         self._model = model
         self._ends_repetition = ends_repetition
-        self._decider = Decider(base_url, decides or model, settings, **endurance)
+        self._decider = Decider(base_url, model, settings, **endurance)
 
     def decider(self) -> "Decider":
         return self._decider
@@ -89,8 +87,9 @@ class OpenAIClient(HttpChatClient):
 class Decider(HttpChatClient):
     """Asks the same server for the log-probabilities of a few words after each of many prompts, in one request.
 
-    The messages are the prompts; the schema is `{"labels": {token id: word}}`. The answer's content is JSON: for each
-    prompt, the log-probabilities in the order of the labels. What a server leaves out is given the least that it named.
+    The messages are the prompts; the schema is `{"labels": {token id: word}, "add_special_tokens": whether the prompts
+    lack those that a text of this model begins with}`. The answer's content is JSON: for each prompt, the
+    log-probabilities in the order of the labels. What a server leaves out is given the least that it named.
     """
 
     def __init__(self, base_url: str, model: str, settings: ExtractionSettings, **endurance: Unpack[Endurance]) -> None:
@@ -108,6 +107,7 @@ class Decider(HttpChatClient):
             "max_tokens": 1,
             "temperature": 0,
             "seed": 0,
+            "add_special_tokens": schema.get("add_special_tokens", True),
             # vLLM's own: the choice is constrained to the labels, and all of them are reported, however unlikely.
             "allowed_token_ids": tokens,
             "logprob_token_ids": tokens,

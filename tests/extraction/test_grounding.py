@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ec1.documents.chunks import Chunk
 from ec1.extraction.folding import Folded, normalised
-from ec1.extraction.grounding import ground, place_of, settle, trimmed, without_rivals
+from ec1.extraction.grounding import ground, places_of, settle, trimmed, without_rivals
 from ec1.extraction.prompt import PROMPT_NAMES
 from ec1.extraction.results import Dropped, Mention
 from ec1.extraction.rules import RuleGroup
@@ -624,12 +624,12 @@ def test_a_name_is_trimmed_of_what_models_put_around_it(name: str, expected: str
 
 
 def test_the_first_place_of_a_name() -> None:
-    assert place_of("Ann Lee", "We met Ann Lee and Ann Lee.") == (7, 14)
-    assert place_of("Ann Lee", "We met Ann Leeson.") is None
-    assert place_of("Ann", "JoAnn met Ann_1 and Ann") == (20, 23)
-    assert place_of("Yahoo!", "At Yahoo they met.") == (3, 8)
-    assert place_of("Ann's", "They met Ann there.") == (9, 12)
-    assert place_of("Ann’s", "They met Ann there.") == (9, 12)
-    assert place_of("", "Ann") is None
-    assert place_of("Ann", "JAnn met a JAnn") is None
-    assert place_of("SpaceX", "Space is far.") is None
+    assert places_of("Ann Lee", "We met Ann Lee and Ann Lee.") == [(7, 14), (19, 26)]
+    assert places_of("Ann Lee", "We met Ann Leeson.") == []
+    assert places_of("Ann", "JoAnn met Ann_1 and Ann") == [(20, 23)]
+    assert places_of("Yahoo!", "At Yahoo they met.") == [(3, 8)]
+    assert places_of("Ann's", "They met Ann there.") == [(9, 12)]
+    assert places_of("Ann’s", "They met Ann there.") == [(9, 12)]
+    assert places_of("", "Ann") == []
+    assert places_of("Ann", "JAnn met a JAnn") == []
+    assert places_of("SpaceX", "Space is far.") == []
