@@ -49,7 +49,7 @@ def grounded(answered: Iterable[Answered], off: frozenset[RuleGroup] = ALL_ON) -
     for text, chunks in answered:
         mentions = [mention for chunk, named in chunks for mention in grounding.ground(named, chunk, text.text, off)[0]]
         key = DocumentKey("research", text.name)
-        predicted[key] = entities_of(grounding.settle(mentions, 0.5, off)[0])
+        predicted[key] = entities_of(grounding.settle(mentions, 0.5)[0])
         gold[key] = text.gold
     return score(predicted, gold)
 
