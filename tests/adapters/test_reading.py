@@ -10,7 +10,7 @@ import pytest
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.adapters.gate import judge
 from ec1.adapters.reading import ReadingSettings, shares_of_f1
-from ec1.adapters.scores import ExampleScores, Scores, load_scores
+from ec1.adapters.scores import Scores, load_scores
 from ec1.deployment import ExtractionSettings, VllmSettings
 from ec1.errors import InputError
 from ec1.extraction import trained
@@ -124,21 +124,3 @@ def test_a_row_of_another_kind_is_refused(words: Path, tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="is no chunk with what is named in it"):
         evaluate(spec, lambda _: None)
-
-
-def test_a_gain_without_losses_is_judged() -> None:
-    """What reads has no likelihoods: their absence is not taken for a fault."""
-    examples = tuple(
-        ExampleScores(
-            example=str(number),
-            group=str(number // 2),
-            tokens=9,
-            scores={"base": 0.4, "candidate": 0.5 + 0.01 * (number % 3)},
-            counts={"base": (1, 2, 1), "candidate": (2, 2, 2)},
-        )
-        for number in range(16)
-    )
-    scores = Scores(objective="extraction", models=("base", "candidate"), examples=examples)
-    assert judge(scores, EvaluationOptions()).accepted
-    small = judge(scores, EvaluationOptions(min_effect_f1=0.2))
-    assert small.verdict == "no_effect" and "less than 0.2 F1" in small.reasons[0]
