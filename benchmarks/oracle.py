@@ -4,7 +4,6 @@ Prints strict and any-class F1 on GUM (documents that rules were written on, and
 """
 
 import argparse
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -55,7 +54,7 @@ def grounded(answered: Iterable[Answered], off: frozenset[RuleGroup] = ALL_ON) -
 
 
 def _stands(name: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+    return bool(grounding.places_of(name, text))
 
 
 def _words(texts: Sequence[str]) -> list[int]:

@@ -31,12 +31,12 @@ method: lora
 objective: sft
 lora: {r: 8, alpha: 16, dropout: 0.0}
 optimisation:
-  {epochs: 3, learning_rate: 5e-4, scheduler: cosine, warmup_share: 0.05, batch_size: 8, gradient_accumulation: 1,
+  {epochs: 3, learning_rate: 5e-4, scheduler: cosine, warmup_share: 0.05, batch_size: 4, gradient_accumulation: 1,
   gradient_checkpointing: false, checkpoint_minutes: 60}
-data: {threshold: 20, heldout_share: 0.3, max_length: 384, near_duplicate_similarity: 1, scrub: false}
+data: {threshold: 12, heldout_share: 0.35, max_length: 384, near_duplicate_similarity: 1, scrub: false}
 hardware: {device: cpu}
 """
-DOCUMENTS = 32
+DOCUMENTS = 24
 BIRDS = ("Wren", "Heron", "Plover", "Dunlin", "Knot", "Siskin", "Linnet", "Crake")
 SHIPS = ("Marigold", "Bramble", "Saffron", "Juniper", "Thistle", "Primrose", "Clover", "Tansy")
 PEOPLE = ("Ada Voss", "Emil Krantz", "Nora Byrne", "Ivo Lasker", "Rhea Stone", "Otto Malik")
@@ -56,27 +56,26 @@ PROJECTS = (
 
 
 def corrected(kind: str, seed: int) -> Iterator[dict[str, object]]:
-    """Records as a person hands them back: two chunks of each document, every name with its class."""
+    """Records as a person hands them back: the one chunk of each document, every name with its class."""
     choice = random.Random(seed)
     for number in range(DOCUMENTS):
-        for chunk in range(2):
-            entities: dict[str, str] = {}
-            sentences = []
-            for sentence in choice.sample(ACCOUNTS if kind == "Account" else PROJECTS, 3):
-                pool = [f"{bird} {choice.randint(2, 60)}" for bird in BIRDS] if kind == "Account" else list(SHIPS)
-                named, person = choice.sample(pool, 2), choice.choice(PEOPLE)
-                text = sentence.format(*named, p=person)
-                entities |= {name: kind for name in named if name in text}
-                entities |= {person: "Person"} if person in text else {}
-                sentences.append(text)
-            yield {
-                "stream": "meeting",
-                "path": f"{kind}-{number}.md",
-                "content_sha256": "0" * 64,
-                "start": chunk,
-                "text": " ".join(sentences),
-                "entities": [{"name": name, "class": entity_class} for name, entity_class in entities.items()],
-            }
+        entities: dict[str, str] = {}
+        sentences = []
+        for sentence in choice.sample(ACCOUNTS if kind == "Account" else PROJECTS, 2):
+            pool = [f"{bird} {choice.randint(2, 60)}" for bird in BIRDS] if kind == "Account" else list(SHIPS)
+            named, person = choice.sample(pool, 2), choice.choice(PEOPLE)
+            text = sentence.format(*named, p=person)
+            entities |= {name: kind for name in named if name in text}
+            entities |= {person: "Person"} if person in text else {}
+            sentences.append(text)
+        yield {
+            "stream": "meeting",
+            "path": f"{kind}-{number}.md",
+            "content_sha256": "0" * 64,
+            "start": 0,
+            "text": " ".join(sentences),
+            "entities": [{"name": name, "class": entity_class} for name, entity_class in entities.items()],
+        }
 
 
 def correct(home: Home, folder: Path, kind: str, night: str) -> None:
@@ -85,7 +84,7 @@ def correct(home: Home, folder: Path, kind: str, night: str) -> None:
     file.write_text("".join(json.dumps(record) + "\n" for record in corrected(kind, seed=len(kind))))
     noon = dt.datetime.fromisoformat(f"{night}T12:00:00+00:00")
     before = set((home.corpus / "extractor").glob("*"))
-    assert take(file, home.corpus / "extractor", noon).written == 2 * DOCUMENTS
+    assert take(file, home.corpus / "extractor", noon).written == DOCUMENTS
     for path in set((home.corpus / "extractor").glob("*")) - before:
         os.utime(path, (noon.timestamp(), noon.timestamp()))
 
