@@ -8,6 +8,7 @@ Belongs here: reading held-out chunks, counting, and each chunk's share of F1. D
 """
 
 import hashlib
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -89,6 +90,8 @@ def read_with_each(
     Raises InputError for an adapter that cannot be served with the model, ServiceError if the engine does not start or
     dies.
     """
+    # A line for each of thousands of requests would bury everything else in the evaluation's log.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     base = settings.engine.model
     served = {
         name: extractor_adapter(folder, base, f"reads-{number}")
