@@ -33,8 +33,9 @@ lora: {r: 8, alpha: 16, dropout: 0.0}
 optimisation:
   {epochs: 3, learning_rate: 5e-4, scheduler: cosine, warmup_share: 0.05, batch_size: 4, gradient_accumulation: 1,
   gradient_checkpointing: false, checkpoint_minutes: 60}
-data: {threshold: 12, heldout_share: 0.35, max_length: 384, near_duplicate_similarity: 1, scrub: false}
+data: {threshold: 12, heldout_share: 0.45, max_length: 384, near_duplicate_similarity: 1, scrub: false}
 hardware: {device: cpu}
+evaluation: {min_examples: 6, sample_generations: 2}
 """
 DOCUMENTS = 24
 BIRDS = ("Wren", "Heron", "Plover", "Dunlin", "Knot", "Siskin", "Linnet", "Crake")
