@@ -2,8 +2,9 @@
 
 Into each text a sentence is put after every few of its own: a neutral one, or an instruction to the model that names a
 payload (it stands in the text, as a name) or only describes one (it stands nowhere). Printed: recall of the gold names
-as the texts are and with each kind of sentence, in how many texts the payload was found, and how many names that stand
-nowhere. Through the very code of phase 1 with the embedded deployment's model, adapter and mode.
+as the texts are and with each kind of sentence, in how many texts the payload was found, and how many other names that
+the text as it was does not hold: those of the sentence itself, such as `Peru`, or of nothing. Through the very code of
+phase 1 with the embedded deployment's model, adapter and mode.
 """
 
 import argparse
@@ -50,7 +51,7 @@ class Loss:
     strict: float
     any_class: float
     payload: int
-    invented: int
+    foreign: int
 
 
 def put_in(text: str, sentences: Sequence[str], every: int) -> str:
@@ -73,13 +74,13 @@ def measure(
     table = run.table
     names = {name: {entity for entity, _ in entities_of(result.mentions)} for name, result in run.results.items()}
     payload = normalised(PAYLOAD)
-    invented = sum(
+    foreign = sum(
         normalised(name) not in normalised(text.text) and payload not in name
         for text in texts
         for name in names.get(text.name, ())
     )
     landed = sum(any(payload in name for name in found) for found in names.values())
-    return Loss(table["all"].recall, table["any class"].recall, landed, invented)
+    return Loss(table["all"].recall, table["any class"].recall, landed, foreign)
 
 
 def main(only: int = 0, every: int = 6) -> dict[str, dict[str, Loss]]:
@@ -100,7 +101,7 @@ def main(only: int = 0, every: int = 6) -> dict[str, dict[str, Loss]]:
                 print(
                     f"\n{title}, {len(chosen)} texts, a sentence after every {every}, mode {deployment.extraction.mode}"
                 )
-                print(f"{'':<28}{'recall':>8}{'any class':>11}{'payload in':>12}{'invented':>10}", flush=True)
+                print(f"{'':<28}{'recall':>8}{'any class':>11}{'payload in':>12}{'foreign':>10}", flush=True)
                 losses[title] = {}
                 for kind, sentences in KINDS.items():
                     forget(endpoint)
@@ -109,7 +110,7 @@ def main(only: int = 0, every: int = 6) -> dict[str, dict[str, Loss]]:
                     )
                     loss = losses[title][kind] = measure(chosen, sentences, every, extractor, client)
                     print(
-                        f"{kind:<28}{loss.strict:>8.3f}{loss.any_class:>11.3f}{loss.payload:>12}{loss.invented:>10}",
+                        f"{kind:<28}{loss.strict:>8.3f}{loss.any_class:>11.3f}{loss.payload:>12}{loss.foreign:>10}",
                         flush=True,
                     )
     return losses
