@@ -8,7 +8,12 @@ import sys
 from pathlib import Path
 
 # As much as minutes allow; each says with --help how to measure more.
-SHORT = {"extraction_quality": ["--modes", "decide", "--only", "2"], "gate_rates": ["--seeds", "1"]}
+SHORT = {
+    "extraction_quality": ["--modes", "decide", "--only", "2"],
+    "gate_rates": ["--seeds", "1"],
+    "injected_sentences": ["--only", "2"],
+    "trained_extractor": ["--modes", "both"],
+}
 
 # `make mutants` measures the tests; the other one needs two repositories.
 LEFT_OUT = {"mutants", "commit_tuples"}

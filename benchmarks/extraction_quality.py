@@ -26,6 +26,8 @@ from benchmarks import gum, oracle, sample
 from benchmarks._engine import embedded, forget, model_of, serving
 from benchmarks._recorded import Recorded
 from benchmarks.gum import DATA, Text
+from ec1.adapters.extractor import extractor_adapter
+from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.extraction import loop
@@ -38,6 +40,7 @@ from ec1.extraction.report import ExtractionReport
 from ec1.extraction.results import ExtractionResult, Mention
 from ec1.extraction.rules import ALL_ON, RuleGroup
 from ec1.extraction.scoring import ScoreTable, entities_of, score
+from ec1.gpu.engine import Endpoint, ServedAdapter
 
 Mode = Literal["answer", "decide", "both"]
 MODES: tuple[Mode, ...] = ("answer", "decide", "both")
@@ -109,11 +112,24 @@ def extract(
     return Run(texts, {name: result for name, result in found.items() if result is not None}, report)
 
 
-def extractor_of(mode: Mode, model: Path, off: frozenset[RuleGroup] = ALL_ON, **changes: Any) -> Extractor:
-    """The embedded deployment's extractor in a mode."""
+def shipped() -> ServedAdapter:
+    """The adapter that the embedded deployment names."""
+    deployment, settings = embedded()
+    assert deployment.extraction.adapter is not None
+    return extractor_adapter(deployment.extraction.adapter, settings.model)
+
+
+def extractor_of(
+    mode: Mode,
+    model: Path,
+    off: frozenset[RuleGroup] = ALL_ON,
+    adapter: ServedAdapter | None = None,
+    **changes: Any,
+) -> Extractor:
+    """The embedded deployment's extractor in a mode, with or without an adapter."""
     deployment, settings = embedded()
     extraction = deployment.extraction.model_copy(update={"mode": mode, **changes})
-    extractor = Extractor(extraction, settings.model, settings.revision, model)
+    extractor = Extractor(extraction, settings.model, settings.revision, model, adapter)
     extractor.off = off
     return extractor
 
@@ -141,12 +157,22 @@ def qmsum(folder: Path, characters: int) -> Iterator[Text]:
             yield Text(path.stem, "\n".join(turns), (), frozenset(gold))
 
 
+def recorded_name(mode: Mode, trained: bool) -> str:
+    """The end of the name of the file that keeps what the model said."""
+    return f"{mode}.trained" if trained else mode
+
+
+def _client(endpoint: Endpoint, deployment: Deployment, trained: bool) -> OpenAIClient:
+    return OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction, ends_repetition=trained)
+
+
 def main(
     modes: Sequence[Mode] = MODES,
     only: int = 0,
     characters: int = 6000,
     record: Path | None = None,
     engine: bool = True,
+    trained: bool = False,
 ) -> dict[str, Any]:
     """Print and return the figures."""
     deployment, settings = embedded()
@@ -162,17 +188,17 @@ def main(
             print(f"\n{title}, perfect answers and no model\n{table}", flush=True)
             figures[f"{title}, oracle"] = table.record()
         meetings = list(qmsum(DATA / "qmsum", characters))[: only or None]
-        with serving(deployment, settings, model) if engine else nullcontext() as endpoint:
+        adapter = shipped() if trained else None
+        with serving(deployment, settings, model, adapter) if engine else nullcontext() as endpoint:
             for mode in modes:
-                extractor = extractor_of(mode, model)
+                extractor = extractor_of(mode, model, adapter=adapter)
+                said = recorded_name(mode, trained)
                 for title, each in texts.items():
-                    client = (
-                        OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction) if endpoint else None
-                    )
+                    client = _client(endpoint, deployment, trained) if endpoint else None
                     if endpoint:
                         forget(endpoint)
                     begin = time.perf_counter()
-                    run = extract(each, extractor, Recorded(folder / f"{title}.{mode}", client))
+                    run = extract(each, extractor, Recorded(folder / f"{title}.{said}", client))
                     seconds = time.perf_counter() - begin
                     figures[f"{title}, {mode}"] = run.table.record()
                     print(f"\n{title}, mode {mode}: {len(each)} documents\n{run.table}")
@@ -184,8 +210,8 @@ def main(
                         flush=True,
                     )
                 if meetings and endpoint:
-                    client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
-                    run = extract(meetings, extractor, Recorded(folder / f"qmsum.{mode}", client), "meeting")
+                    client = _client(endpoint, deployment, trained)
+                    run = extract(meetings, extractor, Recorded(folder / f"qmsum.{said}", client), "meeting")
                     print(f"\nQMSum, mode {mode}: recall of speakers {run.table['Person'].recall:.2f}", flush=True)
     return figures
 
@@ -196,6 +222,7 @@ if __name__ == "__main__":
     parser.add_argument("--characters", type=int, default=6000, help="of each QMSum meeting")
     parser.add_argument("--only", type=int, default=0, help="documents of each set; 0: all")
     parser.add_argument("--record", type=Path, help="folder that keeps what the model said")
+    parser.add_argument("--trained", action="store_true", help="with the shipped adapter")
     parser.add_argument("--replay", action="store_true", help="ask no engine: what --record holds is enough")
     arguments = parser.parse_args()
     main(
@@ -204,4 +231,5 @@ if __name__ == "__main__":
         arguments.characters,
         arguments.record,
         not arguments.replay,
+        arguments.trained,
     )

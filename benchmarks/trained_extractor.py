@@ -1,8 +1,8 @@
-"""The model as it is and with the shipped adapter, over the same texts, through phase 1's own code.
+"""The model with the shipped adapter in each mode, and as it is, over the same texts, through phase 1's own code.
 
 Texts: the documents of GUM that nothing was fitted to (`gum.unseen`) and the bundled sample, which no training saw.
-Beside both stands the base line of capital letters (`ec1.extraction.baseline`). One engine serves both, so that their
-seconds compare.
+Beside each stands the base line of capital letters (`ec1.extraction.baseline`). One engine serves all modes of the
+adapter, so that their seconds compare.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from ec1.extraction.trained import SHIPPED
 from ec1.gpu.engine import Endpoint, ServedAdapter
 
 STREAM = "research"
+MODES = ("answer", "decide", "both")
 
 
 def measure(
@@ -56,26 +57,22 @@ def measure(
     return replace(score(found, gold), baseline=plain), report.seconds
 
 
-def _extractors(
-    deployment: Deployment, folder: Path, endpoint: Endpoint, adapter: ServedAdapter, only: str
+def _modes(
+    deployment: Deployment, folder: Path, endpoint: Endpoint, adapter: ServedAdapter | None, modes: Sequence[str]
 ) -> dict[str, tuple[Extractor, OpenAIClient]]:
-    model, settings = deployment.inference, deployment.extraction
-    both = {
-        "base": (Extractor(settings, model.model, model.revision, folder), model.model),
-        "adapter": (Extractor(settings, model.model, model.revision, folder, adapter), adapter.name),
-    }
-    return {
-        name: (
-            extractor,
-            OpenAIClient(endpoint.base_url, served, settings, ends_repetition=extractor.adapter is not None),
-        )
-        for name, (extractor, served) in both.items()
-        if only in ("both", name)
-    }
+    """An extractor for each mode, with or without the adapter, and a client for it."""
+    model = deployment.inference
+    made = {}
+    for mode in modes:
+        settings = deployment.extraction.model_copy(update={"mode": mode})
+        extractor = Extractor(settings, model.model, model.revision, folder, adapter)
+        client = OpenAIClient(endpoint.base_url, endpoint.model, settings, ends_repetition=adapter is not None)
+        made[mode] = (extractor, client)
+    return made
 
 
-def main(adapter: Path | None, sets: Sequence[str], only: str) -> dict[str, dict[str, float]]:
-    """Print and return strict and any-class F1 of each extractor on each set."""
+def main(adapter: Path | None, sets: Sequence[str], modes: Sequence[str], base: bool) -> dict[str, dict[str, float]]:
+    """Print and return strict and any-class F1 in each mode on each set."""
     deployment, settings = embedded()
     chosen = adapter or deployment.extraction.adapter or SHIPPED
     all_sets = {"gum": gum.unseen, "seen": lambda: gum.seen()[::4], "sample": sample.read}
@@ -85,19 +82,21 @@ def main(adapter: Path | None, sets: Sequence[str], only: str) -> dict[str, dict
         scratch = Path(name)
         model = model_of(deployment, scratch)
         wrapped = extractor_adapter(chosen, settings.model)
-        began = time.monotonic()
-        with serving(deployment, settings, model, wrapped) as endpoint:
-            print(f"ready after {time.monotonic() - began:.0f} s")
-            for title, (extractor, client) in _extractors(deployment, model, endpoint, wrapped, only).items():
-                for kind, found in texts.items():
-                    forget(endpoint)
-                    table, seconds = measure(found, extractor, client, scratch / title / kind)
-                    print(f"\n{title} on {kind}: {table.documents} documents\n{table}\n", flush=True)
-                    figures[f"{title} {kind}"] = {
-                        "strict": round(table["all"].f1, 3),
-                        "any class": round(table["any class"].f1, 3),
-                        "seconds": round(seconds, 1),
-                    }
+        for served in (None, wrapped) if base else (wrapped,):
+            began = time.monotonic()
+            with serving(deployment, settings, model, served) as endpoint:
+                print(f"ready after {time.monotonic() - began:.0f} s")
+                for mode, (extractor, client) in _modes(deployment, model, endpoint, served, modes).items():
+                    title = f"{'base' if served is None else 'adapter'}, mode {mode}"
+                    for kind, found in texts.items():
+                        forget(endpoint)
+                        table, seconds = measure(found, extractor, client, scratch / title / kind)
+                        print(f"\n{title}, on {kind}: {table.documents} documents\n{table}\n", flush=True)
+                        figures[f"{title}, {kind}"] = {
+                            "strict": round(table["all"].f1, 3),
+                            "any class": round(table["any class"].f1, 3),
+                            "seconds": round(seconds, 1),
+                        }
     print(figures)
     return figures
 
@@ -106,6 +105,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--adapter", type=Path, help="default: the embedded deployment's, else the shipped one")
     parser.add_argument("--sets", nargs="+", choices=["gum", "seen", "sample"], default=["gum", "sample"])
-    parser.add_argument("--only", choices=["both", "base", "adapter"], default="both")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--base", action="store_true", help="measure the model without the adapter, too")
     arguments = parser.parse_args()
-    main(arguments.adapter, arguments.sets, arguments.only)
+    main(arguments.adapter, arguments.sets, arguments.modes, arguments.base)

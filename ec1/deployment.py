@@ -187,12 +187,13 @@ class ExtractionSettings(Settings):
     merge_adapter: bool = Field(
         False,
         description="serve the model with that adapter's weights merged in, not beside it: three times as fast on a "
-        "CPU, once more the model's size on disk; for mode `answer`",
+        "CPU, once more the model's size on disk",
     )
     mode: Literal["answer", "decide", "both"] = Field(
         "answer",
         description="answer: the model lists the names of a chunk (large models); decide: it chooses the class of each "
-        "span that the text's structure proposes, by log-probabilities (small models); both: its answer proposes too",
+        "span that the text's structure or the graph proposes, by log-probabilities (small models); both: its answer "
+        "proposes too, or, with an adapter, it decides on the spans that its answer left out",
     )
     min_confidence: float = Field(0.0, ge=0, le=1, description="mentions below it are dropped; typically 0–0.5")
     max_hallucination_rate: float = Field(
@@ -215,15 +216,6 @@ class ExtractionSettings(Settings):
             raise ValueError(
                 f"max_answer_tokens {self.max_answer_tokens} less reasoning_tokens {self.reasoning_tokens} leaves "
                 f"{room} tokens for the answer; leave {MIN_ANSWER_TOKENS} or more"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _only_answers_are_merged(self) -> "ExtractionSettings":
-        if self.merge_adapter and self.mode != "answer":
-            raise ValueError(
-                f"merge_adapter leaves no model without the adapter, and mode {self.mode} asks one: "
-                "choose mode answer, or leave merge_adapter out"
             )
         return self
 

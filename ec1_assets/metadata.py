@@ -313,14 +313,23 @@ def of_evaluation(judged: "Judged", folder: Path) -> Metadata:
         **({"eval_loss": losses["candidate"]} if "candidate" in losses else {}),
         **{f"eval_loss_{model}": loss for model, loss in losses.items()},
         **{f"eval_score_{model}": score for model, score in scores.items()},
-        "held_out_loss": bar_plot(
-            "Held-out loss of the wanted answer (less is better)", losses, "nats/token", folder / "evaluation.png"
+        **(
+            {"held_out_f1": bar_plot("F1 on held-out chunks", scores, "F1", folder / "evaluation.png")}
+            if judged.scores.objective == "extraction"
+            else {
+                "held_out_loss": bar_plot(
+                    "Held-out loss of the wanted answer (less is better)",
+                    losses,
+                    "nats/token",
+                    folder / "evaluation.png",
+                )
+            }
         ),
     }
     if judged.scores.samples:
         shown["answers_are"] = (
             "what each model wrote to prompts that it never saw, beside the answer that was wanted. They are there to "
-            "be read; the verdict rests on the losses."
+            "be read; the verdict rests on the losses, of an extractor on the F1."
         )
         shown["answers"] = _table(
             [
@@ -334,6 +343,9 @@ def of_evaluation(judged: "Judged", folder: Path) -> Metadata:
 def of_outcome(outcome: "OutcomeRecord", versions: "Sequence[AdapterManifest]", folder: Path) -> Metadata:
     """What became of the candidate, and the evaluations of the versions that were accepted so far."""
     judged = [(each, each.evaluation) for each in versions if each.evaluation is not None]
+    unit = next(
+        (evaluation.differences["base"].unit for _, evaluation in judged if "base" in evaluation.differences), ""
+    )
     gains = {
         f"v{each.version}": (gain.mean, gain.lower, gain.upper)
         for each, evaluation in judged
@@ -358,7 +370,7 @@ def of_outcome(outcome: "OutcomeRecord", versions: "Sequence[AdapterManifest]", 
         **(
             {
                 "gain_by_version": interval_plot(
-                    "Gain over base on held-out answers, by version", gains, "nats/token", folder / "versions.png"
+                    "Gain over base on held-out answers, by version", gains, unit, folder / "versions.png"
                 )
             }
             if len(gains) > 1

@@ -92,7 +92,6 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 deployment.extraction,
                 circuit=circuit,
                 died=endpoint.died,
-                decides=model.model,
                 ends_repetition=adapter is not None,
             )
 

@@ -101,6 +101,7 @@ class Handler(BaseHTTPRequestHandler):
             state.max_in_flight = max(state.max_in_flight, state.in_flight)
         form = body.get("response_format") or body.get("grammar")
         self.wants_relations = '"relations"' in json.dumps(form)
+        self.wants_list = '"prefixItems"' in json.dumps(form)
         try:
             if refusal := self.refusal(body):
                 self._send(400, json.dumps({"error": {"message": refusal}}).encode())
@@ -166,7 +167,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         choices = []
         for index, prompt in enumerate(prompts):
-            name = prompt.rpartition("\n")[2].removesuffix(" =")
+            # A trained extractor's question ends in its answer's beginning: `[["Alma Reyes","`.
+            begun = prompt.rpartition('[["')[2].removesuffix('","')
+            name = begun if prompt.endswith('","') else prompt.rpartition("\n")[2].removesuffix(" =")
             right = tokens[0] if NAME.fullmatch(name) else tokens[-1]
             top = {f"token_id:{token}": -0.05 if token == right else -5.0 for token in tokens}
             choices.append(
@@ -218,7 +221,11 @@ class Handler(BaseHTTPRequestHandler):
             return None
         # The grammar ends a list, whatever else there is to name.
         found = entities_of(f"{text} {believed}")[:MAX_ENTITIES]
+        if state.acts("first", text):
+            found = found[:1]
         content, finish = encode(found, stated_in(text) if self.wants_relations else None), "stop"
+        if self.wants_list:
+            content = json.dumps([[each.name, each.entity_class] for each in found], separators=(",", ":"))
         if state.acts("cut", text):
             content, finish = content[:-5], "length"
         elif state.acts("array", text):

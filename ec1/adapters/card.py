@@ -97,7 +97,8 @@ def _evaluation(manifest: AdapterManifest) -> str:
     rows = [
         f"| {model} | {'not finite' if score is None else f'{score:.3f}'} |" for model, score in found.scores.items()
     ]
-    lines.append("\n".join(["| model | mean score, nats per token |", "|---|---|", *rows]))
+    counted = "F1 on held-out chunks" if found.objective == "extraction" else "mean score, nats per token"
+    lines.append("\n".join([f"| model | {counted} |", "|---|---|", *rows]))
     against = [f"- better than `{name}` by {difference}" for name, difference in found.differences.items()]
     return "## Evaluation\n\n" + "\n\n".join([*lines, "\n".join(against)])
 

@@ -4,9 +4,10 @@ Run as `python -m ec1.adapters.evaluation SPEC.json`. The base is loaded once an
 scored as it is served: the weights in bf16 with the adapter unmerged, not the 4-bit weights that were trained on.
 Beside the held-out answers, each model is asked for the same answers behind other prompts, for the answers of a fixed
 general set, to write some answers out, and for the recipe's task cases; the base once more in another batching.
+Extractors are not asked for likelihoods: they read the held-out chunks (`reading.py`).
 
 Belongs here: asking and writing down. Does not: loading and answering (`answering.py`), the likelihoods
-(`likelihood.py`) and the decision (`gate.py`).
+(`likelihood.py`), reading (`reading.py`) and the decision (`gate.py`).
 """
 
 import functools
@@ -25,6 +26,7 @@ from ec1.adapters.answering import Answer, load_candidates, write_answers
 from ec1.adapters.behaviour import faults_of
 from ec1.adapters.likelihood import Example, losses_of, read_examples, shuffled, tokens_of
 from ec1.adapters.manifest import ADAPTER_FILES
+from ec1.adapters.reading import Held, ReadingSettings, read_held, read_with_each, scored
 from ec1.adapters.scores import BASE, ExampleScores, Sample, ScoredObjective, Scores, write_scores
 from ec1.adapters.tasks import check_tasks, passes
 from ec1.errors import InputError
@@ -57,6 +59,9 @@ class EvaluationSpec(Settings):
     trained: str = Field("", description="how the candidate was trained: its rate and steps")
     looked_at: dict[str, int] = Field({}, description="how often each held-out group was looked at on earlier nights")
     options: EvaluationOptions = EvaluationOptions()
+    reading: ReadingSettings | None = Field(
+        None, description="of an extractor: what phase 1 reads with; the candidates are scored by F1"
+    )
     output: Path = Field(description="folder for evaluation.json and examples.jsonl")
 
     @field_validator("candidates")
@@ -78,11 +83,53 @@ class _Told:
     tasks: list[Answer]
 
 
-def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
+def evaluate(spec: EvaluationSpec, report: Report, environment: Mapping[str, str] | None = None) -> Scores:
     """Score all candidates, write the result to `spec.output` and return it. `report` gets a line per stage.
 
-    Raises InputError for held-out data of another shape, PermanentError for an adapter that does not fit the model.
+    `environment` is for the engine that extractors are served with. Raises InputError for held-out data of another
+    shape, PermanentError for an adapter that does not fit the model.
     """
+    scores = _likelihoods(spec, report) if spec.reading is None else _reads(spec, spec.reading, report, environment)
+    write_scores(scores, spec.output)
+    return scores
+
+
+def _reads(
+    spec: EvaluationSpec, settings: ReadingSettings, report: Report, environment: Mapping[str, str] | None
+) -> Scores:
+    """What each candidate reads out of the held-out chunks, as F1."""
+    started = time.monotonic()
+    held = read_held(spec.heldout, spec.options.max_examples)
+    if not held:
+        raise InputError(f"{spec.heldout} holds no chunk: nothing to evaluate")
+    # Before they are loaded: whatever lies there afterwards is what was scored, or is refused.
+    files = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
+    found = read_with_each(
+        settings,
+        spec.model,
+        spec.candidates,
+        held,
+        device=spec.device,
+        environment=environment or {},
+        report=report,
+    )
+    examples, samples = scored(held, found, spec.options.sample_generations)
+    return Scores(
+        objective="extraction",
+        models=tuple(spec.candidates),
+        examples=examples,
+        samples=samples,
+        looks=_looks(held, spec.looked_at),
+        scored=files,
+        trained=spec.trained,
+        precision=f"as phase 1 reads, mode {settings.extraction.mode}, adapters unmerged",
+        device=spec.device,
+        seconds={"all": round(time.monotonic() - started, 2)},
+    )
+
+
+def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
+    """What each candidate finds likely, writes and passes."""
     import torch
     from transformers import AutoTokenizer
     from transformers.utils import logging as transformers_logging
@@ -105,7 +152,7 @@ def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
         spec.general, "sft", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
     )
     # Before they are loaded: whatever lies there afterwards is what was scored, or is refused.
-    scored = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
+    files = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
     model, switch = load_candidates(spec.model, spec.candidates, spec.device)
     seconds = {"load": time.monotonic() - started}
     report(f"loaded {spec.model.name} and {len(spec.candidates) - 1} adapters in {seconds['load']:.1f} s")
@@ -134,7 +181,7 @@ def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
         few = examples[:_NOISE_EXAMPLES]
         noise = _noise(score(few, batch_size=1), told[BASE].losses)
 
-    scores = Scores(
+    return Scores(
         objective=spec.objective,
         models=tuple(spec.candidates),
         examples=tuple(_scored(example, index, told) for index, example in enumerate(examples)),
@@ -160,14 +207,12 @@ def evaluate(spec: EvaluationSpec, report: Report) -> Scores:
         },
         noise=noise,
         looks=_looks(examples, spec.looked_at),
-        scored=scored,
+        scored=files,
         trained=spec.trained,
         precision="bfloat16, adapters unmerged, no quantisation",
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
     )
-    write_scores(scores, spec.output)
-    return scores
 
 
 def digests(adapter: Path) -> dict[str, str]:
@@ -189,7 +234,7 @@ def _noise(alone: Sequence[Sequence[float]], batched: Sequence[Sequence[float]])
     return math.fsum(gaps) / len(gaps)
 
 
-def _looks(examples: Sequence[Example], looked_at: Mapping[str, int]) -> float:
+def _looks(examples: Sequence[Example | Held], looked_at: Mapping[str, int]) -> float:
     groups = {example.group for example in examples}
     return sum(looked_at.get(group, 0) for group in groups) / len(groups)
 
@@ -235,7 +280,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _reported(spec: EvaluationSpec) -> None:
     with open_reporter(os.environ) as reporter:
-        scores = evaluate(spec, reporter.progress)
+        scores = evaluate(spec, reporter.progress, os.environ)
         reporter.result({"evaluated": list(scores.models), "examples": len(scores.examples)})
 
 

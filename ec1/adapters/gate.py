@@ -6,6 +6,9 @@
 3. Its gain must come from the prompts: on answers shuffled between prompts it must gain less, or it learnt form alone.
 4. Guards can only reject: forgetting, answers that are formed worse than the base's, tasks that it passes no longer.
 
+An extractor is judged by F1 (`ec1.adapters.reading`): it must be better than the base, and better than whatever reads
+now, both with confidence; what it reads is grounded in the text, so it needs no control and no guard.
+
 All bounds are those of a studentised bootstrap over sources: with the 8 to 16 sources of a small corpus, the plain
 percentile bootstrap accepts an inferior candidate 9 to 15 times in a hundred where 5 are allowed. Each look at the same
 held-out groups spends a part of the error that is allowed over all of them.
@@ -29,7 +32,7 @@ VerdictName = Literal["accepted", "no_effect", "review", "rejected"]
 
 
 class Difference(Settings):
-    """Candidate minus one reference, nats per token; `lower` and `upper` are one-sided bounds."""
+    """Candidate minus one reference, in `unit`; `lower` and `upper` are one-sided bounds."""
 
     mean: float
     lower: float
@@ -38,9 +41,10 @@ class Difference(Settings):
     groups: int
     better: bool
     """True if the candidate is better with confidence, not merely no worse."""
+    unit: str = "nats/token"
 
     def __str__(self) -> str:
-        return f"{self.mean:+.3f} [{self.lower:+.3f}, {self.upper:+.3f}] nats/token"
+        return f"{self.mean:+.3f} [{self.lower:+.3f}, {self.upper:+.3f}] {self.unit}"
 
 
 class Verdict(Settings):
@@ -78,7 +82,9 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candi
     mine, found = scores.values(candidate), _Findings()
     if BASE not in scores.models:
         raise InputError("the base was not evaluated: the gate compares every candidate with it")
-    if not all(map(math.isfinite, (*mine, *scores.losses(candidate), *scores.shuffled(candidate)))):
+    reads = scores.objective == "extraction"
+    beside = () if reads else (*scores.losses(candidate), *scores.shuffled(candidate))
+    if not all(map(math.isfinite, (*mine, *beside))):
         return Verdict(verdict="rejected", reasons=(f"the {candidate}'s scores are not finite",), differences={})
     for model in (BASE, *references):
         if not all(map(math.isfinite, scores.values(model))):
@@ -98,12 +104,13 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candi
     if len(set(groups)) > 1:
         differences[BASE] = _against_base(scores, options, candidate, found, good)
         for reference in references:
-            differences[reference] = _against(reference, scores, options, candidate, found, good)
-        if differences[BASE].better:
+            against = _reads_better if reads else _against
+            differences[reference] = against(reference, scores, options, candidate, found, good)
+        if differences[BASE].better and not reads:
             _control(scores, options, candidate, found)
     _guards(scores, options, candidate, found)
-    against = (*found.rejected, *found.no_effect, *found.review)
-    return Verdict(verdict=found.verdict, reasons=against or tuple(good), differences=differences)
+    problems = (*found.rejected, *found.no_effect, *found.review)
+    return Verdict(verdict=found.verdict, reasons=problems or tuple(good), differences=differences)
 
 
 def error_rate(options: EvaluationOptions, looks: float) -> float:
@@ -122,6 +129,7 @@ def compare(
     *,
     looks: float = 0.0,
     least: float = 0.0,
+    unit: str = "nats/token",
 ) -> Difference:
     """Mean of paired differences with one-sided bounds, resampled by group. Needs two groups or more.
 
@@ -154,7 +162,13 @@ def compare(
         lower = mean - error * float(np.quantile(statistic, 1 - rate))
         upper = mean - error * float(np.quantile(statistic, rate))
     return Difference(
-        mean=mean, lower=lower, upper=upper, examples=len(differences), groups=number, better=lower > least
+        mean=mean,
+        lower=lower,
+        upper=upper,
+        examples=len(differences),
+        groups=number,
+        better=lower > least,
+        unit=unit,
     )
 
 
@@ -166,11 +180,20 @@ def _against_base(
     scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
 ) -> Difference:
     groups = [example.group for example in scores.examples]
-    least = options.min_effect_nats if scores.objective == "sft" else options.min_effect_pairs_nats
+    least = {
+        "sft": options.min_effect_nats,
+        "dpo": options.min_effect_pairs_nats,
+        "extraction": options.min_effect_f1,
+    }[scores.objective]
     # What another batching of the same rows changes is no effect of training.
     least = max(least, scores.noise)
     difference = compare(
-        _less(scores.values(candidate), scores.values(BASE)), groups, options, looks=scores.looks, least=least
+        _less(scores.values(candidate), scores.values(BASE)),
+        groups,
+        options,
+        looks=scores.looks,
+        least=least,
+        unit=scores.unit,
     )
     how = f" ({scores.trained})" if scores.trained else ""
     if difference.upper < -least:
@@ -178,7 +201,7 @@ def _against_base(
     elif difference.better:
         good.append(f"better than base: {difference}")
     elif difference.upper < least or _change(scores, candidate) <= scores.noise:
-        found.no_effect.append(f"no effect, less than {least:g} nats/token above base: {difference}{how}")
+        found.no_effect.append(f"no effect, less than {least:g} {scores.unit} above base: {difference}{how}")
     else:
         found.review.append(f"not shown to be better than base by {least:g}: {difference}{how}")
     return difference
@@ -203,6 +226,22 @@ def _against(
         good.append(f"better than {reference}: {difference}")
     else:
         good.append(f"keeps {options.keep_share:.0%} of the gain of {reference}: {difference}")
+    return difference
+
+
+def _reads_better(
+    reference: str, scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
+) -> Difference:
+    """Whether an extractor is better than one that could read instead of it: nothing less is worth reading again."""
+    groups = [example.group for example in scores.examples]
+    differences = _less(scores.values(candidate), scores.values(reference))
+    difference = compare(differences, groups, options, looks=scores.looks, unit=scores.unit)
+    if difference.upper < 0:
+        found.rejected.append(f"worse than {reference}: {difference}")
+    elif difference.better:
+        good.append(f"better than {reference}: {difference}")
+    else:
+        found.review.append(f"not shown to be better than {reference}: {difference}")
     return difference
 
 
@@ -232,7 +271,7 @@ def _control(scores: Scores, options: EvaluationOptions, candidate: str, found: 
 
 
 def _guards(scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings) -> None:
-    if scores.objective != "sft" and scores.examples:
+    if scores.objective == "dpo" and scores.examples:
         lost = _mean(scores.losses(candidate)) - _mean(scores.losses(BASE))
         if lost > options.max_chosen_loss_nats:
             found.rejected.append(f"the chosen answers became less likely by {lost:.3f} nats/token")
@@ -259,9 +298,10 @@ def _guards(scores: Scores, options: EvaluationOptions, candidate: str, found: _
 
 
 def _change(scores: Scores, candidate: str) -> float:
-    """Mean absolute change against the base, over scores and losses."""
-    before = scores.values(BASE) + scores.losses(BASE)
-    after = scores.values(candidate) + scores.losses(candidate)
+    """Mean absolute change against the base, over scores and, where there are any, losses."""
+    before, after = scores.values(BASE), scores.values(candidate)
+    if scores.objective != "extraction":
+        before, after = before + scores.losses(BASE), after + scores.losses(candidate)
     return math.fsum(abs(x - y) for x, y in zip(after, before, strict=True)) / len(after)
 
 

@@ -44,9 +44,9 @@ def read_examples(
     path: Path, objective: str, tokenizer: Any, *, system_prompt: str | None, max_length: int, limit: int
 ) -> tuple[list[Example], int]:
     """At most `limit` examples, and how many had no room for an answer. Raises InputError for another shape."""
-    rows = list(enumerate(_rows(path)))
+    rows = list(enumerate(rows_of(path)))
     # A stable choice that does not depend on the order of rows, so that nights stay comparable.
-    rows.sort(key=lambda item: hashlib.sha256(_name(*item).encode()).digest())
+    rows.sort(key=lambda item: hashlib.sha256(name_of(*item).encode()).digest())
     examples: list[Example] = []
     skipped = 0
     for index, row in sorted(rows[:limit]):
@@ -69,7 +69,7 @@ def read_examples(
         if start == 0 or not all(answers):
             skipped += 1
             continue
-        name = _name(index, row)
+        name = name_of(index, row)
         examples.append(
             Example(
                 name,
@@ -83,7 +83,8 @@ def read_examples(
     return examples, skipped
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """The rows of a .jsonl file or of a folder of Parquet files. Raises InputError if it is neither."""
     if path.is_file():
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     import pyarrow.parquet as pq
@@ -101,7 +102,8 @@ def _messages(row: dict[str, Any], column: str, where: Path) -> list[dict[str, s
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
-def _name(index: int, row: dict[str, Any]) -> str:
+def name_of(index: int, row: dict[str, Any]) -> str:
+    """What a row is called in scores."""
     name = row.get("row")
     return str(name) if name else hashlib.sha256(canonical_json(row)).hexdigest()[:16] + f"-{index}"
 

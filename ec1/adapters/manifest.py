@@ -109,7 +109,7 @@ class EvaluationSummary(Settings):
     reasons: tuple[str, ...] = ()
     objective: str
     examples: int = Field(ge=0)
-    scores: dict[str, float | None] = Field({}, description="mean per model, nats per token; null is not finite")
+    scores: dict[str, float | None] = Field({}, description="mean per model, nats per token, or F1; null is not finite")
     differences: dict[str, Difference] = Field({})
     scored: dict[str, Sha256] = Field({}, description="SHA-256 of each file of the adapter as it was scored")
 

@@ -16,7 +16,8 @@ BASE = "base"
 EVALUATION = "evaluation.json"
 EXAMPLES = "examples.jsonl"
 
-ScoredObjective = Literal["sft", "dpo"]
+ScoredObjective = Literal["sft", "dpo", "extraction"]
+"""What a score is of: an answer, a pair of answers, or what was read out of a text."""
 
 
 class ExampleScores(Settings):
@@ -25,15 +26,17 @@ class ExampleScores(Settings):
     `scores`: per model, more is better, nats per token. SFT: the mean log-probability of the completion. Pairs: that
     of the chosen answer minus that of the rejected one. `losses`: per model, the mean negative log-probability of
     the completion or the chosen answer. `shuffled`: per model, the mean log-probability of that answer behind the
-    prompt of an example from another group.
+    prompt of an example from another group. Extraction: `scores` are shares of F1 (`ec1.adapters.reading`), and
+    `counts` are, per model, the entities that were found, that should have been, and that were right.
     """
 
     example: str
     group: str
-    tokens: int = Field(gt=0, description="of the completion, or of the chosen answer")
+    tokens: int = Field(gt=0, description="of the completion, or of the chosen answer; words of a text that is read")
     scores: dict[str, float | None]
-    losses: dict[str, float | None]
+    losses: dict[str, float | None] = Field({})
     shuffled: dict[str, float | None] = Field({})
+    counts: dict[str, tuple[int, int, int]] = Field({})
 
 
 class Sample(Settings):
@@ -66,6 +69,11 @@ class Scores(Settings):
     precision: str = ""
     device: str = ""
     seconds: dict[str, float] = Field({}, description="what took how long")
+
+    @property
+    def unit(self) -> str:
+        """What a score is counted in."""
+        return "F1" if self.objective == "extraction" else "nats/token"
 
     def values(self, model: str) -> list[float]:
         """The scores of one model, NaN where they are not finite. Raises InputError for a model that has none."""

@@ -5,13 +5,13 @@ a question (`prompt`, `decision`), the wire (`client`), and what is asked when (
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
 from ec1.documents.chunks import Chunk
 from ec1.errors import DeferredError
-from ec1.extraction import candidates, confidence, decision, grounding, schema
+from ec1.extraction import candidates, confidence, decision, grounding, schema, trained
 from ec1.extraction.client import ChatClient, Completion
 from ec1.extraction.extractor import Extractor
 from ec1.extraction.folding import normalised
@@ -79,6 +79,8 @@ class Asking:
         if mode == "both":
             answer, full = self.extractor.read(content, completion.finish_reason)
         given = {normalised(grounding.trimmed(each.name)): each.entity_class for each in answer.entities}
+        if self.extractor.adapter is not None:
+            return answer, full, [*answer.entities, *_chosen(unit.text, decided)]
         named = []
         for each in decided:
             name = normalised(unit.text[each.start : each.end])
@@ -87,17 +89,23 @@ class Asking:
         return answer, full, grounding.without_rivals([each for each, _ in likely], [place for _, place in likely])
 
     async def _decided(self, unit: Unit, chunk: Chunk, answer: Completion | None) -> Completion:
-        """The model's choice of a class for each span of a chunk; `answer` proposes further spans."""
+        """The model's choice of a class for each span of a chunk; `answer` proposes further spans.
+
+        A trained extractor's answer is its choice already: it decides on the spans that this left out.
+        """
         spans = decision.spans_of(chunk, [*unit.proposed, *self._proposed(chunk, answer)])
+        if self.extractor.adapter is not None:
+            said = ("", "") if answer is None else (answer.content, answer.finish_reason)
+            spans = trained.left_out(*said, chunk.text, spans, chunk.start)
         asked = time.monotonic()
         whole = answer or Completion("", "stop", self.extractor.model_id)
-        prompts = decision.questions(chunk, [unit.text[span.start : span.end] for span in spans])
+        prompts = self.extractor.questions(chunk, [unit.text[span.start : span.end] for span in spans])
         scores: list[list[float]] = []
         for first in range(0, len(prompts), _QUESTIONS_A_REQUEST):
             part = prompts[first : first + _QUESTIONS_A_REQUEST]
             completion = await self.decider.complete(
                 [{"role": "user", "content": each} for each in part],
-                {"labels": self.labels},
+                {"labels": self.labels, "add_special_tokens": self.extractor.adapter is None},
                 stream=unit.item.stream,
                 deadline=self.deadline,
             )
@@ -119,11 +127,11 @@ class Asking:
             return []
         with suppress(DeferredError):
             named = self.extractor.read(answer.content, answer.finish_reason)[0].entities
-            places = [grounding.place_of(each.name, chunk.text) for each in named]
+            places = [grounding.places_of(each.name, chunk.text)[:1] for each in named]
             return [
-                candidates.Candidate(chunk.start + place[0], chunk.start + place[1], "answer")
+                candidates.Candidate(chunk.start + start, chunk.start + end, "answer")
                 for place in places
-                if place is not None
+                for start, end in place
             ]
         return []
 
@@ -148,6 +156,15 @@ class Asking:
         self.report.completion_tokens += answered
         self.typical_seconds = seconds if not self.typical_seconds else 0.8 * self.typical_seconds + 0.2 * seconds
         self._answered()
+
+
+def _chosen(text: str, decided: Sequence[decision.Decided]) -> list[schema.Named]:
+    """The spans that a trained extractor finds likelier to be of some class than of none; grounding says how sure."""
+    return [
+        schema.Named(" ".join(text[each.start : each.end].split()), each.best)
+        for each in decided
+        if each.of(each.best) > each.of(None)
+    ]
 
 
 def _is_likely(named: schema.Named) -> bool:

@@ -68,11 +68,13 @@ class Extractor:
         self.model_id = model_id
         self.adapter = adapter
         self.revision = revision
+        self._folder = model_folder
         self._tokenizer_file = model_folder / "tokenizer.json"
         self._tokenizer: Tokenizer | None = None
+        self._template: Any = None
         self._fingerprints: dict[str, str] = {}
-        self.fitted = confidence.curve_of(model_id, settings.mode)
-        """The curve of confidence of this model in this mode, if one was fitted."""
+        self.fitted = confidence.curve_of(model_id, settings.mode) if adapter is None else None
+        """The curve of confidence of this model in this mode, if one was fitted; none was for an adapter."""
         self.known: KnownNames | None = None
         """Names that the graph knows, as further candidates. No part of the fingerprint: they change every night, and a
         result without them only says less."""
@@ -130,6 +132,8 @@ class Extractor:
         if self.settings.mode == "answer":
             return {}
         curve = self.fitted
+        if self.adapter is not None:
+            return {"decision": [self.settings.mode, candidates.CANDIDATES_VERSION, trained.opening("")]}
         return {
             "decision": [
                 self.settings.mode,
@@ -145,14 +149,36 @@ class Extractor:
         """The first token of each label of a decision. Raises InputError if two labels share it."""
         self.counter()
         assert self._tokenizer is not None
-        first = {
-            self._tokenizer.encode(word, add_special_tokens=False).ids[0]: word for word in decision.LABELS.values()
-        }
-        if len(first) != len(decision.LABELS):
+        labels = decision.LABELS if self.adapter is None else trained.LABELS
+        first = {self._tokenizer.encode(word, add_special_tokens=False).ids[0]: word for word in labels.values()}
+        if len(first) != len(labels):
             raise InputError(
                 f"{self.model_id} writes two class labels with the same first token: set extraction.mode to answer"
             )
         return first
+
+    def questions(self, chunk: Chunk, names: Sequence[str]) -> list[str]:
+        """The prompts about these names of a chunk, each of which ends where a label follows; all begin alike.
+
+        A trained extractor is asked as ever, and its answer is begun for it. Raises InputError without the model's
+        chat template.
+        """
+        if self.adapter is None:
+            return decision.questions(chunk, names)
+        if not names:
+            return []
+        asked = self._rendered(trained.messages(chunk.text))
+        return [asked + trained.opening(name) for name in names]
+
+    def _rendered(self, messages: Sequence[dict[str, str]]) -> str:
+        """Messages in the model's own template, up to where its answer begins."""
+        if self._template is None:
+            from transformers import AutoTokenizer
+
+            self._template = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
+            if not self._template.chat_template:
+                raise InputError(f"{self._folder} has no chat template: set extraction.mode to answer")
+        return str(self._template.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False))
 
     @property
     def _thinking(self) -> list[int]:

@@ -27,7 +27,7 @@ from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named
 from ec1.extraction.wordlists import word_list
 
 # Raise this when the same answer would give other mentions.
-GROUNDING_VERSION = 3
+GROUNDING_VERSION = 4
 
 # How many characters on each side of a chunk the filters may look at.
 _CONTEXT = 5000
@@ -153,7 +153,6 @@ def _may_both_stand(each: Named, place: Place, other: Named, taken: Place) -> bo
 def settle(
     mentions: Sequence[Mention],
     min_confidence: float,
-    off: Off = ALL_ON,
     calibrated: Callable[[float], float] = lambda raw: raw,
 ) -> tuple[list[Mention], list[Dropped]]:
     """Make one document's mentions agree: one mention for each place, one class for each name, confidence over all
@@ -170,7 +169,7 @@ def settle(
         if (each.start, each.end) not in places and all(_is_apart(each, other) for other in longer):
             places[each.start, each.end] = each
             longer.append(each)
-    shares = _shares(places.values(), off)
+    shares = _shares(places.values())
     chunks: dict[str, set[int]] = defaultdict(set)
     for each in places.values():
         chunks[normalised(each.name)].add(each.chunk)
@@ -199,11 +198,10 @@ def _is_apart(each: Mention, longer: Mention) -> bool:
     return _stands_alone(each.entity_class, longer.entity_class, before, after)
 
 
-def _shares(mentions: Iterable[Mention], off: Off) -> dict[str, tuple[EntityClass, float]]:
+def _shares(mentions: Iterable[Mention]) -> dict[str, tuple[EntityClass, float]]:
     """The class of each name in one document, and the share of the votes for it.
 
-    A class that the text proves somewhere outvotes all that it does not prove. A single word that nothing is proven
-    about is a person where a person's full name begins or ends with it, and no other full name does.
+    A class that the text proves somewhere outvotes all that it does not prove.
     """
     votes: dict[str, Counter[EntityClass]] = defaultdict(Counter)
     proven: dict[str, Counter[EntityClass]] = defaultdict(Counter)
@@ -217,18 +215,7 @@ def _shares(mentions: Iterable[Mention], off: Off) -> dict[str, tuple[EntityClas
         deciding = proven.get(name, counted)
         winner, weight = deciding.most_common(1)[0]
         shares[name] = (winner, weight / deciding.total())
-    if "short forms" in off:
-        return shares
-    people = {word for name, (entity_class, _) in shares.items() if entity_class == "Person" for word in _ends(name)}
-    others = {word for name, (entity_class, _) in shares.items() if entity_class != "Person" for word in _ends(name)}
-    for name in (shares.keys() - proven.keys()) & (people - others):
-        shares[name] = ("Person", shares[name][1])
     return shares
-
-
-def _ends(name: str) -> tuple[str, ...]:
-    words = name.split()
-    return (words[0], words[-1]) if len(words) > 1 else ()
 
 
 def _class(name: str) -> EntityClass:
@@ -254,10 +241,9 @@ def _locate(name: str, text: str, folded: Folded) -> tuple[list[Place], bool]:
     return [], False
 
 
-def place_of(name: str, text: str) -> Place | None:
-    """Where a name stands first in a text, or None."""
-    found, _ = _locate(name, text, Folded.of(text))
-    return found[0] if found else None
+def places_of(name: str, text: str) -> list[Place]:
+    """Where a name stands in a text."""
+    return _locate(name, text, Folded.of(text))[0]
 
 
 def trimmed(name: str) -> str:

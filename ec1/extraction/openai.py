@@ -25,7 +25,6 @@ from ec1.extraction.client import (
 class OpenAIClient(HttpChatClient):
     """A client of the server at `base_url` (without `/v1`); `model` is the id under which it serves the model.
 
-    `decides` is the id of the model that gives log-probabilities; default: the same. An adapter was not trained to.
     `api_key` is what the server asks for. `ends_repetition` is for a trained extractor on a vLLM: small models list
     the same names again and again.
     """
@@ -36,7 +35,6 @@ class OpenAIClient(HttpChatClient):
         model: str,
         settings: ExtractionSettings,
         *,
-        decides: str | None = None,
         ends_repetition: bool = False,
         api_key: str | None = None,
         **endurance: Unpack[Endurance],
@@ -45,7 +43,7 @@ class OpenAIClient(HttpChatClient):
         self._model = model
         self._ends_repetition = ends_repetition
         self._key = _authorization(api_key)
-        self._decider = Decider(base_url, decides or model, settings, api_key=api_key, **endurance)
+        self._decider = Decider(base_url, model, settings, api_key=api_key, **endurance)
 
     def decider(self) -> "Decider":
         return self._decider
@@ -92,8 +90,9 @@ class OpenAIClient(HttpChatClient):
 class Decider(HttpChatClient):
     """Asks the same server for the log-probabilities of a few words after each of many prompts, in one request.
 
-    The messages are the prompts; the schema is `{"labels": {token id: word}}`. The answer's content is JSON: for each
-    prompt, the log-probabilities in the order of the labels. What a server leaves out is given the least that it named.
+    The messages are the prompts; the schema is `{"labels": {token id: word}, "add_special_tokens": whether the prompts
+    lack those that a text of this model begins with}`. The answer's content is JSON: for each prompt, the
+    log-probabilities in the order of the labels. What a server leaves out is given the least that it named.
     """
 
     def __init__(
@@ -120,6 +119,7 @@ class Decider(HttpChatClient):
             "max_tokens": 1,
             "temperature": 0,
             "seed": 0,
+            "add_special_tokens": schema.get("add_special_tokens", True),
             # vLLM's own: the choice is constrained to the labels, and all of them are reported, however unlikely.
             "allowed_token_ids": tokens,
             "logprob_token_ids": tokens,

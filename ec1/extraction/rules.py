@@ -20,7 +20,6 @@ RuleGroup = Literal[
     "accounts and projects",
     "speakers",
     "cues",
-    "short forms",
     "nested names",
 ]
 RULE_GROUPS: tuple[RuleGroup, ...] = get_args(RuleGroup)

@@ -1,7 +1,8 @@
 """What a trained extractor is asked, and what it answers: no examples, a compact list, a class for each name.
 
-Belongs here: the prompt of a trained extractor, the form of its answer, and the answer that a chunk with known entities
-ought to get. Does not: which adapter is served (`adapter`), and how a model without one is asked (`prompt`).
+Belongs here: the prompt of a trained extractor, the form of its answer, how it decides on a span that its answer left
+out, and the answer that a chunk with known entities ought to get. Does not: which adapter is served
+(`ec1.adapters.extractor`), and how a model without one is asked (`prompt`, `decision`).
 
 The answer lists, in the order of the text, each candidate that the text's structure proposes (`candidates`) and each
 name beyond them, with its class, or `none` for what is no name: the small model learns to look at every one of them
@@ -10,7 +11,7 @@ instead of stopping after the first.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from ec1.errors import DeferredError
-from ec1.extraction.candidates import propose
+from ec1.extraction.candidates import Candidate, propose
 from ec1.extraction.filters import objection
+from ec1.extraction.grounding import places_of
 from ec1.extraction.prompt import escape
-from ec1.extraction.results import ENTITY_CLASSES
+from ec1.extraction.results import ENTITY_CLASSES, EntityClass
 from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named, encodable, whole_answer
 
 # Raise this when an adapter that was trained before would be asked or read in another way.
@@ -48,6 +50,8 @@ SCHEMA: dict[str, Any] = {
     },
 }
 """The grammar of an answer: `[["Maria Alvarez","Person"],["However","none"]]`."""
+LABELS: dict[EntityClass | None, str] = {**{each: each for each in ENTITY_CLASSES}, None: NONE}
+"""The word that stands for each class in an answer, and the one for no class, in the order of `decision.LABELS`."""
 REPETITION = "repetition"
 """The finish reason of an answer that vLLM ended because it went round in circles."""
 _ITEM = re.compile(r'\["((?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){1,200})","(\w+)"\]')
@@ -73,6 +77,38 @@ def decode(content: str, finish_reason: str) -> tuple[list[Named], int]:
 
     An answer that was ended in the middle counts if it had begun to list the same again: small models go round.
     """
+    listed = dict.fromkeys(_items(content, finish_reason))
+    return [Named(encodable(name), kind) for name, kind in listed if kind != NONE], len(listed)
+
+
+def left_out(content: str, finish_reason: str, text: str, spans: Iterable[Candidate], start: int) -> list[Candidate]:
+    """The spans of a chunk that its answer says nothing about: no name that it lists, as whatever, shares a character
+    with them. `start` is where the chunk's text begins in the text that the spans are of.
+
+    What a filter would refuse is left out, too. An answer that does not count says nothing about any span.
+    """
+    try:
+        listed = [name for name, _ in _items(content, finish_reason)] if content else []
+    except DeferredError:
+        listed = []
+    taken = [place for name in dict.fromkeys(listed) for place in places_of(name, text)]
+    free = []
+    for each in spans:
+        first, last = each.start - start, each.end - start
+        if any(first < end and begin < last for begin, end in taken):
+            continue
+        if not objection(text, [(first, last)], ENTITY_CLASSES[0]):
+            free.append(each)
+    return free
+
+
+def opening(name: str) -> str:
+    """The beginning of an answer that has come to the class of this name: the next word is the model's decision."""
+    return f'[[{escape(json.dumps(" ".join(name.split()), ensure_ascii=False))},"'
+
+
+def _items(content: str, finish_reason: str) -> Sequence[tuple[str, str]]:
+    """What an answer lists: names and classes. Raises DeferredError with the reason why it does not count."""
     if finish_reason in (REPETITION, "length"):
         listed = [(json.loads(f'"{name}"'), entity_class) for name, entity_class in _ITEM.findall(content)]
         # vLLM ends a circle within its second round, mostly before an item of it is whole.
@@ -83,8 +119,7 @@ def decode(content: str, finish_reason: str) -> tuple[list[Named], int]:
         if problem := best_match(_VALIDATOR.iter_errors(value)):
             raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
         listed = [(name, entity_class) for name, entity_class in value]
-    once = dict.fromkeys(listed)
-    return [Named(encodable(name), entity_class) for name, entity_class in once if entity_class != NONE], len(once)
+    return listed
 
 
 def _listed(text: str, gold: Mapping[str, str]) -> list[list[str]]:

@@ -106,7 +106,6 @@ class Unit:
         mentions, doubtful = grounding.settle(
             self.mentions,
             extractor.settings.min_confidence,
-            extractor.off,
             curve.calibrated if curve is not None else lambda raw: raw,
         )
         stated, unfit = relations.settle(self.located, mentions, self.text, extractor.settings.min_confidence)

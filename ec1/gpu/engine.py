@@ -10,7 +10,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from ec1.deployment import VllmSettings
 from ec1.errors import BusyError, ServiceError
 
 if TYPE_CHECKING:
-    from ec1.gpu.lease import Grant
+    from ec1.launch.launcher import Grant
     from ec1.launch.process import SupervisedProcess
 
 GRACE_SECONDS = 20.0
@@ -59,7 +59,8 @@ class ServedAdapter:
 class VllmEngine:
     """Starts vLLM for one model. `model_name` is the id under which it is served; the folder holds its safetensors.
 
-    With an `adapter`, the endpoint's model is the adapter, by its own name; the base answers beside it.
+    With an `adapter`, the endpoint's model is the adapter, by its own name; the base answers beside it, and so do all
+    `others`.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class VllmEngine:
         model_name: str,
         device: Literal["cuda", "cpu"],
         adapter: ServedAdapter | None = None,
+        others: Sequence[ServedAdapter] = (),
     ) -> None:
         self.settings = settings
         self.model_folder = model_folder
         self.model_name = model_name
         self.device = device
         self.adapter = adapter
+        self.adapters = [*([adapter] if adapter else []), *others]
 
     def command(self, port: int, *, lora: bool = False) -> list[str]:
         """The server's command line. The `vllm` command is not used: the CPU build's looks up another distribution."""
@@ -97,13 +100,13 @@ class VllmEngine:
             command.append("--enforce-eager")
         if settings.reasoning_parser:
             command += ["--reasoning-parser", settings.reasoning_parser]
-        if lora or self.adapter is not None:
-            rank = max(settings.max_lora_rank, self.adapter.rank if self.adapter else 0)
+        if lora or self.adapters:
+            rank = max(settings.max_lora_rank, *(each.rank for each in self.adapters), 1)
             command += ["--enable-lora", "--max-lora-rank", str(rank)]
         if lora:
             command += ["--max-loras", str(settings.max_loras)]
-        if self.adapter is not None:
-            command += ["--lora-modules", f"{self.adapter.name}={self.adapter.folder}"]
+        if self.adapters:
+            command += ["--lora-modules", *(f"{each.name}={each.folder}" for each in self.adapters)]
         return [*command, *settings.extra_args]
 
     def environment(self, environment: Mapping[str, str], *, lora: bool = False) -> dict[str, str]:

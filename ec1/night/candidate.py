@@ -81,7 +81,7 @@ class Judged:
         return EvaluationSummary(
             verdict=self.verdict.verdict,
             reasons=self.verdict.reasons,
-            objective=objective,
+            objective="extraction" if self.scores.objective == "extraction" else objective,
             examples=len(self.scores.examples),
             scores=self.scores.means(),
             differences=self.verdict.differences,
@@ -92,6 +92,7 @@ class Judged:
         return EvaluationRecord(
             verdict=self.verdict.verdict,
             reasons=list(self.verdict.reasons),
+            unit=self.scores.unit,
             mean_scores=self.scores.means(),
             mean_losses=self.scores.mean_losses(),
             examples=len(self.scores.examples),

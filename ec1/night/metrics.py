@@ -107,6 +107,8 @@ def _recipes(last: NightReport) -> Iterator[Metric]:
     ]
     what = "Mean loss on held-out answers, nats per token"
     yield _gauges("ec1_night_held_out_loss", what, ("recipe", "model"), losses)
+    read: list[Sample] = [((each.recipe, model), f1) for each in last.recipes for model, f1 in each.f1.items()]
+    yield _gauges("ec1_night_held_out_f1", "F1 of an extractor on held-out chunks", ("recipe", "model"), read)
     memory: list[Sample] = [
         ((each.recipe,), each.training.peak_memory_gib * 2**30) for each in last.recipes if each.training
     ]

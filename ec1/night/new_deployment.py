@@ -47,6 +47,7 @@ extraction:
   min_confidence: 0.5
   adapter: ec1/extraction/shipped   # the shipped adapter that makes this model an extractor
   merge_adapter: true
+  mode: both                        # it lists the names of a chunk, then decides on what the list left out
 
 gpu:
   device: cpu

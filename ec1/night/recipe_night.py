@@ -13,7 +13,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ec1.adapters.evaluation import EvaluationSpec
+from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.manifest import AdapterManifest, BaseModelRef
+from ec1.adapters.reading import ReadingSettings
 from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.scores import BASE, EVALUATION, EXAMPLES
 from ec1.corpus.buckets import Bucket, bucket
@@ -22,7 +24,7 @@ from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_
 from ec1.corpus.split import moved
 from ec1.corpus.threshold import Decision, HighWaterMark, day_after, decide, must_train_again, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
-from ec1.deployment import Deployment
+from ec1.deployment import Deployment, VllmSettings
 from ec1.errors import DamagedError, PermanentError
 from ec1.home import Home
 from ec1.launch.launcher import Launcher
@@ -240,7 +242,7 @@ class RecipeNight:
             dataset=dataset.path,
             dataset_digest=dataset.digest,
             base_model=self.base_model,
-            start_adapter=self._incumbent() if OBJECTIVES[self.recipe.objective].goes_on else None,
+            start_adapter=self._start,
             output=self._training,
             seed=seed,
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
@@ -271,7 +273,8 @@ class RecipeNight:
         and `trained` says in a few words how it was made.
 
         An incumbent or best of another base model cannot be put on this one: it is left out, and the gate compares with
-        what is left.
+        what is left. An extractor is held against what phase 1 would read with otherwise, in phase 1's own way: before
+        the first version, that is the adapter that the deployment names.
         """
         recipe, registry = self.recipe, self.registry
         if adapter is None:
@@ -285,6 +288,9 @@ class RecipeNight:
                 continue
             if manifest.base_model.id == recipe.base_model.id:
                 models[name] = registry.fetch(recipe.tenant, recipe.role, manifest.version)
+        reading = self._reading
+        if reading is not None and INCUMBENT not in models and (started := self._named_adapter) is not None:
+            models[INCUMBENT] = started.folder
         return EvaluationSpec(
             model=self.base_model,
             device=self.deployment.gpu.device,
@@ -296,6 +302,7 @@ class RecipeNight:
             options=recipe.evaluation,
             trained=trained or "",
             looked_at=earlier_looks(self.folder),
+            reading=reading,
             output=output or self._evaluation,
         )
 
@@ -368,6 +375,41 @@ class RecipeNight:
 
     def _log(self, what: str) -> Path:
         return self.home.logs / f"{what}-{self.recipe.tenant}-{self.recipe.role}-{self.night.date}.log"
+
+    @property
+    def _reading(self) -> ReadingSettings | None:
+        """What phase 1 reads with, for a recipe of kind extraction. None where phase 1 is served with no adapter: then
+        its candidates are judged as any others."""
+        engine, extraction = self.deployment.inference, self.deployment.extraction
+        if self.recipe.kind != "extraction" or not isinstance(engine, VllmSettings) or extraction.relations:
+            return None
+        if engine.model != self.recipe.base_model.id:
+            raise PermanentError(
+                f"recipe {self.recipe.name} trains {self.recipe.base_model.id}, and phase 1 reads with {engine.model}: "
+                "set base_model.id to what inference.model names"
+            )
+        return ReadingSettings(engine=engine, extraction=extraction)
+
+    @property
+    def _start(self) -> StartAdapter | None:
+        """What training goes on from: an extractor from the adapter that the deployment names, preference training
+        from the incumbent.
+
+        Each night anew from the same one: its bucket holds all corrections, and what an earlier night learnt of them
+        would be learnt twice.
+        """
+        if self.recipe.kind == "extraction":
+            return self._named_adapter
+        return self._incumbent() if OBJECTIVES[self.recipe.objective].goes_on else None
+
+    @property
+    def _named_adapter(self) -> StartAdapter | None:
+        """The adapter that `extraction.adapter` names. Raises InputError if it is not one of this recipe's model."""
+        folder = self.deployment.extraction.adapter
+        if folder is None:
+            return None
+        adapter = extractor_adapter(folder, self.recipe.base_model.id)
+        return StartAdapter(folder=adapter.folder, name=adapter.name, digest=adapter.digest)
 
     def _incumbent(self) -> StartAdapter | None:
         """The role's version in use, if it is of the same base: preference training goes on from it."""

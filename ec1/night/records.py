@@ -255,6 +255,8 @@ class EvaluationRecord(Record):
     step: ClassVar[str] = "evaluation"
     verdict: VerdictName
     reasons: list[str] = []
+    unit: str = "nats/token"
+    """Of scores and differences."""
     mean_scores: dict[str, float | None] = {}
     mean_losses: dict[str, float | None] = {}
     examples: int = 0

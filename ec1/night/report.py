@@ -74,9 +74,11 @@ class RecipeReport(BaseModel):
     run: str | None = None
     """The run that settled or decided it."""
     losses: dict[str, float | None] = {}
-    """Mean loss on the held-out examples by model, nats per token."""
+    """Mean loss on the held-out examples by model, nats per token; none of an extractor."""
+    f1: dict[str, float | None] = {}
+    """Of an extractor: F1 on the held-out chunks by model."""
     gain: tuple[float, float, float] | None = None
-    """Candidate over base in nats per token: mean, lower and upper bound."""
+    """Candidate over base in nats per token, or in F1: mean, lower and upper bound."""
     training: TrainingReport | None = None
 
 
@@ -369,7 +371,10 @@ def _recipe_report(records: Records, name: str, run: str) -> RecipeReport:
         detail = "training or evaluation did not finish"
         report = RecipeReport(recipe=name, outcome="unfinished", detail=detail, run=run)
     if evaluated := records.find(EvaluationRecord):
-        report.losses = evaluated.mean_losses
+        if evaluated.unit == "F1":
+            report.f1 = evaluated.mean_scores
+        else:
+            report.losses = evaluated.mean_losses
         if gain := evaluated.differences.get(BASE):
             report.gain = gain.mean, gain.lower, gain.upper
     if candidate := records.find(CandidateRecord):

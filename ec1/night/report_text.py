@@ -72,13 +72,15 @@ def timeline(report: NightReport) -> list[Table]:
 
 
 def evaluations(report: NightReport) -> Table | None:
-    """Verdicts with held-out losses, and what the trainings measured."""
+    """Verdicts with held-out losses or F1, and what the trainings measured."""
     header = ("recipe", "verdict", "held-out loss (nats/token)", "gain over base", "training")
     rows = []
     for each in report.recipes:
-        if not each.losses and each.training is None:
+        if not each.losses and not each.f1 and each.training is None:
             continue
-        losses = ", ".join(f"{model} {loss:.3f}" for model, loss in each.losses.items() if loss is not None)
+        figures = each.f1 or each.losses
+        losses = ", ".join(f"{model} {figure:.3f}" for model, figure in figures.items() if figure is not None)
+        losses = f"F1: {losses}" if each.f1 else losses
         gain = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*each.gain) if each.gain else ""
         trained = each.training
         training = (

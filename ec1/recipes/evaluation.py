@@ -34,11 +34,16 @@ class TaskCase(Settings):
 
 
 class EvaluationOptions(Settings):
-    """Figures in nats per token are differences of mean log-probability; more is better for the candidate."""
+    """Figures in nats per token are differences of mean log-probability; more is better for the candidate. Recipes of
+    kind extraction are judged by F1: of what follows they use `min_effect_f1`, `confidence`, the limits on looks,
+    examples and sources, `resamples`, `sample_generations` and `seed`."""
 
     min_effect_nats: float = Field(0.02, ge=0, le=1, description="answers: a smaller gain over the base is none")
     min_effect_pairs_nats: float = Field(
         0.02, ge=0, le=1, description="pairs: a smaller gain of the chosen over the rejected answer is none"
+    )
+    min_effect_f1: float = Field(
+        0.01, ge=0, le=1, description="kind extraction: a smaller gain in F1 over the base is none"
     )
     keep_share: float = Field(
         0.8, ge=0, le=1, description="how much of the gain of the version in use, and of the best, must be kept"

@@ -34,7 +34,11 @@ _BUDGET_SECONDS = 3600.0
 def main(target: Path = SHIPPED) -> None:
     """Train and write the adapter; what was there is replaced. Needs two gigabytes of memory."""
     resolved = load_recipe(HERE / "recipe.yaml", [])
-    recipe, deployment = resolved.recipe, load_deployment("embedded", CHECKOUT)
+    recipe, embedded = resolved.recipe, load_deployment("embedded", CHECKOUT)
+    # From the model itself: an extractor's training goes on from the adapter that its deployment names.
+    deployment = embedded.model_copy(
+        update={"extraction": embedded.extraction.model_copy(update={"adapter": None, "merge_adapter": False})}
+    )
     models = Home(CHECKOUT / ".ec1").models
     prepare_model(recipe.base_model.id, recipe.base_model.revision, deployment.models, models)
     with tempfile.TemporaryDirectory(prefix="ec1-extractor-") as scratch:

@@ -8,10 +8,13 @@ import pytest
 from scoring_registry import ScoringRegistry
 
 from ec1.adapters.manifest import AdapterManifest, BaseModelRef
+from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment
-from ec1.errors import InputError
+from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 from ec1.night.extractor import adapter_of, extractor_of
+from ec1.night.recipe_night import RecipeNight
+from ec1.recipes.resolution import load_recipe
 from ec1.storage.directory import DirectoryStore
 
 
@@ -62,3 +65,40 @@ def test_a_version_of_another_model_is_refused_with_a_way_out(
     ScoringRegistry(DirectoryStore(home.root), home.adapters).publish(candidate, manifest(**fields))
     with pytest.raises(InputError, match="withdraw it"):
         adapter_of(embedded, home)
+
+
+def test_a_candidate_is_held_against_what_reads_now_and_learns_on_from_the_named_adapter(
+    shipped: Deployment,
+    project: Path,
+    tmp_path: Path,
+    make_candidate: Callable[..., Path],
+    manifest: Callable[..., AdapterManifest],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(RecipeNight, "base_model", tmp_path)
+    home, candidate = Home(tmp_path / "home"), make_candidate(9)
+    file = tmp_path / "extractor.yaml"
+    file.write_text(
+        (project / "examples" / "extractor" / "recipe.yaml").read_text().replace("tenant: ec1", "tenant: fernhollow")
+    )
+    resolved = load_recipe(file, [])
+    dataset = Dataset("d" * 64, home.datasets / "d", "sft", "s" * 64, 1, 1, 1, 1, {}, {}, 0, {"p100": 1}, 1, 1, [], [])
+
+    def step(deployment: Deployment) -> RecipeNight:
+        return RecipeNight(resolved, deployment, home, deployment.night("2026-06-09"))
+
+    named = shipped.extraction.adapter
+    spec = step(shipped).evaluation_spec(dataset, candidate, tmp_path / "out")
+    assert spec.candidates == {"base": None, "candidate": candidate, "incumbent": named}
+    assert spec.reading is not None and spec.reading.extraction == shipped.extraction
+    start = step(shipped).spec(dataset).start_adapter
+    assert start is not None and start.folder == named
+    registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
+    registry.publish(make_candidate(1), manifest(role="extractor"))
+    incumbent = step(shipped).evaluation_spec(dataset, candidate, tmp_path / "out").candidates["incumbent"]
+    assert incumbent is not None and incumbent != named
+    # Its bucket holds all corrections: each night learns all of them anew, from the same adapter.
+    assert step(shipped).spec(dataset).start_adapter == start
+    other = shipped.model_copy(update={"inference": shipped.inference.model_copy(update={"model": "acme/other"})})
+    with pytest.raises(PermanentError, match="phase 1 reads with acme/other"):
+        step(other).evaluation_spec(dataset, candidate, tmp_path / "out")

@@ -346,3 +346,44 @@ def test_a_later_look_asks_for_more_in_every_comparison() -> None:
     assert (decided(0, kept), decided(5, kept)) == ("accepted", "review")
     form = spread(0.42, 0.1, seed=1)
     assert (decided(0, {}, form), decided(5, {}, form)) == ("accepted", "review")
+
+
+def reads(**gains: list[float]) -> Scores:
+    """Scores of extractors: shares of F1, no likelihoods."""
+    examples = tuple(
+        ExampleScores(
+            example=str(number),
+            group=str(number // 2),
+            tokens=9,
+            scores={"base": 0.4} | {name: 0.4 + column[number] for name, column in gains.items()},
+        )
+        for number in range(16)
+    )
+    return Scores(objective="extraction", models=("base", *gains), examples=examples)
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict", "reason"),
+    [
+        ({"candidate": spread(0.2, 0.1)}, "accepted", "better than base: +0.200 ["),
+        ({"candidate": spread(0.005, 0.001)}, "no_effect", "no effect, less than 0.01 F1 above base"),
+        ({"candidate": spread(-0.2, 0.1)}, "rejected", "worse than base"),
+        ({"candidate": spread(0.3, 0.1), "incumbent": spread(0.1, 0.1)}, "accepted", "better than incumbent"),
+        # Of an adapter of another kind, this would keep enough of the gain.
+        ({"candidate": spread(0.3, 0.1), "incumbent": spread(0.3, 0.1, seed=1)}, "review", "not shown to be better"),
+        ({"candidate": spread(0.2, 0.05), "incumbent": spread(0.4, 0.05)}, "rejected", "worse than incumbent"),
+    ],
+)
+def test_an_extractor_is_judged_by_f1_against_what_reads_now(
+    gains: dict[str, list[float]], verdict: str, reason: str
+) -> None:
+    found = judge(reads(**gains), OPTIONS)
+    assert found.verdict == verdict, found
+    assert any(reason in each for each in found.reasons)
+    assert all(str(each).endswith(" F1") for each in found.differences.values())
+
+
+def test_the_least_gain_in_f1_is_the_recipes() -> None:
+    gain = reads(candidate=spread(0.1, 0.01))
+    assert judge(gain, OPTIONS).accepted
+    assert judge(gain, EvaluationOptions(min_effect_f1=0.2)).verdict == "no_effect"

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from pydantic import ValidationError
 from transformers import AutoModelForCausalLM
 
 from ec1.adapters.merged import merged_model
-from ec1.deployment import ExtractionSettings
 from ec1.gpu.engine import ServedAdapter
 
 
@@ -38,8 +35,3 @@ def test_a_merged_model_is_base_and_adapter_and_only_the_newest_is_kept(tiny_mod
 
     other = merged_model(tiny_model, second, tmp_path / "models")
     assert other != folder and not folder.exists() and (other / "config.json").is_file()
-
-
-def test_a_mode_that_asks_the_base_cannot_do_without_it() -> None:
-    with pytest.raises(ValidationError, match="merge_adapter leaves no model without the adapter"):
-        ExtractionSettings(mode="both", merge_adapter=True)

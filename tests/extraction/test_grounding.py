@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ec1.documents.chunks import Chunk
 from ec1.extraction.folding import Folded, normalised
-from ec1.extraction.grounding import ground, place_of, settle, trimmed, without_rivals
+from ec1.extraction.grounding import ground, places_of, settle, trimmed, without_rivals
 from ec1.extraction.prompt import PROMPT_NAMES
 from ec1.extraction.results import Dropped, Mention
 from ec1.extraction.rules import RuleGroup
@@ -309,26 +309,6 @@ def test_a_proof_outvotes_what_is_not_proven() -> None:
     assert {each.entity_class for each in kept} == {"Person"}
 
 
-@pytest.mark.parametrize(
-    ("full", "entity_class", "short", "expected"),
-    [
-        ("Tess Okafor", "Person", "Tess", "Person"),
-        ("Tess Okafor", "Person", "Okafor", "Person"),
-        ("Kestrel Telematics", "Company", "Kestrel", "Location"),
-        ("Kestrel Telematics", "Company", "Telematics", "Location"),
-    ],
-)
-def test_a_persons_short_form_follows_the_full_name(full: str, entity_class: str, short: str, expected: str) -> None:
-    kept, _ = settle([mention(full, 0, 0, entity_class), mention(short, 50, 1, "Location")], 0)
-    assert [each.entity_class for each in kept] == [entity_class, expected]
-
-
-def test_a_short_form_of_two_names_keeps_its_own_class() -> None:
-    both = [mention("Ellery Orchards", 0, 0, "Company"), mention("Ruth Ellery", 30, 0)]
-    kept, _ = settle([*both, mention("Ellery", 60, 1, "Location")], 0)
-    assert kept[-1].entity_class == "Location"
-
-
 def test_a_capital_that_any_word_would_have_is_worth_less() -> None:
     bare, _ = grounded("Hurt came up twice. We met Hurt.", ("Hurt", "Person"))
     opening, _ = grounded("Hurt came up twice. We met nobody.", ("Hurt", "Person"))
@@ -542,12 +522,6 @@ def test_votes_for_a_class_are_added_up(proven: bool) -> None:
     assert {each.entity_class for each in kept} == {"Person"}
 
 
-def test_the_ends_of_a_full_name_are_its_short_forms() -> None:
-    full = mention("Tess Marie Okafor", 0)
-    for short, expected in (("Tess", "Person"), ("Okafor", "Person"), ("Marie", "Location")):
-        assert settle([full, mention(short, 50, 1, "Location")], 0)[0][1].entity_class == expected
-
-
 @pytest.mark.parametrize(
     ("group", "text", "name", "entity_class", "with_it", "without"),
     [
@@ -571,14 +545,6 @@ def test_without_nested_names_only_the_longest_stands() -> None:
     named = [Named("Sydney, Australia", "Location"), Named("Australia", "Location")]
     mentions, dropped = ground(named, Chunk(0, 0, len(text), text), text, frozenset({"nested names"}))
     assert ([each.name for each in mentions], dropped[0].reason) == (["Sydney, Australia"], "part of a longer name")
-
-
-def test_a_short_form_may_be_left_as_it_was_answered() -> None:
-    both = [mention("Tess Okafor", 0, 0), mention("Okafor", 50, 1, "Location")]
-    kept, _ = settle(both, 0, off=frozenset({"short forms"}))
-    assert [each.entity_class for each in kept] == ["Person", "Location"]
-    proven = [both[0], mention("Okafor", 50, 1, "Location", proven=True)]
-    assert settle(proven, 0)[0][1].entity_class == "Location", "a proof is not overruled"
 
 
 # --- one name
@@ -624,12 +590,12 @@ def test_a_name_is_trimmed_of_what_models_put_around_it(name: str, expected: str
 
 
 def test_the_first_place_of_a_name() -> None:
-    assert place_of("Ann Lee", "We met Ann Lee and Ann Lee.") == (7, 14)
-    assert place_of("Ann Lee", "We met Ann Leeson.") is None
-    assert place_of("Ann", "JoAnn met Ann_1 and Ann") == (20, 23)
-    assert place_of("Yahoo!", "At Yahoo they met.") == (3, 8)
-    assert place_of("Ann's", "They met Ann there.") == (9, 12)
-    assert place_of("Ann’s", "They met Ann there.") == (9, 12)
-    assert place_of("", "Ann") is None
-    assert place_of("Ann", "JAnn met a JAnn") is None
-    assert place_of("SpaceX", "Space is far.") is None
+    assert places_of("Ann Lee", "We met Ann Lee and Ann Lee.") == [(7, 14), (19, 26)]
+    assert places_of("Ann Lee", "We met Ann Leeson.") == []
+    assert places_of("Ann", "JoAnn met Ann_1 and Ann") == [(20, 23)]
+    assert places_of("Yahoo!", "At Yahoo they met.") == [(3, 8)]
+    assert places_of("Ann's", "They met Ann there.") == [(9, 12)]
+    assert places_of("Ann’s", "They met Ann there.") == [(9, 12)]
+    assert places_of("", "Ann") == []
+    assert places_of("Ann", "JAnn met a JAnn") == []
+    assert places_of("SpaceX", "Space is far.") == []
