@@ -273,7 +273,18 @@ class GcsStoreSettings(Settings):
     endpoint: str | None = Field(None, description="address of an emulator on loopback; default: Google's")
 
 
-StoreSettings = Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")]
+class S3StoreSettings(Settings):
+    """`kind: s3`: adapters and markers in a bucket that speaks S3. Credentials come from where Amazon's tools look."""
+
+    kind: Literal["s3"] = Field("s3", description="chooses this section")
+    bucket: str = Field(description="name of the bucket")
+    endpoint: str | None = Field(
+        None, description="address of another provider: https, or http on loopback; default: Amazon's in that region"
+    )
+    region: str = Field("us-east-1", pattern="^[a-z0-9-]+$", description="of the bucket")
+
+
+StoreSettings = Annotated[DirectoryStoreSettings | GcsStoreSettings | S3StoreSettings, Field(discriminator="kind")]
 """The object stores that a deployment can choose from."""
 
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
