@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from ec1.errors import InputError
 from ec1.home import CHECKOUT, Home
@@ -21,7 +21,6 @@ from ec1.streams import STREAMS
 from ec1.strict_yaml import load_mapping, validate
 
 Tracker = Literal["mlflow", "wandb", "trackio"]
-LauncherKind = Literal["local"]
 
 
 class DocumentSettings(Settings):
@@ -287,6 +286,51 @@ class S3StoreSettings(Settings):
 StoreSettings = Annotated[DirectoryStoreSettings | GcsStoreSettings | S3StoreSettings, Field(discriminator="kind")]
 """The object stores that a deployment can choose from."""
 
+
+class LocalLauncherSettings(Settings):
+    """`kind: local`: a process on this machine."""
+
+    kind: Literal["local"] = Field("local", description="chooses this section")
+
+
+class WorkerLauncherSettings(Settings):
+    """`kind: worker`: the night puts markers into the store, and `ec1 worker` on another machine does the work."""
+
+    kind: Literal["worker"] = Field("worker", description="chooses this section")
+    wait_seconds: float = Field(
+        14400, gt=0, description="how long work may wait for a worker, and after one that died for the next"
+    )
+    follow_seconds: float = Field(5, gt=0, description="seconds between two looks at how far it is")
+
+
+def _by_kind(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+LauncherSettings = Annotated[
+    Annotated[LocalLauncherSettings | WorkerLauncherSettings, Field(discriminator="kind")], BeforeValidator(_by_kind)
+]
+"""Where trainings and evaluations run. A name alone, such as `worker`, is that kind with its defaults."""
+
+
+class WorkerSettings(Settings):
+    """`ec1 worker`, and what the night expects of it: the same on both sides."""
+
+    poll_seconds: float = Field(30, gt=0, description="seconds between two looks for markers")
+    beat_seconds: float = Field(15, gt=0, description="seconds between two heartbeats of a claim")
+    expire_seconds: float = Field(
+        180, gt=0, description="a claim that was silent for so long is taken up by another worker; several beats"
+    )
+    max_attempts: int = Field(3, gt=0, description="a marker whose workers died so often is given up")
+    keep_days: float = Field(14, gt=0, description="days that a worker keeps files which no order used")
+
+    @model_validator(mode="after")
+    def _several_beats(self) -> "WorkerSettings":
+        if self.expire_seconds < 3 * self.beat_seconds:
+            raise ValueError("expire_seconds must be at least three times beat_seconds: one beat may be late")
+        return self
+
+
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _CRON_PART = r"(?:\*|[0-9]+|[a-z]{3})(?:-(?:[0-9]+|[a-z]{3}))?(?:/[1-9][0-9]*)?"
@@ -502,7 +546,10 @@ class Deployment(Settings):
     service_content: ServiceContentSettings = ServiceContentSettings()
     store: StoreSettings = DirectoryStoreSettings()
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
-    launcher: LauncherKind = Field("local", description="where trainings and evaluations run; `local`: on this machine")
+    launcher: LauncherSettings = Field(
+        LocalLauncherSettings(), description="where trainings and evaluations run; a kind alone takes its defaults"
+    )
+    worker: WorkerSettings = WorkerSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     budgets: BudgetSettings = BudgetSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -518,6 +565,15 @@ class Deployment(Settings):
             raise ValueError(
                 f"extraction.chunk_tokens + extraction.max_answer_tokens leave {room} of inference.max_model_len "
                 f"{self.inference.max_model_len} tokens for the prompt; leave 256 or more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _trackers_write_here(self) -> "Deployment":
+        if self.tracking and not isinstance(self.launcher, LocalLauncherSettings):
+            raise ValueError(
+                f"tracking keeps its files on the machine that trains, and launcher {self.launcher.kind} trains on "
+                "another one: leave tracking out; TensorBoard's files come back with each training"
             )
         return self
 

@@ -1,0 +1,44 @@
+"""A night whose trainings and evaluations a worker on another home does: it looks the same as a local one."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from light import light_project
+
+from ec1.home import Home
+
+NIGHT = "2026-06-01"
+THROUGH_A_WORKER = """
+launcher: worker
+store: {{kind: directory, root: {store}}}
+worker: {{poll_seconds: 1, beat_seconds: 1, expire_seconds: 20}}
+"""
+
+
+@pytest.mark.soak
+def test_a_night_through_a_worker(small_model: Path, project: Path, tmp_path: Path) -> None:
+    """The sample's engineering tuples and the real small model; the worker has a home of its own."""
+    ec1 = light_project(tmp_path, project, small_model)
+    deployment = tmp_path / "configs" / "deployments" / "light.yaml"
+    deployment.write_text(deployment.read_text() + THROUGH_A_WORKER.format(store=tmp_path / "store"))
+    elsewhere = Home(tmp_path / "worker-home")
+    worker = ec1.start("--home", str(elsewhere.root), "worker", "--json", own_group=True)
+    try:
+        night = ec1.run("night", "--date", NIGHT)
+    finally:
+        worker.send_signal(signal.SIGINT)
+        output, _ = worker.communicate(timeout=120)
+    assert night.returncode == 0, night.stdout + output
+    assert worker.returncode == 130, output
+    done = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    assert [each["outcome"] for each in done] == ["completed", "completed"], output
+    run = ec1.home.run("fernhollow", "engineering", NIGHT)
+    assert (run / "training" / "summary.json").is_file() and (run / "evaluation" / "evaluation.json").is_file()
+    assert not (run / "training" / "checkpoints").exists(), "of use only where they were made"
+    # The worker published nothing; the night settled, and its report has the verdict.
+    assert not (elsewhere.root / "adapters").exists() and not (elsewhere.root / "runs").exists()
+    report = json.loads(ec1.run("report", "--date", NIGHT, "--json").stdout)
+    assert report["recipes"][0]["outcome"] in ("published", "quarantined"), report["recipes"]
+    print(json.dumps(report["recipes"][0], indent=1)[:800])
