@@ -303,12 +303,29 @@ class WorkerLauncherSettings(Settings):
     follow_seconds: float = Field(5, gt=0, description="seconds between two looks at how far it is")
 
 
+class SshLauncherSettings(Settings):
+    """`kind: ssh`: a machine that ssh reaches, with EC1 of the same version and a deployment for its device."""
+
+    kind: Literal["ssh"] = Field("ssh", description="chooses this section")
+    host: str = Field(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*$", description="as ssh knows it: `name`, `user@name`, a `Host`"
+    )
+    options: tuple[str, ...] = Field((), description="further options of ssh, such as `-p` and `2222`")
+    python: str = Field(description="the Python of EC1 there, such as /opt/ec1/.venv/bin/python")
+    folder: str = Field(pattern="^/", description="where the work is kept there, such as /var/lib/ec1-work")
+    deployment: Name | None = Field(None, description="its deployment; default: of the same name as this one")
+    project: str | None = Field(None, description="its EC1_PROJECT; default: the checkout there")
+    wait_seconds: float = Field(14400, gt=0, description="how long work may wait for the machine's worker")
+    follow_seconds: float = Field(5, gt=0, description="seconds between two looks at how far it is")
+
+
 def _by_kind(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
 
 LauncherSettings = Annotated[
-    Annotated[LocalLauncherSettings | WorkerLauncherSettings, Field(discriminator="kind")], BeforeValidator(_by_kind)
+    Annotated[LocalLauncherSettings | WorkerLauncherSettings | SshLauncherSettings, Field(discriminator="kind")],
+    BeforeValidator(_by_kind),
 ]
 """Where trainings and evaluations run. A name alone, such as `worker`, is that kind with its defaults."""
 

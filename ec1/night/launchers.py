@@ -16,9 +16,11 @@ from ec1.launch.executor import MODULES, Executor
 from ec1.launch.launcher import Grant, Launcher, LocalLauncher
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.orders import Order
+from ec1.launch.ssh_launcher import SshLauncher
 from ec1.launch.worker import Worker
 from ec1.launch.worker_launcher import WorkerLauncher
 from ec1.night.stores import open_store
+from ec1.storage.ssh import SshHost, SshStore
 from ec1.storage.store import ObjectStore
 
 Hold = Callable[[], AbstractContextManager[Grant]]
@@ -42,7 +44,24 @@ def _worker(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
     )
 
 
-_FACTORIES: dict[str, Callable[[Deployment, Home, Hold], Launcher]] = {"local": _local, "worker": _worker}
+def _ssh(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
+    settings: Any = deployment.launcher
+    host = SshHost(settings.host, settings.options)
+    store = f"{settings.folder}/store"
+    choice = ["--deployment", settings.deployment or deployment.name, "--home", f"{settings.folder}/home"]
+    if settings.project is not None:
+        choice += ["--project", settings.project]
+    return SshLauncher(
+        host,
+        settings.folder,
+        open_markers(deployment, SshStore(host, store)),
+        [settings.python, "-m", "ec1.cli", *choice, "worker", "--folder", store],
+        wait_seconds=settings.wait_seconds,
+        follow_seconds=settings.follow_seconds,
+    )
+
+
+_FACTORIES: dict[str, Callable[[Deployment, Home, Hold], Launcher]] = {"local": _local, "worker": _worker, "ssh": _ssh}
 
 
 def open_markers(deployment: Deployment, store: ObjectStore) -> PendingMarkers:

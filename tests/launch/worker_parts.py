@@ -1,6 +1,7 @@
 """Parts of a test with a worker: a light piece of work, a worker that may do it, and a night that asks for it."""
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -82,14 +83,19 @@ def launcher_of(store: ObjectStore, wait_seconds: float = 60, expire_seconds: fl
     return WorkerLauncher(markers_of(store, expire_seconds), wait_seconds=wait_seconds, follow_seconds=0.05)
 
 
-def main(store: str, folder: str, name: str, expire: str, poll: str) -> None:
-    """A worker in a process of its own, on a directory, that can be killed."""
+def main(store: str, folder: str, name: str, expire: str, poll: str, *options: str) -> None:
+    """A worker in a process of its own, on a directory, that can be killed; it knows the command's `--once` and
+    `--check --json`."""
+    from ec1.launch.orders import own_version
     from ec1.storage.directory import DirectoryStore
 
+    if "--check" in options:
+        print(json.dumps({"version": own_version(), "device": "cpu"}))
+        return
     worker = worker_of(
         DirectoryStore(Path(store)), Path(folder), name=name, expire_seconds=float(expire), max_attempts=1000
     )
-    for done in worker.run(float(poll)):
+    for done in worker.run(None if "--once" in options else float(poll)):
         print(done.file, done.outcome, flush=True)
 
 
