@@ -2,10 +2,13 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
+from commandline import CommandLine
 from light import light_project
+from ssh_server import SshServer
 
 from ec1.home import Home
 
@@ -34,6 +37,33 @@ def test_a_night_through_a_worker(small_model: Path, project: Path, tmp_path: Pa
     assert worker.returncode == 130, output
     done = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert [each["outcome"] for each in done] == ["completed", "completed"], output
+    settled_here(ec1, elsewhere)
+
+
+@pytest.mark.soak
+def test_a_night_through_ssh(tiny_model: Path, project: Path, tmp_path: Path, ssh_server: SshServer) -> None:
+    """The other machine is this one behind a real sshd; nothing of EC1 runs there before."""
+    ec1 = light_project(tmp_path, project, tiny_model)
+    deployment = tmp_path / "configs" / "deployments" / "light.yaml"
+    there = tmp_path / "there"
+    launcher = {
+        "kind": "ssh",
+        "host": ssh_server.address,
+        "options": list(ssh_server.options),
+        "python": sys.executable,
+        "folder": str(there),
+        "project": str(tmp_path),
+        "follow_seconds": 1,
+    }
+    settings = {"launcher": launcher, "worker": {"beat_seconds": 1, "expire_seconds": 20}}
+    deployment.write_text(deployment.read_text() + "".join(f"{key}: {json.dumps(settings[key])}\n" for key in settings))
+    night = ec1.run("night", "--date", NIGHT)
+    assert night.returncode == 0, night.stdout + (there / "worker.log").read_text()
+    settled_here(ec1, Home(there / "home"))
+
+
+def settled_here(ec1: CommandLine, elsewhere: Home) -> None:
+    """The home has all that a local training leaves; where the work was done nothing was judged or published."""
     run = ec1.home.run("fernhollow", "engineering", NIGHT)
     assert (run / "training" / "summary.json").is_file() and (run / "evaluation" / "evaluation.json").is_file()
     assert not (run / "training" / "checkpoints").exists(), "of use only where they were made"
