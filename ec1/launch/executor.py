@@ -59,6 +59,7 @@ class Executor:
         self._name = name
         self._modules = modules
         self._grace_seconds = grace_seconds
+        self._sent: dict[Path, int] = {}
 
     def run(self, digest: str, attempt: int, watch: Callable[[], None]) -> None:
         """Carry out an order and leave its result in the store; at once if it has one. `watch` may raise to stop it.
@@ -141,5 +142,7 @@ class Executor:
         """Put what the attempt reported and printed so far into the store."""
         for name in (MESSAGES, LOG):
             file = self._reports(digest, attempt) / name
-            if file.is_file() and (data := file.read_bytes()):
-                self.store.put_bytes(f"{PROGRESS}{digest}/{attempt}/{name}", data[:_LOG_BYTES])
+            if not file.is_file() or (size := file.stat().st_size) == self._sent.get(file, 0):
+                continue
+            self.store.put_bytes(f"{PROGRESS}{digest}/{attempt}/{name}", file.read_bytes()[:_LOG_BYTES])
+            self._sent[file] = size

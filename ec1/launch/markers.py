@@ -251,6 +251,10 @@ class PendingMarkers:
         """Why it failed."""
         return str(json.loads(self.store.get_bytes(PREFIX + file + FAILED))["failed"]["reason"])
 
+    def idle(self) -> bool:
+        """Whether nothing waits and nobody works."""
+        return not any(each.states and not each.settled for each in self._look_at_all().values())
+
     def withdraw(self, file: str) -> None:
         """Nobody needs it any more: what waits is removed, and who works on it is told to stop."""
         self.store.put_bytes(f"{_ATTEMPTS}{file}/{_STOP}", b"")

@@ -15,6 +15,7 @@ from ec1.launch.blobs import Tree, tree_of
 from ec1.launch.launcher import Work
 from ec1.settings import Settings
 
+WORK = "work/"
 ORDERS, RESULTS, PROGRESS = "work/orders/", "work/results/", "work/progress/"
 SESSION, MESSAGES, LOG = "session.json", "messages.jsonl", "log.txt"
 _INPUT, _OUTPUT = "ec1-input:", "ec1-output:"

@@ -39,6 +39,7 @@ class SshLauncher:
         *,
         wait_seconds: float,
         follow_seconds: float,
+        keep_days: float = 14,
         wake_seconds: float = _WAKE_SECONDS,
     ) -> None:
         self._host = host
@@ -47,7 +48,11 @@ class SshLauncher:
         self._wake_seconds = wake_seconds
         self._woken = -wake_seconds
         self._inner = WorkerLauncher(
-            markers, wait_seconds=wait_seconds, follow_seconds=follow_seconds, wake=self._start_worker
+            markers,
+            wait_seconds=wait_seconds,
+            follow_seconds=follow_seconds,
+            keep_days=keep_days,
+            wake=self._start_worker,
         )
 
     def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:

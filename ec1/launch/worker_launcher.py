@@ -17,7 +17,7 @@ from ec1.errors import BusyError, PermanentError, ServiceError
 from ec1.launch import blobs
 from ec1.launch.launcher import Work
 from ec1.launch.markers import PendingMarkers, State, WorkMarker
-from ec1.launch.orders import LOG, MESSAGES, PROGRESS, RESULTS, SESSION, Order, Result, order_of
+from ec1.launch.orders import LOG, MESSAGES, PROGRESS, RESULTS, SESSION, WORK, Order, Result, order_of
 from ec1.launch.reporting import exported_session
 from ec1.storage.store import NotFound, ObjectStore
 from ec1.strict_yaml import validate
@@ -41,12 +41,14 @@ class WorkerLauncher:
         *,
         wait_seconds: float,
         follow_seconds: float = 5,
+        keep_days: float = 14,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
         self._markers = markers
         self._store: ObjectStore = markers.store
         self._wait_seconds = wait_seconds
         self._follow_seconds = follow_seconds
+        self._keep = dt.timedelta(days=keep_days)
         self._wake = wake
 
     def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
@@ -143,6 +145,12 @@ class WorkerLauncher:
         for prefix in (f"{RESULTS}{digest}/", f"{PROGRESS}{digest}/"):
             for item in list(self._store.list(prefix)):
                 self._store.delete(item.key)
+        # Also what a night left that never came back. While somebody works, it may be theirs.
+        if self._markers.idle():
+            oldest = dt.datetime.now(dt.UTC) - self._keep
+            for item in list(self._store.list(WORK)):
+                if item.updated < oldest:
+                    self._store.delete(item.key)
 
 
 class _Follower:

@@ -41,6 +41,7 @@ def _worker(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
         open_markers(deployment, open_store(deployment.store, home)),
         wait_seconds=settings.wait_seconds,
         follow_seconds=settings.follow_seconds,
+        keep_days=deployment.worker.keep_days,
     )
 
 
@@ -58,6 +59,7 @@ def _ssh(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
         [settings.python, "-m", "ec1.cli", *choice, "worker", "--folder", store],
         wait_seconds=settings.wait_seconds,
         follow_seconds=settings.follow_seconds,
+        keep_days=deployment.worker.keep_days,
     )
 
 

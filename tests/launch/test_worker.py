@@ -1,6 +1,7 @@
 """Work that a worker does for a night elsewhere: asked for by a marker, done once, brought back and checked."""
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -78,6 +79,16 @@ def test_only_what_is_new_is_sent(store: ObjectStore, tmp_path: Path) -> None:
     (folder / "c").write_bytes(b"c" * 10)
     (folder / "d").write_bytes(b"a" * 1000)
     assert blobs.send(store, folder, blobs.tree_of(folder)) == 10
+
+
+def test_what_was_sent_long_ago_is_removed(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "store")
+    store.put_bytes("work/blobs/aa/old", b"")
+    os.utime(tmp_path / "store" / "work" / "blobs" / "aa" / "old", (0, 0))
+    future = asked(store, light_work(tmp_path / "night"), tmp_path)
+    list(worker_of(store, tmp_path / "worker").run(None))
+    future.result(60)
+    assert not store.exists("work/blobs/aa/old") and len(list(store.list("work/blobs/"))) == 2
 
 
 def test_damage_is_seen_and_mended_by_asking_again(tmp_path: Path) -> None:
@@ -219,8 +230,6 @@ def test_a_result_that_is_there_is_brought_without_asking(tmp_path: Path) -> Non
 
 
 def test_malformed_markers_are_set_aside_and_block_nobody(tmp_path: Path) -> None:
-    import os
-
     store = DirectoryStore(tmp_path / "store")
     rubbish = {
         "aaa-acme-2026-06-01.json": b"{not json",
