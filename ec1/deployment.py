@@ -339,9 +339,7 @@ class WorkerSettings(Settings):
         180, gt=0, description="a claim that was silent for so long is taken up by another worker; several beats"
     )
     max_attempts: int = Field(3, gt=0, description="a marker whose workers died so often is given up")
-    keep_days: float = Field(
-        14, gt=0, description="days that files which travelled are kept, on both sides"
-    )
+    keep_days: float = Field(14, gt=0, description="days that files which travelled are kept, on both sides")
 
     @model_validator(mode="after")
     def _several_beats(self) -> "WorkerSettings":

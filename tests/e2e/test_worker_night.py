@@ -21,9 +21,10 @@ worker: {{poll_seconds: 1, beat_seconds: 1, expire_seconds: 20}}
 
 
 @pytest.mark.soak
-def test_a_night_through_a_worker(small_model: Path, project: Path, tmp_path: Path) -> None:
-    """The sample's engineering tuples and the real small model; the worker has a home of its own."""
-    ec1 = light_project(tmp_path, project, small_model)
+@pytest.mark.parametrize("model", ["tiny_model", "small_model"])
+def test_a_night_through_a_worker(model: str, request: pytest.FixtureRequest, project: Path, tmp_path: Path) -> None:
+    """The sample's engineering tuples, also with the real small model; the worker has a home of its own."""
+    ec1 = light_project(tmp_path, project, request.getfixturevalue(model))
     deployment = tmp_path / "configs" / "deployments" / "light.yaml"
     deployment.write_text(deployment.read_text() + THROUGH_A_WORKER.format(store=tmp_path / "store"))
     elsewhere = Home(tmp_path / "worker-home")
