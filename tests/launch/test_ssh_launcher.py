@@ -11,7 +11,7 @@ import pytest
 from ssh_server import SshServer
 from worker_parts import HERE, light_work, markers_of
 
-from ec1.errors import InputError, PermanentError, ServiceError
+from ec1.errors import InputError, ServiceError
 from ec1.launch.launcher import Work
 from ec1.launch.ssh_launcher import SshLauncher
 from ec1.storage.ssh import SshHost, SshStore
@@ -44,9 +44,6 @@ def test_work_goes_there_and_its_result_comes_back(ssh_server: SshServer, tmp_pa
     assert (work.output / "steps.txt").read_text() == "0\n1\n2\n"
     assert not (work.output / "checkpoints").exists()
     assert '"step 0"' in (tmp_path / "log.txt").read_text(), "what it prints is in the log here"
-    failing = light_work(tmp_path / "failing", fail="the card is on fire")
-    with pytest.raises(PermanentError, match="the card is on fire"):
-        run(launcher_to(ssh_server, there), failing, tmp_path)
 
 
 def test_a_machine_that_cannot_do_it_is_named_before_anything_is_sent(
