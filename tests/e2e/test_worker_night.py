@@ -11,6 +11,7 @@ from light import light_project
 from ssh_server import SshServer
 
 from ec1.home import Home
+from ec1.night.records import OutcomeRecord, Records
 
 NIGHT = "2026-06-01"
 THROUGH_A_WORKER = """
@@ -70,6 +71,7 @@ def settled_here(ec1: CommandLine, elsewhere: Home) -> None:
     assert not (run / "training" / "checkpoints").exists(), "of use only where they were made"
     # The worker published nothing; the night settled, and its report has the verdict.
     assert not (elsewhere.root / "adapters").exists() and not (elsewhere.root / "runs").exists()
+    outcome = Records(run).find(OutcomeRecord)
+    assert outcome is not None and outcome.path.is_dir(), "a version, or a candidate in quarantine"
     report = json.loads(ec1.run("report", "--date", NIGHT, "--json").stdout)
-    assert report["recipes"][0]["outcome"] in ("published", "quarantined"), report["recipes"]
-    print(json.dumps(report["recipes"][0], indent=1)[:800])
+    assert report["recipes"][0]["outcome"] == outcome.verdict
