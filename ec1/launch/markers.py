@@ -107,6 +107,10 @@ class LostClaim(BusyError):
     """The claim is no longer ours: another worker has taken it, or who asked has withdrawn it."""
 
 
+class Withdrawn(LostClaim):
+    """Nobody needs the work any more."""
+
+
 @dataclass
 class _Seen:
     """What a listing shows of one marker."""
@@ -197,7 +201,7 @@ class PendingMarkers:
         """Raises LostClaim if the claim is not ours any more."""
         seen = self._look(claim.file)
         if seen.stopped:
-            raise LostClaim(f"{claim.file} was withdrawn by who asked for it")
+            raise Withdrawn(f"{claim.file} was withdrawn by who asked for it")
         if seen.newest != claim.attempt or seen.settled:
             raise LostClaim(f"{claim.file} was taken by another worker (attempt {seen.newest})")
 

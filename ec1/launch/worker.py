@@ -15,7 +15,7 @@ from typing import Literal
 
 from ec1.errors import EC1Error, InputError, PermanentError, ServiceError
 from ec1.launch.executor import Executor
-from ec1.launch.markers import Claim, LostClaim, PendingMarkers, WorkMarker
+from ec1.launch.markers import Claim, LostClaim, PendingMarkers, Withdrawn, WorkMarker
 from ec1.storage.store import NotFound
 
 log = logging.getLogger(__name__)
@@ -85,9 +85,10 @@ class Worker:
             self._markers.check(claim)
             self._markers.complete(claim)
             return ended("completed")
+        except Withdrawn as error:
+            self._markers.fail(claim, str(error), self._name)
+            return ended("lost", str(error))
         except (LostClaim, NotFound) as error:
-            if "withdrawn" in str(error):
-                self._markers.fail(claim, str(error), self._name)
             return ended("lost", str(error))
         except (InputError, PermanentError) as error:
             self._markers.fail(claim, str(error), self._name)
