@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from ec1.errors import InputError
 from ec1.home import CHECKOUT, Home
@@ -21,7 +21,6 @@ from ec1.streams import STREAMS
 from ec1.strict_yaml import load_mapping, validate
 
 Tracker = Literal["mlflow", "wandb", "trackio"]
-LauncherKind = Literal["local"]
 
 
 class DocumentSettings(Settings):
@@ -268,8 +267,81 @@ class GcsStoreSettings(Settings):
     endpoint: str | None = Field(None, description="address of an emulator on loopback; default: Google's")
 
 
-StoreSettings = Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")]
+class S3StoreSettings(Settings):
+    """`kind: s3`: adapters and markers in a bucket that speaks S3. Credentials come from where Amazon's tools look."""
+
+    kind: Literal["s3"] = Field("s3", description="chooses this section")
+    bucket: str = Field(description="name of the bucket")
+    endpoint: str | None = Field(
+        None, description="address of another provider: https, or http on loopback; default: Amazon's in that region"
+    )
+    region: str = Field("us-east-1", pattern="^[a-z0-9-]+$", description="of the bucket")
+
+
+StoreSettings = Annotated[DirectoryStoreSettings | GcsStoreSettings | S3StoreSettings, Field(discriminator="kind")]
 """The object stores that a deployment can choose from."""
+
+
+class LocalLauncherSettings(Settings):
+    """`kind: local`: a process on this machine."""
+
+    kind: Literal["local"] = Field("local", description="chooses this section")
+
+
+class WorkerLauncherSettings(Settings):
+    """`kind: worker`: the night puts markers into the store, and `ec1 worker` on another machine does the work."""
+
+    kind: Literal["worker"] = Field("worker", description="chooses this section")
+    wait_seconds: float = Field(
+        14400, gt=0, description="how long work may wait for a worker, and after one that died for the next"
+    )
+    follow_seconds: float = Field(5, gt=0, description="seconds between two looks at how far it is")
+
+
+class SshLauncherSettings(Settings):
+    """`kind: ssh`: a machine that ssh reaches, with EC1 of the same version and a deployment for its device."""
+
+    kind: Literal["ssh"] = Field("ssh", description="chooses this section")
+    host: str = Field(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*$", description="as ssh knows it: `name`, `user@name`, a `Host`"
+    )
+    options: tuple[str, ...] = Field((), description="further options of ssh, such as `-p` and `2222`")
+    python: str = Field(description="the Python of EC1 there, such as /opt/ec1/.venv/bin/python")
+    folder: str = Field(pattern="^/", description="where the work is kept there, such as /var/lib/ec1-work")
+    deployment: Name | None = Field(None, description="its deployment; default: of the same name as this one")
+    project: str | None = Field(None, description="its EC1_PROJECT; default: the checkout there")
+    wait_seconds: float = Field(14400, gt=0, description="how long work may wait for the machine's worker")
+    follow_seconds: float = Field(5, gt=0, description="seconds between two looks at how far it is")
+
+
+def _by_kind(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+LauncherSettings = Annotated[
+    Annotated[LocalLauncherSettings | WorkerLauncherSettings | SshLauncherSettings, Field(discriminator="kind")],
+    BeforeValidator(_by_kind),
+]
+"""Where trainings and evaluations run. A name alone, such as `worker`, is that kind with its defaults."""
+
+
+class WorkerSettings(Settings):
+    """`ec1 worker`, and what the night expects of it: the same on both sides."""
+
+    poll_seconds: float = Field(30, gt=0, description="seconds between two looks for markers")
+    beat_seconds: float = Field(15, gt=0, description="seconds between two heartbeats of a claim")
+    expire_seconds: float = Field(
+        180, gt=0, description="a claim that was silent for so long is taken up by another worker; several beats"
+    )
+    max_attempts: int = Field(3, gt=0, description="a marker whose workers died so often is given up")
+    keep_days: float = Field(14, gt=0, description="days that files which travelled are kept, on both sides")
+
+    @model_validator(mode="after")
+    def _several_beats(self) -> "WorkerSettings":
+        if self.expire_seconds < 3 * self.beat_seconds:
+            raise ValueError("expire_seconds must be at least three times beat_seconds: one beat may be late")
+        return self
+
 
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -554,7 +626,10 @@ class Deployment(Settings):
     service_content: ServiceContentSettings = ServiceContentSettings()
     store: StoreSettings = DirectoryStoreSettings()
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
-    launcher: LauncherKind = Field("local", description="where trainings and evaluations run; `local`: on this machine")
+    launcher: LauncherSettings = Field(
+        LocalLauncherSettings(), description="where trainings and evaluations run; a kind alone takes its defaults"
+    )
+    worker: WorkerSettings = WorkerSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     budgets: BudgetSettings = BudgetSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -571,6 +646,15 @@ class Deployment(Settings):
             raise ValueError(
                 f"extraction.chunk_tokens + extraction.max_answer_tokens leave {room} of inference.max_model_len "
                 f"{self.inference.max_model_len} tokens for the prompt; leave 256 or more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _trackers_write_here(self) -> "Deployment":
+        if self.tracking and not isinstance(self.launcher, LocalLauncherSettings):
+            raise ValueError(
+                f"tracking keeps its files on the machine that trains, and launcher {self.launcher.kind} trains on "
+                "another one: leave tracking out; TensorBoard's files come back with each training"
             )
         return self
 

@@ -4,6 +4,8 @@ Belongs here: starting it somewhere, waiting, and telling how it ended. Does not
 can be trusted (its caller checks that).
 """
 
+import contextlib
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ec1.deployment import LauncherKind
 from ec1.errors import PermanentError, ServiceError
 from ec1.launch.environment import process_environment
 from ec1.launch.process import SupervisedProcess
@@ -21,15 +22,36 @@ GRACE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
+class Subject:
+    """Whose adapter a piece of work is about, and on which night."""
+
+    tenant: str
+    role: str
+    night: str
+
+
+@dataclass(frozen=True)
 class Work:
-    """`python -m <module> <specification>` on a device; `what` names it in errors, such as "the training"."""
+    """`python -m <module> <specification>` on a device; `what` names it in errors, such as "the training".
+
+    The specification names its `inputs` and its `output` by these very paths, so another machine can exchange them.
+    """
 
     what: str
     module: str
     specification: Path
     device: Literal["cuda", "cpu"]
+    subject: Subject
+    inputs: tuple[Path, ...]
+    """Folders and files that it reads."""
+    output: Path
+    """The folder or file that it writes."""
+    last: tuple[str, ...] = ()
+    """Files of the output that say that it is complete, so they are brought here after all others."""
+    leave: tuple[str, ...] = ()
+    """What of the output is of use only where it was made."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """In addition to the launcher's environment, which takes precedence."""
+    """In addition to the launcher's environment, which takes precedence. Only for work on this machine."""
 
 
 class Grant(Protocol):
@@ -56,10 +78,16 @@ class LocalLauncher:
     """A supervised process on this machine, under the GPU lease that `hold` takes."""
 
     def __init__(
-        self, hold: Callable[[], AbstractContextManager[Grant]], *, grace_seconds: float = GRACE_SECONDS
+        self,
+        hold: Callable[[], AbstractContextManager[Grant]],
+        *,
+        grace_seconds: float = GRACE_SECONDS,
+        watch: Callable[[], None] | None = None,
     ) -> None:
+        """`watch` is called about every second while the process runs; if it raises, the process is stopped."""
         self._hold = hold
         self._grace_seconds = grace_seconds
+        self._watch = watch
 
     def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
         command = [sys.executable, "-m", work.module, str(work.specification)]
@@ -68,7 +96,7 @@ class LocalLauncher:
             self._hold() as grant,
             grant.start(command, env=environment, log=log, grace_seconds=self._grace_seconds) as process,
         ):
-            status = process.wait()
+            status = self._wait(process)
         if status == 0:
             return
         where = f"the end of {log}:\n{process.log_tail()}"
@@ -76,7 +104,9 @@ class LocalLauncher:
             raise ServiceError(f"{work.what} was ended by signal {status - 128} and can go on; {where}")
         raise PermanentError(f"{work.what} ended with status {status}; {where}")
 
-
-def open_launcher(kind: LauncherKind, hold: Callable[[], AbstractContextManager[Grant]]) -> Launcher:
-    """The launcher that a deployment names. `hold` takes the lease of this machine's GPU."""
-    return {"local": LocalLauncher}[kind](hold)
+    def _wait(self, process: SupervisedProcess) -> int:
+        while self._watch is not None:
+            self._watch()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(1.0)
+        return process.wait()

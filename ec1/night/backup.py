@@ -39,7 +39,7 @@ POSTGRES_URL = "EC1_DAGSTER_POSTGRES_URL"
 _VERSION = 1
 _FIRST = ("high-water-marks", "nights", "runs", "graph", "service-content")
 """They refer to what the others hold."""
-_REMADE = ("models", "cache")
+_REMADE = ("models", "cache", "work")
 _TEMPORARY = re.compile(r"\.(?:ec1-tmp-|building-).*|\..+\.[a-z0-9_]{8}")
 _LIVE_GRAPH = re.compile(r"graph/live(\..*)?")
 _SQLITE = b"SQLite format 3\0"

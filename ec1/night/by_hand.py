@@ -15,7 +15,7 @@ from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
-from ec1.launch.launcher import Launcher, open_launcher
+from ec1.launch.launcher import Launcher, Subject
 from ec1.night.candidate import (
     BY_HAND,
     EVALUATION_FOLDER,
@@ -25,6 +25,7 @@ from ec1.night.candidate import (
     run_evaluation,
     run_training,
 )
+from ec1.night.launchers import open_launcher
 from ec1.night.recipe_night import RecipeNight
 from ec1.night.records import EvaluationRecord, Records
 from ec1.recipes.resolution import ResolvedRecipe
@@ -83,7 +84,9 @@ def run_by_hand(
     spec: TrainingSpec, deployment: Deployment, home: Home, env: Mapping[str, str], log: Path, holder: str
 ) -> TrainingResult:
     """Train as specified, where the deployment says. Raises BusyError if the GPU stays taken."""
-    return run_training(spec, launcher_by_hand("training", deployment, home, holder), env, log)
+    night = deployment.current_night(dt.datetime.now(dt.UTC)).date
+    subject = Subject(spec.recipe.tenant, spec.recipe.role, night)
+    return run_training(spec, subject, launcher_by_hand("training", deployment, home, holder), env, log)
 
 
 def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, holder: str) -> Judged:
@@ -103,7 +106,8 @@ def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, hold
     evaluation = step.evaluation_spec(
         prepared.dataset, candidate.adapter, prepared.evaluation, candidate.trained(step.recipe)
     )
-    run_evaluation(evaluation, launcher_by_hand("evaluation", step.deployment, step.home, holder), env, log)
+    launcher = launcher_by_hand("evaluation", step.deployment, step.home, holder)
+    run_evaluation(evaluation, step.subject, launcher, env, log)
     judged = judged_in(prepared.evaluation, step.recipe.evaluation)
     Records(spec.output).write(BY_HAND, judged.record())
     return judged
@@ -124,4 +128,4 @@ def launcher_by_hand(
     lease = GpuLease(deployment.gpu_lock(home), device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     wait = deployment.budgets.lease_wait_seconds
-    return open_launcher(deployment.launcher, lambda: lease.hold(phase, night=night, holder=holder, wait_seconds=wait))
+    return open_launcher(deployment, home, lambda: lease.hold(phase, night=night, holder=holder, wait_seconds=wait))

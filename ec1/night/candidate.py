@@ -16,11 +16,11 @@ from ec1.adapters.manifest import EvaluationSummary
 from ec1.adapters.scores import EVALUATION, EXAMPLES, Scores, load_scores
 from ec1.errors import InputError, PermanentError
 from ec1.files import write_json
-from ec1.launch.launcher import Launcher, Work
+from ec1.launch.launcher import Launcher, Subject, Work
 from ec1.night.records import EvaluationRecord
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.recipes.schema import Recipe
-from ec1.training.spec import METRICS, TrainingResult, TrainingSpec, check_result, read_result
+from ec1.training.spec import CHECKPOINTS, METRICS, SUMMARY, TrainingResult, TrainingSpec, check_result, read_result
 from ec1.training.tracking import local_environment
 
 SPEC = "spec.json"
@@ -100,22 +100,50 @@ class Judged:
         )
 
 
-def run_training(spec: TrainingSpec, launcher: Launcher, env: Mapping[str, str], log: Path) -> TrainingResult:
+def run_training(
+    spec: TrainingSpec, subject: Subject, launcher: Launcher, env: Mapping[str, str], log: Path
+) -> TrainingResult:
     """Train through the launcher. Raises as `Launcher.run` and `check_result`."""
     path = spec.output / SPEC
     write_json(path, spec.model_dump(mode="json"))
     folder = spec.tracking_folder or spec.output / "tracking"
     if spec.tracking:
         folder.mkdir(parents=True, exist_ok=True)
-    launcher.run(Work("the training", "ec1.training", path, spec.device, local_environment(folder)), env, log)
+    start = () if spec.start_adapter is None else (spec.start_adapter.folder,)
+    work = Work(
+        "the training",
+        "ec1.training",
+        path,
+        spec.device,
+        subject,
+        inputs=(spec.dataset, spec.base_model, *start),
+        output=spec.output,
+        last=(SUMMARY,),
+        leave=(CHECKPOINTS, SPEC),
+        environment=local_environment(folder),
+    )
+    launcher.run(work, env, log)
     return check_result(spec)
 
 
-def run_evaluation(spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str], log: Path) -> None:
+def run_evaluation(
+    spec: EvaluationSpec, subject: Subject, launcher: Launcher, env: Mapping[str, str], log: Path
+) -> None:
     """Score through the launcher. Raises as `Launcher.run`, and PermanentError if no scores are left."""
     path = spec.output.with_suffix(".spec.json")
     write_json(path, spec.model_dump(mode="json"))
-    launcher.run(Work("the evaluation", "ec1.adapters.evaluation", path, spec.device), env, log)
+    adapters = tuple(folder for folder in spec.candidates.values() if folder is not None)
+    work = Work(
+        "the evaluation",
+        "ec1.adapters.evaluation",
+        path,
+        spec.device,
+        subject,
+        inputs=(spec.model, spec.heldout, spec.general, *dict.fromkeys(adapters)),
+        output=spec.output,
+        last=(EVALUATION,),
+    )
+    launcher.run(work, env, log)
     if not (spec.output / EVALUATION).is_file():
         raise PermanentError(f"the evaluation ended without {spec.output / EVALUATION}: what it left is not trusted")
 

@@ -65,7 +65,7 @@ def compose(
             add_up(step.base_model, folders, named, max_rank, staging)
     trained = "composed of " + ", ".join(f"{name} × {weight:g}" for name, weight in named.items())
     spec = step.evaluation_spec(dataset, adapter, root / EVALUATION_FOLDER, trained)
-    run_evaluation(spec, launcher, env, log)
+    run_evaluation(spec, step.subject, launcher, env, log)
     judged = judged_in(spec.output, step.recipe.evaluation)
     manifest = _manifest(
         step,

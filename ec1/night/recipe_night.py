@@ -27,7 +27,7 @@ from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment, VllmSettings
 from ec1.errors import DamagedError, PermanentError
 from ec1.home import Home
-from ec1.launch.launcher import Launcher
+from ec1.launch.launcher import Launcher, Subject
 from ec1.models import model_folder, pinned_revision, prepare_model
 from ec1.night.candidate import (
     BEST,
@@ -71,6 +71,11 @@ class RecipeNight:
     def name(self) -> str:
         """`<tenant>/<role>`."""
         return f"{self.recipe.tenant}/{self.recipe.role}"
+
+    @property
+    def subject(self) -> Subject:
+        """What work for this recipe is about."""
+        return Subject(self.recipe.tenant, self.recipe.role, self.night.date)
 
     @property
     def bucket(self) -> Bucket:
@@ -258,7 +263,7 @@ class RecipeNight:
 
     def train(self, spec: TrainingSpec, launcher: Launcher, env: Mapping[str, str]) -> TrainingResult:
         """Train through the launcher, and check the result."""
-        return run_training(spec, launcher, env, self._log("training"))
+        return run_training(spec, self.subject, launcher, env, self._log("training"))
 
     def candidate(self) -> Candidate:
         """What the night's training left. Raises InputError if there was none."""
@@ -308,7 +313,7 @@ class RecipeNight:
 
     def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> Judged:
         """Score through the launcher, and let the gate judge."""
-        run_evaluation(spec, launcher, env, self._log("evaluation"))
+        run_evaluation(spec, self.subject, launcher, env, self._log("evaluation"))
         return self.judged()
 
     def judged(self) -> Judged:

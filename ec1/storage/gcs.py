@@ -14,12 +14,12 @@ from typing import Any
 
 from ec1.errors import ServiceError
 from ec1.files import atomic_file
+from ec1.storage.claimed_folder import put_claimed_folder
 from ec1.storage.loopback import checked_loopback
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, checked_key
 
 _GOOGLE = "https://storage.googleapis.com"
 _TOKEN = "ec1-write"
-_CLAIM = ".claim"
 
 
 class GcsStore:
@@ -66,21 +66,7 @@ class GcsStore:
         self._upload(blob, if_absent, lambda options: blob.upload_from_string(data, **options))
 
     def put_folder(self, prefix: str, files: Mapping[str, Path], *, seal: str, claim: str) -> None:
-        """As the interface says. Whoever writes the claim first owns the folder; the seal is written last."""
-        if seal not in files:
-            raise ValueError(f"the seal {seal!r} is not among the files")
-        checked_key(prefix)
-        if self.exists(f"{prefix}/{seal}"):
-            raise AlreadyExists(f"{prefix} is already in the bucket {self.name}")
-        try:
-            self.put_bytes(f"{prefix}/{_CLAIM}", claim.encode(), if_absent=True)
-        except AlreadyExists:
-            if self.get_bytes(f"{prefix}/{_CLAIM}") != claim.encode():
-                raise
-        for name, path in files.items():
-            if name != seal:
-                self._put_once(f"{prefix}/{name}", path)
-        self.put_file(f"{prefix}/{seal}", files[seal], if_absent=True)
+        put_claimed_folder(self, prefix, files, seal=seal, claim=claim, holds=self._holds)
 
     def get_bytes(self, key: str) -> bytes:
         blob = self._blob(key)
@@ -129,16 +115,11 @@ class GcsStore:
     def _blob(self, key: str) -> Any:
         return self._bucket.blob(checked_key(key))
 
-    def _put_once(self, key: str, path: Path) -> None:
-        """Upload unless the same bytes are there. Raises AlreadyExists for other bytes."""
-        try:
-            self.put_file(key, path, if_absent=True)
-        except AlreadyExists:
-            blob = self._blob(key)
-            with self._errors(key):
-                blob.reload(retry=self._retry)
-            if blob.size != path.stat().st_size or blob.crc32c != _crc32c(path):
-                raise
+    def _holds(self, key: str, path: Path) -> bool:
+        blob = self._blob(key)
+        with self._errors(key):
+            blob.reload(retry=self._retry)
+        return bool(blob.size == path.stat().st_size and blob.crc32c == _crc32c(path))
 
     def _upload(self, blob: Any, if_absent: bool, send: Any) -> None:
         token = uuid.uuid4().hex

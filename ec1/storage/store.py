@@ -1,7 +1,7 @@
-"""The object store: named bytes, in a directory or in a Google Cloud Storage bucket, behind one interface.
+"""The object store: named bytes, in a directory or in a bucket, behind one interface.
 
 Belongs here: the interface, what its keys may look like, its errors, and the choice of a store by the deployment.
-Does not: what is stored (that is `ec1/adapters/`) and how each store does it (`directory.py`, `gcs.py`).
+Does not: what is stored (that is `ec1/adapters/`) and how each store does it (`directory.py`, `gcs.py`, `s3.py`).
 """
 
 import datetime as dt

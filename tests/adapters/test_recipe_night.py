@@ -14,7 +14,7 @@ from ec1.adapters.manifest import AdapterManifest, BaseModelRef
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment, ModelSource
 from ec1.home import Home
-from ec1.launch.launcher import LocalLauncher
+from ec1.launch.launcher import LocalLauncher, Subject
 from ec1.night.candidate import run_evaluation
 from ec1.night.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe
@@ -112,6 +112,6 @@ def test_the_evaluations_process_keeps_its_memory_and_asks_no_hub(tmp_path: Path
     (spec.output / "evaluation.json").write_text(json.dumps({}))
     grant = Grant()
     launcher = LocalLauncher(lambda: nullcontext(grant))  # type: ignore[arg-type]
-    run_evaluation(spec, launcher, {"PATH": "/bin"}, tmp_path / "log")
+    run_evaluation(spec, Subject("acme", "clerk", "2026-06-09"), launcher, {"PATH": "/bin"}, tmp_path / "log")
     assert grant.env["PATH"] == "/bin" and grant.env["HF_HUB_OFFLINE"] == "1"
     assert "glibc.malloc.mmap_max=0" in grant.env["GLIBC_TUNABLES"]

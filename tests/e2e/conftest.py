@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 from commandline import CommandLine, RealNight
+from ssh_server import ssh_server
 
 from ec1.home import Home
+
+__all__ = ["real_night", "ssh_server"]
 
 
 @pytest.fixture(scope="session")

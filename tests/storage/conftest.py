@@ -1,5 +1,29 @@
 """The stores that every test here runs against."""
 
-from gcs_emulator import bucket, gcs_server, store
+from pathlib import Path
 
-__all__ = ["bucket", "gcs_server", "store"]
+import pytest
+from gcs_emulator import bucket, gcs_server
+from s3_server import s3_bucket, s3_server
+from ssh_server import ssh_server
+
+from ec1.storage.directory import DirectoryStore
+from ec1.storage.gcs import GcsStore
+from ec1.storage.s3 import S3Store
+from ec1.storage.ssh import SshStore
+from ec1.storage.store import ObjectStore
+
+__all__ = ["bucket", "gcs_server", "s3_bucket", "s3_server", "ssh_server", "store"]
+
+
+@pytest.fixture(params=["directory", "gcs", "s3", pytest.param("ssh", marks=pytest.mark.soak)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "directory":
+        return DirectoryStore(tmp_path / "store")
+    if request.param == "gcs":
+        server = request.getfixturevalue("gcs_server")
+        return GcsStore(request.getfixturevalue("bucket"), server.url, retry_seconds=20)
+    if request.param == "ssh":
+        return SshStore(request.getfixturevalue("ssh_server").host(), str(tmp_path / "store"))
+    server = request.getfixturevalue("s3_server")
+    return S3Store(request.getfixturevalue("s3_bucket"), server, retry_seconds=20)

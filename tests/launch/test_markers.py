@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ec1.adapters.markers import Marker, PendingMarkers
 from ec1.errors import InputError
+from ec1.launch.markers import Marker, PendingMarkers
 from ec1.storage.directory import DirectoryStore
 from ec1.storage.store import NotFound, ObjectStore
 
@@ -48,10 +48,12 @@ def test_the_life_of_a_marker(store: ObjectStore) -> None:
     claim = markers.claim()
     assert claim is not None and (claim.night, claim.marker) == ("2026-06-09", marker())
     assert markers.claim() is None
-    assert markers.claimed() == [claim]
+    assert [each.file for each in markers.claimed()] == [claim.file]
     assert not markers.write(marker(), "2026-06-09"), "it is being worked on"
     markers.release(claim)
-    assert markers.claim() == claim
+    again = markers.claim()
+    assert again is not None and (again.file, again.attempt) == (claim.file, 2)
+    claim = again
     markers.complete(claim)
     assert [item.key for item in store.list("training-pending/")] == [KEY + ".completed"]
     assert not markers.write(marker(), "2026-06-09"), "it is done"

@@ -1,0 +1,62 @@
+"""`ec1 worker`: does the trainings and evaluations that nights on other machines ask for."""
+
+import dataclasses
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ec1.commands.shell import FAILED, Options, err, out, print_json, printable
+from ec1.launch.process import OFFLINE, inherited
+
+
+def worker(
+    context: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="do what waits now, then end")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="take markers from this folder, not from the deployment's store")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="only try this machine's device, and say what it has")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line for each marker")] = False,
+) -> None:
+    """Do the work that markers in the deployment's store ask for, one at a time, until interrupted.
+
+    It judges and publishes nothing: the night that asked does. Several workers may share a store.
+    """
+    from ec1.gpu.check import check_device
+    from ec1.launch.orders import own_version
+    from ec1.night.launchers import open_worker
+    from ec1.night.stores import open_store
+    from ec1.storage.directory import DirectoryStore
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    if check:
+        device = deployment.gpu.device
+        found = {"version": own_version(), "device": device, **check_device(device)}
+        if as_json:
+            print_json(found)
+        else:
+            out.print(f"EC1 {found['version']}, {device}: {found['name']}, {found['free_gib']} GiB free", markup=False)
+        return
+    options.home.create()
+    store = DirectoryStore(folder) if folder is not None else open_store(deployment.store, options.home)
+    env = {**inherited(options.environment), **OFFLINE}
+    # As an interrupt: what runs is stopped, and the claim is given back.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    poll = None if once else deployment.worker.poll_seconds
+    failed = False
+    if not as_json:
+        err.print(f"waiting for work on {deployment.gpu.device}; Ctrl-C ends it" if poll else "doing what waits")
+    for done in open_worker(deployment, options.home, store, env).run(poll):
+        failed |= done.outcome == "failed"
+        if as_json:
+            sys.stdout.write(json.dumps(dataclasses.asdict(done)) + "\n")
+            sys.stdout.flush()
+        else:
+            out.print(f"{done.file}: {done.outcome} in {done.seconds:.0f} s {printable(done.reason)}", markup=False)
+    if failed:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,391 @@
+"""Training-pending markers (docs/contracts.md): a small file that asks for work, claimed by one worker.
+
+`<name>-<YYYY-MM-DD>.json` waits, `….claimed` is being worked on, `….completed` is done, `….failed` holds the reason,
+`….malformed` was no marker. A claim is one rename, so workers in other languages can take part.
+
+Ours also number their attempts: `.attempts/<file>/<n>` is written before the claim, and only if it is not there, so it
+has one winner; its worker writes it again as its heartbeat. When an attempt has been silent for too long, whoever
+writes the next number owns the marker, and the silent worker, should it wake up, finds that and stops. All times are
+the store's, so clocks may differ.
+"""
+
+import datetime as dt
+import json
+import logging
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_serializer, field_validator
+
+from ec1.errors import BusyError
+from ec1.files import canonical_json
+from ec1.nights import Night
+from ec1.settings import Name
+from ec1.storage.store import AlreadyExists, NotFound, ObjectInfo, ObjectStore
+
+log = logging.getLogger(__name__)
+
+PREFIX = "training-pending/"
+CLAIMED, COMPLETED, FAILED, MALFORMED = ".claimed", ".completed", ".failed", ".malformed"
+_ATTEMPTS, _CLOCKS, _STOP, _RELEASED = f"{PREFIX}.attempts/", f"{PREFIX}.clocks/", "stop", ".released"
+
+_FILE = re.compile(r"([a-z0-9-]{1,64})-(\d{4}-\d{2}-\d{2})\.json")
+_HALF_WRITTEN = dt.timedelta(minutes=2)
+
+
+class _Base(BaseModel):
+    # Others write them too, so fields that we do not know are ignored.
+    model_config = ConfigDict(frozen=True)
+
+    adapter: Name
+    tenant: Name
+    role: Name
+    triggered_at: dt.datetime
+
+    @field_validator("triggered_at")
+    @classmethod
+    def _aware(cls, value: dt.datetime) -> dt.datetime:
+        if value.tzinfo is None:
+            raise ValueError("needs a time zone")
+        return value
+
+    @field_serializer("triggered_at")
+    def _with_offset(self, value: dt.datetime) -> str:
+        # `+00:00` as in the contract: not every reader knows `Z`.
+        return value.isoformat()
+
+
+class Marker(_Base):
+    """A marker of the contract: it asks for a whole training of one bucket."""
+
+    adapter: Name = Field(description="the bucket, such as engineering-pointsav")
+    corpus_path: str
+    method: str
+    version: Literal[1] = Field(1, description="of the marker's format")
+    tuple_count: int = Field(ge=0)
+    sample_files: tuple[str, ...] = ()
+
+
+class WorkMarker(_Base):
+    """A marker of ours: it asks for one piece of work whose order lies in the store."""
+
+    adapter: Name = Field(description="names the marker's file")
+    version: Literal[2] = Field(2, description="of the marker's format: who knows only 1 leaves it alone")
+    what: str
+    device: Literal["cuda", "cpu"]
+    work: str = Field(pattern="^[0-9a-f]{64}$", description="digest of the order")
+
+
+AnyMarker = Annotated[Marker | WorkMarker, Field(discriminator="version")]
+_ANY: TypeAdapter[Marker | WorkMarker] = TypeAdapter(AnyMarker)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A marker that is ours: `file` is its name without the `.claimed`; `attempt` counts who worked on it."""
+
+    file: str
+    night: str
+    marker: Marker | WorkMarker
+    attempt: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a marker is, which attempt works on it, and that one's last heartbeat."""
+
+    name: Literal["waiting", "claimed", "completed", "failed", "gone"]
+    attempt: int
+    heartbeat: dt.datetime | None
+
+
+class LostClaim(BusyError):
+    """The claim is no longer ours: another worker has taken it, or who asked has withdrawn it."""
+
+
+class Withdrawn(LostClaim):
+    """Nobody needs the work any more."""
+
+
+@dataclass
+class _Seen:
+    """What a listing shows of one marker."""
+
+    states: dict[str, ObjectInfo] = field(default_factory=dict)
+    attempts: dict[int, ObjectInfo] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+    stopped: bool = False
+
+    @property
+    def settled(self) -> bool:
+        return COMPLETED in self.states or FAILED in self.states
+
+    @property
+    def newest(self) -> int:
+        return max(self.attempts, default=0)
+
+
+class PendingMarkers:
+    """The markers in a store, under `training-pending/`."""
+
+    def __init__(self, store: ObjectStore, *, expire_seconds: float = 180, max_attempts: int = 3) -> None:
+        self.store = store
+        self._expire = dt.timedelta(seconds=expire_seconds)
+        self._max_attempts = max_attempts
+
+    @property
+    def expire_seconds(self) -> float:
+        """How long a claim lives without a heartbeat."""
+        return self._expire.total_seconds()
+
+    def write(self, marker: Marker | WorkMarker, night: str) -> bool:
+        """Ask for work; False if there is a marker of that name for that night already, in any state.
+
+        Raises InputError for something that is not a night.
+        """
+        file = f"{marker.adapter}-{Night.of(night).date}.json"
+        if self._look(file).states:
+            return False
+        try:
+            body = canonical_json(marker.model_dump(mode="json")) + b"\n"
+            self.store.put_bytes(PREFIX + file, body, if_absent=True)
+        except AlreadyExists:
+            return False
+        return True
+
+    def pending(self) -> list[Claim]:
+        """What waits to be claimed, the oldest first. What is no marker is set aside."""
+        seen = self._look_at_all()
+        return self._sorted(
+            claim
+            for file, each in seen.items()
+            if set(each.states) == {""} and not each.newest and (claim := self._read(file, "", each))
+        )
+
+    def claimed(self) -> list[Claim]:
+        """What is being worked on, or was when its worker died."""
+        seen = self._look_at_all()
+        return self._sorted(
+            claim
+            for file, each in seen.items()
+            if CLAIMED in each.states and not each.settled and (claim := self._read(file, CLAIMED, each))
+        )
+
+    def claim(self, worker: str = "", accept: Callable[[Claim], bool] = lambda claim: True) -> Claim | None:
+        """Claim the oldest free marker that `accept` takes, also one whose worker died; None if there is none.
+
+        A marker whose workers died `max_attempts` times is given up: it becomes `.failed`.
+        """
+        seen = self._look_at_all()
+        now = self._now() if any(each.attempts for each in seen.values()) else None
+        free = [
+            claim
+            for file, each in seen.items()
+            if self._is_free(each, now) and (claim := self._read(file, "" if "" in each.states else CLAIMED, each))
+        ]
+        for waiting in self._sorted(claim for claim in free if accept(claim)):
+            if (claim := self._take(waiting, seen[waiting.file], worker)) is not None:
+                return claim
+        return None
+
+    def beat(self, claim: Claim, worker: str, state: str) -> None:
+        """Show that the claim's worker lives. Raises LostClaim if it is not ours any more."""
+        self.check(claim)
+        self.store.put_bytes(_attempt(claim.file, claim.attempt), _body(worker, state))
+
+    def check(self, claim: Claim) -> None:
+        """Raises LostClaim if the claim is not ours any more."""
+        seen = self._look(claim.file)
+        if seen.stopped:
+            raise Withdrawn(f"{claim.file} was withdrawn by who asked for it")
+        if seen.newest != claim.attempt or seen.settled:
+            raise LostClaim(f"{claim.file} was taken by another worker (attempt {seen.newest})")
+
+    def complete(self, claim: Claim) -> None:
+        """Every step has succeeded. Raises NotFound if the claim is not held any more."""
+        # A rename in a bucket that was cut off leaves both, and what waits would be claimed again.
+        self.store.delete(PREFIX + claim.file)
+        self.store.rename(PREFIX + claim.file + CLAIMED, PREFIX + claim.file + COMPLETED)
+        self._forget_attempts(claim.file)
+
+    def fail(self, claim: Claim, reason: str, worker: str = "") -> None:
+        """It cannot succeed: `.failed` holds the marker and the reason."""
+        said = {"reason": reason, "worker": worker, "at": _now().isoformat(timespec="seconds")}
+        body = {**claim.marker.model_dump(mode="json"), "failed": said}
+        self.store.put_bytes(PREFIX + claim.file + FAILED, canonical_json(body) + b"\n")
+        self.store.delete(PREFIX + claim.file)
+        self.store.delete(PREFIX + claim.file + CLAIMED)
+        self._forget_attempts(claim.file)
+
+    def release(self, claim: Claim, reason: str = "") -> None:
+        """Give a claim up, to be taken again at once. Raises NotFound if the claim is not held any more."""
+        if not claim.attempt:
+            self.store.rename(PREFIX + claim.file + CLAIMED, PREFIX + claim.file)
+            return
+        self.store.put_bytes(_attempt(claim.file, claim.attempt) + _RELEASED, _body("", reason))
+
+    # What who asked needs.
+
+    def ask(self, marker: WorkMarker, night: str) -> str:
+        """Ask for a piece of work, also again after it failed. Returns the marker's file."""
+        file = f"{marker.adapter}-{Night.of(night).date}.json"
+        seen = self._look(file)
+        if seen.settled or not seen.states:
+            self.forget(file)
+        self.store.delete(f"{_ATTEMPTS}{file}/{_STOP}")
+        self.write(marker, night)
+        return file
+
+    def state(self, file: str) -> "State":
+        """How far it is."""
+        seen = self._look(file)
+        beat = seen.attempts[seen.newest].updated if seen.newest else None
+        if not seen.states:
+            return State("gone", seen.newest, beat)
+        if seen.settled:
+            return State("completed" if COMPLETED in seen.states else "failed", seen.newest, beat)
+        working = CLAIMED in seen.states and seen.newest not in seen.released
+        return State("claimed" if working else "waiting", seen.newest, beat)
+
+    def reason(self, file: str) -> str:
+        """Why it failed."""
+        return str(json.loads(self.store.get_bytes(PREFIX + file + FAILED))["failed"]["reason"])
+
+    def idle(self) -> bool:
+        """Whether nothing waits and nobody works."""
+        return not any(each.states and not each.settled for each in self._look_at_all().values())
+
+    def withdraw(self, file: str) -> None:
+        """Nobody needs it any more: what waits is removed, and who works on it is told to stop."""
+        self.store.put_bytes(f"{_ATTEMPTS}{file}/{_STOP}", b"")
+        self.store.delete(PREFIX + file)
+
+    def forget(self, file: str) -> None:
+        """Remove a settled marker, so that the same can be asked for again."""
+        for suffix in (FAILED, COMPLETED):
+            self.store.delete(PREFIX + file + suffix)
+        self._forget_attempts(file)
+
+    def _is_free(self, seen: _Seen, now: dt.datetime | None) -> bool:
+        if seen.settled or not seen.states:
+            return False
+        if not seen.newest:
+            # Claimed without an attempt: a worker of others, whose life we cannot judge.
+            return CLAIMED not in seen.states
+        if seen.newest in seen.released or seen.stopped:
+            return True
+        return now is not None and now - seen.attempts[seen.newest].updated > self._expire
+
+    def _take(self, waiting: Claim, seen: _Seen, worker: str) -> Claim | None:
+        number = seen.newest + 1
+        claim = Claim(waiting.file, waiting.night, waiting.marker, number)
+        try:
+            self.store.put_bytes(_attempt(claim.file, number), _body(worker, "claimed"), if_absent=True)
+        except AlreadyExists:
+            log.info("%s was claimed by another worker", claim.file)
+            return None
+        now = self._look(claim.file)
+        if now.settled or not now.states or now.newest != number:
+            # It was settled since we looked, and what was left of its attempts with it.
+            self.store.delete(_attempt(claim.file, number))
+            return None
+        if now.stopped:
+            self.fail(claim, "withdrawn by who asked for it", worker)
+            return None
+        if number > self._max_attempts:
+            self.fail(claim, f"given up after {seen.newest} attempts; {self._last_words(claim.file, seen)}", worker)
+            return None
+        if CLAIMED not in now.states:
+            try:
+                self.store.rename(PREFIX + claim.file, PREFIX + claim.file + CLAIMED)
+            except (NotFound, AlreadyExists):
+                log.info("%s was claimed by another worker", claim.file)
+                self.store.delete(_attempt(claim.file, number))
+                return None
+        return claim
+
+    def _last_words(self, file: str, seen: _Seen) -> str:
+        if seen.newest not in seen.released:
+            return "its worker died each time: see its log"
+        try:
+            return str(json.loads(self.store.get_bytes(_attempt(file, seen.newest) + _RELEASED))["state"])
+        except NotFound:
+            return ""
+
+    def _look(self, file: str) -> _Seen:
+        seen = self._collected([*self.store.list(f"{PREFIX}{file}"), *self.store.list(f"{_ATTEMPTS}{file}/")])
+        return seen.get(file, _Seen())
+
+    def _look_at_all(self) -> dict[str, _Seen]:
+        return self._collected(self.store.list(PREFIX))
+
+    def _collected(self, items: Iterable[ObjectInfo]) -> dict[str, _Seen]:
+        seen: dict[str, _Seen] = defaultdict(_Seen)
+        for item in items:
+            if item.key.startswith(_ATTEMPTS):
+                file, _, name = item.key.removeprefix(_ATTEMPTS).partition("/")
+                if name == _STOP:
+                    seen[file].stopped = True
+                elif name.endswith(_RELEASED) and name.removesuffix(_RELEASED).isdecimal():
+                    seen[file].released.add(int(name.removesuffix(_RELEASED)))
+                elif name.isdecimal():
+                    seen[file].attempts[int(name)] = item
+                continue
+            name = item.key.removeprefix(PREFIX)
+            for suffix in (CLAIMED, COMPLETED, FAILED, ""):
+                if name.endswith(".json" + suffix):
+                    seen[name.removesuffix(suffix) if suffix else name].states[suffix] = item
+                    break
+        return seen
+
+    def _read(self, file: str, suffix: str, seen: _Seen) -> Claim | None:
+        match = _FILE.fullmatch(file)
+        key = PREFIX + file + suffix
+        try:
+            marker = _ANY.validate_python({"version": 1, **json.loads(self.store.get_bytes(key))}) if match else None
+        except NotFound:
+            return None
+        except (ValidationError, ValueError, TypeError) as error:
+            log.warning("%s is not a marker: %s", key, str(error).splitlines()[0])
+            marker = None
+        if match and marker:
+            return Claim(match[0], match[2], marker, seen.newest)
+        # A writer that does not rename may be at work on a young one.
+        if not suffix and seen.states[suffix].updated < _now() - _HALF_WRITTEN:
+            try:
+                self.store.rename(key, key + MALFORMED)
+                log.warning("%s is set aside as %s%s", key, key, MALFORMED)
+            except (NotFound, AlreadyExists):
+                pass
+        return None
+
+    def _sorted(self, claims: Iterable[Claim]) -> list[Claim]:
+        return sorted(claims, key=lambda claim: (claim.marker.triggered_at, claim.file))
+
+    def _now(self) -> dt.datetime:
+        """The store's time: of an object that is written now."""
+        key = f"{_CLOCKS}{uuid.uuid4().hex}"
+        self.store.put_bytes(key, b"")
+        now = next(item.updated for item in self.store.list(key))
+        self.store.delete(key)
+        return now
+
+    def _forget_attempts(self, file: str) -> None:
+        for item in list(self.store.list(f"{_ATTEMPTS}{file}/")):
+            self.store.delete(item.key)
+
+
+def _attempt(file: str, number: int) -> str:
+    return f"{_ATTEMPTS}{file}/{number:04}"
+
+
+def _body(worker: str, state: str) -> bytes:
+    return canonical_json({"worker": worker, "state": state, "at": _now().isoformat(timespec="milliseconds")})
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

@@ -1,0 +1,89 @@
+"""Work on another machine that ssh reaches: a worker there is started when there is work, and polls a folder there.
+
+The order and its files go into that folder, so all that holds for workers holds here: only new files travel, the work
+goes on without us and without the connection, and what comes back is checked. Belongs here: looking at the machine,
+and starting the worker detached. Does not: the folder (`ec1/storage/ssh.py`), the order (`worker_launcher.py`).
+"""
+
+import json
+import logging
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ec1.errors import InputError, ServiceError
+from ec1.launch.launcher import Work
+from ec1.launch.markers import PendingMarkers
+from ec1.launch.orders import own_version
+from ec1.launch.worker_launcher import WorkerLauncher
+from ec1.storage.ssh import SshHost
+
+log = logging.getLogger(__name__)
+_WAKE_SECONDS = 20
+
+
+class SshLauncher:
+    """`Launcher` through a worker on `host`, whose folder holds the store of `markers`.
+
+    `worker` is the worker's command there, which ends when nothing waits; with `--check --json` behind it, it says what
+    the machine has.
+    """
+
+    def __init__(
+        self,
+        host: SshHost,
+        folder: str,
+        markers: PendingMarkers,
+        worker: Sequence[str],
+        *,
+        wait_seconds: float,
+        follow_seconds: float,
+        keep_days: float = 14,
+        wake_seconds: float = _WAKE_SECONDS,
+    ) -> None:
+        self._host = host
+        self._folder = folder
+        self._worker = worker
+        self._wake_seconds = wake_seconds
+        self._woken = -wake_seconds
+        self._inner = WorkerLauncher(
+            markers,
+            wait_seconds=wait_seconds,
+            follow_seconds=follow_seconds,
+            keep_days=keep_days,
+            wake=self._start_worker,
+        )
+
+    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+        self._check(work)
+        self._inner.run(work, env, log)
+
+    def _check(self, work: Work) -> None:
+        """Raises InputError if the machine cannot do it: another version of EC1, another device, a card that fails."""
+        command = shlex.join([*self._worker, "--check", "--json"])
+        _, said = self._host.run(f"mkdir -p {shlex.quote(self._folder)}; {command}")
+        try:
+            found = json.loads(said)
+            version, device = str(found["version"]), str(found["device"])
+        except (ValueError, KeyError, TypeError):
+            raise ServiceError(f"{self._host.host}: `{command}` does not answer as EC1 {own_version()} does") from None
+        if version != own_version():
+            raise InputError(f"{self._host.host} has EC1 {version}, here is {own_version()}: install the same on both")
+        if device != work.device:
+            raise InputError(f"{self._host.host}: its deployment works on {device}, {work.what} is for {work.device}")
+        log.info("%s: %s, %.1f GiB free", self._host.host, found.get("name"), found.get("free_gib", 0))
+
+    def _start_worker(self) -> None:
+        """Start a worker that outlives the connection, unless one runs: a lock tells, which dies with its holder."""
+        if time.monotonic() - self._woken < self._wake_seconds:
+            return
+        self._woken = time.monotonic()
+        output = shlex.quote(f"{self._folder}/worker.log")
+        lock = shlex.quote(f"{self._folder}/worker.lock")
+        command = f"setsid nohup flock --nonblock {lock} {shlex.join(self._worker)} --once"
+        try:
+            self._host.run(f"mkdir -p {shlex.quote(self._folder)}; {command} >> {output} 2>&1 < /dev/null &")
+        except ServiceError as error:
+            # The next look tries again, and the wait for a worker has an end.
+            log.warning("%s", error)

@@ -1,0 +1,136 @@
+"""A worker: claims markers that ask for work, carries their orders out here, and says how each ended.
+
+A claim lives as long as its heartbeat. When the worker dies, another one takes the marker up again, and the trainer
+goes on from its newest checkpoint where that is on this machine. Belongs here: the loop, the heartbeat and the end of
+each marker. Does not: what an order does (`executor.py`), and who may claim (`markers.py`).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from ec1.errors import EC1Error, InputError, PermanentError, ServiceError
+from ec1.launch.executor import Executor
+from ec1.launch.markers import Claim, LostClaim, PendingMarkers, Withdrawn, WorkMarker
+from ec1.storage.store import NotFound
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a marker ended here. `lost`: another worker has it now, or nobody wants it; `released`: it waits again."""
+
+    file: str
+    outcome: Literal["completed", "failed", "released", "lost"]
+    reason: str
+    seconds: float
+
+
+class Worker:
+    """Claims what `accept` takes and carries it out, one marker at a time. `name` tells this worker from others."""
+
+    def __init__(
+        self,
+        markers: PendingMarkers,
+        executor: Executor,
+        *,
+        name: str,
+        device: Literal["cuda", "cpu"],
+        beat_seconds: float,
+    ) -> None:
+        self._markers = markers
+        self._executor = executor
+        self._name = name
+        self._device = device
+        self._beat_seconds = beat_seconds
+
+    def run(self, poll_seconds: float | None) -> Iterator[Done]:
+        """Do what waits, the oldest first; then look again every `poll_seconds`, or, if None, end.
+
+        What could not be done now is not tried twice in a row: it waits for the next look.
+        """
+        while True:
+            tried: set[str] = set()
+            while (claim := self._claim(tried)) is not None:
+                tried.add(claim.file)
+                yield self._do(claim)
+            if poll_seconds is None:
+                return
+            time.sleep(poll_seconds)
+
+    def _claim(self, tried: Collection[str]) -> Claim | None:
+        def ours(claim: Claim) -> bool:
+            marker = claim.marker
+            return isinstance(marker, WorkMarker) and marker.device == self._device and claim.file not in tried
+
+        return self._markers.claim(self._name, ours)
+
+    def _do(self, claim: Claim) -> Done:
+        assert isinstance(claim.marker, WorkMarker)
+        log.info("%s: attempt %d", claim.file, claim.attempt)
+        started = time.monotonic()
+
+        def ended(outcome: Literal["completed", "failed", "released", "lost"], reason: str = "") -> Done:
+            log.info("%s: %s %s", claim.file, outcome, reason)
+            return Done(claim.file, outcome, reason, round(time.monotonic() - started, 1))
+
+        try:
+            with self._heart(claim) as watch:
+                self._executor.run(claim.marker.work, claim.attempt, watch)
+            self._markers.check(claim)
+            self._markers.complete(claim)
+            return ended("completed")
+        except Withdrawn as error:
+            self._markers.fail(claim, str(error), self._name)
+            return ended("lost", str(error))
+        except (LostClaim, NotFound) as error:
+            return ended("lost", str(error))
+        except (InputError, PermanentError) as error:
+            self._markers.fail(claim, str(error), self._name)
+            return ended("failed", str(error))
+        except (EC1Error, OSError) as error:
+            self._markers.release(claim, str(error))
+            return ended("released", str(error))
+        except BaseException as error:
+            self._markers.release(claim, f"its worker was stopped ({type(error).__name__})")
+            raise
+
+    @contextmanager
+    def _heart(self, claim: Claim) -> Iterator[Callable[[], None]]:
+        """Beats in the background; yields what raises LostClaim once the claim is not ours any more."""
+        assert isinstance(claim.marker, WorkMarker)
+        work, lost, stop = claim.marker.work, list[LostClaim](), threading.Event()
+
+        def beat() -> None:
+            last = time.monotonic()
+            while not stop.wait(self._beat_seconds):
+                try:
+                    self._markers.beat(claim, self._name, "working")
+                    last = time.monotonic()
+                    self._executor.send_progress(work, claim.attempt)
+                except LostClaim as error:
+                    lost.append(error)
+                    return
+                except ServiceError as error:
+                    log.warning("no heartbeat: %s", error)
+                    if time.monotonic() - last > self._markers.expire_seconds:
+                        lost.append(LostClaim(f"{claim.file}: the store did not answer for too long"))
+                        return
+
+        def watch() -> None:
+            if lost:
+                raise lost[0]
+
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield watch
+            watch()
+        finally:
+            stop.set()
+            thread.join()
