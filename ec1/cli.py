@@ -26,6 +26,7 @@ from ec1.commands.report import report
 from ec1.commands.runs import run_app
 from ec1.commands.serve import serve_app
 from ec1.commands.shell import FAILED, INTERRUPTED, USAGE, Options, err, out
+from ec1.commands.submit import submit
 from ec1.commands.train import sweep, train
 from ec1.errors import EC1Error, InputError
 from ec1.home import CHECKOUT, Home
@@ -44,7 +45,7 @@ app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 app.add_typer(serve_app, name="serve")
-for command in (init, night, report, ui, plan, train, manifests, sweep, score, doctor, backup, restore):
+for command in (init, night, report, ui, plan, submit, train, manifests, sweep, score, doctor, backup, restore):
     app.command()(command)
 
 
