@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from ec1.errors import InputError
 from ec1.home import CHECKOUT, Home
@@ -21,7 +21,6 @@ from ec1.streams import STREAMS
 from ec1.strict_yaml import load_mapping, validate
 
 Tracker = Literal["mlflow", "wandb", "trackio"]
-LauncherKind = Literal["local"]
 
 
 class DocumentSettings(Settings):
@@ -108,6 +107,11 @@ class ServerSettings(Settings):
 
     kind: Literal["server"] = Field(description="chooses this section")
     base_url: HttpAddress = Field(description="address, such as http://127.0.0.1:8000, without /v1")
+    replicas: tuple[HttpAddress, ...] = Field(
+        (),
+        description="further addresses that serve the same model: each request goes to the one that has the fewest, "
+        "and one that fails is left out for the rest of the night; extraction.max_in_flight counts over all of them",
+    )
     model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
     revision: str = Field("main", description="of the model: branch, tag or commit")
     max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together")
@@ -275,6 +279,33 @@ class GcsStoreSettings(Settings):
 
 StoreSettings = Annotated[DirectoryStoreSettings | GcsStoreSettings, Field(discriminator="kind")]
 """The object stores that a deployment can choose from."""
+
+
+class LocalLauncherSettings(Settings):
+    """`kind: local`: a process on this machine."""
+
+    kind: Literal["local"] = Field("local", description="chooses this section")
+
+
+class RayLauncherSettings(Settings):
+    """`kind: ray`: jobs of a Ray cluster, whose nodes see the home at the same place and have EC1 installed alike."""
+
+    kind: Literal["ray"] = Field("ray", description="chooses this section")
+    address: str = Field("http://127.0.0.1:8265", description="of the cluster's dashboard, which takes jobs")
+    retries: int = Field(
+        3, ge=0, le=100, description="how often work is started again whose node or process was lost; typically 1–5"
+    )
+    cpus: float = Field(1, ge=0, description="CPUs that Ray sets aside for one work, beside its card; typically 1–8")
+
+
+def _by_kind(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+LauncherSettings = Annotated[
+    Annotated[LocalLauncherSettings | RayLauncherSettings, Field(discriminator="kind")], BeforeValidator(_by_kind)
+]
+"""Where trainings and evaluations run. A name alone, such as `local`, is that kind with its defaults."""
 
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -491,7 +522,9 @@ class Deployment(Settings):
     service_content: ServiceContentSettings = ServiceContentSettings()
     store: StoreSettings = DirectoryStoreSettings()
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
-    launcher: LauncherKind = Field("local", description="where trainings and evaluations run; `local`: on this machine")
+    launcher: LauncherSettings = Field(
+        LocalLauncherSettings(), description="where trainings and evaluations run; a kind alone takes its defaults"
+    )
     schedule: ScheduleSettings = ScheduleSettings()
     budgets: BudgetSettings = BudgetSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -563,7 +596,7 @@ class Deployment(Settings):
         """The lock of the card: one for all homes of this machine; on a CPU each home has its own."""
         if self.gpu.lock is not None or (self.gpu.device == "cpu" and self.gpu.lock_dir is None):
             return self.gpu.lock or home.gpu_lock
-        return (self.gpu.lock_dir or _shared_folder()) / "ec1-gpu.lock"
+        return (self.gpu.lock_dir or shared_lock_folder()) / "ec1-gpu.lock"
 
     def night(self, date: str) -> Night:
         return Night.of(date, self.schedule.timezone)
@@ -576,7 +609,7 @@ class Deployment(Settings):
         return ZoneInfo(self.schedule.timezone)
 
 
-def _shared_folder() -> Path:
+def shared_lock_folder() -> Path:
     """Where locks of all users can be: the same answer for each of them, whoever asks."""
     folder = Path("/run/lock")
     everybody = stat.S_ISVTX | stat.S_IWOTH

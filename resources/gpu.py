@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import dagster as dg
 
 from ec1.gpu.lease import GpuLease, Grant, Phase
-from ec1.launch.launcher import Launcher, open_launcher
+from ec1.launch.launcher import Launcher
+from ec1.night.launchers import open_launcher
 from resources.project import ProjectResource
 
 GPU_POOL = "gpu"
@@ -59,4 +60,4 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
 
     def launcher(self, context: dg.AssetExecutionContext, phase: Phase) -> Launcher:
         """Where this step's training or evaluation runs; on this machine it holds the lease while it does."""
-        return open_launcher(self.project.deployment().launcher, lambda: self.hold(context, phase))
+        return open_launcher(self.project.deployment(), lambda: self.hold(context, phase))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ec1.deployment import LauncherKind
 from ec1.errors import PermanentError, ServiceError
 from ec1.launch.environment import process_environment
 from ec1.launch.process import SupervisedProcess
@@ -75,8 +74,3 @@ class LocalLauncher:
         if status > 128:
             raise ServiceError(f"{work.what} was ended by signal {status - 128} and can go on; {where}")
         raise PermanentError(f"{work.what} ended with status {status}; {where}")
-
-
-def open_launcher(kind: LauncherKind, hold: Callable[[], AbstractContextManager[Grant]]) -> Launcher:
-    """The launcher that a deployment names. `hold` takes the lease of this machine's GPU."""
-    return {"local": LocalLauncher}[kind](hold)

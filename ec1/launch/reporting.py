@@ -9,12 +9,15 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from ec1.files import read_json
 
 if TYPE_CHECKING:
     from dagster_pipes import PipesContext
 
-CONTEXT_VARIABLE = "DAGSTER_PIPES_CONTEXT"
+CONTEXT_VARIABLE, MESSAGES_VARIABLE = "DAGSTER_PIPES_CONTEXT", "DAGSTER_PIPES_MESSAGES"
 
 
 class Reporter(Protocol):
@@ -84,3 +87,21 @@ def open_reporter(environment: Mapping[str, str]) -> Iterator[Reporter]:
 
     with open_dagster_pipes() as context:
         yield PipesReporter(context)
+
+
+def exported_session(environment: Mapping[str, str]) -> tuple[Any, Path] | None:
+    """The session's context, for a process on another machine, and the file that its messages belong in; None without
+    a session."""
+    if CONTEXT_VARIABLE not in environment:
+        return None
+    from dagster_pipes import decode_param
+
+    context, messages = (decode_param(environment[name]) for name in (CONTEXT_VARIABLE, MESSAGES_VARIABLE))
+    return read_json(Path(context["path"])), Path(messages["path"])
+
+
+def imported_session(context: Any, messages: Path) -> dict[str, str]:
+    """Variables that open a session from an exported context, whose messages go to the file `messages`."""
+    from dagster_pipes import encode_param
+
+    return {CONTEXT_VARIABLE: encode_param({"data": context}), MESSAGES_VARIABLE: encode_param({"path": str(messages)})}

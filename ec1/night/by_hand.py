@@ -15,7 +15,7 @@ from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
-from ec1.launch.launcher import Launcher, open_launcher
+from ec1.launch.launcher import Launcher
 from ec1.night.candidate import (
     BY_HAND,
     EVALUATION_FOLDER,
@@ -25,6 +25,7 @@ from ec1.night.candidate import (
     run_evaluation,
     run_training,
 )
+from ec1.night.launchers import open_launcher
 from ec1.night.recipe_night import RecipeNight
 from ec1.night.records import EvaluationRecord, Records
 from ec1.recipes.resolution import ResolvedRecipe
@@ -122,4 +123,4 @@ def launcher_by_hand(
     lease = GpuLease(deployment.gpu_lock(home), device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     wait = deployment.budgets.lease_wait_seconds
-    return open_launcher(deployment.launcher, lambda: lease.hold(phase, night=night, holder=holder, wait_seconds=wait))
+    return open_launcher(deployment, lambda: lease.hold(phase, night=night, holder=holder, wait_seconds=wait))

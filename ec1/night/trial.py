@@ -19,8 +19,9 @@ from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
-from ec1.launch.launcher import Work, open_launcher
+from ec1.launch.launcher import Work
 from ec1.models import prepare_model
+from ec1.night.launchers import open_launcher
 from ec1.night.stores import open_registry
 
 Message = dict[str, str]
@@ -147,7 +148,7 @@ def _load_and_ask(
         # To wait would make it give way: users would lose their server for a trial.
         raise BusyError(f"{holder} has the card and does not serve {manifest.name}: stop it, or let it become ready")
     launcher = open_launcher(
-        deployment.launcher,
+        deployment,
         lambda: lease.hold("evaluation", night=night, holder="ec1 adapters try", wait_seconds=wait_seconds),
     )
     home.cache.mkdir(parents=True, exist_ok=True)

@@ -66,7 +66,7 @@ def pods(manifest: Any) -> list[dict[str, Any]]:
 def test_pods_fit_the_published_schema(cluster: str, gpus: int) -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="run `make install`")
     (template,) = pods(CLUSTERS[cluster](dataclasses.replace(JOB, gpus=gpus)))
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", **template.get("metadata", {})}}
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", **template.get("metadata", {})}}
     pod["spec"] = template["spec"]
     kubernetes_validate.validate(pod, kubernetes_validate.latest_version(), strict=True)
     broken = {**pod, "spec": {**pod["spec"], "volumes": [{"name": "home", "claim": "ec1-home"}]}}
