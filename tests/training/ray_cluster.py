@@ -14,6 +14,12 @@ from loopback_server import free_port
 
 HOST = "127.0.0.1"
 START_SECONDS = 240
+# On a busy machine a node may take longer than the half minute that it is given, and is not to be the last one served.
+_PATIENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_raylet_start_wait_time_s": str(START_SECONDS),
+    "RAY_worker_niceness": "0",
+}
 
 
 class RayCluster:
@@ -84,8 +90,7 @@ class RayCluster:
                 [str(each) for each in command],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # As quick as other processes of a busy machine.
-                env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"},
+                env={**os.environ, **_PATIENT},
                 start_new_session=True,
             )
         self._processes.append(process)
