@@ -107,6 +107,11 @@ class ServerSettings(Settings):
 
     kind: Literal["server"] = Field(description="chooses this section")
     base_url: HttpAddress = Field(description="address, such as http://127.0.0.1:8000, without /v1")
+    replicas: tuple[HttpAddress, ...] = Field(
+        (),
+        description="further addresses that serve the same model: each request goes to the one that has the fewest, "
+        "and one that fails is left out for the rest of the night; extraction.max_in_flight counts over all of them",
+    )
     model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
     revision: str = Field("main", description="of the model: branch, tag or commit")
     max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together")
@@ -314,12 +319,26 @@ class SshLauncherSettings(Settings):
     follow_seconds: float = Field(5, gt=0, description="seconds between two looks at how far it is")
 
 
+class RayLauncherSettings(Settings):
+    """`kind: ray`: jobs of a Ray cluster, whose nodes see the home at the same place and have EC1 installed alike."""
+
+    kind: Literal["ray"] = Field("ray", description="chooses this section")
+    address: str = Field("http://127.0.0.1:8265", description="of the cluster's dashboard, which takes jobs")
+    retries: int = Field(
+        3, ge=0, le=100, description="how often work is started again whose node or process was lost; typically 1–5"
+    )
+    cpus: float = Field(1, ge=0, description="CPUs that Ray sets aside for one work, beside its card; typically 1–8")
+
+
 def _by_kind(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
 
 LauncherSettings = Annotated[
-    Annotated[LocalLauncherSettings | WorkerLauncherSettings | SshLauncherSettings, Field(discriminator="kind")],
+    Annotated[
+        LocalLauncherSettings | WorkerLauncherSettings | SshLauncherSettings | RayLauncherSettings,
+        Field(discriminator="kind"),
+    ],
     BeforeValidator(_by_kind),
 ]
 """Where trainings and evaluations run. A name alone, such as `worker`, is that kind with its defaults."""
@@ -651,7 +670,7 @@ class Deployment(Settings):
 
     @model_validator(mode="after")
     def _trackers_write_here(self) -> "Deployment":
-        if self.tracking and not isinstance(self.launcher, LocalLauncherSettings):
+        if self.tracking and not isinstance(self.launcher, LocalLauncherSettings | RayLauncherSettings):
             raise ValueError(
                 f"tracking keeps its files on the machine that trains, and launcher {self.launcher.kind} trains on "
                 "another one: leave tracking out; TensorBoard's files come back with each training"
@@ -700,7 +719,7 @@ class Deployment(Settings):
             raise ValueError("machine.daily_cost needs gpu.cost_per_hour, the machine's price in USD")
         if self.extraction.adapter is not None:
             raise ValueError("extraction.adapter is not on the machine: leave it out")
-        if self.launcher == "local" and self.recipes:
+        if isinstance(self.launcher, LocalLauncherSettings) and self.recipes:
             raise ValueError("launcher local would train on this machine, not on `machine`: set recipes: []")
         return self
 
@@ -728,7 +747,7 @@ class Deployment(Settings):
             return self.gpu.lock or home.machine / "gpu.lock"
         if self.gpu.lock is not None or (self.gpu.device == "cpu" and self.gpu.lock_dir is None):
             return self.gpu.lock or home.gpu_lock
-        return (self.gpu.lock_dir or _shared_folder()) / "ec1-gpu.lock"
+        return (self.gpu.lock_dir or shared_lock_folder()) / "ec1-gpu.lock"
 
     def night(self, date: str) -> Night:
         return Night.of(date, self.schedule.timezone)
@@ -741,7 +760,7 @@ class Deployment(Settings):
         return ZoneInfo(self.schedule.timezone)
 
 
-def _shared_folder() -> Path:
+def shared_lock_folder() -> Path:
     """Where locks of all users can be: the same answer for each of them, whoever asks."""
     folder = Path("/run/lock")
     everybody = stat.S_ISVTX | stat.S_IWOTH

@@ -5,6 +5,7 @@ import datetime as dt
 import dagster as dg
 
 from ec1.corpus.buckets import bucket
+from ec1.deployment import LocalLauncherSettings
 from ec1.night.first import first_night
 from ec1.night.recipes import sound_and_broken
 from ec1_assets.broken_recipes import broken_recipe_assets
@@ -14,7 +15,7 @@ from ec1_assets.partitions import nights_of
 from ec1_assets.recipe_chain import recipe_chain
 from jobs.nightly import night_jobs
 from resources.environment import Choice, choice_from_environment
-from resources.gpu import GpuResource
+from resources.gpu import GPU_POOL, GpuResource
 from resources.graph import GraphResource
 from resources.inference import InferenceResource
 from resources.pipes import PipesResource
@@ -22,6 +23,9 @@ from resources.project import ProjectResource
 from schedules.corpus_growth import corpus_growth_sensor
 from schedules.nightly import nightly_schedule
 from schedules.run_failure import night_failure_sensor
+
+STEPS_HERE, STEPS_ELSEWHERE = 2, 8
+"""Steps of a run at a time, each a process: of those that train elsewhere most only wait."""
 
 
 def build_defs(choice: Choice) -> dg.Definitions:
@@ -36,10 +40,12 @@ def build_defs(choice: Choice) -> dg.Definitions:
     ends += [dg.AssetKey([each.recipe.tenant, each.recipe.role, "adapter"]) for each in recipes]
     jobs = night_jobs()
     gpu = GpuResource(project=project)
+    here = isinstance(deployment.launcher, LocalLauncherSettings)
+    pool = GPU_POOL if here else None
     return dg.Definitions(
         assets=[
             *datagraph_assets(nights),
-            *(asset for each in recipes for asset in recipe_chain(each, nights)),
+            *(asset for each in recipes for asset in recipe_chain(each, nights, pool)),
             *broken_recipe_assets(broken, nights),
             night_report_asset(nights, ends),
         ],
@@ -55,7 +61,10 @@ def build_defs(choice: Choice) -> dg.Definitions:
         },
         # One process per step: only leaving it gives all memory back. The forkserver pays for the imports once.
         executor=dg.multiprocess_executor.configured(
-            {"max_concurrent": 2, "start_method": {"forkserver": {"preload_modules": ["ec1_assets.definitions"]}}}
+            {
+                "max_concurrent": STEPS_HERE if here else STEPS_ELSEWHERE,
+                "start_method": {"forkserver": {"preload_modules": ["ec1_assets.definitions"]}},
+            }
         ),
     )
 

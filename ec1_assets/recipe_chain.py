@@ -1,7 +1,7 @@
 """Phase 2 as assets: one recipe file makes one chain of six, keyed `<tenant>/<role>/…`.
 
-Below the threshold everything after `threshold_check` is skipped, not failed. Each asset that uses the GPU is in the
-pool, holds the lease, and asks for the night's handover itself, because it may be started alone from the UI.
+Below the threshold everything after `threshold_check` is skipped, not failed. Each asset that uses this machine's GPU
+is in the pool, holds the lease, and asks for the night's handover itself, because it may be started alone from the UI.
 """
 
 import datetime as dt
@@ -25,8 +25,11 @@ OWNERS = ["team:training"]
 STEPS = ("corpus_snapshot", "threshold_check", "training_dataset", "adapter_candidate", "evaluation", "adapter")
 
 
-def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
-    """The six assets of one recipe, one partition per night."""
+def recipe_chain(
+    resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition, pool: str | None = GPU_POOL
+) -> list[dg.AssetsDefinition]:
+    """The six assets of one recipe, one partition per night. Trainings and evaluations wait in the `pool`: None where
+    they run on other machines, and it is not for this one to say how many of them go at a time."""
     recipe = resolved.recipe
     tenant, role = recipe.tenant, recipe.role
     keys = {step: dg.AssetKey([tenant, role, step]) for step in STEPS}
@@ -118,7 +121,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         deps=[keys["training_dataset"], "gpu_handover"],
         kinds={"pytorch", "huggingface"},
         code_version=version,
-        pool=GPU_POOL,
+        pool=pool,
         description="The trained adapter and its curves. A training that the night has no time for is skipped.",
         output_required=False,
         check_specs=[checks.spec_of_no_op(keys["adapter_candidate"])],
@@ -160,7 +163,7 @@ def recipe_chain(resolved: ResolvedRecipe, nights: dg.DailyPartitionsDefinition)
         deps=[keys["adapter_candidate"]],
         kinds={"pytorch"},
         code_version=version,
-        pool=GPU_POOL,
+        pool=pool,
         description="Scores of base, incumbent and candidate on the same held-out examples, and the gate's verdict.",
         check_specs=[checks.spec_of_gate(keys["evaluation"])],
         **common,

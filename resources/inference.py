@@ -53,12 +53,13 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
         """Yield a client of the deployment's model; an engine of our own holds the GPU while it serves."""
         from ec1.extraction.client import Circuit
         from ec1.extraction.openai import OpenAIClient
+        from ec1.extraction.several import server_client
 
         deployment, home = self.project.deployment(), self.project.home
         model = deployment.inference
         folder = prepare_model(model.model, model.revision, deployment.models, home.models)
         if isinstance(model, ServerSettings):
-            yield OpenAIClient(model.base_url, model.model, deployment.extraction)
+            yield server_client(model, deployment.extraction)
             return
         if isinstance(model, DoormanSettings):
             from ec1.extraction.doorman import DoormanClient, wait_until_ready

@@ -11,7 +11,7 @@ import pytest
 
 def test_the_domain_reads_no_environment(project: Path) -> None:
     entry_points = {
-        *("ec1/cli.py", "ec1/training/__main__.py", "ec1/adapters/evaluation.py"),
+        *("ec1/cli.py", "ec1/training/__main__.py", "ec1/adapters/evaluation.py", "ec1/gpu/ray_job.py"),
         # vLLM calls it without an argument.
         "ec1/serving/resolver.py",
     }
@@ -26,7 +26,9 @@ def test_the_domain_reads_no_environment(project: Path) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("heavy", ["torch", "transformers", "trl", "peft", "vllm", "ladybug", "datasets", "matplotlib"])
+@pytest.mark.parametrize(
+    "heavy", ["torch", "transformers", "trl", "peft", "vllm", "ladybug", "datasets", "matplotlib", "ray"]
+)
 def test_loading_the_definitions_imports_nothing_heavy(
     project: Path, heavy: str, loaded_by_definitions: set[str]
 ) -> None:

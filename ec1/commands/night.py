@@ -138,6 +138,10 @@ def _chosen_night(deployment: Deployment, date: str | None, now: dt.datetime) ->
 def plan(
     context: typer.Context,
     date: Annotated[str | None, typer.Option(help="the night, YYYY-MM-DD; default: the one that is open now")] = None,
+    base: Annotated[
+        str | None,
+        typer.Option("--diff", help="git revision: only recipes that changed since, before and after, as Markdown"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Show what a night would do: documents, decisions, tokens, time, memory and cost. Starts no model."""
@@ -150,6 +154,9 @@ def plan(
     now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
     fill_with_sample(deployment, options.home)
+    if base is not None:
+        _print_changes(options, base, chosen, now, as_json)
+        return
     planned = plan_whole_night(deployment, options.home, chosen, recipes, now)
     if as_json:
         print_json(planned.model_dump(mode="json"))
@@ -181,6 +188,16 @@ def plan(
             for note in each.plan.notes:
                 out.print(f"  {'':<26} {note}", markup=False)
     out.print(f"  {'home':<26} {_forecast(planned.home)}", markup=False)
+
+
+def _print_changes(options: Options, base: str, chosen: Night, now: dt.datetime, as_json: bool) -> None:
+    from ec1.night.recipe_changes import as_markdown, plan_changes
+
+    changes = plan_changes(options.deployment(), options.home, options.project, base, chosen, now)
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in changes])
+    else:
+        out.print(as_markdown(base, changes), markup=False, end="")
 
 
 def _forecast(home: "HomeForecast") -> str:

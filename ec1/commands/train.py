@@ -3,6 +3,7 @@ published."""
 
 import datetime as dt
 import functools
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,6 +41,8 @@ def train(
     # Imported here: these load libraries that the other commands do without.
     from ec1.night.by_hand import check_evaluable, evaluate_by_hand, prepare, run_by_hand
 
+    # A cluster ends a job by a termination: like Ctrl-C, it leaves the trainer the time for a checkpoint.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     options: Options = context.obj
     deployment = options.deployment()
     resolved = _find(options, recipe, parse_overrides(settings or []))

@@ -10,8 +10,9 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from ec1.deployment import Deployment, DoormanSettings, ModelSource, VllmSettings
+from ec1.deployment import Deployment, DoormanSettings, ModelSource, RayLauncherSettings, VllmSettings
 from ec1.errors import EC1Error
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
@@ -22,6 +23,9 @@ from ec1.models import model_folder
 from ec1.night.databases import damaged_databases
 from ec1.night.failure import advice_for
 from ec1.night.finding import Finding, Level
+
+if TYPE_CHECKING:
+    import httpx
 
 MIN_FREE_DISK_GIB = 5
 UI_PORT = 3000
@@ -39,6 +43,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _device(deployment)
     else:
         yield _guarded("machine", lambda: _machine(deployment, home))
+    if isinstance(deployment.launcher, RayLauncherSettings):
+        yield _ray(deployment.launcher)
     yield _lease(deployment, home)
     yield _disk(home)
     yield _writable(home)
@@ -87,14 +93,38 @@ def _inference(deployment: Deployment) -> Finding:
         return Finding("inference", "problem", slow)
     with httpx.Client(timeout=5.0, trust_env=False) as http:
         if isinstance(model, DoormanSettings):
-            problem = why_not_ready(model.base_url, http)
+            problems = {model.base_url: why_not_ready(model.base_url, http)}
         else:
-            try:
-                problem = None if http.get(f"{model.base_url}/v1/models").is_success else "it does not list its models"
-            except httpx.HTTPError as error:
-                problem = f"it does not answer: {type(error).__name__}"
-    # It may be up by the night, so this is no problem yet.
-    return Finding("inference", "note" if problem else "ok", f"{model.base_url}: {problem or 'ready'}")
+            problems = {each: _unserved(each, http) for each in (model.base_url, *model.replicas)}
+    # They may be up by the night, so this is no problem yet.
+    text = "; ".join(f"{address}: {problem or 'ready'}" for address, problem in problems.items())
+    return Finding("inference", "note" if any(problems.values()) else "ok", text)
+
+
+def _unserved(address: str, http: "httpx.Client") -> str | None:
+    """Why an OpenAI-compatible server is not ready, or None."""
+    import httpx
+
+    try:
+        return None if http.get(f"{address}/v1/models").is_success else "it does not list its models"
+    except httpx.HTTPError as error:
+        return f"it does not answer: {type(error).__name__}"
+
+
+def _ray(launcher: RayLauncherSettings) -> Finding:
+    import httpx
+
+    if importlib.util.find_spec("ray") is None:
+        return Finding("ray", "problem", "Ray is not installed: pip install 'ec1[ray]'")
+    try:
+        answer = httpx.get(f"{launcher.address}/api/version", timeout=5.0, trust_env=False).raise_for_status()
+        theirs, ours = answer.json()["ray_version"], importlib.metadata.version("ray")
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        # It may be up by the night.
+        return Finding("ray", "note", f"{launcher.address} does not answer as a Ray cluster: {type(error).__name__}")
+    if theirs != ours:
+        return Finding("ray", "problem", f"{launcher.address} has Ray {theirs}, here is {ours}: install the same")
+    return Finding("ray", "ok", f"{launcher.address}: Ray {theirs}")
 
 
 def _engine() -> Finding:

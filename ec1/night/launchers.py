@@ -16,6 +16,7 @@ from ec1.launch.executor import MODULES, Executor
 from ec1.launch.launcher import Grant, Launcher, LocalLauncher
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.orders import Order
+from ec1.launch.ray_launcher import RayLauncher
 from ec1.launch.ssh_launcher import SshLauncher
 from ec1.launch.worker import Worker
 from ec1.launch.worker_launcher import WorkerLauncher
@@ -63,7 +64,17 @@ def _ssh(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
     )
 
 
-_FACTORIES: dict[str, Callable[[Deployment, Home, Hold], Launcher]] = {"local": _local, "worker": _worker, "ssh": _ssh}
+def _ray(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
+    settings: Any = deployment.launcher
+    return RayLauncher(settings, deployment.gpu, deployment.budgets.lease_wait_seconds)
+
+
+_FACTORIES: dict[str, Callable[[Deployment, Home, Hold], Launcher]] = {
+    "local": _local,
+    "worker": _worker,
+    "ssh": _ssh,
+    "ray": _ray,
+}
 
 
 def open_markers(deployment: Deployment, store: ObjectStore) -> PendingMarkers:

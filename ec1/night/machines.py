@@ -6,7 +6,7 @@ Belongs here: how settings become a machine, and the record. Does not: the machi
 import socket
 from pathlib import Path
 
-from ec1.deployment import Deployment, VllmSettings
+from ec1.deployment import Deployment, SshLauncherSettings, VllmSettings
 from ec1.errors import EC1Error
 from ec1.gpu.engine import VllmEngine
 from ec1.home import Home
@@ -24,8 +24,8 @@ def machine_of(deployment: Deployment, home: Home) -> Machine | None:
 
 
 def is_kept(deployment: Deployment) -> bool:
-    """Whether phase 2 uses the machine too, so that it stays up after phase 1."""
-    return deployment.launcher != "local"
+    """Whether phase 2 may use the machine too, so that it stays up after phase 1: a launcher that reaches it by ssh."""
+    return isinstance(deployment.launcher, SshLauncherSettings)
 
 
 def engine_arguments(deployment: Deployment) -> list[str]:

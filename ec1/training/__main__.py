@@ -4,19 +4,25 @@ Exit status 0: a result was left (its status says how it ended). 1: it could not
 130 or 143: it was interrupted after a whole step and can go on. An entry point, so it may look at the environment.
 """
 
+import contextlib
+import fcntl
 import os
 import signal
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ec1.errors import EC1Error
+from ec1.errors import BusyError, EC1Error
 from ec1.launch.libraries import load_libraries
 from ec1.launch.reporting import open_reporter
 from ec1.training.monitor import Monitor
 from ec1.training.spec import SUMMARY, TrainingResult, TrainingSpec
+
+PATIENCE_SECONDS = 120.0
+"""For another trainer in the same folder that is about to end: more than its grace period."""
 
 
 class _Signals:
@@ -52,7 +58,8 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
             from ec1.training.trainer import Interrupted, train
 
             try:
-                result = train(spec, report, on_monitor=signals.watch)
+                with alone_in(spec.output):
+                    result = train(spec, report, on_monitor=signals.watch)
             except Interrupted as interruption:
                 sys.stderr.write(f"{interruption}\n")
                 return 128 + signals.received
@@ -61,6 +68,26 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
             return 1
         report.result(figures(result, spec.output / SUMMARY))
     return 0
+
+
+@contextlib.contextmanager
+def alone_in(output: Path) -> Iterator[None]:
+    """Keep every other trainer out of this folder, on other machines too.
+
+    One whose node counts as lost may still be writing its last checkpoint. Raises BusyError if it does not end.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with (output / ".trainer.lock").open("a") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise BusyError(f"another process still trains in {output}: end it, or wait for it") from None
+                time.sleep(0.2)
+        yield
 
 
 def figures(result: TrainingResult, summary: Path) -> dict[str, Any]:

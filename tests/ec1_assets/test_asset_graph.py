@@ -57,6 +57,14 @@ def test_exactly_the_assets_that_use_the_gpu_queue_for_it(graph: AssetGraph) -> 
     assert {pool for node in graph.asset_nodes for pool in node.pools or []} == {"gpu"}
 
 
+def test_what_trains_elsewhere_does_not_queue_for_this_machine(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "configs" / "deployments").mkdir(parents=True)
+    own = (project / "configs" / "deployments" / "embedded.yaml").read_text()
+    (tmp_path / "configs" / "deployments" / "far.yaml").write_text(f"{own}\nlauncher: ray\n")
+    graph = build_defs(Choice("far", tmp_path / "home", tmp_path)).resolve_asset_graph()
+    assert {node.key.path[-1] for node in graph.asset_nodes if node.pools} == set(USES_THE_GPU)
+
+
 def test_every_asset_says_what_it_is(graph: AssetGraph) -> None:
     for node in graph.asset_nodes:
         assert node.description and node.owners and node.kinds and node.code_version, node.key

@@ -128,7 +128,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_who_waits_is_told_twice_a_minute_and_not_longer_than_agreed(lock: Path, clock: Clock) -> None:
     told: list[tuple[float, str]] = []
     with (
-        lease(lock).hold("extraction", night="2026-06-01", holder="run 1", wait_seconds=0),
+        lease(lock).hold("inference", night="2026-06-01", holder="run 1", wait_seconds=0),
         pytest.raises(BusyError, match=r"is held by run 1 .*; waited 75 s"),
         lease(lock).hold(
             "training",

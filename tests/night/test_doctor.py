@@ -13,8 +13,10 @@ import pytest
 from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from damage import flip
+from fake_openai import Handler, fake_server
+from loopback_server import free_port
 
-from ec1.deployment import Deployment
+from ec1.deployment import Deployment, RayLauncherSettings, ServerSettings
 from ec1.errors import DamagedError
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
@@ -122,6 +124,24 @@ def test_a_service_that_does_not_answer_is_named(embedded: Deployment, home: Hom
         update={"graph_stores": ("ladybug", "service_content"), "service_content": service}
     )
     assert address in found(doctor.examine(deployment, home), "service-content").detail
+
+
+def test_a_ray_cluster_and_every_replica_are_asked(embedded: Deployment, home: Home) -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    with fake_server(Listing) as server:
+        ray = RayLauncherSettings(address=gone)
+        model = ServerSettings(kind="server", base_url=server.url, replicas=(gone,), model=embedded.inference.model)
+        findings = list(doctor.examine(embedded.model_copy(update={"launcher": ray, "inference": model}), home))
+    assert found(findings, "ray").level == "note" and gone in found(findings, "ray").detail
+    assert found(findings, "inference").level == "note"
+    assert f"{server.url}: ready; {gone}: it does not answer" in found(findings, "inference").detail
+
+
+class Listing(Handler):
+    """Lists its models too."""
+
+    def do_GET(self) -> None:
+        self._send(200, b"{}")
 
 
 @pytest.fixture

@@ -1,0 +1,214 @@
+"""Work as a job of a Ray cluster (https://docs.ray.io/en/latest/cluster/running-applications/job-submission/).
+
+Belongs here: handing the job to the cluster, following it, and telling how it ended. Does not: what happens on a node
+(`ec1/gpu/ray_job.py`), and where and when: that is Ray's to decide.
+
+The nodes see the home at the same place (a shared file system) and have EC1 installed alike. A node that is lost costs
+what came after the newest checkpoint: Ray starts the work again on another one. If this process dies, the job goes on,
+and whoever asks for the same work again follows it.
+"""
+
+import contextlib
+import hashlib
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any, Literal
+
+from ec1.deployment import GpuSettings, RayLauncherSettings
+from ec1.errors import BusyError, InputError, PermanentError, ServiceError
+from ec1.files import read_json, write_json
+from ec1.launch.launcher import GRACE_SECONDS, Work
+from ec1.launch.reporting import exported_session
+from ec1.settings import Settings
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+JOB = "ec1.gpu.ray_job"
+POLL_SECONDS = 1.0
+SILENT_SECONDS = 120.0
+"""How long the cluster's dashboard may not answer before the work counts as lost from here."""
+_ERRORS = {kind.__name__: kind for kind in (BusyError, InputError, PermanentError, ServiceError)}
+
+
+class RayOrder(Settings):
+    """What a node is told: the work, where its output goes, and what the node's lease asks for."""
+
+    what: str
+    module: str
+    specification: Path
+    device: Literal["cuda", "cpu"]
+    environment: dict[str, str]
+    log: Path
+    session: Any = None
+    """The context of the Pipes session, if there is one."""
+    messages: Path
+    """Where the work reports to it."""
+    result: Path
+    lock_dir: Path | None
+    min_free_gib: float
+    wait_seconds: float
+    retries: int
+    cpus: float
+
+
+class RayResult(Settings):
+    """How it ended: the name of an error of ours with its message, or neither."""
+
+    error: str | None = None
+    message: str = ""
+
+
+class RayLauncher:
+    """Jobs of the cluster that the settings name; on each node under the lease of its own card."""
+
+    def __init__(self, settings: RayLauncherSettings, gpu: GpuSettings, wait_seconds: float) -> None:
+        self._settings = settings
+        self._gpu = gpu
+        self._wait_seconds = wait_seconds
+
+    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+        session = exported_session(env)
+        order = self._order(work, log, None if session is None else session[0])
+        path = _beside(work.specification, "order.json")
+        client = self._client()
+        job = _name(work.specification)
+        if not _is_running(client, job):
+            for stale in (order.messages, order.result):
+                stale.unlink(missing_ok=True)
+            log.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, order.model_dump(mode="json"))
+            self._submit(client, job, path)
+        relay = None if session is None else _Relay(order.messages, session[1])
+        try:
+            said = _follow(client, job, relay)
+        except BaseException:
+            _stop(client, job)
+            raise
+        self._judge(work, order, job, said)
+
+    def _order(self, work: Work, log: Path, session: Any) -> RayOrder:
+        return RayOrder(
+            what=work.what,
+            module=work.module,
+            specification=work.specification.absolute(),
+            device=work.device,
+            environment=dict(work.environment),
+            log=log.absolute(),
+            session=session,
+            messages=_beside(work.specification, "messages").absolute(),
+            result=_beside(work.specification, "result.json").absolute(),
+            lock_dir=self._gpu.lock_dir,
+            min_free_gib=self._gpu.min_free_gib,
+            wait_seconds=self._wait_seconds,
+            retries=self._settings.retries,
+            cpus=self._settings.cpus,
+        )
+
+    def _client(self) -> "JobSubmissionClient":
+        try:
+            from ray.job_submission import JobSubmissionClient
+        except ImportError:
+            raise InputError("launcher: ray: Ray is not installed: pip install 'ec1[ray]'") from None
+        try:
+            return JobSubmissionClient(self._settings.address)
+        except (ConnectionError, RuntimeError, OSError) as error:
+            raise ServiceError(f"the Ray cluster at {self._settings.address} does not answer: {_line(error)}") from None
+
+    def _submit(self, client: "JobSubmissionClient", job: str, order: Path) -> None:
+        try:
+            with contextlib.suppress(RuntimeError):
+                # One of the same work that ended keeps the name.
+                client.delete_job(job)
+            client.submit_job(
+                entrypoint=join([sys.executable, "-m", JOB, str(order)]),
+                submission_id=job,
+                # It only waits for the task that does the work.
+                entrypoint_num_cpus=0,
+            )
+        except (RuntimeError, OSError) as error:
+            raise ServiceError(f"the Ray cluster at {self._settings.address} took no job: {_line(error)}") from None
+
+    def _judge(self, work: Work, order: RayOrder, job: str, said: str) -> None:
+        where = f"the end of {order.log}:\n{_tail(order.log)}"
+        if not order.result.is_file():
+            raise ServiceError(f"{work.what} was ended as the Ray job {job} ({said}) and can go on; {where}")
+        result = RayResult.model_validate(read_json(order.result))
+        if result.error is not None:
+            raise _ERRORS.get(result.error, PermanentError)(result.message)
+
+
+class _Relay:
+    """Hands what a node reports on to the session that waits for it."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self._source = source
+        self._target = target
+        self._done = 0
+
+    def pump(self) -> None:
+        """Whole lines only: a node may be writing the last one."""
+        with contextlib.suppress(FileNotFoundError), self._source.open("rb") as source:
+            source.seek(self._done)
+            new = source.read()
+            new = new[: new.rfind(b"\n") + 1]
+            if new:
+                with self._target.open("ab") as target:
+                    target.write(new)
+                self._done += len(new)
+
+
+def _follow(client: "JobSubmissionClient", job: str, relay: _Relay | None) -> str:
+    """Wait for the end. Returns what Ray says of it; raises ServiceError if the cluster falls silent."""
+    answered = time.monotonic()
+    while True:
+        info = None
+        try:
+            info = client.get_job_info(job)
+            answered = time.monotonic()
+        except (RuntimeError, OSError) as error:
+            if time.monotonic() - answered > SILENT_SECONDS:
+                raise ServiceError(f"the Ray cluster no longer answers about job {job}: {_line(error)}") from None
+        if relay is not None:
+            relay.pump()
+        if info is not None and info.status.is_terminal():
+            return f"{info.status.value.lower()}: {_line(info.message)}"
+        time.sleep(POLL_SECONDS)
+
+
+def _is_running(client: "JobSubmissionClient", job: str) -> bool:
+    try:
+        return not client.get_job_info(job).status.is_terminal()
+    except (RuntimeError, OSError):
+        return False
+
+
+def _stop(client: "JobSubmissionClient", job: str) -> None:
+    """End the job; its trainer is given the time for a checkpoint, by its warden."""
+    with contextlib.suppress(RuntimeError, OSError):
+        client.stop_job(job)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while _is_running(client, job) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+
+def _name(specification: Path) -> str:
+    """The same work has the same name, so that it is found again."""
+    digest = hashlib.sha256(f"{specification.absolute()}\n".encode() + specification.read_bytes())
+    return f"ec1-{digest.hexdigest()[:24]}"
+
+
+def _beside(specification: Path, name: str) -> Path:
+    return specification.with_name(f".{specification.stem}.ray.{name}")
+
+
+def _line(error: object) -> str:
+    return " ".join(str(error).split())[:500]
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,139 @@
+"""A real Ray cluster on this machine: a head without work, and nodes that can be lost as a machine without power."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+from loopback_server import free_port
+
+HOST = "127.0.0.1"
+START_SECONDS = 240
+# On a busy machine a node may take longer than the half minute that it is given, and is not to be the last one served.
+_PATIENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_raylet_start_wait_time_s": str(START_SECONDS),
+    "RAY_worker_niceness": "0",
+}
+
+
+class RayCluster:
+    """Started with the context, ended with it; nothing of it is left, whatever happened to its processes."""
+
+    def __init__(self) -> None:
+        # Short: its sockets lie below it, and their names are limited.
+        self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+        self._port, self._dashboard = free_port(), free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._all: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self._dashboard}"
+
+    def __enter__(self) -> "RayCluster":
+        try:
+            head = ["--head", "--port", self._port, "--dashboard-host", HOST, "--dashboard-port", self._dashboard]
+            self._start("head", *head, "--num-cpus", 0, "--temp-dir", self._folder)
+            self._wait(frozenset())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def add_node(self) -> int:
+        """One more node, with one CPU. Returns its process's id."""
+        before = frozenset(self.living())
+        process = self._start(f"node-{len(self._all)}", "--address", f"{HOST}:{self._port}", "--num-cpus", 1)
+        self._wait(before)
+        return process.pid
+
+    @property
+    def nodes(self) -> int:
+        """How many were started and not lost, the head not counted."""
+        return len(self._processes) - 1
+
+    def lose(self, node: int) -> None:
+        """End a node with all that runs on it, at once and without a word."""
+        self._processes = [each for each in self._processes if each.pid != node]
+        root = psutil.Process(node)
+        # Stopped first: nobody may see another one die, and act on it.
+        everything = [root, *root.children(recursive=True)]
+        for signal_number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in everything:
+                try:
+                    process.send_signal(signal_number)
+                except psutil.NoSuchProcess:
+                    continue
+
+    def node_of(self, process: psutil.Process) -> int | None:
+        """Which of the cluster's nodes a process belongs to, by its ancestors."""
+        ours = {each.pid for each in self._processes}
+        return next((parent.pid for parent in process.parents() if parent.pid in ours), None)
+
+    def living(self) -> list[str]:
+        """Ids of the nodes that the head counts as alive."""
+        from ray.util.state import list_nodes
+
+        return [node.node_id for node in list_nodes(address=self.address) if node.state == "ALIVE"]
+
+    def _start(self, name: str, *arguments: object) -> "subprocess.Popen[bytes]":
+        ray = Path(sys.executable).with_name("ray")
+        command = [ray, "start", "--node-ip-address", HOST, "--disable-usage-stats", "--block", *arguments]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [str(each) for each in command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **_PATIENT},
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        self._all.append(process)
+        return process
+
+    def _wait(self, before: frozenset[str]) -> None:
+        """Until a node is there that was not there before."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            if self._answers() and set(self.living()) - before:
+                return
+            logs = {path.name: path.read_text(errors="replace")[-2000:] for path in self._folder.glob("*.log")}
+            assert all(each.poll() is None for each in self._processes) and time.monotonic() < deadline, logs
+            time.sleep(1)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.address}/api/version", timeout=5):
+                return True
+        except OSError:
+            return False
+
+    def __exit__(self, *_: object) -> None:
+        left = []
+        for process in self._processes:
+            try:
+                root = psutil.Process(process.pid)
+                left += [*root.children(recursive=True), root]
+            except psutil.NoSuchProcess:
+                continue
+        # Its servers start in sessions of their own.
+        for other in psutil.process_iter():
+            try:
+                if any(str(self._folder) in word for word in other.cmdline()):
+                    left.append(other)
+            except psutil.Error:
+                continue
+        for one in left:
+            try:
+                one.kill()
+            except psutil.NoSuchProcess:
+                continue
+        for process in self._all:
+            process.wait(30)
+        subprocess.run(["rm", "-rf", str(self._folder)], check=True)
