@@ -335,6 +335,9 @@ class _Update:
         state = self.state
         dirty = {key for pair in {*changed, *contested} for key in pair} | renamed | self.judged | self.forced
         gone = {key for key in dirty if not self._is_there(key)}
+        # An operator's group may have kept its members from others for the sake of one that is no more.
+        dirty |= {key for group in self.overrides.groups() if not gone.isdisjoint(group) for key in group}
+        gone |= {key for key in dirty if not self._is_there(key)}
         reached, merging = self._connected(dirty - gone)
         joined = {key for pair in merging for key in pair}
         joined |= {key for group in self.overrides.groups() if len(group & reached) > 1 for key in group & reached}
