@@ -82,7 +82,7 @@ def due_night(deployment: Deployment, home: Home, now: dt.datetime) -> str | Non
 def watch(deployment: Deployment, home: Home, environment: Mapping[str, str], now: dt.datetime) -> Watched:
     """Whether the night that is due is done; tells once if not, and tries again what could not be told before.
 
-    Reads files only, so it works while Dagster, its daemon and the code location are down. Raises OSError.
+    Reads files only, so it works while Dagster, its daemon and the code location are down, and on a full disk.
     """
     found = _look(deployment, home, now)
     settings = deployment.notify

@@ -26,6 +26,8 @@ from ec1.strict_yaml import validate
 KEEP_TRYING = dt.timedelta(days=7)
 FORGET = dt.timedelta(days=400)
 PING_SECONDS = 10.0
+log = logging.getLogger(__name__)
+
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _FROM_FILE = "file:"
 
@@ -80,15 +82,20 @@ def undelivered(home: Home, night: str) -> list[str]:
 
 @contextlib.contextmanager
 def remembered(home: Home) -> Iterator[State]:
-    """The state, for one process at a time; written when the block ends."""
-    home.notices.mkdir(parents=True, exist_ok=True)
-    with (home.notices / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """The state, for one process at a time; written when the block ends.
+
+    Where the home cannot be written or the state not be read, something may be told twice: nothing at all would be
+    worse.
+    """
+    with contextlib.ExitStack() as locked:
+        with contextlib.suppress(OSError):
+            home.notices.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(locked.enter_context((home.notices / ".lock").open("w")), fcntl.LOCK_EX)
         try:
             state = read_state(home)
         except InputError:
-            # Something may be told twice; nothing at all would be worse.
-            _path(home).replace(home.notices / "state.damaged.json")
+            with contextlib.suppress(OSError):
+                _path(home).replace(home.notices / "state.damaged.json")
             state = State()
         try:
             yield state
@@ -190,4 +197,7 @@ def _path(home: Home) -> Path:
 
 
 def _write(home: Home, state: State) -> None:
-    write_json(_path(home), state.model_dump(mode="json"))
+    try:
+        write_json(_path(home), state.model_dump(mode="json"))
+    except OSError as error:
+        log.warning("%s cannot be written (%s): a notice may be told twice", _path(home), error.strerror)

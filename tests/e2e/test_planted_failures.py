@@ -1,5 +1,5 @@
 """Failures of many kinds, planted: each is told in one line that says what to do, last at the terminal, in `--json` and
-in the night's own record.
+in the night's own record, and to somebody outside by one notice.
 
 The nights are light (`light.py`): a stand-in for the engine, a tiny model. `make soak` runs all, `make test` those
 that end before a night begins, and one that does not.
@@ -18,6 +18,7 @@ from typing import TextIO
 
 import pytest
 from light import FAKE_ENGINE, LightCommandLine, light_project
+from notice_sink import notice_sink
 
 NIGHT = "2026-06-05"
 ENGINE = "vllm/entrypoints/openai/api_server.py"
@@ -51,7 +52,9 @@ class Failure:
     words: tuple[str, ...]
     status: int = 1
     begins: bool = True
-    """Whether there is a run, with a record of its own."""
+    """Whether there is a run that ends by itself, with a record of its own, and tells somebody outside."""
+    missed: bool = False
+    """Whether it is left to `ec1 report --check` to tell somebody outside that there was no night."""
     arguments: tuple[str, ...] = ("night", "--date", NIGHT, "--json")
     train: bool = False
 
@@ -208,7 +211,7 @@ BEFORE = {
         deployment("schedule: {", "schedule: {cron: '0 2 31 2 *', "), ("never comes", "29 days"), 2, False
     ),
     "a night to come": Failure(
-        lambda _: None, ("2099-01-01 has not begun",), 2, False, ("night", "--date", "2099-01-01", "--json")
+        lambda _: None, ("2099-01-01 has not begun",), 2, False, arguments=("night", "--date", "2099-01-01", "--json")
     ),
     "a file where the home should be": Failure(home_is_a_file, ("a file is in the way",), 1, False),
     "a path that is too long": Failure(path_too_long, ("shorter path",), 1, False),
@@ -220,11 +223,11 @@ LIGHT = {
     ),
 }
 HEAVY = {
-    "a full disk": Failure(mounted("", "size=400k"), ("free some space",), 1, False),
-    "a read-only home": Failure(mounted("", "ro"), ("mount it writable",), 1, False),
+    "a full disk": Failure(mounted("", "size=400k"), ("free some space",), 1, False, missed=True),
+    "a read-only home": Failure(mounted("", "ro"), ("mount it writable",), 1, False, missed=True),
     "a disk that fills in mid-night": Failure(mounted("graph", "size=1m"), ("free some space",)),
     "a read-only folder": Failure(mounted("graph", "ro"), ("mount it writable",)),
-    "a damaged history": Failure(history_damaged, ("runs.db", "begins a new history"), 1, False),
+    "a damaged history": Failure(history_damaged, ("runs.db", "begins a new history"), 1, False, missed=True),
     "a file where a folder should be": Failure(in_the_way(f"nights/{NIGHT}/records"), ("a file is in the way",)),
     "no model": Failure(deployment("source: directory, path: ", "source: directory, path: /nowhere"), ("/nowhere",)),
     "an engine that does not start": Failure(
@@ -242,7 +245,7 @@ HEAVY = {
         ),
         ("killed or crashed", "memory ran out"),
     ),
-    "a night that is killed": Failure(in_each_process(WHEN_LISTED), ("SIGKILL", "again"), 1, False),
+    "a night that is killed": Failure(in_each_process(WHEN_LISTED), ("SIGKILL", "again"), 1, False, missed=True),
     "a trainer that is killed": Failure(
         in_each_process(f"if '-m ec1.training' in words: {KILLED}"), ("adapter_candidate", "the training"), train=True
     ),
@@ -257,10 +260,15 @@ HEAVY = {
 
 
 def is_told(name: str, failure: Failure, folder: Path, checkout: Path, model: Path) -> None:
-    plain = light_project(folder, checkout, model, train=failure.train)
-    ec1 = PlantedCommandLine(plain.project, plain.home, plain.deployment)
-    ec1 = failure.plant(ec1) or ec1
-    done = ec1.told(*failure.arguments)
+    with notice_sink() as sink:
+        plain = light_project(folder, checkout, model, train=failure.train)
+        ec1 = PlantedCommandLine(plain.project, plain.home, plain.deployment)
+        more(f"notify: {{urls: ['{sink.target}']}}")(ec1)
+        ec1 = failure.plant(ec1) or ec1
+        done = ec1.told(*failure.arguments)
+        if failure.missed:
+            assert sink.titles == []
+            assert ec1.told("report", "--check").returncode == 1
     print(f"{name}: {done.stderr.splitlines()[-1:]}")
     assert done.returncode == failure.status, done.stderr
     last = done.stderr.splitlines()[-1]
@@ -272,6 +280,13 @@ def is_told(name: str, failure: Failure, folder: Path, checkout: Path, model: Pa
         (record,) = records
         cause = json.loads(record.read_text())["cause"]
         assert last.endswith(cause) and json.loads(done.stdout)["failure"]["cause"] == cause
+        assert sink.titles == [f"EC1: night {NIGHT} failed"] and cause in sink.bodies[0]
+    elif failure.missed:
+        (title,) = sink.titles
+        assert title.startswith("EC1: ") and "night" in title, title
+        print(f"{name}: {title}")
+    else:
+        assert sink.titles == []
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,14 @@
 """Each thing is told once, to every target, whatever is run again and whoever is down; a sink that counts listens."""
 
 import datetime as dt
-import json
-import threading
+import errno
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from loopback_server import free_port, send, serving
+from loopback_server import free_port
 from night_records import NIGHT, ROLE, a_night, fail, run_of, settle
+from notice_sink import Sink, notice_sink
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
@@ -24,47 +23,9 @@ from ec1.night.report import NightReport, night_report
 NEXT = "2026-06-02"
 
 
-class Sink:
-    """What came in: titles of notices by path, and the pings' paths."""
-
-    def __init__(self) -> None:
-        self.titles: list[str] = []
-        self.pings: list[str] = []
-        self.bodies: list[str] = []
-        self.down = False
-        self.url = ""
-
-    def of(self, word: str) -> int:
-        return sum(word in title for title in self.titles)
-
-    @property
-    def target(self) -> str:
-        return self.url.replace("http://", "json://")
-
-
 @pytest.fixture
 def sink() -> Iterator[Sink]:
-    sink, lock = Sink(), threading.Lock()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            value = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with lock:
-                if not sink.down:
-                    sink.titles.append(value["title"])
-                    sink.bodies.append(value["message"])
-            send(self, 503 if sink.down else 200, b"", None)
-
-        def do_GET(self) -> None:
-            with lock:
-                sink.pings.append(self.path)
-            send(self, 200, b"", None)
-
-        def log_message(self, *arguments: object) -> None:
-            """Say nothing."""
-
-    with serving(Handler) as url:
-        sink.url = url
+    with notice_sink() as sink:
         yield sink
 
 
@@ -260,3 +221,17 @@ def test_prometheus_reads_the_figures_and_zero_is_not_not_reached(home: Home, em
     assert found["ec1_night_success",] == 0 and found["ec1_night_last_success_timestamp_seconds",] == end
     assert ("ec1_night_documents", "read") not in found and ("ec1_graph_entities",) not in found
     assert not list(path.parent.glob(".*")), "written whole"
+
+
+def test_a_home_that_cannot_be_written_is_no_reason_to_be_silent(
+    home: Home, embedded: Deployment, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, value: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    home.notices.parent.mkdir(parents=True, exist_ok=True)
+    home.notices.write_text("not even a folder")
+    monkeypatch.setattr("ec1.night.outgoing.write_json", full)
+    fail(home)
+    conclude(home, told_by(embedded, urls=[sink.target]))
+    assert sink.titles == [f"EC1: night {NIGHT} failed"]
