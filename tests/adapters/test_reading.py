@@ -16,7 +16,7 @@ from ec1.errors import InputError
 from ec1.extraction import trained
 from ec1.recipes.evaluation import EvaluationOptions
 
-STAND_IN = Path(__file__).with_name("stand_in_reader")
+STAND_IN = Path(__file__).parents[1] / "e2e" / "fake_engine"
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PEOPLE = ("Alma Reyes", "Boris Tanaka", "Clara Osei", "Dmitri Lund")
 

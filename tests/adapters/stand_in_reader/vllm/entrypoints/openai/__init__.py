@@ -1,1 +1,0 @@
-"""A stand-in for vLLM where a test is about what is done with answers."""
