@@ -87,6 +87,7 @@ def _convert_gguf(package: str, file: str, destination: Path) -> None:
 
 def _download(model_id: str, revision: str, destination: Path, known: Iterable[str]) -> None:
     """Fetch the commit that `revision` is now, or, where the hub does not answer, was when the local cache saw it."""
+    import httpx2
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
@@ -94,12 +95,12 @@ def _download(model_id: str, revision: str, destination: Path, known: Iterable[s
         commit = HfApi().model_info(model_id, revision=revision).sha or revision
         log.info("downloading %s@%s (%s)", model_id, revision, commit)
         snapshot_download(model_id, revision=commit, local_dir=destination, allow_patterns=list(_WANTED))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, httpx2.HTTPError, OSError) as error:
         found = _cached_commit(model_id, revision)
         if found is None:
             near = difflib.get_close_matches(model_id, known, n=1, cutoff=0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
-            reason = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise ServiceError(f"{model_id}@{revision} cannot be downloaded: {reason}{hint}") from error
         commit = found
         try:

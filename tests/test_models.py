@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from loopback_server import free_port
 
 from ec1.deployment import Deployment
 from ec1.errors import ServiceError
@@ -53,6 +54,16 @@ def test_what_no_cache_has_is_an_error(cached: Path, home: Home) -> None:
     with pytest.raises(ServiceError, match="not whole in the local cache"):
         prepare_model("acme/tiny", "main", {}, home.models)
     assert not (home.models / "acme--tiny" / "main").exists()
+
+
+def test_a_hub_that_cannot_be_reached_is_an_error(cached: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants, hf_api
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for module in (constants, hf_api):
+        monkeypatch.setattr(module, "ENDPOINT", f"http://127.0.0.1:{free_port()}", raising=False)
+    with pytest.raises(ServiceError, match=r"never/cached@main cannot be downloaded: .*refused"):
+        prepare_model("never/cached", "main", {}, home.models)
 
 
 def test_the_commit_is_part_of_what_an_extractor_is(cached: Path, home: Home, embedded: Deployment) -> None:
