@@ -45,8 +45,9 @@ def worker(
     options.home.create()
     store = DirectoryStore(folder) if folder is not None else open_store(deployment.store, options.home)
     env = {**inherited(options.environment), **OFFLINE}
-    # As an interrupt: what runs is stopped, and the claim is given back.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # What runs is stopped, and the claim is given back. A parent that ignores interrupts would hand that down.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     poll = None if once else deployment.worker.poll_seconds
     failed = False
     if not as_json:

@@ -52,11 +52,19 @@ def test_nothing_waits(options: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly(options: list[str], tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "ec1.cli", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as worker:
+    # As a script's background job, which is told to ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        worker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
         assert "waiting for work on cpu" in worker.stderr.readline()
         time.sleep(1)
         worker.send_signal(number)
         _, said = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
     assert worker.returncode == 130 and "Traceback" not in said
 
 
