@@ -67,14 +67,21 @@ def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str, problem: st
         # A machine that is booted has books of its own.
         cost_per_hour=deployment.gpu.cost_per_hour if deployment.machine is None else 0.0,
     )
-    Records(home.night(night)).write(run_id, record)
-    machine = machine_of(deployment, home)
-    used = used_by(machine, night, problem) if machine is not None else None
-    if used is not None:
-        Records(home.night(night)).write(run_id, used)
+    unwritten: OSError | None = None
+    try:
+        Records(home.night(night)).write(run_id, record)
+        machine = machine_of(deployment, home)
+        used = used_by(machine, night, problem) if machine is not None else None
+        if used is not None:
+            Records(home.night(night)).write(run_id, used)
+    except OSError as error:
+        # Somebody is told all the same.
+        unwritten = error
     report = night_report(home, night, run_id)
     page = conclude_night(report, deployment, home, shell_environment())
     _materialise(instance, run, report, page)
+    if unwritten is not None:
+        raise unwritten
 
 
 def _materialise(instance: dg.DagsterInstance, run: dg.DagsterRun, report: NightReport, page: Path) -> None:
