@@ -14,7 +14,7 @@ from ec1.errors import EC1Error, ServiceError
 from ec1.files import write_json
 from ec1.gpu.lease import GpuLease, Phase
 from ec1.launch.by_spec import run_by_spec
-from ec1.launch.launcher import LocalLauncher, Subject, Work
+from ec1.launch.launcher import NOBODY, LocalLauncher, Work
 from ec1.launch.process import inherited
 from ec1.launch.ray_launcher import JOB, RayOrder, RayResult
 from ec1.launch.reporting import imported_session
@@ -59,10 +59,10 @@ def on_a_node(told: dict[str, Any]) -> None:
     env = inherited(os.environ)
     if order.session is not None:
         env |= imported_session(order.session, order.messages)
-    # Whose it is, and what it reads and writes, is of use only to who sends files.
-    nobody, folder = Subject("", "", ""), order.specification.parent
+    # What it reads and writes is of use only to who sends files.
+    folder = order.specification.parent
     work = Work(
-        order.what, order.module, order.specification, order.device, nobody, (), folder, environment=order.environment
+        order.what, order.module, order.specification, order.device, NOBODY, (), folder, environment=order.environment
     )
     launcher = LocalLauncher(lambda: lease.hold(phase, night="", holder=holder, wait_seconds=order.wait_seconds))
     launcher.run(work, env, order.log)

@@ -16,7 +16,7 @@ from pathlib import Path
 from ec1.errors import InputError
 from ec1.files import write_json
 from ec1.launch import blobs
-from ec1.launch.launcher import GRACE_SECONDS, Grant, LocalLauncher, Subject, Work
+from ec1.launch.launcher import GRACE_SECONDS, NOBODY, Grant, LocalLauncher, Work
 from ec1.launch.orders import (
     LOG,
     MESSAGES,
@@ -124,8 +124,7 @@ class Executor:
         reports.mkdir(parents=True, exist_ok=True)
         (reports / MESSAGES).touch()
         launcher = LocalLauncher(lambda: self._hold(order), grace_seconds=self._grace_seconds, watch=watch)
-        subject = Subject("", "", "")
-        work = Work(order.what, order.module, specification, order.device, subject, (), output)
+        work = Work(order.what, order.module, specification, order.device, NOBODY, (), output)
         launcher.run(work, env, reports / LOG)
 
     def _reports(self, digest: str, attempt: int) -> Path:

@@ -30,6 +30,10 @@ class Subject:
     night: str
 
 
+NOBODY = Subject("", "", "")
+"""Where work is only carried out: whose it is matters to who asks for it."""
+
+
 @dataclass(frozen=True)
 class Work:
     """`python -m <module> <specification>` on a device; `what` names it in errors, such as "the training".

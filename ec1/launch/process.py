@@ -17,6 +17,12 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environment.items() if not key.startswith(("DAGSTER_", "EC1_"))}
 
 
+def tail_of(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, for an error message; empty if there is none."""
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
 class SupervisedProcess:
     """A command under a warden, with its output in a log file.
 
@@ -70,10 +76,9 @@ class SupervisedProcess:
             self._process.kill()
             return self._process.wait()
 
-    def log_tail(self, lines: int = 15) -> str:
+    def log_tail(self) -> str:
         """The last lines of the log, for an error message."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        return tail_of(self.log)
 
     def __enter__(self) -> "SupervisedProcess":
         return self

@@ -21,6 +21,7 @@ from ec1.deployment import GpuSettings, RayLauncherSettings
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.launch.launcher import GRACE_SECONDS, Work
+from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
 from ec1.settings import Settings
 
@@ -133,7 +134,7 @@ class RayLauncher:
             raise ServiceError(f"the Ray cluster at {self._settings.address} took no job: {_line(error)}") from None
 
     def _judge(self, work: Work, order: RayOrder, job: str, said: str) -> None:
-        where = f"the end of {order.log}:\n{_tail(order.log)}"
+        where = f"the end of {order.log}:\n{tail_of(order.log)}"
         if not order.result.is_file():
             raise ServiceError(f"{work.what} was ended as the Ray job {job} ({said}) and can go on; {where}")
         result = RayResult.model_validate(read_json(order.result))
@@ -207,8 +208,3 @@ def _beside(specification: Path, name: str) -> Path:
 
 def _line(error: object) -> str:
     return " ".join(str(error).split())[:500]
-
-
-def _tail(log: Path, lines: int = 15) -> str:
-    text = log.read_text(errors="replace") if log.exists() else ""
-    return "\n".join(text.splitlines()[-lines:])

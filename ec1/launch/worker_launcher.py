@@ -18,12 +18,12 @@ from ec1.launch import blobs
 from ec1.launch.launcher import Work
 from ec1.launch.markers import PendingMarkers, State, WorkMarker
 from ec1.launch.orders import LOG, MESSAGES, PROGRESS, RESULTS, SESSION, WORK, Order, Result, order_of
+from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
 from ec1.storage.store import NotFound, ObjectStore
 from ec1.strict_yaml import validate
 
 log = logging.getLogger(__name__)
-_TAIL_LINES = 15
 _GONE = 3
 """A listing that meets a rename may miss a marker once; three times in a row it is gone."""
 
@@ -127,7 +127,7 @@ class WorkerLauncher:
 
     def _failed(self, work: Work, file: str, follower: "_Follower") -> NoReturn:
         reason = self._markers.reason(file)
-        where = f"the end of {follower.log}:\n{follower.tail()}"
+        where = f"the end of {follower.log}:\n{tail_of(follower.log)}"
         raise PermanentError(f"{work.what} failed on its worker: {reason}; {where}")
 
     def _result(self, digest: str) -> Result | None:
@@ -175,10 +175,6 @@ class _Follower:
                 with file.open("ab") as target:
                     target.write(data[start:end])
                 self._seen[attempt, name] = end
-
-    def tail(self) -> str:
-        text = self.log.read_text(errors="replace") if self.log.is_file() else ""
-        return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
 
 def _newest_attempt(store: ObjectStore, digest: str) -> int:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import torch
 from loopback_server import free_port
+from patience import until
 from ray_cluster import RayCluster
 from safetensors.torch import load_file
 
@@ -61,13 +62,6 @@ def trainer_of(spec: TrainingSpec) -> psutil.Process | None:
         if words[1:3] == ["-m", "ec1.training"] and words[-1] == str(spec.output / "spec.json"):
             return process
     return None
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def same_weights(one: TrainingSpec, other: TrainingSpec) -> bool:
@@ -127,14 +121,14 @@ def test_a_node_that_dies_in_the_middle_costs_no_weight(
     train(cluster, undisturbed, tmp_path)
     spec = make("engineering", tmp_path / "disturbed", optimisation=SLOW_STEPS)
     thread, ended = in_background(cluster, spec, tmp_path)
-    wait_until(lambda: (spec.checkpoints / "checkpoint-5" / "sealed.json").is_file())
+    until(lambda: (spec.checkpoints / "checkpoint-5" / "sealed.json").is_file())
     first = trainer_of(spec)
     assert first is not None
     node = cluster.node_of(first)
     assert node is not None
     cluster.lose(node)
     lost = time.monotonic()
-    wait_until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, 20)
+    until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, 20)
     cluster.add_node()
     thread.join(400)
     assert ended and isinstance(ended[0], TrainingResult), ended
@@ -151,7 +145,7 @@ def test_two_nodes_train_side_by_side(cluster: RayCluster, make: Callable[..., T
         cluster.add_node()
     specs = [make("engineering", tmp_path / name, optimisation=SLOW_STEPS) for name in ("one", "other")]
     running = [in_background(cluster, spec, tmp_path) for spec in specs]
-    wait_until(lambda: all(trainer_of(spec) is not None for spec in specs))
+    until(lambda: all(trainer_of(spec) is not None for spec in specs))
     nodes = {cluster.node_of(process) for spec in specs if (process := trainer_of(spec)) is not None}
     assert len(nodes) == 2, "each has a node of its own"
     for thread, _ in running:
@@ -186,13 +180,13 @@ def test_the_one_who_asked_ends(
         [sys.executable, "-c", ALONE, cluster.address, str(asked.specification), str(tmp_path)],
         stderr=subprocess.DEVNULL,
     ) as process:
-        wait_until(lambda: (spec.checkpoints / "checkpoint-3" / "sealed.json").is_file())
+        until(lambda: (spec.checkpoints / "checkpoint-3" / "sealed.json").is_file())
         first = trainer_of(spec)
         process.send_signal(ending)
         process.wait(120)
     assert first is not None
     if ending == signal.SIGINT:
-        wait_until(lambda: not first.is_running(), 90)
+        until(lambda: not first.is_running(), 90)
         assert not (spec.output / "summary.json").exists()
     else:
         assert first.is_running()
