@@ -20,7 +20,11 @@ OPTIONS = ToxicityOptions(model="some/classifier")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier whose score for `toxic` is high if the vile word is among the 64 tokens that it reads."""
+    """A classifier whose score for `toxic` is high if the vile word is among the 64 tokens that it reads.
+
+    Its weights are written, not learnt, so that it scores the same on every processor: of the four dimensions, words
+    use the first two and the vile word the last two; attention is the mean of all tokens' last two, made large.
+    """
     import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
@@ -33,30 +37,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     PreTrainedTokenizerFast(
         tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]", model_max_length=64
     ).save_pretrained(folder)
-    torch.manual_seed(3)
     model = BertForSequenceClassification(
         BertConfig(
             vocab_size=3,
-            hidden_size=16,
+            hidden_size=4,
             num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=16,
+            num_attention_heads=1,
+            intermediate_size=4,
             max_position_embeddings=64,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
             id2label={0: "clean", 1: "toxic"},
             label2id={"clean": 0, "toxic": 1},
         )
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
-    for step in range(150):
-        ids = torch.zeros(8, 8 + step % 56, dtype=torch.long)
-        for row in range(4):
-            ids[row, int(torch.randint(ids.shape[1], (1,)))] = 2
-        loss = model(input_ids=ids, labels=torch.tensor([1] * 4 + [0] * 4)).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    bert = model.bert
+    layer = bert.encoder.layer[0]
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "LayerNorm" not in name:
+                weights.zero_()
+        bert.embeddings.word_embeddings.weight.copy_(
+            torch.tensor([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])
+        )
+        layer.attention.self.value.weight.copy_(torch.diag(torch.tensor([0.0, 0.0, 1.0, 1.0])))
+        layer.attention.output.dense.weight.copy_(1000 * torch.eye(4))
+        bert.pooler.dense.weight.copy_(torch.eye(4))
+        model.classifier.weight[1, 2] = 20.0
+        model.classifier.bias[1] = -8.0
     model.save_pretrained(folder)
     return folder
 
