@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import httpx
-import psutil
 
 from ec1.deployment import VllmSettings
 from ec1.errors import BusyError, ServiceError
@@ -120,10 +119,14 @@ class VllmEngine:
         }
         if self.device == "cpu":
             ours["VLLM_CPU_KVCACHE_SPACE"] = str(self.settings.kv_cache_gib)
-            # The engine's scheduler keeps one core busy. A model thread that shares it makes all others wait at each
-            # barrier: two threads on two cores gave half the tokens of one. Unbound, because others use the cores too.
+            # Its own choice is a process for the model beside the scheduler's; both then poll without a pause, which
+            # takes one core of two from the model. It refuses one process for both as long as this is not set, since
+            # it could not set the threads of a process that runs already: we set them for the whole server.
+            ours["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+            # Unbound, because others use the cores too.
             ours["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-            ours["OMP_NUM_THREADS"] = str(max(1, (psutil.cpu_count() or 1) - 1))
+            # More threads than cores wait for each other at each barrier: a third of the tokens.
+            ours["OMP_NUM_THREADS"] = environment.get("OMP_NUM_THREADS") or str(usable_cores())
         if lora:
             # An administrative interface: it listens on loopback only, like the rest.
             ours["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
@@ -233,6 +236,13 @@ def _answers(endpoint: Endpoint) -> bool:
         return True
     time.sleep(0.25)
     return False
+
+
+def usable_cores() -> int:
+    """How many cores this process may use: fewer than the machine has in a container or under `taskset`."""
+    import joblib
+
+    return int(joblib.cpu_count())
 
 
 def _free_port() -> int:

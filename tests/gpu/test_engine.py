@@ -1,6 +1,7 @@
 """The engine's process: what it is started with, when it counts as ready, and how it ends."""
 
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -73,6 +74,22 @@ def test_the_environment_is_the_callers_and_silent(tmp_path: Path) -> None:
     assert "HOME" not in environment
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in environment
     assert engine.environment({}, lora=True)["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "True"
+
+
+def test_on_a_cpu_it_has_as_many_threads_as_cores_that_it_may_use(tmp_path: Path) -> None:
+    asking = """
+import os, pathlib
+from ec1.deployment import VllmSettings
+from ec1.gpu.engine import VllmEngine
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+settings = VllmSettings(kind="vllm", model="m/m", max_model_len=512, kv_cache_gib=1)
+engine = VllmEngine(settings, pathlib.Path("."), "m/m", "cpu")
+for environment in ({}, {"OMP_NUM_THREADS": "7"}):
+    print(engine.environment(environment)["OMP_NUM_THREADS"])
+"""
+    done = subprocess.run([sys.executable, "-c", asking], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "7"], "the caller's own choice stands"
+    assert "OMP_NUM_THREADS" not in VllmEngine(SETTINGS, tmp_path, "m/m", "cuda").environment({})
 
 
 def test_it_serves_while_the_block_lasts(grant: Grant, lease: GpuLease, tmp_path: Path) -> None:
@@ -188,6 +205,9 @@ def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, pr
             grant, log=tmp_path / "log", progress=print, environment={**os.environ, "OMP_NUM_THREADS": "2"}
         )
         with serving as endpoint:
+            names = {each.name() for each in marked_processes(lease.lock)}
+            assert any(name.startswith("VLLM::EngineCo") for name in names), names
+            assert not any(name.startswith("VLLM::Worker") for name in names), "two processes that wait by polling"
             client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
             report = extract(extractor, work, client, outbox, deadline=None, progress=print)
             again = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
