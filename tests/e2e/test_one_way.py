@@ -1,5 +1,6 @@
 """However a night is started it is the same run, and a killed one needs no manual repair."""
 
+import datetime as dt
 import json
 import os
 import random
@@ -14,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from commandline import wait_for_ui
 from light import LightCommandLine, light_project
 from loopback_server import free_port
@@ -28,6 +30,14 @@ REPORT = """{ assetOrError(assetKey: {path: ["night_report"]}) { ... on Asset {
     assetMaterializations(limit: 5) { runId partition } } } }"""
 AGAIN = """mutation {
     launchRunReexecution(reexecutionParams: {parentRunId: "%s", strategy: ALL_STEPS}) { __typename } }"""
+
+BACKFILL = """mutation {
+    launchPartitionBackfill(backfillParams: {partitionNames: ["%s"], selector: {
+        partitionSetName: "nightly_job_partition_set",
+        repositorySelector: {repositoryName: "__repository__", repositoryLocationName: "ec1"} } }) {
+    __typename ... on PythonError { message } } }"""
+# What started a run: all else is alike.
+ORIGINS = {"dagster/schedule_name", "dagster/tick", "dagster/run_key", "dagster/backfill"}
 
 
 class Ui:
@@ -78,10 +88,14 @@ def ec1(tmp_path: Path, project: Path, tiny_model: Path) -> Iterator[LightComman
         left.kill()
 
 
+def tags_of(run: dict[str, Any]) -> dict[str, str]:
+    return {tag["key"]: tag["value"] for tag in run["tags"]}
+
+
 def essence(run: dict[str, Any]) -> dict[str, Any]:
     """A run without what must differ."""
     own = ("runId", "parentRunId", "tags")
-    tags = {tag["key"]: tag["value"] for tag in run["tags"] if not tag["key"].endswith("_run_id")}
+    tags = {key: value for key, value in tags_of(run).items() if not key.endswith("_run_id")}
     del tags["ec1/process"]
     return {**{key: value for key, value in run.items() if key not in own}, "tags": tags}
 
@@ -129,6 +143,34 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
     assert after.returncode == 0, after.stdout
     assert "ended the orphaned run" in after.stdout
     assert ec1.processes() == []
+
+
+def test_a_scheduled_night_a_backfilled_one_and_one_of_the_command_line_are_alike(ec1: LightCommandLine) -> None:
+    night = (dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)).isoformat()
+    deployment = ec1.home.root.parent / "configs" / "deployments" / "light.yaml"
+    value = yaml.safe_load(deployment.read_text())
+    value["schedule"] = {"enabled": True, "cron": "* * * * *", "timezone": "UTC", "first_night": night}
+    deployment.write_text(yaml.safe_dump(value))
+    ui = Ui(ec1)
+    until(lambda: [run["status"] for run in ui.runs()] == ["SUCCESS"])
+    done = ec1.run("night", "--date", night)
+    assert done.returncode == 0, done.stdout
+    asked = ui.ask(BACKFILL % night)["launchPartitionBackfill"]
+    assert asked["__typename"] == "LaunchBackfillSuccess", asked
+    until(lambda: [run["status"] for run in ui.runs()] == ["SUCCESS"] * 3)
+    backfilled, by_hand, scheduled = ui.runs()
+    assert tags_of(scheduled)["dagster/schedule_name"] == "nightly_schedule" and "dagster/backfill" in tags_of(
+        backfilled
+    )
+    same = [
+        {**found, "tags": {key: value for key, value in found["tags"].items() if key not in ORIGINS}}
+        for found in map(essence, (backfilled, by_hand, scheduled))
+    ]
+    assert same[0] == same[1] == same[2]
+    assert same[0]["tags"]["dagster/partition"] == night
+    until(lambda: len(ui.reports()) == 3)
+    assert {report["partition"] for report in ui.reports()} == {night}
+    ui.kill()
 
 
 @pytest.mark.soak
