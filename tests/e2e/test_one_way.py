@@ -15,7 +15,6 @@ from typing import Any
 
 import psutil
 import pytest
-import yaml
 from commandline import wait_for_ui
 from light import LightCommandLine, light_project
 from loopback_server import free_port
@@ -148,9 +147,9 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
 def test_a_scheduled_night_a_backfilled_one_and_one_of_the_command_line_are_alike(ec1: LightCommandLine) -> None:
     night = (dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)).isoformat()
     deployment = ec1.home.root.parent / "configs" / "deployments" / "light.yaml"
-    value = yaml.safe_load(deployment.read_text())
-    value["schedule"] = {"enabled": True, "cron": "* * * * *", "timezone": "UTC", "first_night": night}
-    deployment.write_text(yaml.safe_dump(value))
+    schedule = {"enabled": True, "cron": "* * * * *", "timezone": "UTC", "first_night": night}
+    lines = [line for line in deployment.read_text().splitlines() if not line.startswith("schedule:")]
+    deployment.write_text("\n".join([*lines, f"schedule: {json.dumps(schedule)}\n"]))
     ui = Ui(ec1)
     until(lambda: [run["status"] for run in ui.runs()] == ["SUCCESS"])
     done = ec1.run("night", "--date", night)
