@@ -66,17 +66,17 @@ def main(recipes: int, home: Path | None) -> None:
         environment = {**os.environ, "EC1_HOME": str(home.resolve())} if home else project(Path(folder), recipes)
         began = time.perf_counter()
         command = [sys.executable, "-m", "ec1.cli", "ui", "--port", str(PORT)]
-        output = Path(folder, "ui.log").open("wb")
-        ui = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=output, stderr=output)
-        try:
-            wait_for_server(ui)
-            print(f"ec1 ui answers after {time.perf_counter() - began:.1f} s", flush=True)
-            for path, (first, second) in pages().items():
-                print(f"{path:14} first visit {first:.2f} s, second {second:.2f} s", flush=True)
-        finally:
-            ui.terminate()
-            ui.wait(60)
-            output.close()
+        with (
+            Path(folder, "ui.log").open("wb") as output,
+            subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=output, stderr=output) as ui,
+        ):
+            try:
+                wait_for_server(ui)
+                print(f"ec1 ui answers after {time.perf_counter() - began:.1f} s", flush=True)
+                for path, (first, second) in pages().items():
+                    print(f"{path:14} first visit {first:.2f} s, second {second:.2f} s", flush=True)
+            finally:
+                ui.terminate()
 
 
 if __name__ == "__main__":
