@@ -59,7 +59,8 @@ docs: install ## write docs/settings.md anew
 hooks: install ## check each commit before it is made (.pre-commit-config.yaml)
 	@$(BIN)/pre-commit install
 
-bench: install ## measure the ratios in benchmarks/
+bench: install ## measure the ratios in benchmarks/ (an hour; each can be run alone)
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet $(PINS) --editable '.[$(HARDWARE),dev,bench]'
 	@$(BIN)/python -m benchmarks
 
 extractor: install ## train the shipped extractor again (about ten minutes on two idle cores)
