@@ -1,6 +1,7 @@
 """Every benchmark, each in a separate process, one after the other: `make bench`.
 
-Each can be run alone, `python -m benchmarks.<name>`, and takes minutes; what would take longer is cut short here. One that fails does not stop the others; it is named at the end.
+Each can be run alone, `python -m benchmarks.<name>`, and takes minutes; what would take longer is cut short here.
+One that fails does not stop the others; it is named at the end.
 """
 
 import subprocess
