@@ -74,8 +74,6 @@ def shots(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_the_asset_graph_shows_both_phases(page, address: str, shots: Path) -> None:
-    # A first visit to an instance is asked to join Dagster's community.
-    page.add_locator_handler(page.get_by_text("Skip", exact=True), lambda skip: skip.click())
     page.goto(f"{address}/asset-groups")
     page.get_by_text("datagraph", exact=True).last.wait_for()
     # Groups come folded; this unfolds them all.

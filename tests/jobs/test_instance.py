@@ -61,6 +61,10 @@ def test_the_limit_of_the_gpu_pool_is_explicit(instance: dg.DagsterInstance) -> 
     assert isinstance(instance.run_launcher, ProcessLauncher)
 
 
+def test_nothing_is_sent_home_and_no_invitation_covers_the_first_page(instance: dg.DagsterInstance) -> None:
+    assert not instance.telemetry_enabled and not instance.nux_enabled
+
+
 def test_an_edited_configuration_is_kept(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_HOME", "set by prepare_instance")
     home.dagster.mkdir(parents=True)
