@@ -10,6 +10,7 @@ surrounds them stands in the prompt anyway. Text that training only reads, and d
 
 import hashlib
 import heapq
+import itertools
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -155,7 +156,7 @@ def _grams(texts: Sequence[str], words: _Words) -> Grams:
     count = sum(lengths) - WORDS + 1
     if count < 1:
         return np.empty(0, np.uint64)
-    numbers = np.fromiter((words[word] for each in found for word in each), np.uint64, sum(lengths))
+    numbers = np.fromiter(map(words.__getitem__, itertools.chain.from_iterable(found)), np.uint64, sum(lengths))
     runs = np.zeros(count, np.uint64)
     for place, factor in enumerate(_FACTORS):
         runs += numbers[place : place + count] * factor

@@ -24,6 +24,7 @@ _SHINGLE_WORDS = 3
 _FIRST, _BLOCK, _PAIRS = 32, 256, 4
 _CHUNK = 2**13
 _SORTED = 2**17
+_COMPARED = 2**15
 _BYTES = 4 * PERMUTATIONS
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -141,14 +142,18 @@ class NearDuplicates:
         """The pairs among rows that share a band, as left and right places. `members`: shape (groups, size) of groups
         of one size. Each is compared with each; of large groups with the first ones and with its neighbours."""
         size = members.shape[1]
-        if size <= _PAIRS + 1:
-            left, right = np.triu_indices(size, 1)
-            step = max(1, _CHUNK // size)
+        if size <= _FIRST:
+            right, left = np.tril_indices(size, -1)
+            step = max(1, _COMPARED // len(left))
             for start in range(0, len(members), step):
                 part = members[start : start + step]
                 compared = self._of(part.ravel(), numbers).reshape(*part.shape, PERMUTATIONS)
-                equal = np.count_nonzero(compared[:, left] == compared[:, right], axis=2)
-                groups, pairs = np.nonzero(equal / PERMUTATIONS >= self._similarity)
+                alike = self._are_alike(compared[:, left], compared[:, right])
+                if size > _PAIRS + 1:
+                    # The pairs of a right place follow each other.
+                    counted = np.pad(np.cumsum(alike, axis=1), ((0, 0), (1, 0)))
+                    alike &= counted[:, 1:] - counted[:, right * (right - 1) // 2] <= _PAIRS
+                groups, pairs = np.nonzero(alike)
                 yield part[groups, left[pairs]], part[groups, right[pairs]]
             return
         for group in members:
@@ -157,9 +162,14 @@ class NearDuplicates:
                 block = np.concatenate([first, group[max(start, _FIRST) : start + _BLOCK]])
                 compared = self._of(block, numbers)
                 for place, right_place in enumerate(block):
-                    shares = (compared[:place] == compared[place]).mean(axis=1)
-                    alike = block[np.flatnonzero(shares >= self._similarity)[:_PAIRS]]
-                    yield alike, np.full(len(alike), right_place)
+                    alike = np.flatnonzero(self._are_alike(compared[:place], compared[place]))[:_PAIRS]
+                    yield block[alike], np.full(len(alike), right_place)
+
+    def _are_alike(self, some: Signatures, others: Signatures) -> NDArray[np.bool_]:
+        # Eight of the comparisons at a time are added, each in a byte of its own.
+        sums = (some == others).view(np.uint64).sum(axis=-1, dtype=np.uint64)
+        counts = sums * np.uint64(0x0101010101010101) >> np.uint64(56)
+        return np.asarray(counts / PERMUTATIONS >= self._similarity)
 
     def _of(self, places: NDArray[np.int64], numbers: NDArray[np.int64] | None) -> Signatures:
         return self._signatures.some(places if numbers is None else numbers[places])
