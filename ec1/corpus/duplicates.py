@@ -162,8 +162,8 @@ class NearDuplicates:
                 block = np.concatenate([first, group[max(start, _FIRST) : start + _BLOCK]])
                 compared = self._of(block, numbers)
                 for place, right_place in enumerate(block):
-                    alike = np.flatnonzero(self._are_alike(compared[:place], compared[place]))[:_PAIRS]
-                    yield block[alike], np.full(len(alike), right_place)
+                    before = np.flatnonzero(self._are_alike(compared[:place], compared[place]))[:_PAIRS]
+                    yield block[before], np.full(len(before), right_place)
 
     def _are_alike(self, some: Signatures, others: Signatures) -> NDArray[np.bool_]:
         # Eight of the comparisons at a time are added, each in a byte of its own.
