@@ -200,7 +200,7 @@ def count(repositories: Sequence[Path], model: Path, *, commits: int, tokens: in
                 records = _new(repo, since, Path(name) / f"{number}-{length}", length)
                 found[f"new for {length}"] += _rows(records, tokenizer, sys.maxsize)
     for length in lengths:
-        for form in ("old", f"new for {length}", f"new for {max(lengths)}"):
+        for form in dict.fromkeys(("old", f"new for {length}", f"new for {max(lengths)}")):
             rows = found[form]
             fit = [row for row in rows if len(row.input_ids) <= length]
             read, learnt = sum(len(row.input_ids) for row in fit), sum(sum(row.mask) for row in fit)
