@@ -5,6 +5,11 @@ small model on as many tokens of the older commits of each repository; the newes
 the loss of the added lines alone, each arm with its own question; held out are commits whose added lines are the same
 in both forms. `base` is the untrained model with the same questions: what the question alone gives.
 
+A question that shows what stood there takes more of the budget than the answer, so at equal tokens the new arm learns
+fewer answers of fewer commits; at a small `--max-length` few new tuples fit at all. `--budget-of learnt` gives both
+arms as many tokens that are learnt instead, and `--count` trains nothing and prints what each form is made of.
+
+    python -m benchmarks.commit_tuples --count --commits 150 REPOSITORY REPOSITORY
     python -m benchmarks.commit_tuples REPOSITORY REPOSITORY
 """
 
@@ -70,8 +75,9 @@ def _old(repo: Path, commits: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _new(repo: Path, since: str, folder: Path) -> list[dict[str, Any]]:
-    capture(repo, since, None, "bench", "bench", folder)
+def _new(repo: Path, since: str, folder: Path, max_length: int) -> list[dict[str, Any]]:
+    """What a capture for recipes of that `max_length` gives: a commit is split, and less is shown, until it fits."""
+    capture(repo, since, None, "bench", "bench", folder, max_tokens=max_length)
     return [json.loads(line) for path in sorted(folder.rglob("*.jsonl")) for line in path.read_text().splitlines()]
 
 
@@ -90,15 +96,16 @@ def _rows(records: Sequence[dict[str, Any]], tokenizer: Any, max_length: int) ->
     return found
 
 
-def _within(rows: Sequence[Row], budget: int, seed: int) -> list[Row]:
-    """Rows in a random order, up to so many tokens."""
+def _within(rows: Sequence[Row], budget: int, learnt: bool, seed: int) -> list[Row]:
+    """Rows in a random order, up to so many tokens; with `learnt` only those of answers count."""
     order = list(rows)
     random.Random(seed).shuffle(order)
     chosen: list[Row] = []
     for row in order:
-        if budget < len(row.input_ids):
+        size = sum(row.mask) if learnt else len(row.input_ids)
+        if budget < size:
             continue
-        budget -= len(row.input_ids)
+        budget -= size
         chosen.append(row)
     return chosen
 
@@ -178,11 +185,43 @@ def _interval(differences: Sequence[float], seed: int = 1) -> list[float]:
     return [round(float(edge), 3) for edge in np.percentile(means, [2.5, 97.5])]
 
 
+def count(repositories: Sequence[Path], model: Path, *, commits: int, tokens: int, lengths: Sequence[int]) -> None:
+    """Print, of the newest commits of all repositories, what fits and what of it is learnt in each form."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    found: dict[str, list[Row]] = {"old": [], **{f"new for {length}": [] for length in lengths}}
+    with tempfile.TemporaryDirectory() as name:
+        for number, repo in enumerate(repositories):
+            chosen = _git(repo, "log", "--no-merges", "-n", str(commits), "--format=%H", "HEAD").split()
+            since = _git(repo, "show", "--no-patch", "--format=%cI", chosen[-1]).strip()
+            found["old"] += _rows(_old(repo, chosen), tokenizer, sys.maxsize)
+            for length in lengths:
+                records = _new(repo, since, Path(name) / f"{number}-{length}", length)
+                found[f"new for {length}"] += _rows(records, tokenizer, sys.maxsize)
+    for length in lengths:
+        for form in dict.fromkeys(("old", f"new for {length}", f"new for {max(lengths)}")):
+            rows = found[form]
+            fit = [row for row in rows if len(row.input_ids) <= length]
+            read, learnt = sum(len(row.input_ids) for row in fit), sum(sum(row.mask) for row in fit)
+            figures = {
+                "max_length": length,
+                "form": form,
+                "tuples": len(rows),
+                "that fit": len(fit),
+                "of commits": len({row.commit for row in fit}),
+                "learnt share": round(learnt / read, 2),
+                "learnt of the budget": round(tokens * learnt / read),
+            }
+            print(json.dumps(figures))
+
+
 def main(
     repositories: Sequence[Path],
     model: Path,
     *,
     tokens: int,
+    learnt: bool,
     heldout: int,
     since: str,
     max_length: int,
@@ -197,6 +236,7 @@ def main(
     tokenizer = AutoTokenizer.from_pretrained(model)
     train: dict[str, list[Row]] = {"old": [], "new": []}
     held: dict[str, list[Row]] = {"old": [], "new": []}
+    owners: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         for number, repo in enumerate(repositories):
@@ -204,7 +244,7 @@ def main(
             newest = set(commits[-round(HELD_OUT_SHARE * len(commits)) :])
             forms = {
                 "old": _rows(_old(repo, commits), tokenizer, max_length),
-                "new": _rows(_new(repo, since, work / str(number)), tokenizer, max_length),
+                "new": _rows(_new(repo, since, work / str(number), max_length), tokenizer, max_length),
             }
             of: dict[str, dict[str, list[Row]]] = {"old": {}, "new": {}}
             for form, rows in forms.items():
@@ -221,6 +261,7 @@ def main(
             ]
             random.Random(seed).shuffle(both)
             for commit in both[: heldout // len(repositories)]:
+                owners.append(repo.parent.name)
                 for form in held:
                     held[form].append(of[form][commit][0])
         load: Callable[[], Any] = lambda: AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).eval()  # noqa: E731
@@ -229,15 +270,26 @@ def main(
         for form in train:
             losses[f"base, {form} question"] = _losses(base, tokenizer, held[form])
         for form, rows in train.items():
-            chosen = _within(rows, tokens, seed)
+            chosen = _within(rows, tokens, learnt, seed)
             adapter, steps, read = _train(chosen, model, work / form, max_length, seed)
-            figures[form] = {"tuples": len(rows), "trained on": len(chosen), "steps": steps, "tokens": read}
+            figures[form] = {
+                **{"tuples": len(rows), "trained on": len(chosen), "steps": steps, "tokens": read},
+                **{"learnt tokens": sum(map(sum, (row.mask for row in chosen)))},
+                **{"commits": len({row.commit for row in chosen})},
+            }
             losses[form] = _losses(PeftModel.from_pretrained(load(), str(adapter)).eval(), tokenizer, held[form])
     figures["held-out commits"] = len(held["new"])
     figures["loss of added lines, nats/token"] = {key: round(float(np.mean(each)), 3) for key, each in losses.items()}
     differences = [old - new for old, new in zip(losses["old"], losses["new"], strict=True)]
     figures["new better than old by"] = round(float(np.mean(differences)), 3)
     figures["95 % interval"] = _interval(differences)
+    figures["by repository"] = {
+        owner: [
+            owners.count(owner),
+            round(float(np.mean([d for d, o in zip(differences, owners, strict=True) if o == owner])), 3),
+        ]
+        for owner in sorted(set(owners))
+    }
     figures["seconds"] = round(time.monotonic() - started)
     print(json.dumps(figures, indent=2))
     return figures
@@ -248,15 +300,24 @@ if __name__ == "__main__":
     parser.add_argument("repositories", type=Path, nargs="+")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--tokens", type=int, default=16_000, help="that each arm reads")
+    parser.add_argument("--budget-of", choices=("all", "learnt"), default="all", help="what `--tokens` counts")
+    parser.add_argument("--count", action="store_true", help="train nothing: what fits, and what of it is learnt")
+    parser.add_argument("--commits", type=int, default=150, help="with --count: the newest of each repository")
     parser.add_argument("--heldout", type=int, default=24, help="commits, over all repositories")
     parser.add_argument("--since", default="2021-01-01")
     parser.add_argument("--max-length", type=int, default=512)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    model = options.model or PROJECT / ".ec1" / "models" / "HuggingFaceTB--SmolLM2-135M-Instruct" / "main"
+    if options.count:
+        lengths = (512, 1024, 2048)
+        count(options.repositories, model, commits=options.commits, tokens=options.tokens, lengths=lengths)
+        sys.exit()
     main(
         options.repositories,
-        options.model or PROJECT / ".ec1" / "models" / "HuggingFaceTB--SmolLM2-135M-Instruct" / "main",
+        model,
         tokens=options.tokens,
+        learnt=options.budget_of == "learnt",
         heldout=options.heldout,
         since=options.since,
         max_length=options.max_length,

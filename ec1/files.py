@@ -14,6 +14,7 @@ from typing import Any
 from ec1.errors import InputError
 
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def checked_name(value: str, what: str) -> str:
@@ -36,7 +37,7 @@ def inside(root: Path, relative: str) -> Path:
 
 def canonical_json(value: Any) -> bytes:
     """Encode `value` so that equal values give equal bytes: sorted keys, no spaces, UTF-8."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def digest_of(value: Any) -> str:

@@ -8,10 +8,12 @@ in training answers (the n-gram of https://arxiv.org/abs/2005.14165 appendix C).
 surrounds them stands in the prompt anyway. Text that training only reads, and does not learn, is counted apart.
 """
 
+import hashlib
 import heapq
+import itertools
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ MAX_WORDS = 200_000
 """Words whose numbers are remembered at a time."""
 
 _EXAMPLES = 5
+_MESSAGES = ("prompt", "completion", "chosen", "rejected")
 _WORD = re.compile(r"\w+")
 _FACTORS = np.array([pow(0x9E3779B97F4A7C15, power, 2**64) | 1 for power in range(1, WORDS + 1)], dtype=np.uint64)
 
@@ -55,27 +58,23 @@ class Audit:
 
 def audit(folder: Path) -> Audit:
     """Look at `<folder>/train` and `<folder>/heldout`, single answers or pairs."""
-    answered = ((str(row["row"]), _text(_last_answer(row))) for row in _rows(folder / "heldout"))
-    heldout = heapq.nsmallest(MAX_CHECKED, answered, key=lambda row: row[0])
-    words: dict[str, int] = {}
-    grams = [_grams(_added(text), words) for _, text in heldout]
-    wanted = np.unique(np.concatenate([*grams, np.empty(0, np.uint64)]))
+    words = _Words()
+    heldout = sorted(_heldout(folder / "heldout", words), key=lambda each: each.row)
+    wanted = np.unique(np.concatenate([*(each.grams for each in heldout), np.empty(0, np.uint64)]))
     learnt = np.zeros(len(wanted), dtype=bool)
     read = np.zeros(len(wanted), dtype=bool)
-    answers = {_plain(text): False for _, text in heldout}
-    for row in _rows(folder / "train"):
-        for message in _messages(row):
-            own = message["role"] == "assistant"
-            if own and (plain := _plain(message["content"])) in answers:
+    answers = {each.plain: False for each in heldout if each.plain is not None}
+    for batch in _batches(folder / "train"):
+        own, other = _said(batch)
+        for text in own:
+            if (plain := _plain(text)) in answers:
                 answers[plain] = True
-            _mark(learnt if own else read, wanted, _grams(message["content"], words))
-        words = words if len(words) < MAX_WORDS else {}
-    verbatim = np.array(
-        [len(plain) >= VERBATIM_CHARACTERS and answers[plain] for plain in (_plain(text) for _, text in heldout)],
-        dtype=bool,
-    )
-    contained = np.array([_share(own, wanted, learnt) >= KNOWN_SHARE for own in grams], dtype=bool)
-    given = np.array([_share(own, wanted, learnt | read) >= KNOWN_SHARE for own in grams], dtype=bool)
+        _mark(learnt, wanted, _grams(own, words))
+        _mark(read, wanted, _grams(other, words))
+        words = words if len(words) < MAX_WORDS else _Words()
+    verbatim = np.array([each.plain is not None and answers[each.plain] for each in heldout], dtype=bool)
+    contained = np.array([_share(each.grams, wanted, learnt) >= KNOWN_SHARE for each in heldout], dtype=bool)
+    given = np.array([_share(each.grams, wanted, learnt | read) >= KNOWN_SHARE for each in heldout], dtype=bool)
     known = verbatim | contained
     return Audit(
         checked=len(heldout),
@@ -83,31 +82,57 @@ def audit(folder: Path) -> Audit:
         contained=int(contained.sum()),
         known=int(known.sum()),
         read=int((given & ~known).sum()),
-        examples=tuple(heldout[place][0] for place in np.flatnonzero(known)[:_EXAMPLES]),
+        examples=tuple(heldout[place].row for place in np.flatnonzero(known)[:_EXAMPLES]),
     )
 
 
-def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class _HeldOut:
+    """What is kept of a held-out row: its digest, its answer's plain form if that says something, and its runs."""
+
+    row: str
+    plain: bytes | None
+    grams: Grams
+
+
+class _Words(dict[str, int]):
+    """The number of each word, remembered once it was asked for."""
+
+    def __missing__(self, word: str) -> int:
+        raw = word.encode("utf-8", "replace")
+        number = self[word] = zlib.crc32(raw) << 32 | zlib.adler32(raw)
+        return number
+
+
+def _heldout(folder: Path, words: _Words) -> Iterator[_HeldOut]:
+    digests = (row for batch in _batches(folder, ["row"]) for row in batch["row"].to_pylist())
+    checked = set(heapq.nsmallest(MAX_CHECKED, map(str, digests)))
+    for batch in _batches(folder):
+        for row in batch.to_pylist():
+            if row["row"] in checked:
+                text = "\n".join(message["content"] for message in row.get("completion") or row["chosen"])
+                yield _HeldOut(row["row"], _plain(text), np.unique(_grams([_added(text)], words)))
+
+
+def _batches(folder: Path, columns: Sequence[str] = (*_MESSAGES, "row")) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
-    wanted = {"prompt", "completion", "chosen", "rejected", "row"}
     with pq.ParquetFile(folder / "rows.parquet") as file:
-        for batch in file.iter_batches(500, columns=[name for name in file.schema_arrow.names if name in wanted]):
-            yield from batch.to_pylist()
+        yield from file.iter_batches(500, columns=[name for name in file.schema_arrow.names if name in columns])
 
 
-def _last_answer(row: dict[str, Any]) -> list[dict[str, str]]:
-    answer: list[dict[str, str]] = row.get("completion") or row["chosen"]
-    return answer
-
-
-def _messages(row: dict[str, Any]) -> Iterator[dict[str, str]]:
-    for column in ("prompt", "completion", "chosen", "rejected"):
-        yield from row.get(column) or ()
-
-
-def _text(messages: list[dict[str, str]]) -> str:
-    return "\n".join(message["content"] for message in messages)
+def _said(batch: Any) -> tuple[list[str], list[str]]:
+    """What the assistant says in some rows, and what anybody else does."""
+    own: list[str] = []
+    other: list[str] = []
+    for name in _MESSAGES:
+        if name in batch.schema.names:
+            # As columns: lists of objects cost five times as much.
+            messages = batch.column(name).flatten()
+            contents = messages.field("content").to_pylist()
+            for role, content in zip(messages.field("role").to_pylist(), contents, strict=True):
+                (own if role == "assistant" else other).append(content)
+    return own, other
 
 
 def _added(text: str) -> str:
@@ -116,28 +141,33 @@ def _added(text: str) -> str:
     return "\n".join(line[1:] for line in text.splitlines() if line.startswith("+") and not line.startswith("+++"))
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.lower().split())
+def _plain(text: str) -> bytes | None:
+    """What stands for a text whose case and blanks do not matter; None of a short one."""
+    plain = " ".join(text.lower().split())
+    if len(plain) < VERBATIM_CHARACTERS:
+        return None
+    return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def _grams(text: str, words: dict[str, int]) -> Grams:
-    """A number for each run of thirteen words; none for a shorter text. `words` remembers the number of each word."""
-    found = _WORD.findall(text.lower())
-    if len(found) < WORDS:
+def _grams(texts: Sequence[str], words: _Words) -> Grams:
+    """A number for each run of thirteen words in one of the texts; none in a shorter text."""
+    found = [_WORD.findall(text.lower()) for text in texts]
+    lengths = [len(each) for each in found]
+    count = sum(lengths) - WORDS + 1
+    if count < 1:
         return np.empty(0, np.uint64)
-    numbers = np.empty(len(found), np.uint64)
-    for place, word in enumerate(found):
-        number = words.get(word)
-        if number is None:
-            raw = word.encode("utf-8", "replace")
-            number = words[word] = zlib.crc32(raw) << 32 | zlib.adler32(raw)
-        numbers[place] = number
-    runs = np.lib.stride_tricks.sliding_window_view(numbers, WORDS)
-    return np.unique((runs * _FACTORS).sum(axis=1, dtype=np.uint64))
+    numbers = np.fromiter(map(words.__getitem__, itertools.chain.from_iterable(found)), np.uint64, sum(lengths))
+    runs = np.zeros(count, np.uint64)
+    for place, factor in enumerate(_FACTORS):
+        runs += numbers[place : place + count] * factor
+    text = np.repeat(np.arange(len(lengths)), lengths)
+    within: Grams = runs[text[:count] == text[WORDS - 1 :]]
+    return within
 
 
 def _mark(seen: NDArray[np.bool_], wanted: Grams, grams: Grams) -> None:
     if len(wanted) and len(grams):
+        grams = np.unique(grams)
         places = np.minimum(np.searchsorted(wanted, grams), len(wanted) - 1)
         seen[places[wanted[places] == grams]] = True
 

@@ -4,6 +4,7 @@ Belongs here: what is put in their place, and the second look that fails closed.
 pii). A token that was cut no longer matches its pattern, so cleaning always sees whole texts.
 """
 
+import functools
 import hashlib
 import json
 import re
@@ -90,11 +91,26 @@ _ADDRESS = re.compile(r"[^\s/@]@[^\s/@]+\.\w")
 _NUMBER = re.compile(r"\d[\d ().\-]{6,}\d")
 
 
+_COMMIT = re.compile(r"\w+:[0-9a-f]{40}")
+
+
 def without_persons(name: str) -> str:
     """The name of a session or a file; if it contains personal data, a digest replaces it."""
-    if not _ADDRESS.search(name) and (not _NUMBER.search(name) or not find_pii(name)):
-        return name
-    return "scrubbed:" + hashlib.sha256(name.encode()).hexdigest()[:24]
+    return "scrubbed:" + hashlib.sha256(name.encode()).hexdigest()[:24] if _names_a_person(name) else name
+
+
+def place_without_persons(origin: str) -> str:
+    """The same for `file:line`."""
+    file = origin.rpartition(":")[0]
+    # Of many lines in one file the file is looked at once.
+    return without_persons(origin) if ":" in file or _names_a_person(file) else origin
+
+
+@functools.lru_cache(4096)
+def _names_a_person(name: str) -> bool:
+    if _ADDRESS.search(name):
+        return True
+    return bool(_NUMBER.search(name)) and not _COMMIT.fullmatch(name) and bool(find_pii(name))
 
 
 def scrub_example(example: Example, recognizers: Sequence[str] = ()) -> tuple[Example, Counter[str]]:

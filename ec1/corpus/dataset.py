@@ -29,8 +29,8 @@ from pydantic import Field, field_validator
 
 from ec1.corpus import cleaning
 from ec1.corpus.audit import Audit, audit
-from ec1.corpus.cleaning import without_persons
-from ec1.corpus.duplicates import StoredSignatures, near_duplicates, signature, survivors
+from ec1.corpus.cleaning import place_without_persons, without_persons
+from ec1.corpus.duplicates import NearDuplicates, StoredSignatures, signature, survivors
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.rendering import Encoded, Rendered, TrainOn, encode, render, rendered
 from ec1.corpus.rows import Numbers, Row, RowTable, StoredRow
@@ -298,15 +298,13 @@ class _Builder:
             (self._folder / "rejects.jsonl").open("wb") as self._rejects,
             RowTable(self._folder / "rows.sqlite") as self._rows,
         ):
-            signatures = self._clean_rows()
+            twins = NearDuplicates(self._clean_rows(), self._data.near_duplicate_similarity)
             if not len(self._rows):
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
-            self._rows.cluster(
-                _clusters(self._rows, near_duplicates(signatures, self._similarity), self._groups.forced())
-            )
+            self._rows.cluster(_clusters(self._rows, twins.pairs(), self._groups.forced()))
             self._rows.hold_out(self._heldout())
             self._heldout_rows = self._rows.sides()
-            kept = self._limit(self._weighed(self._without_duplicates(signatures)))
+            kept = self._limit(self._weighed(self._without_duplicates(twins)))
             statistics, hasher = self._write(kept)
             self._require_both_sides()
             manifest = {
@@ -314,7 +312,7 @@ class _Builder:
                 **self._counts(),
                 "rejected": dict(sorted(self._rejected.items())),
                 "scrubbed": dict(sorted(self._scrubbed.items())),
-                "leaks": [asdict(leak) for leak in leaks(self._rows, signatures, self._similarity)],
+                "leaks": [asdict(leak) for leak in leaks(self._rows, twins)],
                 **statistics,
                 "max_known_share": self._data.max_known_share,
             }
@@ -344,10 +342,6 @@ class _Builder:
     @property
     def _where(self) -> str:
         return f"dataset of {self._snapshot.bucket}"
-
-    @property
-    def _similarity(self) -> float:
-        return self._data.near_duplicate_similarity
 
     def _reject_all(self, numbers: Numbers, reason: str) -> None:
         for row in self._rows.rows(numbers):
@@ -379,14 +373,14 @@ class _Builder:
                         example, found = cleaning.scrub_example(example, self._data.recognizers)
                         self._scrubbed.update(found)
                 except RejectedError as error:
-                    self._reject(source.digest, without_persons(source.origin), str(error))
+                    self._reject(source.digest, place_without_persons(source.origin), str(error))
                     continue
                 text = "\n".join(texts_of(example))
                 offset = examples.tell()
                 examples.write(canonical_json(with_system_prompt(example, self._data.system_prompt)) + b"\n")
                 output.write(signature(text).tobytes())
                 created = -math.inf if item.created is None else item.created.timestamp()
-                origin, digest = without_persons(source.origin), bytes.fromhex(digest_of(text))
+                origin, digest = place_without_persons(source.origin), bytes.fromhex(digest_of(text))
                 self._rows.add(Row(source.digest, self._sources(source, item), digest, origin, offset, created, role))
         self._rows.flush()
         return StoredSignatures(self._folder / "signatures")
@@ -404,7 +398,7 @@ class _Builder:
         named = dict.fromkeys((*sources_of(source.record, self._data.group_by), *item.sources))
         return (*map(without_persons, named), prompt_source(item), *said_in(item))
 
-    def _without_duplicates(self, signatures: StoredSignatures) -> Numbers:
+    def _without_duplicates(self, twins: NearDuplicates) -> Numbers:
         """The numbers of the rows that stay: each text once, and nothing to learn that the held-out side knows.
 
         Held-out rows win over training rows: what is evaluated on tonight was not trained on because of a twin.
@@ -417,7 +411,7 @@ class _Builder:
                 found.append(number)
         candidates = np.array(found, dtype=np.int64)
         # Until none is left: of many rows that are alike one round finds some pairs, not all.
-        while dropped := survivors(near_duplicates(signatures, self._similarity, candidates)):
+        while dropped := survivors(twins.pairs(candidates)):
             places = np.array(sorted(dropped), dtype=np.int64)
             self._reject_all(candidates[places], "near duplicate")
             candidates = np.delete(candidates, places)
@@ -465,10 +459,11 @@ class _Builder:
         with _Tables(self._folder, self._objective) as tables:
             for start in range(0, len(kept), _BATCH):
                 rows = list(self._rows.rows(kept[start : start + _BATCH]))
-                examples = list(self._examples(rows))
+                lines = list(self._lines(rows))
+                examples = [json.loads(line) for line in lines]
                 written: list[int] = []
-                for row, example, toxic, measure in zip(
-                    rows, examples, self._toxic(examples), self._measure(examples), strict=True
+                for row, line, example, toxic, measure in zip(
+                    rows, lines, examples, self._toxic(examples), self._measure(examples), strict=True
                 ):
                     if toxic:
                         self._reject(row.digest, row.origin, "toxic")
@@ -486,7 +481,8 @@ class _Builder:
                     side: Side = "heldout" if row.heldout else "train"
                     tables.write(side, record, measure.encoded)
                     # Not the place: the same tuples elsewhere are the same dataset.
-                    hasher.update(canonical_json([side, example, row.group, row.digest]) + b"\n")
+                    names = canonical_json([row.group, row.digest]).removeprefix(b"[")
+                    hasher.update(b'["%s",%s,%s\n' % (side.encode(), line, names))
                     tokens[side] += total
                     written.append(row.number)
                     if side == "train" and len(samples) < _SAMPLES:
@@ -517,11 +513,12 @@ class _Builder:
         answer = "completion" if self._objective == "sft" else "chosen"
         return self._judge.toxic(["\n".join(texts_of({answer: each[answer]})) for each in examples])
 
-    def _examples(self, rows: list[StoredRow]) -> Iterator[Example]:
+    def _lines(self, rows: list[StoredRow]) -> Iterator[bytes]:
+        """The examples of rows as they were written: canonical JSON."""
         with (self._folder / "examples.jsonl").open("rb") as stream:
             for row in rows:
                 stream.seek(row.offset)
-                yield json.loads(stream.readline())
+                yield stream.readline().removesuffix(b"\n")
 
     def _measure(self, examples: list[Example]) -> "list[_Measure | str]":
         """Tokens of each example, or why the base model's chat template cannot show it."""

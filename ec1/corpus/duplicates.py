@@ -3,14 +3,14 @@
 Belongs here: signatures, pairs, and which of a pair survives. Does not: what a row's text is (dataset), groups (split).
 
 Signatures lie in one file (256 bytes per row) and are banded by sorting a number per row, one band after the other, so
-that a million rows need some 30 MB of memory where an index of Python objects needs gigabytes.
+that a million rows need some 10 MB of memory where an index of Python objects needs gigabytes.
 https://ekzhu.com/datasketch/lsh.html
 """
 
 import functools
+import os
 import re
 import zlib
-from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,10 @@ PERMUTATIONS = 64
 _SHINGLE_WORDS = 3
 # Bounds on the work for rows that are all alike.
 _FIRST, _BLOCK, _PAIRS = 32, 256, 4
-_CHUNK = 2**14
+_CHUNK = 2**13
+_SORTED = 2**17
+_COMPARED = 2**15
+_BYTES = 4 * PERMUTATIONS
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -38,45 +41,138 @@ def signature(text: str) -> Signatures:
 
 
 class StoredSignatures:
-    """Signatures in a file: of what is asked for a copy is made, and nothing else is in memory."""
+    """Signatures in a file: of what is asked for a copy is made, and nothing else is in memory.
+
+    The file is read and not mapped: a mapped page that was touched counts as memory of the process.
+    """
 
     def __init__(self, path: Path) -> None:
         """The file holds one signature after the other."""
         self._path = path
-        self._shape = path.stat().st_size // (4 * PERMUTATIONS), PERMUTATIONS
+        self._count = path.stat().st_size // _BYTES
 
     def __len__(self) -> int:
-        return self._shape[0]
+        return self._count
 
-    def __getitem__(self, what: Any) -> Signatures:
-        # Mapped anew each time: what is mapped counts as memory of the process until it is let go.
-        return np.array(np.memmap(self._path, np.uint32, "r", shape=self._shape)[what])
+    def parts(self) -> Iterator[Signatures]:
+        """All of them, some thousands at a time."""
+        with self._path.open("rb") as stream:
+            while part := stream.read(_CHUNK * _BYTES):
+                yield np.frombuffer(part, np.uint32).reshape(-1, PERMUTATIONS)
+
+    def some(self, numbers: NDArray[np.int64]) -> Signatures:
+        """Those of some rows, in the order of `numbers`."""
+        with self._path.open("rb", buffering=0) as stream:
+            place = stream.fileno()
+            found = b"".join(os.pread(place, _BYTES, number * _BYTES) for number in numbers.tolist())
+        return np.frombuffer(found, np.uint32).reshape(-1, PERMUTATIONS)
 
 
-def near_duplicates(
-    signatures: "Signatures | StoredSignatures", similarity: float, numbers: NDArray[np.int64] | None = None
-) -> Iterator[tuple[int, int]]:
-    """Pairs of rows (left < right) whose estimated Jaccard similarity reaches `similarity`, each pair once.
+class SignaturesInMemory:
+    """The same for signatures that are an array."""
 
-    With `numbers` only these signatures are compared, and a pair names their places in `numbers`. Of many rows that are
-    all alike only some pairs come, enough to connect each of them to one of the first. At a similarity of 1 there are
-    none: rows that say exactly the same are found by their digest.
+    def __init__(self, signatures: Signatures) -> None:
+        self._signatures = signatures
+
+    def __len__(self) -> int:
+        return len(self._signatures)
+
+    def parts(self) -> Iterator[Signatures]:
+        yield self._signatures
+
+    def some(self, numbers: NDArray[np.int64]) -> Signatures:
+        return self._signatures[numbers]
+
+
+class NearDuplicates:
+    """Finds the rows whose estimated Jaccard similarity reaches `similarity`, among all rows or among some.
+
+    At a similarity of 1 there are none: rows that say exactly the same are found by their digest.
     """
-    chosen = np.arange(len(signatures)) if numbers is None else numbers
-    if len(chosen) < 2 or similarity >= 1:
-        return
-    seen = np.empty(0, np.int64)
-    rows = _rows_per_band(similarity)
-    for start in range(0, PERMUTATIONS, rows):
-        found = array("q")
-        for members in _equal_rows(_band(signatures, chosen, start, start + rows)):
-            for left, right in _alike(signatures, chosen, members, similarity):
-                found.append(left * len(chosen) + right)
-        # As numbers: pairs as tuples in a set would need a hundred bytes each.
-        fresh = np.setdiff1d(np.frombuffer(found, np.int64), seen)
-        for code in fresh:
-            yield divmod(int(code), len(chosen))
-        seen = np.union1d(seen, fresh)
+
+    def __init__(self, signatures: StoredSignatures | SignaturesInMemory, similarity: float) -> None:
+        self._signatures, self._similarity = signatures, similarity
+        self._sharing: NDArray[np.bool_] | None = None
+
+    def pairs(self, numbers: NDArray[np.int64] | None = None) -> Iterator[tuple[int, int]]:
+        """Pairs of rows (left < right), each pair once.
+
+        With `numbers` only these rows are compared, and a pair names their places in `numbers`. Of many rows that are
+        all alike only some pairs come, enough to connect each of them to one of the first.
+        """
+        count = len(self._signatures) if numbers is None else len(numbers)
+        if count < 2 or self._similarity >= 1:
+            return
+        # A row that shares no band with any other shares none with one of a few.
+        places = None if self._sharing is None else np.flatnonzero(_taken(self._sharing, numbers))
+        sharing = np.zeros(count, dtype=bool)
+        seen = np.empty(0, np.int64)
+        rows = _rows_per_band(self._similarity)
+        for start in range(0, PERMUTATIONS, rows):
+            band = _taken(_taken(self._band(start, start + rows), numbers), places)
+            found = [np.empty(0, np.int64)]
+            for members in _equal_rows(band):
+                members = members if places is None else places[members]
+                sharing[members] = True
+                found += [left * count + right for left, right in self._alike(members, numbers)]
+            # As numbers: pairs as tuples in a set would need a hundred bytes each.
+            fresh = np.setdiff1d(np.concatenate(found), seen)
+            for code in fresh:
+                yield divmod(int(code), count)
+            seen = np.union1d(seen, fresh)
+        if numbers is None:
+            self._sharing = sharing
+
+    def _band(self, start: int, end: int) -> NDArray[np.uint64]:
+        """A number for what each row has in a band: equal where the band is, else by chance (`_alike` tells)."""
+        band = np.zeros(len(self._signatures), np.uint64)
+        first = 0
+        for signatures in self._signatures.parts():
+            part = band[first : first + len(signatures)]
+            for column in signatures[:, start:end].T:
+                part ^= column
+                part *= _FACTOR
+                part ^= part >> np.uint64(29)
+            first += len(signatures)
+        return band
+
+    def _alike(
+        self, members: NDArray[np.int64], numbers: NDArray[np.int64] | None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The pairs among rows that share a band, as left and right places. `members`: shape (groups, size) of groups
+        of one size. Each is compared with each; of large groups with the first ones and with its neighbours."""
+        size = members.shape[1]
+        if size <= _FIRST:
+            right, left = np.tril_indices(size, -1)
+            step = max(1, _COMPARED // len(left))
+            for start in range(0, len(members), step):
+                part = members[start : start + step]
+                compared = self._of(part.ravel(), numbers).reshape(*part.shape, PERMUTATIONS)
+                alike = self._are_alike(compared[:, left], compared[:, right])
+                if size > _PAIRS + 1:
+                    # The pairs of a right place follow each other.
+                    counted = np.pad(np.cumsum(alike, axis=1), ((0, 0), (1, 0)))
+                    alike &= counted[:, 1:] - counted[:, right * (right - 1) // 2] <= _PAIRS
+                groups, pairs = np.nonzero(alike)
+                yield part[groups, left[pairs]], part[groups, right[pairs]]
+            return
+        for group in members:
+            first = group[:_FIRST]
+            for start in range(0, size, _BLOCK):
+                block = np.concatenate([first, group[max(start, _FIRST) : start + _BLOCK]])
+                compared = self._of(block, numbers)
+                for place, right_place in enumerate(block):
+                    before = np.flatnonzero(self._are_alike(compared[:place], compared[place]))[:_PAIRS]
+                    yield block[before], np.full(len(before), right_place)
+
+    def _are_alike(self, some: Signatures, others: Signatures) -> NDArray[np.bool_]:
+        # Eight of the comparisons at a time are added, each in a byte of its own.
+        sums = (some == others).view(np.uint64).sum(axis=-1, dtype=np.uint64)
+        counts = sums * np.uint64(0x0101010101010101) >> np.uint64(56)
+        return np.asarray(counts / PERMUTATIONS >= self._similarity)
+
+    def _of(self, places: NDArray[np.int64], numbers: NDArray[np.int64] | None) -> Signatures:
+        return self._signatures.some(places if numbers is None else numbers[places])
 
 
 def survivors(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
@@ -118,42 +214,19 @@ def _rows_per_band(similarity: float) -> int:
     return 2
 
 
-def _alike(
-    signatures: "Signatures | StoredSignatures",
-    chosen: NDArray[np.int64],
-    members: NDArray[np.int64],
-    similarity: float,
-) -> Iterator[tuple[int, int]]:
-    """The pairs among rows that share a band; of very many each is compared with the first and with its neighbours."""
-    first = members[:_FIRST]
-    for start in range(0, len(members), _BLOCK):
-        block = np.concatenate([first, members[max(start, _FIRST) : start + _BLOCK]])
-        compared = signatures[chosen[block]]
-        for place, right in enumerate(block):
-            shares = (compared[:place] == compared[place]).mean(axis=1)
-            for left in np.flatnonzero(shares >= similarity)[:_PAIRS]:
-                yield int(block[left]), int(right)
-
-
-def _band(
-    signatures: "Signatures | StoredSignatures", chosen: NDArray[np.int64], start: int, end: int
-) -> NDArray[np.uint64]:
-    """A number for what each row has in a band: equal where the band is, and else by chance, which `_alike` tells."""
-    band = np.zeros(len(chosen), np.uint64)
-    for first in range(0, len(chosen), _CHUNK):
-        part = band[first : first + _CHUNK]
-        for column in signatures[chosen[first : first + _CHUNK], start:end].T:
-            part ^= column
-            part *= _FACTOR
-            part ^= part >> np.uint64(29)
-    return band
+def _taken(values: NDArray[Any], places: NDArray[np.int64] | None) -> NDArray[Any]:
+    return values if places is None else values[places]
 
 
 def _equal_rows(band: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
-    order = np.argsort(band, kind="stable")
-    ordered = band[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    ends = np.append(starts[1:], len(order))
-    several = ends - starts > 1
-    for start, end in zip(starts[several], ends[several], strict=True):
-        yield order[start:end]
+    """The rows that have the same number, as groups of one size: shape (groups, size), rows ascending."""
+    # In parts by number, so that sorting needs little memory.
+    parts = np.uint64(1 + len(band) // _SORTED)
+    for part in range(int(parts)):
+        places = np.flatnonzero(band % parts == part)
+        places = places[np.argsort(band[places], kind="stable")]
+        ordered = band[places]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        sizes = np.diff(starts, append=len(ordered))
+        for size in np.unique(sizes[sizes > 1]):
+            yield places[starts[sizes == size, np.newaxis] + np.arange(size)]

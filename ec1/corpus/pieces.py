@@ -23,6 +23,7 @@ from ec1.seals import Files
 PIECE_BYTES = 2**20
 _LINES, _INDEX = ".jsonl", ".npy"
 _OPEN_FILES = 256
+_PLACES = 2**12
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("offset", "<u4"), ("length", "<u4")])
 
 Keys = NDArray[np.uint64]
@@ -67,14 +68,27 @@ def lines_of(folder: Path, pieces: list[str]) -> Iterator[bytes]:
     """All lines of pieces, in the order of their keys."""
     if not pieces:
         return
-    indexes = [entries_of(folder, piece) for piece in pieces]
-    number = np.repeat(np.arange(len(pieces), dtype=np.uint32), [len(entries) for entries in indexes])
-    entries = np.concatenate(indexes)
-    order = np.lexsort((entries["low"], entries["high"]))
+    # Of a line twelve bytes stay in memory: its keys are let go when the order is known.
+    places = _in_order(folder, pieces)
     with OpenFiles(folder) as files:
-        for place in order:
-            entry = entries[place]
-            yield files.read(f"{pieces[number[place]]}{_LINES}", int(entry["offset"]), int(entry["length"]))
+        for first in range(0, len(places), _PLACES):
+            for piece, offset, length in places[first : first + _PLACES].tolist():
+                yield files.read(f"{pieces[piece]}{_LINES}", offset, length)
+
+
+def _in_order(folder: Path, pieces: list[str]) -> NDArray[np.uint32]:
+    """Number of piece, offset and length of each line, in the order of their keys; shape (lines, 3)."""
+    counts = [len(np.load(folder / f"{piece}{_INDEX}", mmap_mode="r", allow_pickle=False)) for piece in pieces]
+    keys = np.empty((sum(counts), 2), np.uint64)
+    places = np.empty((sum(counts), 3), np.uint32)
+    end = 0
+    for number, (piece, count) in enumerate(zip(pieces, counts, strict=True)):
+        entries, part = entries_of(folder, piece), slice(end, end := end + count)
+        keys[part], places[part, 0] = keys_in(entries), number
+        places[part, 1], places[part, 2] = entries["offset"], entries["length"]
+    order = np.lexsort((keys[:, 1], keys[:, 0]))
+    del keys
+    return np.asarray(places[order])
 
 
 def lines_in(folder: Path, piece: str, entries: Entries) -> Iterator[bytes]:

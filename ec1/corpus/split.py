@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from ec1.corpus.duplicates import Signatures, StoredSignatures, near_duplicates
+from ec1.corpus.duplicates import NearDuplicates
 from ec1.corpus.rows import RowTable
 from ec1.errors import PermanentError
 from ec1.files import read_json, write_json
@@ -36,13 +36,13 @@ class Leak:
     heldout: str
 
 
-def leaks(table: RowTable, signatures: Signatures | StoredSignatures, similarity: float = 0.9) -> list[Leak]:
+def leaks(table: RowTable, twins: NearDuplicates) -> list[Leak]:
     """Written rows of the training side that share a source, their text, or nearly their text with a held-out row."""
     found = [Leak("group", train, heldout) for train, heldout in table.shared_sources()]
     found += [Leak("exact", train, heldout) for train, heldout in table.shared_texts()]
     heldout, train = (table.written(heldout=side) for side in (True, False))
     numbers = np.concatenate([heldout, train])
-    for left, right in near_duplicates(signatures, similarity, numbers):
+    for left, right in twins.pairs(numbers):
         if left < len(heldout) <= right and table.text(numbers[left]) != table.text(numbers[right]):
             known, learnt = table.rows(numbers[[left, right]])
             found.append(Leak("near", learnt.digest, known.digest))

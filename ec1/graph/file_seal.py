@@ -2,8 +2,8 @@
 
 Belongs here: the note `<file>.seal` and its comparison. Does not: what follows from damage (`database.py`).
 
-The note holds size, time of the last change and SHA-256. Of a file that was written since, by a crash or by somebody
-else, it says nothing.
+The note holds size, time of the last change and SHA-256, and of a published copy the state that it is of. Of a file
+that was written since, by a crash or by somebody else, it says nothing.
 """
 
 from pathlib import Path
@@ -14,13 +14,20 @@ from ec1.files import read_json, sha256_file, write_json
 SUFFIX = ".seal"
 
 
-def seal(path: Path) -> None:
+def seal(path: Path, state: str | None = None) -> None:
     """Note what a closed file holds; one that did not change since the last note is not read."""
     if is_current(path):
         return
     status = path.stat()
     note = {"bytes": status.st_size, "changed_ns": status.st_mtime_ns, "sha256": sha256_file(path)}
-    write_json(_note(path), note)
+    write_json(_note(path), note | ({"state": state} if state is not None else {}))
+
+
+def state_of(path: Path) -> str | None:
+    """The state that was noted of a file; None if none was, or the file was written since."""
+    note = _read(path) if is_current(path) else None
+    state = None if note is None else note.get("state")
+    return state if isinstance(state, str) else None
 
 
 def is_current(path: Path) -> bool:

@@ -217,15 +217,19 @@ class _Update:
             line = [_key(each) for each in self.state.members(name)]
             reach = len(line) if len(line) <= blocking.ALL_PAIRS else blocking.WINDOW
             return {_order(one, other) for at, one in enumerate(line) for other in line[at + 1 : at + 1 + reach]}
-        found = set()
+        found: set[Pair] = set()
         reach = blocking.WINDOW
         for each in places:
             above = self.state.from_here(name, each, reach + 1)
             below = self.state.below(name, each, reach)
             line = [_key(near) for near in (*reversed(below), *above)]
             for left in range(len(below) + (above[:1] == [each])):
-                for right in range(max(left + 1, len(below)), min(left + reach + 1, len(line))):
-                    found.add(_order(line[left], line[right]))
+                one = line[left]
+                # Written out: of a night these are a million.
+                found.update(
+                    (one, other) if one < other else (other, one)
+                    for other in line[max(left + 1, len(below)) : left + reach + 1]
+                )
         return found
 
     def _candidates(self, profile: Profile) -> set[str]:

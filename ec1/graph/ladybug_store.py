@@ -197,8 +197,9 @@ class LadybugStore:
         """
         with self._db.reading():
             state = tables.meta(self._db.connection)["state"]
-            known = destination.exists() and not file_seal.is_damaged(destination)
-            if known and self._db.state_of(destination) == state:
+            # A copy of another state is replaced: nobody need read it from end to end first.
+            known = destination.exists() and file_seal.state_of(destination) in (None, state)
+            if known and not file_seal.is_damaged(destination) and self._db.state_of(destination) == state:
                 return destination
 
         def check(copy: Path) -> None:
@@ -208,7 +209,7 @@ class LadybugStore:
         with self._db.closed():
             # The lock beside the live file keeps other writers out.
             copy_into_place(self._db.path, destination, check)
-            file_seal.seal(destination)
+            file_seal.seal(destination, state)
         return destination
 
     def adopt(self, graph: Path) -> None:

@@ -197,6 +197,7 @@ class Scorer:
         self._counts = statistics.counts
         self._size = statistics.size
         self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
+        self._last: tuple[PersonName, PersonName, tuple[float, tuple[Level, Level], bool]] | None = None
 
     def compare(self, one: Profile, other: Profile) -> Comparison:
         """Weigh one pair. The order of the two does not matter; of a pair that is far from a link, `bits` is no more
@@ -299,6 +300,12 @@ class Scorer:
 
     def _aligned(self, one: PersonName, other: PersonName) -> tuple[float, tuple[Level, Level], bool]:
         """The best that given name and surname say: bits, levels, and whether their order is another."""
+        # A pair that is not dismissed at first sight is asked about again, up to three times in a row.
+        if self._last is None or self._last[0] is not one or self._last[1] is not other:
+            self._last = one, other, self._align(one, other)
+        return self._last[2]
+
+    def _align(self, one: PersonName, other: PersonName) -> tuple[float, tuple[Level, Level], bool]:
         if one.given and other.given and one.letters == other.letters and len(one.letters) > _WHOLE_NAME:
             parts = (("given", one.given), ("surname", one.surname))
             return sum(self._weight(kind, Level.EXACT, (part, part)) for kind, part in parts), _BOTH_EXACT, False

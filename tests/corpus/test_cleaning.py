@@ -13,7 +13,7 @@ import pytest
 from planted_secrets import TOKENS, assignments, key_lines
 
 from ec1.corpus import cleaning
-from ec1.corpus.cleaning import scrub, scrub_example
+from ec1.corpus.cleaning import place_without_persons, scrub, scrub_example, without_persons
 from ec1.corpus.pii import find_pii
 from ec1.corpus.secrets import Finding, find_secrets
 from ec1.errors import InputError, RejectedError
@@ -251,3 +251,13 @@ def test_a_recipe_asks_for_more_recognisers() -> None:
     assert scrub(text, ["EsNifRecognizer"])[0] == "Su NIF es <ID>."
     with pytest.raises(InputError, match="Presidio has no 'NoSuchRecognizer'"):
         scrub(text, ["NoSuchRecognizer"])
+
+
+def test_places_lose_persons_and_keep_dates_and_commits() -> None:
+    commit = "source_commit:0123456789012345678901234567890123456789"
+    for plain in ("acme/2026-05-01.jsonl:12", "acme/00000500.jsonl:7", commit):
+        assert place_without_persons(plain) == without_persons(plain) == plain
+    telling = "acme/jane.doe@example.com.jsonl"
+    for line in (1, 2):
+        assert place_without_persons(f"{telling}:{line}") == without_persons(f"{telling}:{line}")
+        assert "jane" not in place_without_persons(f"{telling}:{line}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ec1.corpus.duplicates import near_duplicates, signature, survivors
+from ec1.corpus.duplicates import NearDuplicates, SignaturesInMemory, StoredSignatures, signature, survivors
 from ec1.corpus.rows import Row, RowTable
 from ec1.corpus.split import HeldOutGroups, Leak, Moved, assign, leaks, moved, newest
 from ec1.errors import PermanentError
@@ -67,9 +67,27 @@ def test_near_duplicates_are_found_and_others_not() -> None:
     texts += [changed(texts[number], rng, 1) for number in range(40)]
     texts += [changed(texts[number], rng, 25) for number in range(40, 80)]
     signatures = np.stack([signature(text) for text in texts])
-    pairs = set(near_duplicates(signatures, 0.9))
+    pairs = set(NearDuplicates(SignaturesInMemory(signatures), 0.9).pairs())
     assert sum((number, 300 + number) in pairs for number in range(40)) >= 36
     assert all(right - left == 300 and left < 40 for left, right in pairs)
+
+
+def test_what_was_found_among_all_rows_saves_work_and_changes_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    kinds = rng.integers(0, 2**32, (120, 64), dtype=np.uint32)
+    # Each kind some times, a few very often, each copy a little different.
+    rows = kinds[np.concatenate([rng.integers(0, 120, 700), np.zeros(300, int)])]
+    changed_places = rng.random(rows.shape) < 0.03
+    rows[changed_places] = rng.integers(0, 2**32, int(changed_places.sum()), dtype=np.uint32)
+    (tmp_path / "signatures").write_bytes(rows.tobytes())
+    twins = NearDuplicates(StoredSignatures(tmp_path / "signatures"), 0.9)
+    everything = set(twins.pairs())
+    assert everything == set(NearDuplicates(SignaturesInMemory(rows), 0.9).pairs())
+    for count in (1, 2, 400, 1000):
+        some = rng.permutation(1000)[:count]
+        pairs = list(twins.pairs(some))
+        assert pairs == list(NearDuplicates(SignaturesInMemory(rows), 0.9).pairs(some))
+        assert all(left < right and (rows[some[left]] == rows[some[right]]).mean() >= 0.9 for left, right in pairs)
 
 
 def test_the_survivor_does_not_depend_on_the_order_of_pairs() -> None:
@@ -80,7 +98,7 @@ def test_the_survivor_does_not_depend_on_the_order_of_pairs() -> None:
 
 def test_many_equal_rows_leave_one() -> None:
     same = signature("the same text for every row, again and again")
-    dropped = survivors(near_duplicates(np.stack([same] * 200), 0.9))
+    dropped = survivors(NearDuplicates(SignaturesInMemory(np.stack([same] * 200)), 0.9).pairs())
     assert sorted(dropped) == list(range(1, 200))
 
 
@@ -99,7 +117,7 @@ def found_leaks(folder: Path, train: Sequence[Written], heldout: Sequence[Writte
         table.flush()
         table.hold_out(f"held out {place}" for place in range(len(heldout)))
         table.write_down(range(len(both)))
-        return leaks(table, np.stack([signature(text) for _, _, text in both]))
+        return leaks(table, NearDuplicates(SignaturesInMemory(np.stack([signature(text) for _, _, text in both])), 0.9))
 
 
 def test_each_kind_of_leak_is_found(tmp_path: Path) -> None:
