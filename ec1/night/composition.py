@@ -8,7 +8,7 @@ and gate. Does not: both of these themselves. https://huggingface.co/docs/peft/d
 
 import datetime as dt
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ec1.corpus.split import moved
 from ec1.errors import InputError, PermanentError
 from ec1.files import digest_of, read_json, staged_directory
 from ec1.launch.launcher import Launcher
-from ec1.night.candidate import BY_HAND, EVALUATION_FOLDER, Judged, judged_in, run_evaluation
+from ec1.night.candidate import BY_HAND, CANDIDATE, EVALUATION_FOLDER, Judged, judged_in, run_evaluation
 from ec1.night.recipe_night import RecipeNight
 
 _TEMPLATE = "chat_template.jinja"
@@ -46,8 +46,11 @@ def compose(
     launcher: Launcher,
     env: Mapping[str, str],
     log: Path,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Composed:
     """Add up versions (-> weight), judge the sum on the held-out examples of `step`'s role, publish it if accepted.
+
+    `progress` gets a line before whatever takes a while.
 
     Raises InputError for versions that cannot be added up or judged there, PermanentError for one that is not trusted.
     """
@@ -58,6 +61,9 @@ def compose(
     snapshot = step.snapshot(dt.datetime.now(dt.UTC))
     dataset = step.dataset(snapshot)
     check_heldout(step, dataset.path, parts)
+    ranks = sum(int(read_json(folder / "adapter_config.json")["r"]) for folder in folders.values())
+    how = "exact" if ranks <= max_rank else f"the nearest of rank {max_rank}, which is what the engine serves"
+    progress(f"adding up {len(named)} versions of rank {ranks} together: {how}")
     root = step.folder / BY_HAND / f"composed-{digest_of([named, max_rank, dataset.digest])[:12]}"
     adapter = root / "adapter"
     if not adapter.is_dir():
@@ -65,6 +71,8 @@ def compose(
             add_up(step.base_model, folders, named, max_rank, staging)
     trained = "composed of " + ", ".join(f"{name} × {weight:g}" for name, weight in named.items())
     spec = step.evaluation_spec(dataset, adapter, root / EVALUATION_FOLDER, trained)
+    against = ", ".join(name for name in spec.candidates if name != CANDIDATE)
+    progress(f"scoring it on {dataset.heldout_rows} held-out examples of {step.name}, beside {against}; log: {log}")
     run_evaluation(spec, step.subject, launcher, env, log)
     judged = judged_in(spec.output, step.recipe.evaluation)
     manifest = _manifest(
