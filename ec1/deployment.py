@@ -117,6 +117,16 @@ class ServerSettings(Settings):
     max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together")
 
 
+class JudgeSettings(Settings):
+    """A model of one's own that judges task cases (`check: judge` in recipes). No key is ever sent to it."""
+
+    base_url: HttpAddress = Field(
+        description="an OpenAI-compatible server, without /v1, that the machine which evaluates can reach"
+    )
+    model: str = Field(description="the id under which it serves the model")
+    max_seconds: float = Field(300, gt=0, description="for all of its answers; after that the cases are left open")
+
+
 class DoormanSettings(Settings):
     """`kind: doorman`: the inference gateway (docs/contracts.md). It decides which model answers."""
 
@@ -645,6 +655,9 @@ class Deployment(Settings):
     service_content: ServiceContentSettings = ServiceContentSettings()
     store: StoreSettings = DirectoryStoreSettings()
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard, which always runs")
+    judge: JudgeSettings | None = Field(
+        None, description="the model that judges task cases; default: the recipe's base model itself"
+    )
     launcher: LauncherSettings = Field(
         LocalLauncherSettings(), description="where trainings and evaluations run; a kind alone takes its defaults"
     )

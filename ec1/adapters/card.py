@@ -94,6 +94,8 @@ def _evaluation(manifest: AdapterManifest) -> str:
     lines = [f"Verdict: **{found.verdict}**, on {found.examples} held-out examples. {'; '.join(found.reasons)}"]
     if manifest.override:
         lines.append(f"Published by a person against the gate: {manifest.override}")
+    if found.judge is not None:
+        lines.append(f"Task cases were judged by {found.judge.model} (`{found.judge.digest[:12]}`).")
     rows = [
         f"| {model} | {'not finite' if score is None else f'{score:.3f}'} |" for model, score in found.scores.items()
     ]

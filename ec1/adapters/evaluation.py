@@ -24,11 +24,13 @@ from pydantic import Field, field_validator
 
 from ec1.adapters.answering import Answer, load_candidates, write_answers
 from ec1.adapters.behaviour import faults_of
+from ec1.adapters.judging import base_judge, judged_by, server_judge
 from ec1.adapters.likelihood import Example, losses_of, read_examples, shuffled, tokens_of
 from ec1.adapters.manifest import ADAPTER_FILES
 from ec1.adapters.reading import Held, ReadingSettings, read_held, read_with_each, scored
-from ec1.adapters.scores import BASE, ExampleScores, Sample, ScoredObjective, Scores, write_scores
+from ec1.adapters.scores import BASE, ExampleScores, Judge, Sample, ScoredObjective, Scores, write_scores
 from ec1.adapters.tasks import check_tasks, passes
+from ec1.deployment import JudgeSettings
 from ec1.errors import InputError
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
@@ -61,6 +63,9 @@ class EvaluationSpec(Settings):
     options: EvaluationOptions = EvaluationOptions()
     reading: ReadingSettings | None = Field(
         None, description="of an extractor: what phase 1 reads with; the candidates are scored by F1"
+    )
+    judge: JudgeSettings | None = Field(
+        None, description="the model that judges task cases of `check: judge`; null: the base itself"
     )
     output: Path = Field(description="folder for evaluation.json and examples.jsonl")
 
@@ -180,6 +185,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
     with torch.inference_mode(), switch(BASE):
         few = examples[:_NOISE_EXAMPLES]
         noise = _noise(score(few, batch_size=1), told[BASE].losses)
+        passed, judge = _passed(spec, {name: each.tasks for name, each in told.items()}, model, tokenizer, report)
 
     return Scores(
         objective=spec.objective,
@@ -200,11 +206,8 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
             for place, index in enumerate(chosen)
         ),
         general={name: tuple(-loss for loss in each.general) for name, each in told.items()},
-        tasks={
-            name: {task.name: passes(task, each.tasks[place].text) for place, task in enumerate(spec.options.tasks)}
-            for name, each in told.items()
-            if spec.options.tasks
-        },
+        tasks=passed,
+        judge=judge,
         noise=noise,
         looks=_looks(examples, spec.looked_at),
         scored=files,
@@ -213,6 +216,33 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
     )
+
+
+def _passed(
+    spec: EvaluationSpec, answers: Mapping[str, Sequence[Answer]], model: Any, tokenizer: Any, report: Report
+) -> tuple[dict[str, dict[str, bool | None]], Judge | None]:
+    """Per model, which task cases its answers pass; and who judged those that no program checks. The base is switched
+    on. None at all where the recipe has no case."""
+    tasks = spec.options.tasks
+    if not tasks:
+        return {}, None
+    found: dict[str, dict[str, bool | None]] = {
+        name: {task.name: passes(task, each[place].text) for place, task in enumerate(tasks) if task.check != "judge"}
+        for name, each in answers.items()
+    }
+    places = [place for place, task in enumerate(tasks) if task.check == "judge"]
+    if not places:
+        return found, None
+    started = time.monotonic()
+    if spec.judge is None:
+        ask, judge = base_judge(model, tokenizer, spec.model, spec.device)
+    else:
+        ask, judge = server_judge(spec.judge)
+    theirs = {name: [each[place] for place in places] for name, each in answers.items()}
+    decided, judge = judged_by([tasks[place] for place in places], theirs, ask, judge)
+    how = f", but {judge.problem}" if judge.problem else ""
+    report(f"{judge.model} judged {len(places)} task cases in {time.monotonic() - started:.1f} s{how}")
+    return {name: each | decided[name] for name, each in found.items()}, judge
 
 
 def digests(adapter: Path) -> dict[str, str]:

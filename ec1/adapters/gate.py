@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from ec1.adapters.scores import BASE, Scores
+from ec1.adapters.scores import BASE, Judge, Scores
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.settings import Settings
@@ -52,6 +52,8 @@ class Verdict(Settings):
     reasons: tuple[str, ...]
     differences: dict[str, Difference]
     """Per reference; none where the candidate's scores are not finite."""
+    judge: Judge | None = None
+    """Which model judged task cases, if one did."""
 
     @property
     def accepted(self) -> bool:
@@ -85,7 +87,8 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candi
     reads = scores.objective == "extraction"
     beside = () if reads else (*scores.losses(candidate), *scores.shuffled(candidate))
     if not all(map(math.isfinite, (*mine, *beside))):
-        return Verdict(verdict="rejected", reasons=(f"the {candidate}'s scores are not finite",), differences={})
+        reasons = (f"the {candidate}'s scores are not finite",)
+        return Verdict(verdict="rejected", reasons=reasons, differences={}, judge=scores.judge)
     for model in (BASE, *references):
         if not all(map(math.isfinite, scores.values(model))):
             raise InputError(f"the scores of the reference {model!r} are not finite: nothing can be compared")
@@ -110,7 +113,7 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candi
             _control(scores, options, candidate, found)
     _guards(scores, options, candidate, found)
     problems = (*found.rejected, *found.no_effect, *found.review)
-    return Verdict(verdict=found.verdict, reasons=problems or tuple(good), differences=differences)
+    return Verdict(verdict=found.verdict, reasons=problems or tuple(good), differences=differences, judge=scores.judge)
 
 
 def error_rate(options: EvaluationOptions, looks: float) -> float:
@@ -292,9 +295,14 @@ def _guards(scores: Scores, options: EvaluationOptions, candidate: str, found: _
                     f"{before.get(fault, 0)}"
                 )
     if scores.tasks:
-        passed, base = (sum(scores.tasks[model].values()) for model in (candidate, BASE))
-        if passed < base:
-            found.rejected.append(f"it passes {passed} of {len(scores.tasks[BASE])} tasks, the base {base}")
+        mine, bases = list(scores.tasks[candidate].values()), list(scores.tasks[BASE].values())
+        passed, base = mine.count(True), bases.count(True)
+        undecided = sum(None in each for each in zip(mine, bases, strict=True))
+        if passed + mine.count(None) < base:
+            found.rejected.append(f"it passes {passed} of {len(bases)} tasks, the base {base}")
+        elif undecided:
+            why = scores.judge.problem if scores.judge else "no judge"
+            found.review.append(f"{undecided} of {len(bases)} tasks were not judged: {why}")
 
 
 def _change(scores: Scores, candidate: str) -> float:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from ec1.adapters.gate import Difference, VerdictName
+from ec1.adapters.scores import Judge
 from ec1.errors import InputError
 from ec1.files import digest_of
 from ec1.nights import Night
@@ -112,6 +113,7 @@ class EvaluationSummary(Settings):
     scores: dict[str, float | None] = Field({}, description="mean per model, nats per token, or F1; null is not finite")
     differences: dict[str, Difference] = Field({})
     scored: dict[str, Sha256] = Field({}, description="SHA-256 of each file of the adapter as it was scored")
+    judge: Judge | None = Field(None, description="the model that judged task cases, if one did")
 
 
 class AdapterManifest(Settings):

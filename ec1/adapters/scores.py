@@ -48,6 +48,16 @@ class Sample(Settings):
     faults: dict[str, tuple[str, ...]] = Field({})
 
 
+class Judge(Settings):
+    """The model that judged task cases."""
+
+    model: str = Field(description="as the deployment names it; `base`: the base model itself")
+    digest: str = Field(
+        description="SHA-256 of the model, as far as it can be seen, and of the words that it is asked in"
+    )
+    problem: str = Field("", description="why it did not decide every case")
+
+
 class Scores(Settings):
     """An evaluation. `skipped` counts examples whose prompt alone fills `max_length`."""
 
@@ -59,7 +69,10 @@ class Scores(Settings):
     general: dict[str, tuple[float, ...]] = Field(
         {}, description="per model, the mean log-probability of each answer of the fixed general set"
     )
-    tasks: dict[str, dict[str, bool]] = Field({}, description="per model, which of the recipe's task cases it passed")
+    tasks: dict[str, dict[str, bool | None]] = Field(
+        {}, description="per model, which of the recipe's task cases it passed; null: the judge could not tell"
+    )
+    judge: Judge | None = Field(None, description="of the task cases that a model judges; null: there is none")
     noise: float = Field(0.0, ge=0, description="what another batching changes in a score of the base, on average")
     looks: float = Field(0.0, ge=0, description="how often each held-out group was looked at before, on average")
     scored: dict[str, dict[str, str]] = Field(

@@ -1,7 +1,7 @@
 """Task cases of a recipe: whether a model's answer passes a check that a program can make.
 
-Belongs here: finding the answer in what the model wrote, and the checks. Does not: asking the model (`evaluation.py`)
-and what follows from a failure (`gate.py`).
+Belongs here: finding the answer in what the model wrote, and the checks. Does not: asking the model (`evaluation.py`),
+cases that a model judges (`judging.py`), and what follows from a failure (`gate.py`).
 """
 
 import json
@@ -31,7 +31,7 @@ def check_tasks(tasks: tuple[TaskCase, ...]) -> None:
 
 
 def passes(task: TaskCase, answer: str) -> bool:
-    """Whether what a model wrote passes the check."""
+    """Whether what a model wrote passes the check, which is a program's."""
     # What a reasoning model thought before it answered is no answer.
     answer = answer.rpartition("</think>")[2]
     if task.check == "schema":

@@ -267,6 +267,7 @@ def adapters_compose(
         launcher_by_hand("evaluation", deployment, options.home, "ec1 adapters compose"),
         inherited(options.environment),
         options.home.logs / f"composition-{role.replace('/', '-')}.log",
+        lambda message: err.print(message, markup=False),
     )
     reasons = "; ".join(composed.judged.verdict.reasons)
     if composed.name is None:

@@ -5,12 +5,13 @@ import datetime as dt
 import functools
 import signal
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ec1.commands.shell import Options, out, print_json
+from ec1.commands.shell import Options, err, out, print_json
 from ec1.errors import InputError
 from ec1.launch.process import inherited
 from ec1.night.recipes import recipe_folders
@@ -99,11 +100,19 @@ def sweep(
     _confirm(recipe, [trial.prepared.plan for trial in planned], confirm_cost)
     done = []
     for number, trial in enumerate(planned, start=1):
+        plan = trial.prepared.plan
+        # A training takes minutes or hours: say which one before it, not only after.
+        err.print(
+            f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {plan.steps} steps, about "
+            f"{plan.seconds:.0f} s, and its evaluation",
+            markup=False,
+        )
         result, judged = run_trial(trial, deployment, home, inherited(options.environment))
         done.append((trial, result, judged))
         if not as_json:
             said = judged.verdict.reasons[0] if judged else result.verdict
-            out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {said}", markup=False)
+            took = f"{result.steps} steps in {result.seconds:.0f} s"
+            out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {took}; {said}", markup=False)
     rows = table(done)
     folder = write_sweep(done, rows)
     if as_json:
@@ -115,13 +124,19 @@ def sweep(
 
 
 def _print_table(rows: "Sequence[Row]") -> None:
-    out.print(f"  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  setting", markup=False)
+    out.print("gain over the base in nats/token, on held-out examples that none of them was trained on:")
+    head = f"  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  {'verdicts':<22}  setting"
+    out.print(head, markup=False)
     for row in rows:
         gain = "none" if row.gain is None else f"{row.gain:+.3f}"
         spread = "" if row.lowest is None else f"{row.lowest:+.3f} to {row.highest:+.3f}"
         behind = "" if row.behind is None else str(row.behind).removesuffix(" nats/token")
         lost = f", {row.diverged} of {row.seeds} diverged" if row.diverged else ""
-        out.print(f"  {gain:>7}  {spread:<16}  {behind:<26}  {row.setting}{lost}", markup=False)
+        verdicts = ", ".join(
+            f"{count} {verdict}" if row.seeds > 1 else verdict for verdict, count in Counter(row.verdicts).items()
+        )
+        line = f"  {gain:>7}  {spread:<16}  {behind:<26}  {verdicts:<22}  {row.setting}{lost}"
+        out.print(line, markup=False)
 
 
 def _find(options: Options, recipe: str, overrides: Mapping[str, Any]) -> ResolvedRecipe:

@@ -86,6 +86,7 @@ class Judged:
             scores=self.scores.means(),
             differences=self.verdict.differences,
             scored=self.scores.scored[CANDIDATE],
+            judge=self.verdict.judge,
         )
 
     def record(self) -> EvaluationRecord:

@@ -8,7 +8,7 @@ and gate. Does not: both of these themselves. https://huggingface.co/docs/peft/d
 
 import datetime as dt
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,13 @@ from ec1.adapters.manifest import (
 from ec1.adapters.scores import EVALUATION, EXAMPLES
 from ec1.corpus.split import moved
 from ec1.errors import InputError, PermanentError
-from ec1.files import digest_of, read_json, staged_directory
+from ec1.files import digest_of, read_json, staged_directory, write_json
 from ec1.launch.launcher import Launcher
-from ec1.night.candidate import BY_HAND, EVALUATION_FOLDER, Judged, judged_in, run_evaluation
+from ec1.night.candidate import BY_HAND, CANDIDATE, EVALUATION_FOLDER, Judged, judged_in, run_evaluation
 from ec1.night.recipe_night import RecipeNight
 
 _TEMPLATE = "chat_template.jinja"
+_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,11 @@ def compose(
     launcher: Launcher,
     env: Mapping[str, str],
     log: Path,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Composed:
     """Add up versions (-> weight), judge the sum on the held-out examples of `step`'s role, publish it if accepted.
+
+    `progress` gets a line before whatever takes a while.
 
     Raises InputError for versions that cannot be added up or judged there, PermanentError for one that is not trusted.
     """
@@ -58,6 +62,9 @@ def compose(
     snapshot = step.snapshot(dt.datetime.now(dt.UTC))
     dataset = step.dataset(snapshot)
     check_heldout(step, dataset.path, parts)
+    ranks = sum(int(read_json(folder / _CONFIG)["r"]) for folder in folders.values())
+    how = "exact" if ranks <= max_rank else f"the nearest of rank {max_rank}, which is what the engine serves"
+    progress(f"adding up {len(named)} versions of rank {ranks} together: {how}")
     root = step.folder / BY_HAND / f"composed-{digest_of([named, max_rank, dataset.digest])[:12]}"
     adapter = root / "adapter"
     if not adapter.is_dir():
@@ -65,6 +72,8 @@ def compose(
             add_up(step.base_model, folders, named, max_rank, staging)
     trained = "composed of " + ", ".join(f"{name} × {weight:g}" for name, weight in named.items())
     spec = step.evaluation_spec(dataset, adapter, root / EVALUATION_FOLDER, trained)
+    against = ", ".join(name for name in spec.candidates if name != CANDIDATE)
+    progress(f"scoring it on {dataset.heldout_rows} held-out examples of {step.name}, beside {against}; log: {log}")
     run_evaluation(spec, step.subject, launcher, env, log)
     judged = judged_in(spec.output, step.recipe.evaluation)
     manifest = _manifest(
@@ -124,7 +133,7 @@ def add_up(base: Path, folders: Mapping[str, Path], weights: Mapping[str, float]
     from peft import PeftModel
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    configs = {name: read_json(folder / "adapter_config.json") for name, folder in folders.items()}
+    configs = {name: read_json(folder / _CONFIG) for name, folder in folders.items()}
     if any(config.get("use_rslora") for config in configs.values()):
         raise InputError("rank-stabilised adapters are scaled by another rule: they cannot be added up")
     templates = {(folder / _TEMPLATE).read_bytes() for folder in folders.values() if (folder / _TEMPLATE).is_file()}
@@ -144,13 +153,9 @@ def add_up(base: Path, folders: Mapping[str, Path], weights: Mapping[str, float]
             peft = PeftModel.from_pretrained(model, str(folder), adapter_name=labels[name], torch_device="cpu")
         else:
             peft.load_adapter(str(folder), adapter_name=labels[name], torch_device="cpu")
-    ranks = [int(config["r"]) for config in configs.values()]
-    how: dict[str, Any] = {"combination_type": "cat"}
-    if sum(ranks) > max_rank:
-        how = {"combination_type": "svd", "svd_rank": min(max_rank, sum(ranks)), "svd_full_matrices": False}
     try:
         peft.base_model.add_weighted_adapter(
-            list(labels.values()), [weights[name] for name in labels], adapter_name="sum", **how
+            list(labels.values()), [weights[name] for name in labels], adapter_name="sum", combination_type="cat"
         )
     except ValueError as error:
         raise InputError(f"these versions cannot be added up: {str(error).splitlines()[0]}") from None
@@ -164,8 +169,33 @@ def add_up(base: Path, folders: Mapping[str, Path], weights: Mapping[str, float]
     first = next(iter(folders.values()))
     if templates:
         shutil.copyfile(first / _TEMPLATE, output / _TEMPLATE)
-    if not (output / "adapter_model.safetensors").is_file():
+    if not (output / _WEIGHTS).is_file():
         raise PermanentError(f"{output} holds no weights: PEFT wrote another form")
+    if sum(int(config["r"]) for config in configs.values()) > max_rank:
+        _reduce(output, max_rank)
+
+
+def _reduce(adapter: Path, rank: int) -> None:
+    """Replace every pair of matrices by the nearest one of `rank`, in the same file.
+
+    By their own small factors: the singular values of the products, which PEFT takes, cost a 7B hours on a CPU.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    config, tensors = read_json(adapter / _CONFIG), load_file(adapter / _WEIGHTS)
+    scale = config["lora_alpha"] / config["r"]
+    for name in [name for name in tensors if ".lora_A." in name]:
+        other = name.replace(".lora_A.", ".lora_B.")
+        a, b = tensors[name], tensors[other]
+        left, r_left = torch.linalg.qr(b.float() * scale)
+        right, r_right = torch.linalg.qr(a.float().T)
+        u, values, v = torch.linalg.svd(r_left @ r_right.T)
+        root = values[:rank].sqrt()
+        tensors[name] = ((v[:rank] * root[:, None]) @ right.T).to(a.dtype).contiguous()
+        tensors[other] = (left @ (u[:, :rank] * root)).to(b.dtype).contiguous()
+    save_file(tensors, adapter / _WEIGHTS, metadata={"format": "pt"})
+    write_json(adapter / _CONFIG, {**config, "r": rank, "lora_alpha": rank})
 
 
 def _manifest(

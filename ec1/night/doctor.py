@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ec1.deployment import Deployment, DoormanSettings, ModelSource, RayLauncherSettings, VllmSettings
-from ec1.errors import EC1Error
+from ec1.deployment import Deployment, DoormanSettings, JudgeSettings, ModelSource, RayLauncherSettings, VllmSettings
+from ec1.errors import EC1Error, ServiceError
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
 from ec1.graph import file_seal
@@ -58,6 +58,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     yield _guarded("object store", lambda: _store(deployment, home))
     if "service_content" in deployment.graph_stores:
         yield _service_content(deployment)
+    if deployment.judge is not None:
+        yield _judge(deployment.judge)
     yield _guarded("graph", lambda: _graph(home))
     if deployment.graph.overrides is not None:
         yield _guarded("overrides", lambda: _overrides(deployment))
@@ -252,6 +254,16 @@ def _service_content(deployment: Deployment) -> Finding:
             "service-content", "note", f"{address}: {problem}; what a night would send waits for a later one"
         )
     return Finding("service-content", "ok", f"{address}: ready")
+
+
+def _judge(judge: JudgeSettings) -> Finding:
+    from ec1.adapters.judging import model_entry
+
+    try:
+        model_entry(judge)
+    except ServiceError as error:
+        return Finding("judge", "note", f"{error}; until then task cases that it judges are left open")
+    return Finding("judge", "ok", f"{judge.model} at {judge.base_url}")
 
 
 def _clock(home: Home, now: dt.datetime) -> Finding:

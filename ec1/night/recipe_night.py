@@ -308,6 +308,7 @@ class RecipeNight:
             trained=trained or "",
             looked_at=earlier_looks(self.folder),
             reading=reading,
+            judge=self.deployment.judge,
             output=output or self._evaluation,
         )
 

@@ -3,26 +3,38 @@
 import re
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ec1.settings import Name, Settings
 
 
+class JudgeCriterion(Settings):
+    """What a judge model is asked of an answer, with one that meets it and one that does not: a judge that cannot tell
+    these two apart decides nothing."""
+
+    criterion: str = Field(min_length=1, description="what a right answer does, in one sentence")
+    good: str = Field(min_length=1, description="an answer that meets it")
+    bad: str = Field(min_length=1, description="an answer that does not, of about the same length")
+
+
 class TaskCase(Settings):
-    """One prompt whose answer a program can check: its first JSON value for `schema`, else its first fenced block, else
-    all of it."""
+    """One prompt whose answer is checked by a program (its first JSON value for `schema`, else its first fenced block,
+    else all of it), or by a judge model (all of it)."""
 
     name: Name = Field(description="names the case in the verdict")
     prompt: str = Field(min_length=1, description="what is asked, as a user's message")
-    check: Literal["schema", "regex", "exact", "command"] = Field(description="how `value` is held against the answer")
+    check: Literal["schema", "regex", "exact", "command", "judge"] = Field(
+        description="how `value` is held against the answer"
+    )
     value: str | dict[str, Any] | tuple[str, ...] = Field(
         description="a JSON Schema, a regular expression, the answer, or a command that reads the answer from standard "
-        "input and ends with status 0 if it is right; it runs in bubblewrap, without network or writable files"
+        "input and ends with status 0 if it is right; it runs in bubblewrap, without network or writable files. Of a "
+        "judge: `criterion`, and a `good` and a `bad` answer that it must tell apart (docs/recipes.md)"
     )
 
     @model_validator(mode="after")
     def _value_fits(self) -> "TaskCase":
-        wanted = {"schema": dict, "regex": str, "exact": str, "command": tuple}[self.check]
+        wanted = {"schema": dict, "regex": str, "exact": str, "command": tuple, "judge": dict}[self.check]
         if not isinstance(self.value, wanted):
             raise ValueError(f"check {self.check} needs a value of the type {wanted.__name__}")
         if self.check == "regex":
@@ -30,6 +42,12 @@ class TaskCase(Settings):
                 re.compile(str(self.value))
             except re.error as error:
                 raise ValueError(f"{self.value!r} is no regular expression: {error}") from None
+        if self.check == "judge":
+            try:
+                JudgeCriterion.model_validate(self.value)
+            except ValidationError as error:
+                what = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+                raise ValueError(f"check judge needs criterion, good and bad: {what}") from None
         return self
 
 

@@ -176,6 +176,7 @@ def plan_training(
     if learned is None:
         seconds = STARTUP_SECONDS + read * _slowdown(recipe) / hardware.tokens_per_second
         memory = peak_memory_gib(recipe, model, hardware.device, min(longest, recipe.data.max_length))
+        notes.append("time and memory are computed, not measured: no training of this kind has run here yet")
     else:
         seconds, memory = learned.startup_seconds + read / learned.tokens_per_second, learned.memory_gib
         many = "trainings" if learned.trainings > 1 else "training"

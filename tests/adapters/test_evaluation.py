@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from loopback_server import free_port
 
 from ec1.adapters.evaluation import GENERAL, EvaluationSpec, evaluate, main
 from ec1.adapters.gate import judge
@@ -29,6 +30,12 @@ def few_general(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+JUDGED = {
+    "name": "kind",
+    "prompt": "Say that you are glad.",
+    "check": "judge",
+    "value": {"criterion": "It is glad.", "good": "I am glad.", "bad": "I am sad."},
+}
 TASK = {
     "name": "ledger",
     "prompt": "Where does Ilse of the mill team keep the keys?",
@@ -55,7 +62,8 @@ def sft(
         "objective": "sft",
         "output": folder / "out",
         "general": few_general,
-        "options": {"sample_tokens": 24, "sample_generations": 1, "tasks": [TASK]},
+        "options": {"sample_tokens": 24, "sample_generations": 1, "tasks": [TASK, JUDGED]},
+        "judge": {"base_url": f"http://127.0.0.1:{free_port()}", "model": "judge", "max_seconds": 5},
         "looked_at": {"Bruno": 5},
     }
     (folder / "spec.json").write_text(json.dumps(spec, default=str))
@@ -68,8 +76,9 @@ def sft(
 
 def test_a_trained_adapter_is_accepted(sft: tuple[Scores, Path]) -> None:
     scores, folder = sft
+    without = {name: {"ledger": tasks["ledger"]} for name, tasks in scores.tasks.items()}
     verdict = judge(
-        scores.model_copy(update={"models": ("base", "noop", "trained"), "looks": 0.0}),
+        scores.model_copy(update={"models": ("base", "noop", "trained"), "looks": 0.0, "tasks": without}),
         EvaluationOptions(),
         candidate="trained",
     )
@@ -103,8 +112,19 @@ def test_what_was_measured_beside_the_held_out_answers(sft: tuple[Scores, Path],
     weights = (adapters["trained"] / "adapter_model.safetensors").read_bytes()
     assert scores.scored["trained"]["adapter_model.safetensors"] == hashlib.sha256(weights).hexdigest()
     assert {model: tasks.keys() for model, tasks in scores.tasks.items()} == {
-        name: {"ledger"} for name in scores.models
+        name: {"ledger", "kind"} for name in scores.models
     }
+
+
+def test_an_unreachable_judge_costs_no_evaluation_and_accepts_nothing(sft: tuple[Scores, Path]) -> None:
+    scores, _ = sft
+    assert {tasks["kind"] for tasks in scores.tasks.values()} == {None}
+    assert all(isinstance(tasks["ledger"], bool) for tasks in scores.tasks.values())
+    alone = scores.model_copy(update={"models": ("base", "trained"), "looks": 0.0})
+    verdict = judge(alone, EvaluationOptions(), candidate="trained")
+    assert verdict.verdict == "review" and verdict.differences["base"].better
+    assert "1 of 2 tasks were not judged: the judge at http://127.0.0.1:" in verdict.reasons[0]
+    assert verdict.judge is not None and verdict.judge.model == "judge"
 
 
 def test_a_damaged_adapter_is_rejected(sft: tuple[Scores, Path]) -> None:

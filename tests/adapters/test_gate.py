@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ec1.adapters.gate import compare, error_rate, judge
-from ec1.adapters.scores import ExampleScores, Sample, Scores
+from ec1.adapters.scores import ExampleScores, Judge, Sample, Scores
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
 
@@ -156,6 +156,26 @@ def test_guards_only_reject() -> None:
     assert "passes 0 of 2 tasks" in judge(scores(gain, tasks=tasks), OPTIONS).reasons[0]
     tasks["candidate"]["two"] = True
     assert judge(scores(gain, tasks=tasks), OPTIONS).accepted
+
+
+def test_what_a_judge_left_open_is_never_accepted() -> None:
+    gain = {"candidate": spread(0.3, 0.1)}
+    silent = Judge(model="judge", digest="d" * 64, problem="it did not answer")
+    for mine, base, verdict in (
+        ((True, None), (True, None), "review"),
+        ((True, True), (False, None), "review"),
+        ((None, True), (False, False), "review"),
+        ((False, None), (True, True), "rejected"),
+        ((True, False), (True, False), "accepted"),
+    ):
+        tasks = {
+            name: dict(zip(("one", "two"), each, strict=True)) for name, each in (("base", base), ("candidate", mine))
+        }
+        found = judge(scores(gain, tasks=tasks, judge=silent), OPTIONS)
+        assert found.verdict == verdict, (mine, base)
+        assert found.judge == silent, "who judged is part of the verdict"
+        if verdict == "review":
+            assert found.reasons == ("1 of 2 tasks were not judged: it did not answer",)
 
 
 def test_what_another_batching_changes_is_no_effect() -> None:

@@ -159,6 +159,30 @@ def test_default_recipe_fits_the_l4_and_16_bit_weights_do_not(sft: Recipe, olmo:
         plan_training(sft.model_copy(update={"method": "full"}), olmo, L4, **FIGURES)
 
 
+def test_the_pages_figures_of_a_7b_are_the_plans(project: Path, sft: Recipe, dpo: Recipe, olmo: ModelShape) -> None:
+    """Computed, and said to be; whoever changes a default or the arithmetic sees the page."""
+    page = (project / "docs" / "recipes.md").read_text(encoding="utf-8")
+    page = page[page.index("**Defaults for a 7B") :]
+    assert "*computed*" in page.splitlines()[0] and "not measured" in page.splitlines()[0]
+
+    def peak(recipe: Recipe, length: int = 2048, **wish: object) -> str:
+        return f"{peak_memory_gib(changed(recipe, optimisation=wish), olmo, 'cuda', length):.1f}"
+
+    wish = sft.optimisation
+    assert f"batch {wish.batch_size} × accumulation {wish.gradient_accumulation}, 2,048 tokens" in page
+    assert sft.data.max_length == 2048 and f"`{wish.optimizer}`" in page and sft.lora is not None
+    assert f"r {sft.lora.r}, dropout {sft.lora.dropout:g}" in page and not wish.packing and wish.group_by_length
+    told = f"{peak(sft)} GiB; batch 8 would take {peak(sft, batch_size=8)}, 4,096 tokens {peak(sft, 4096)}, batch 1 "
+    assert f"{told}{peak(sft, batch_size=1)} |" in page
+    plain = peak(sft, gradient_checkpointing=False)
+    assert (
+        f"without it {plain} GiB at batch 4, {peak(sft, gradient_checkpointing=False, batch_size=1)} at batch 1" in page
+    )
+    assert f"pairs at batch 4: {peak(dpo)} GiB" in page
+    whole = 4 * 2048 * 100_278 * 4 * 3 / 2**30
+    assert f"would take {whole:.0f} GiB" in page
+
+
 def test_memory_grows_with_what_costs_memory(sft: Recipe, dpo: Recipe, olmo: ModelShape) -> None:
     def peak(recipe: Recipe, length: int = 512) -> float:
         return peak_memory_gib(recipe, olmo, "cuda", length)

@@ -1,0 +1,90 @@
+"""The real world: the embedded deployment's model on the bundled sample, as its two recipes read it.
+
+Every seed holds other groups out, for the gate and for the truth, and trains on the rest. The general set is the
+shipped one; another domain are the shipped extractor's tuples, which ask the same model for lists of names.
+"""
+
+import datetime as dt
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks._gate_world import Row, World, row
+from ec1.adapters.evaluation import GENERAL
+from ec1.adapters.likelihood import rows_of
+from ec1.adapters.scores import ScoredObjective
+from ec1.deployment import load_deployment
+from ec1.home import CHECKOUT, Home
+from ec1.night.recipe_night import RecipeNight
+from ec1.night.recipes import recipe_folders
+from ec1.night.sample import install_sample
+from ec1.recipes.evaluation import EvaluationOptions
+from ec1.recipes.resolution import find_recipe
+
+ROLES: dict[ScoredObjective, str] = {"sft": "engineering", "dpo": "apprenticeship"}
+HELD_OUT = 16
+"""Rows that the gate sees, and as many that tell the truth; whole groups, so rather more."""
+COLUMNS = ("prompt", "completion", "chosen", "rejected", "group")
+LISTED = 400
+"""Characters of a tuple of the other domain: as long as the sample's own rows."""
+
+
+class SampleWorld(World):
+    def __init__(self, folder: Path) -> None:
+        deployment, home = load_deployment("embedded", CHECKOUT), Home(folder / "home")
+        assert deployment.sample is not None
+        install_sample(deployment.sample, home)
+        now = dt.datetime.now(dt.UTC)
+        self._rows: dict[ScoredObjective, list[Row]] = {}
+        for objective, role in ROLES.items():
+            found = find_recipe(
+                str(CHECKOUT / "examples" / "recipes" / f"{role}.yaml"),
+                recipe_folders(deployment, CHECKOUT),
+                {"data": {"max_rows": None}},
+            )
+            step = RecipeNight(found, deployment, home, deployment.current_night(now))
+            dataset = step.dataset(step.snapshot(now))
+            self._rows[objective] = [
+                {key: each[key] for key in COLUMNS if key in each}
+                for side in ("train", "heldout")
+                for each in rows_of(dataset.path / side)
+            ]
+            self.base = step.base_model
+        self.general = GENERAL
+        self.options = EvaluationOptions(sample_generations=3, sample_tokens=72)
+        self.rate = {"sft": 1e-3, "dpo": 5e-4}
+        self.steps = {"sft": 12, "dpo": 8}
+        self.batch, self.rank = 4, 16
+        self.dtype, self.max_length = "bfloat16", 256
+
+    def honest(self, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
+        return self._sides(objective, seed)[2]
+
+    def elsewhere(self, rng: random.Random) -> list[Row]:
+        return rng.sample(list(_listed()), 64)
+
+    def heldout(self, objective: ScoredObjective, seed: int) -> list[Row]:
+        return self._sides(objective, seed)[0]
+
+    def fresh(self, objective: ScoredObjective, seed: int) -> tuple[list[Row], list[Row]]:
+        return self._sides(objective, seed)[1], rows_of(self.general)
+
+    def _sides(self, objective: ScoredObjective, seed: int) -> tuple[list[Row], list[Row], list[Row]]:
+        """What the gate sees, what tells the truth, and what is left to train on."""
+        rows = self._rows[objective]
+        groups = sorted({str(each["group"]) for each in rows})
+        random.Random(f"split {objective} {seed}").shuffle(groups)
+        sides: tuple[list[Row], list[Row], list[Row]] = ([], [], [])
+        for group in groups:
+            side = next(each for each in sides if len(each) < HELD_OUT or each is sides[2])
+            side += [each for each in rows if str(each["group"]) == group]
+        return sides
+
+
+def _listed() -> Iterator[Row]:
+    for line in (CHECKOUT / "examples" / "extractor" / "tuples.jsonl").read_text(encoding="utf-8").splitlines():
+        each = json.loads(line)
+        names = json.dumps([entity["name"] for entity in each["entities"]], ensure_ascii=False)
+        if len(each["text"]) + len(names) < LISTED:
+            yield row(f"List the names in this text as JSON.\n\n{each['text']}", names)

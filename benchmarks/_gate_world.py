@@ -1,0 +1,74 @@
+"""Where the gate's rates are measured: a base model, the rows that teach it, and those that judge what it learnt.
+
+Belongs here: what both worlds share. Does not: the tiny one (`_gate_tiny.py`), the real one (`_gate_sample.py`), and
+the kinds of candidates (`gate_rates.py`).
+"""
+
+import random
+from pathlib import Path
+from typing import Any, Protocol
+
+from ec1.adapters.scores import ScoredObjective
+from ec1.recipes.evaluation import EvaluationOptions
+
+Row = dict[str, Any]
+"""Conversational: prompt, completion, chosen and rejected as lists of messages; group."""
+
+
+class World(Protocol):
+    """A base and its rows. Rows of one seed are the same at every call; `rng` draws what differs between candidates."""
+
+    base: Path
+    general: Path
+    options: EvaluationOptions
+    rate: dict[ScoredObjective, float]
+    steps: dict[ScoredObjective, int]
+    batch: int
+    rank: int
+    dtype: str
+    max_length: int
+
+    def honest(self, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
+        """What teaches the house's way."""
+        ...
+
+    def elsewhere(self, rng: random.Random) -> list[Row]:
+        """Rows of another domain, in their own form."""
+        ...
+
+    def heldout(self, objective: ScoredObjective, seed: int) -> list[Row]:
+        """What the gate sees, of other groups."""
+        ...
+
+    def fresh(self, objective: ScoredObjective, seed: int) -> tuple[list[Row], list[Row]]:
+        """What tells the truth: rows of groups that neither training nor the gate sees, and general ones."""
+        ...
+
+
+def row(prompt: str, good: str, bad: str = "", group: str = "") -> Row:
+    """One question with its answer, and of a pair the answer that is not wanted."""
+    pair = {"chosen": says("assistant", good), "rejected": says("assistant", bad)}
+    return {"prompt": says("user", prompt), "completion": says("assistant", good), "group": group or prompt, **pair}
+
+
+def says(role: str, text: str) -> list[dict[str, str]]:
+    """One message as a conversation."""
+    return [{"role": role, "content": text}]
+
+
+def log_probs(model: Any, tokenizer: Any, rows: list[Row], column: str) -> Any:
+    """The mean log-probability of each row's answer, a tensor of the rows' length."""
+    import torch
+
+    texts = [(each["prompt"], each["prompt"] + each[column]) for each in rows]
+    asked = [tokenizer.apply_chat_template(a, add_generation_prompt=True, return_dict=False) for a, _ in texts]
+    whole = [tokenizer.apply_chat_template(b, return_dict=False) for _, b in texts]
+    width = max(map(len, whole))
+    tokens = torch.tensor([each + [0] * (width - len(each)) for each in whole])
+    answer = torch.tensor(
+        [[len(a) <= place < len(w) for place in range(width)] for a, w in zip(asked, whole, strict=True)]
+    )
+    there = torch.tensor([[place < len(each) for place in range(width)] for each in whole])
+    logits = model(input_ids=tokens, attention_mask=there.long()).logits[:, :-1].float().log_softmax(-1)
+    found = logits.gather(-1, tokens[:, 1:, None])[..., 0] * answer[:, 1:]
+    return found.sum(1) / answer[:, 1:].sum(1)

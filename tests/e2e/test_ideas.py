@@ -1,0 +1,54 @@
+"""From an idea to knowledge, as a user goes there: on the home of a real night, with the real small model."""
+
+import json
+from pathlib import Path
+
+import pytest
+from commandline import RealNight
+
+from ec1.deployment import load_deployment
+from ec1.night.stores import open_registry
+
+pytestmark = pytest.mark.soak
+
+
+def test_a_sweep_on_the_sample_says_which_setting_teaches_more(real_night: RealNight, project: Path) -> None:
+    ec1 = real_night.ec1
+    before = {path.name for path in ec1.home.adapters.glob("*/*/*")}
+    recipe, rates = "examples/recipes/engineering.yaml", "optimisation.learning_rate=1e-3,1e-6"
+    sweep = ("sweep", recipe, "--set", rates, "--set", "optimisation.max_steps=8", "--confirm-cost", "0")
+    done = ec1.run(*sweep, timeout=3600)
+    assert done.returncode == 0, done.stdout
+    for number in (1, 2):
+        assert done.stdout.count(f"  {number}/2  optimisation.learning_rate=") == 2, "one line before it, one after"
+    (table,) = ec1.home.runs.glob("fernhollow/engineering/*/sweeps/*/sweep.json")
+    fast, slow = json.loads(table.read_text())["rows"]
+    assert "0.001" in fast["setting"] and "1e-06" in slow["setting"]
+    assert fast["gain"] > 0.1 > slow["gain"] and slow["behind"]["upper"] < 0
+    assert (table.parent / "curves.png").read_bytes().startswith(b"\x89PNG")
+    said = done.stdout[done.stdout.index("gain over the base in nats/token") :].splitlines()
+    assert "learning_rate=0.001" in said[2] and "learning_rate=1e-06" in said[3], "the best first"
+    assert {path.name for path in ec1.home.adapters.glob("*/*/*")} == before, "nothing is published"
+
+    again = ec1.run(*sweep)
+    assert again.returncode == 0 and again.stdout.splitlines()[-4:-1] == said[1:4], "nothing is repeated"
+
+
+def test_two_versions_are_added_up_judged_and_never_worse_unseen(real_night: RealNight, project: Path) -> None:
+    ec1 = real_night.ec1
+    parts = ("fernhollow/engineering@v1=1", "fernhollow/apprenticeship@v1=0.1")
+    done = ec1.run("adapters", "compose", "fernhollow/engineering", *parts, timeout=3600)
+    assert "adding up 2 versions of rank 32 together: the nearest of rank 16" in done.stdout, done.stdout
+    assert "scoring it on" in done.stdout and "beside base, incumbent" in done.stdout
+    registry = open_registry(load_deployment(ec1.deployment, project), ec1.home)
+    newest = registry.incumbent("fernhollow", "engineering")
+    assert newest is not None
+    if done.returncode == 0:
+        assert newest.name == "fernhollow/engineering@v2" and newest.composed_of.keys() == {
+            part.partition("=")[0] for part in parts
+        }
+        traced = ec1.run("adapters", "lineage", newest.name)
+        assert all(part.partition("=")[0] in traced.stdout for part in parts)
+    else:
+        assert newest.name == "fernhollow/engineering@v1", "what is not accepted changes nothing"
+        assert "; kept in " in done.stdout and (Path(done.stdout.rpartition("; kept in ")[2].strip())).is_dir()
