@@ -3,7 +3,8 @@
 If the specification asks for several processes, this one starts them on this machine, each with the same command, and
 waits.
 
-Exit status 0: a result was left (its status says how it ended). 1: it could not be trained, one line says why.
+Exit status 0: a result was left (its status says how it ended). 1: it could not be trained, one line says why. 75: one
+of several failed, perhaps because another one is gone.
 130 or 143: it was interrupted after a whole step and can go on. An entry point, so it may look at the environment.
 """
 
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -20,9 +22,10 @@ from typing import Any
 
 from ec1.errors import BusyError, EC1Error
 from ec1.launch.libraries import load_libraries
+from ec1.launch.ranks import LOST_OTHERS, is_one_of_several, leads
 from ec1.launch.reporting import open_reporter
 from ec1.training.monitor import Monitor
-from ec1.training.processes import REFUSED, is_one_of_several, leads, train_together
+from ec1.training.processes import train_together
 from ec1.training.spec import SUMMARY, TrainingResult, TrainingSpec
 
 PATIENCE_SECONDS = 120.0
@@ -73,7 +76,12 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
                 return 128 + signals.received
         except EC1Error as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
-            return REFUSED if several else 1
+            return 1
+        except Exception:
+            if not several:
+                raise
+            traceback.print_exc()
+            return LOST_OTHERS
         report.result(figures(result, spec.output / SUMMARY))
     return 0
 

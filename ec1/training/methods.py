@@ -19,7 +19,7 @@ class Method(Protocol):
     """Folder of what is left behind: `adapter` or `model`."""
 
     def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
-        """The base model, in the form in which it is held while training: on the card of that index, else on the CPU."""
+        """The base model, in the form in which it is held while training: on the card of that index, or on the CPU."""
 
     def adapter(self, recipe: Recipe, model: Any) -> Any | None:
         """PEFT's configuration of a fresh adapter for that model, None if all weights are trained."""

@@ -3,11 +3,9 @@
 Belongs here: starting them on this machine, how they find each other, and what they must agree on. Does not: the
 training, which is the same in each of them (`trainer.py`), and processes on several machines (`ec1.gpu.ray_job`).
 
-They find each other by torch's own variables (https://docs.pytorch.org/docs/stable/distributed.html). The process of
-rank 0 is the one that reports and writes.
+They find each other by the variables of `ec1.launch.ranks`; the process of rank 0 is the one that reports and writes.
 """
 
-import os
 import signal
 import socket
 import subprocess
@@ -23,36 +21,10 @@ from ec1.errors import InputError
 from ec1.launch import warden
 from ec1.launch.launcher import GRACE_SECONDS
 from ec1.launch.process import tail_of
+from ec1.launch.ranks import LOST_OTHERS, rank_environment
 
-RANK, SIZE = "RANK", "WORLD_SIZE"
-REFUSED = 3
-"""Exit status of one of several that has said why it cannot train; of another failure the reason may be elsewhere."""
 _LAST_WORDS_SECONDS = 5.0
 """For the others to end by themselves after one has failed: often all fail of the same."""
-
-
-def rank_environment(rank: int, local_rank: int, size: int, local_size: int, host: str, port: int) -> dict[str, str]:
-    """The variables by which a process knows its place among `size`, and where rank 0 is found."""
-    return {
-        RANK: str(rank),
-        "LOCAL_RANK": str(local_rank),
-        SIZE: str(size),
-        "LOCAL_WORLD_SIZE": str(local_size),
-        "MASTER_ADDR": host,
-        "MASTER_PORT": str(port),
-        # On a CPU they would otherwise each take all cores.
-        "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // local_size)),
-    }
-
-
-def is_one_of_several(environment: Mapping[str, str]) -> bool:
-    """Whether this process was started as one of several."""
-    return RANK in environment
-
-
-def leads(environment: Mapping[str, str]) -> bool:
-    """Whether this process is the one, or the only one, that reports and writes."""
-    return environment.get(RANK, "0") == "0"
 
 
 @dataclass(frozen=True)
@@ -66,11 +38,18 @@ class Team:
 
     @classmethod
     def join(cls, size: int, device: str) -> "Team":
-        """Wait for the others. Raises InputError if this process was not started as one of `size`."""
+        """Wait for the others. Raises InputError if this process was not started as one of `size`, or has no card."""
         if size == 1:
             return cls()
+        import torch
         from accelerate import PartialState
+        from accelerate.utils import get_int_from_env
 
+        if device == "cuda" and torch.cuda.device_count() <= get_int_from_env(["LOCAL_RANK"], 0):
+            raise InputError(
+                f"{size} processes are to train on a card each, and torch sees {torch.cuda.device_count()} cards on "
+                "this machine: lower gpu.processes"
+            )
         state = PartialState(cpu=device == "cpu")
         if state.num_processes != size:
             raise InputError(f"this training is for {size} processes: start it with `python -m ec1.training SPEC.json`")
@@ -139,7 +118,7 @@ def train_together(specification: Path, size: int, environment: Mapping[str, str
     rank, status = failed
     if rank:
         sys.stderr.write(f"process {rank} of {size} failed; the end of {logs[rank]}:\n{tail_of(logs[rank])}\n")
-    return 1 if status == REFUSED else status
+    return 1 if status == LOST_OTHERS else status
 
 
 class _Ranks:
@@ -182,9 +161,9 @@ class _Ranks:
                     process.kill()
             time.sleep(0.05)
         killed = self._failed(lambda status: status > 128)
-        refused = self._failed(lambda status: status == REFUSED)
+        told = self._failed(lambda status: status == 1)
         # Of one that was killed, or has said why, the others know only that it is gone.
-        return killed or refused or failed or self._failed()
+        return killed or told or failed or self._failed()
 
     def _failed(self, how: Callable[[int], bool] = bool) -> tuple[int, int] | None:
         statuses = ((rank, process.poll() or 0) for rank, process in enumerate(self._processes))

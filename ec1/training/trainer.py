@@ -559,7 +559,7 @@ def _hardware(device: str) -> str:
 
 def _is_out_of_memory(error: Exception) -> bool:
     import torch
-    from accelerate.utils.memory import should_reduce_batch_size  # type: ignore[import-untyped, unused-ignore]
+    from accelerate.utils.memory import should_reduce_batch_size
 
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or should_reduce_batch_size(error)
 
