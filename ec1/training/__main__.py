@@ -73,7 +73,8 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
                     result = train(spec, report, on_monitor=signals.watch)
             except Interrupted as interruption:
                 sys.stderr.write(f"{interruption}\n")
-                return 128 + signals.received
+                # Another one of several may have been asked.
+                return 128 + (signals.received or signal.SIGINT)
         except EC1Error as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             return 1
