@@ -67,6 +67,8 @@ def _carry_out_by_several(order: RayOrder) -> None:
 
     from ec1.gpu import ray_job
 
+    # A node that has been idle may take long to load what a worker needs; by default Ray begins again after a minute.
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "600")
     # Ray keeps its own books there; checkpoints are the trainer's, and no part of them.
     books = order.result.with_suffix(".books")
     trainer = TorchTrainer(

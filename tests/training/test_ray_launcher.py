@@ -152,11 +152,12 @@ def test_a_node_that_dies_in_the_middle_costs_no_weight(
 def test_two_nodes_share_one_training_and_one_of_them_dies(
     cluster: RayCluster, make: Callable[..., TrainingSpec], tmp_path: Path
 ) -> None:
-    """One process on each, each with a part of the model; the curve is that of one process."""
-    plain = {"method": "lora", "quantization": None, "lora": {"dropout": 0.0}, "optimisation": SLOW_STEPS}
+    """One process on each, each with a part of the model; the curve is that of one process. A third node is idle."""
+    steps = {**SLOW_STEPS, "max_steps": 20}
+    plain = {"method": "lora", "quantization": None, "lora": {"dropout": 0.0}, "optimisation": steps}
     undisturbed = make("engineering", tmp_path / "undisturbed", **plain)
     run_here(undisturbed)
-    while cluster.nodes < 2:
+    while cluster.nodes < 3:
         cluster.add_node()
     spec = make("engineering", tmp_path / "shared", processes=2, fsdp=True, **plain)
     thread, ended = in_background(cluster, spec, tmp_path)
@@ -169,7 +170,6 @@ def test_two_nodes_share_one_training_and_one_of_them_dies(
     node = cluster.node_of(other)
     assert node is not None
     cluster.lose(node)
-    cluster.add_node()
     thread.join(600)
     assert ended and isinstance(ended[0], TrainingResult), ended
     assert (ended[0].status, ended[0].processes, ended[0].fsdp) == ("finished", 2, True)
