@@ -56,7 +56,7 @@ def alone(make: Callable[..., TrainingSpec], tmp_path_factory: pytest.TempPathFa
     return spec
 
 
-@pytest.mark.parametrize("fsdp", [True, False])
+@pytest.mark.parametrize("fsdp", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_two_processes_learn_the_same_as_one(
     alone: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path, fsdp: bool
 ) -> None:
@@ -74,6 +74,7 @@ def test_two_processes_learn_the_same_as_one(
     assert apart < 0.2 * moved
 
 
+@pytest.mark.soak
 def test_preferences_too(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     one = make("apprenticeship", tmp_path / "one", **PLAIN)
     two = make("apprenticeship", tmp_path / "two", processes=2, **PLAIN)
@@ -114,6 +115,7 @@ def living(family: list[psutil.Process]) -> list[psutil.Process]:
 SAVED = {**PLAIN, "optimisation": {**PLAIN["optimisation"], "epochs": 20, "max_steps": 6, "checkpoint_minutes": 1e-6}}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("before", "after"), [((2, True), (1, False)), ((1, False), (2, True))])
 def test_another_number_goes_on_from_a_checkpoint(
     make: Callable[..., TrainingSpec], tmp_path: Path, before: tuple[int, bool], after: tuple[int, bool]
@@ -135,6 +137,7 @@ def test_another_number_goes_on_from_a_checkpoint(
     assert losses(goes_on) == pytest.approx(losses(undisturbed), rel=TOLERANCE)
 
 
+@pytest.mark.soak
 def test_one_that_is_killed_ends_all_and_costs_nothing_that_was_saved(
     make: Callable[..., TrainingSpec], tmp_path: Path
 ) -> None:
@@ -149,6 +152,7 @@ def test_one_that_is_killed_ends_all_and_costs_nothing_that_was_saved(
     assert (together(spec).resumed_from or 0) >= 2
 
 
+@pytest.mark.soak
 def test_what_all_refuse_is_said_once(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     ended = train(make("engineering", tmp_path, processes=2, lora={"target_modules": ["query_key_value"]}))
     assert ended.returncode == 1 and ended.stderr.count("has no module query_key_value") == 1, ended.stderr
@@ -171,6 +175,7 @@ train(TrainingSpec.read(Path(sys.argv[1])), JsonLinesReporter(sys.stderr), extra
 """
 
 
+@pytest.mark.soak
 def test_with_fsdp_each_holds_its_part(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     spec = make("engineering", tmp_path, processes=2, fsdp=True, **PLAIN)
     path = tmp_path / "spec.json"
