@@ -57,7 +57,8 @@ def repeatable(base: Any) -> Any:
             if not self.group_rows:
                 return super()._get_train_sampler(train_dataset)
             # Accelerate deals the batches of this order out to the processes: a step has the same rows with any number.
-            effective = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+            rows = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
+            effective = rows * self.args.world_size
             return EpochSampler(self.args.seed, effective, self.row_lengths)
 
         def create_accelerator_and_postprocess(self) -> None:

@@ -429,6 +429,9 @@ def build_trainer(
         dataset_num_proc=None,
         **objective.settings(recipe),
     )
+    if arguments.n_gpu > 1:
+        # One process would spread each batch over all cards that it sees, of which one is its own.
+        arguments._n_gpu = 1
     trainer = repeatable(trainer_class)(
         model=model,
         args=arguments,

@@ -175,7 +175,7 @@ def test_two_nodes_share_one_training_and_one_of_them_dies(
     assert (ended[0].status, ended[0].processes, ended[0].fsdp) == ("finished", 2, True)
     assert (ended[0].resumed_from or 0) >= 5
     # Sums in another order differ in the last bits of bfloat16.
-    assert losses(spec) == pytest.approx(losses(undisturbed), rel=0.02)
+    assert losses(spec) == pytest.approx(losses(undisturbed), rel=1e-3)
     assert not trainers_of(spec)
 
 
