@@ -15,8 +15,8 @@ SHORT = {
     "trained_extractor": ["--modes", "both"],
 }
 
-# `make mutants` measures the tests; the other one needs two repositories.
-LEFT_OUT = {"mutants", "commit_tuples"}
+# `make mutants` measures the tests; the next one needs two repositories, the last one two cores and nothing beside it.
+LEFT_OUT = {"mutants", "commit_tuples", "several_engines"}
 
 for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
     if path.stem in LEFT_OUT:
