@@ -488,7 +488,23 @@ class GpuSettings(Settings):
     tokens_per_second: float = Field(
         900.0, gt=0, description="training tokens per second, measured; 700–1200 for a 7B on an L4"
     )
-    cost_per_hour: float = Field(0.0, ge=0, description="USD")
+    cost_per_hour: float = Field(0.0, ge=0, description="USD, of all cards that a training takes")
+    processes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="that share one training, each on a card of its own; the steps have the same rows as with one "
+        "(docs/server.md). Without Ray they are the machine's first cards, and the lock stands for all of them",
+    )
+    fsdp: bool = Field(
+        False, description="each of several processes holds a part of the model: for one that does not fit a card"
+    )
+
+    @model_validator(mode="after")
+    def _parts_of_a_whole(self) -> "GpuSettings":
+        if self.fsdp and self.processes == 1:
+            raise ValueError("fsdp spreads a model over several cards: set processes to their number, or leave it out")
+        return self
 
     @field_validator("lock_dir")
     @classmethod

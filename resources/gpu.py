@@ -32,6 +32,7 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
             deployment.gpu_lock(self.project.home),
             device=deployment.gpu.device,
             min_free_gib=deployment.gpu.min_free_gib,
+            cards=deployment.gpu.processes,
         )
 
     @contextmanager

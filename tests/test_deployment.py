@@ -58,6 +58,7 @@ def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:
         (GOOD + "notify: {urls: ['mailto://me:hunter2@example.org']}\n", "notify.urls: address 1 holds a password"),
         (GOOD + "notify: {urls: ['file:secret']}\n", "name the file by its whole path"),
         (GOOD + "metrics: {textfile: figures.txt}\n", "does not end in .prom"),
+        (GOOD + "gpu: {fsdp: true}\n", "set processes to their number"),
         (GOOD + "schedule: {cron: often}\n", "schedule.cron: 'often' is not a cron line"),
         (GOOD + "store: {kind: ftp}\n", "store"),
         (GOOD + "models: {m: {source: gguf-package}}\n", "needs package and file"),

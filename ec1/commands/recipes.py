@@ -33,7 +33,14 @@ def recipe_lint(
     options: Options = context.obj
     deployment = options.deployment()
     folders = recipe_folders(deployment, options.project)
-    findings = lint(paths or folders, folders, getattr(deployment.inference, "max_lora_rank", None), deployment.models)
+    findings = lint(
+        paths or folders,
+        folders,
+        getattr(deployment.inference, "max_lora_rank", None),
+        deployment.models,
+        processes=deployment.gpu.processes,
+        fsdp=deployment.gpu.fsdp,
+    )
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:

@@ -91,11 +91,13 @@ class Grant:
 class GpuLease:
     """The lease on one card (or CPU slot). `lock` is one file for all that share the card."""
 
-    def __init__(self, lock: Path, *, device: Literal["cuda", "cpu"], min_free_gib: float) -> None:
+    def __init__(self, lock: Path, *, device: Literal["cuda", "cpu"], min_free_gib: float, cards: int = 1) -> None:
+        """`cards`: how many of the machine's first cards this lock stands for."""
         # The folder only: where all may write, a link in the file's place was put there by somebody else.
         self.lock = lock.parent.resolve() / lock.name
         self.device = device
         self.min_free_gib = min_free_gib
+        self.cards = cards
 
     def holder(self) -> Holder | None:
         """Who holds the lease now, or None if it is free."""
@@ -203,7 +205,7 @@ class GpuLease:
         """A killed process releases its memory shortly after it is gone, so measure more than once."""
         deadline = time.monotonic() + settle_seconds
         while True:
-            memory = device_memory(self.device)
+            memory = min((device_memory(self.device, card) for card in range(self.cards)), key=_free)
             if memory.free_gib >= self.min_free_gib:
                 return memory
             if time.monotonic() >= deadline:
@@ -253,6 +255,10 @@ def _open(lock: Path) -> int:
         os.close(descriptor)
         raise InputError(f"the lock {lock} is no plain file: remove it, or set gpu.lock")
     return descriptor
+
+
+def _free(memory: DeviceMemory) -> float:
+    return memory.free_gib
 
 
 def _identity(process: psutil.Process) -> str:

@@ -1,21 +1,27 @@
 """A Ray job of `launcher: ray`: `python -m ec1.gpu.ray_job ORDER.json`, started by the cluster.
 
 The job asks Ray for a node with what the work needs, and for another one when that is lost; on the node the work is a
-supervised process under the lease of the node's card, as everywhere. An entry point, so it may look at the environment.
+supervised process under the lease of the node's card, as everywhere. Several processes that share a training are the
+workers of a `TorchTrainer` (https://docs.ray.io/en/latest/train/getting-started-pytorch.html), each on a card of its
+own, and all are started again when one is lost. An entry point, so it may look at the environment.
 """
 
 import os
+import shutil
+import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ec1.deployment import shared_lock_folder
-from ec1.errors import EC1Error, ServiceError
-from ec1.files import write_json
+from ec1.errors import EC1Error, PermanentError, ServiceError
+from ec1.files import read_json, write_json
 from ec1.gpu.lease import GpuLease, Phase
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.launcher import NOBODY, LocalLauncher, Work
 from ec1.launch.process import inherited
+from ec1.launch.ranks import rank_environment
 from ec1.launch.ray_launcher import JOB, RayOrder, RayResult
 from ec1.launch.reporting import imported_session
 
@@ -29,6 +35,9 @@ def carry_out(order: RayOrder) -> None:
     from ec1.gpu import ray_job
 
     ray.init(address="auto", log_to_driver=False)
+    if order.processes > 1:
+        _carry_out_by_several(order)
+        return
     task = ray.remote(ray_job.on_a_node).options(
         num_cpus=order.cpus,
         num_gpus=1 if order.device == "cuda" else 0,
@@ -50,13 +59,85 @@ def carry_out(order: RayOrder) -> None:
     write_json(order.result, result.model_dump(mode="json"))
 
 
+def _carry_out_by_several(order: RayOrder) -> None:
+    """Have a process on each of several cards do the work together, all again where one was lost."""
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.v2.api.exceptions import TrainingFailedError
+
+    from ec1.gpu import ray_job
+
+    # A node that has been idle may take long to load what a worker needs; by default Ray begins again after a minute.
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "600")
+    # Ray keeps its own books there; checkpoints are the trainer's, and no part of them.
+    books = order.result.with_suffix(".books")
+    trainer = TorchTrainer(
+        ray_job.on_each,
+        train_loop_config=order.model_dump(mode="json"),
+        # For what they tell each other before they train; the trainers choose their own.
+        torch_config=TorchConfig(backend="gloo"),
+        scaling_config=ScalingConfig(
+            num_workers=order.processes,
+            use_gpu=order.device == "cuda",
+            resources_per_worker={"CPU": order.cpus, **({"GPU": 1} if order.device == "cuda" else {})},
+        ),
+        run_config=RunConfig(
+            name="train", storage_path=str(books), failure_config=FailureConfig(max_failures=order.retries)
+        ),
+    )
+    try:
+        trainer.fit()
+        write_json(order.result, RayResult().model_dump(mode="json"))
+    except TrainingFailedError as error:
+        if not order.result.is_file():
+            lost = f"{order.what} lost a node or a process {order.retries + 1} times and can go on"
+            result = RayResult(error="ServiceError", message=f"{lost}: {' '.join(str(error).split())[:500]}")
+            write_json(order.result, result.model_dump(mode="json"))
+    finally:
+        shutil.rmtree(books, ignore_errors=True)
+
+
+def on_each(told: dict[str, Any]) -> None:
+    """Do the work here as one of several, who find each other through Ray. Raises as `Launcher.run`."""
+    from ray.train import get_context
+    from ray.train.collective import broadcast_from_rank_zero
+    from ray.util import get_node_ip_address
+
+    order = RayOrder.model_validate(told)
+    if order.result.is_file():
+        # Ray starts all of them again whatever was wrong. This would go wrong again.
+        raise PermanentError(RayResult.model_validate(read_json(order.result)).message)
+    context = get_context()
+    rank, size = context.get_world_rank(), context.get_world_size()
+    here = None
+    if rank == 0:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            here = (get_node_ip_address(), probe.getsockname()[1])
+    host, port = broadcast_from_rank_zero(here)
+    local_rank, local_size = context.get_local_rank(), context.get_local_world_size()
+    place = rank_environment(rank, local_rank, size, local_size, host, port)
+    log = order.log if rank == 0 else order.log.with_suffix(f".rank-{rank}.log")
+    try:
+        _work(order, place, log, local_rank)
+    except ServiceError:
+        raise
+    except EC1Error as error:
+        write_json(order.result, RayResult(error=type(error).__name__, message=str(error)).model_dump(mode="json"))
+        raise
+
+
 def on_a_node(told: dict[str, Any]) -> None:
     """Do the work here, under the lease of this node's card. Raises as `Launcher.run`."""
     order = RayOrder.model_validate(told)
+    _work(order, {}, order.log, 0)
+
+
+def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int) -> None:
     phase: Phase = "evaluation" if "evaluation" in order.module else "training"
-    lease = GpuLease(_lock(order), device=order.device, min_free_gib=order.min_free_gib)
+    lease = GpuLease(_lock(order, local_rank), device=order.device, min_free_gib=order.min_free_gib)
     holder = f"Ray job of {order.what} {order.specification}"
-    env = inherited(os.environ)
+    env = inherited(os.environ) | dict(place)
     if order.session is not None:
         env |= imported_session(order.session, order.messages)
     # What it reads and writes is of use only to who sends files.
@@ -65,17 +146,18 @@ def on_a_node(told: dict[str, Any]) -> None:
         order.what, order.module, order.specification, order.device, NOBODY, (), folder, environment=order.environment
     )
     launcher = LocalLauncher(lambda: lease.hold(phase, night="", holder=holder, wait_seconds=order.wait_seconds))
-    launcher.run(work, env, order.log)
+    launcher.run(work, env, log)
 
 
-def _lock(order: RayOrder) -> Path:
-    """The lock of the card that Ray gave this task: the machine's own where it has one card, else one for each."""
+def _lock(order: RayOrder, local_rank: int) -> Path:
+    """The lock of the card that Ray gave this process: the machine's own where it has one card, else one for each."""
     import ray
 
     folder = order.lock_dir or shared_lock_folder()
     node = ray.get_runtime_context().get_node_id()
     if order.device == "cpu":
-        return folder / f"ec1-ray-{node[:12]}.lock"
+        # Processes that train together each have a place on the node's CPU.
+        return folder / (f"ec1-ray-{node[:12]}-{local_rank}.lock" if local_rank else f"ec1-ray-{node[:12]}.lock")
     cards = next(each["Resources"].get("GPU", 0) for each in ray.nodes() if each["NodeID"] == node)
     return folder / ("ec1-gpu.lock" if cards <= 1 else f"ec1-gpu-{ray.get_gpu_ids()[0]}.lock")
 

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 from ec1.errors import PermanentError, ServiceError
 from ec1.launch.environment import process_environment
 from ec1.launch.process import SupervisedProcess
+from ec1.launch.ranks import LOST_OTHERS
 
 GRACE_SECONDS = 60.0
 """From the interrupt to the kill: one step of the optimiser and the writing of a checkpoint."""
@@ -54,6 +55,8 @@ class Work:
     """Files of the output that say that it is complete, so they are brought here after all others."""
     leave: tuple[str, ...] = ()
     """What of the output is of use only where it was made."""
+    processes: int = 1
+    """That share it. On one machine the module starts them itself."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """In addition to the launcher's environment, which takes precedence. Only for work on this machine."""
 
@@ -106,6 +109,8 @@ class LocalLauncher:
         where = f"the end of {log}:\n{process.log_tail()}"
         if status > 128:
             raise ServiceError(f"{work.what} was ended by signal {status - 128} and can go on; {where}")
+        if status == LOST_OTHERS:
+            raise ServiceError(f"{work.what} lost another of its processes and can go on; {where}")
         raise PermanentError(f"{work.what} ended with status {status}; {where}")
 
     def _wait(self, process: SupervisedProcess) -> int:

@@ -54,6 +54,7 @@ class RayOrder(Settings):
     wait_seconds: float
     retries: int
     cpus: float
+    processes: int = 1
 
 
 class RayResult(Settings):
@@ -107,6 +108,7 @@ class RayLauncher:
             wait_seconds=self._wait_seconds,
             retries=self._settings.retries,
             cpus=self._settings.cpus,
+            processes=work.processes,
         )
 
     def _client(self) -> "JobSubmissionClient":

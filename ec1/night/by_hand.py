@@ -125,7 +125,9 @@ def launcher_by_hand(
     """A launcher for what a person starts: it takes the lease as a night does."""
     if deployment.machine is not None:
         raise InputError("a machine that is booted for nights trains in nights only: choose another deployment")
-    lease = GpuLease(deployment.gpu_lock(home), device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
+    gpu = deployment.gpu
+    lock = deployment.gpu_lock(home)
+    lease = GpuLease(lock, device=gpu.device, min_free_gib=gpu.min_free_gib, cards=gpu.processes)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     wait = deployment.budgets.lease_wait_seconds
     return open_launcher(deployment, home, lambda: lease.hold(phase, night=night, holder=holder, wait_seconds=wait))

@@ -121,6 +121,7 @@ def run_training(
         output=spec.output,
         last=(SUMMARY,),
         leave=(CHECKPOINTS, SPEC),
+        processes=spec.processes,
         environment=local_environment(folder),
     )
     launcher.run(work, env, log)

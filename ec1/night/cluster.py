@@ -29,10 +29,10 @@ def cluster_job(
         name=job_name(recipe.tenant, recipe.role),
         arguments=["train", recipe.name, "--hours", f"{hours:.2f}", "--confirm-cost", f"{cost:.2f}", "--json"],
         environment={"EC1_DEPLOYMENT": step.deployment.name},
-        gpus=1 if cuda else 0,
+        gpus=gpu.processes if cuda else 0,
         gpu_memory_gib=plan.peak_memory_gib,
         # On a CPU the plan's memory is the machine's.
-        memory_gib=math.ceil(weights + _LIBRARIES_GIB if cuda else plan.peak_memory_gib * 1.25),
+        memory_gib=math.ceil(gpu.processes * (weights + _LIBRARIES_GIB) if cuda else plan.peak_memory_gib * 1.25),
         cpus=CPUS,
         budget_seconds=budget_seconds,
         image=image,

@@ -34,6 +34,7 @@ def learned(home: Home, recipe: Recipe, model: ModelShape, gpu: GpuSettings) -> 
         (spec, result)
         for spec, result in _newest(home)
         if _kind(spec.recipe) == _kind(recipe)
+        and (spec.processes, spec.fsdp) == (gpu.processes, gpu.fsdp)
         and spec.device == gpu.device
         and spec.machine in ("", gpu.name)
         and result.status != "diverged"
@@ -48,7 +49,7 @@ def learned(home: Home, recipe: Recipe, model: ModelShape, gpu: GpuSettings) -> 
         tokens_per_second=statistics.median(result.tokens_per_second for _, result in used),
         startup_seconds=statistics.median(result.seconds - result.training_seconds for _, result in used),
         memory_gib=statistics.median(
-            result.peak_memory_gib * _computed(recipe, model, gpu.device) / _computed(spec.recipe, model, gpu.device)
+            result.peak_memory_gib * _computed(recipe, model, gpu) / _computed(spec.recipe, model, gpu)
             for spec, result in used
         ),
         trainings=len(used),
@@ -92,5 +93,6 @@ def _form(recipe: Recipe) -> tuple[object, ...]:
     )
 
 
-def _computed(recipe: Recipe, model: ModelShape, device: str) -> float:
-    return peak_memory_gib(recipe, model, device, recipe.data.max_length)
+def _computed(recipe: Recipe, model: ModelShape, gpu: GpuSettings) -> float:
+    length = recipe.data.max_length
+    return peak_memory_gib(recipe, model, gpu.device, length, processes=gpu.processes, fsdp=gpu.fsdp)

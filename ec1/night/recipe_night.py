@@ -230,6 +230,8 @@ class RecipeNight:
                 memory_gib=gpu.memory_gib,
                 tokens_per_second=gpu.tokens_per_second,
                 cost_per_hour=gpu.cost_per_hour,
+                processes=gpu.processes,
+                fsdp=gpu.fsdp,
             ),
             rows=dataset.train_rows,
             tokens=dataset.tokens,
@@ -253,6 +255,8 @@ class RecipeNight:
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
             device=self.deployment.gpu.device,
             machine=self.deployment.gpu.name,
+            processes=self.deployment.gpu.processes,
+            fsdp=self.deployment.gpu.fsdp,
             tracking=self.deployment.tracking,
             tracking_folder=self.home.tracking,
         )

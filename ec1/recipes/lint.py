@@ -7,14 +7,22 @@ from pathlib import Path
 from ec1.errors import InputError
 from ec1.recipes.resolution import Finding, RecipeFile, ResolvedRecipe, read_file, recipe_files, resolve, shadows, shown
 from ec1.recipes.schema import Recipe
+from ec1.recipes.sharing import refusal
 
 
 def lint(
-    folders: Sequence[Path], search: Sequence[Path], max_lora_rank: int | None = None, models: Collection[str] = ()
+    folders: Sequence[Path],
+    search: Sequence[Path],
+    max_lora_rank: int | None = None,
+    models: Collection[str] = (),
+    *,
+    processes: int = 1,
+    fsdp: bool = False,
 ) -> list[Finding]:
     """Check every recipe file below `folders` (folders or files), abstract ones as far as they go.
 
-    `max_lora_rank`: the largest rank that the deployment's engine serves; `models`: the ids of the models it names.
+    `max_lora_rank`: the largest rank that the deployment's engine serves; `models`: the ids of the models it names;
+    `processes`, `fsdp`: how it shares a training.
     """
     cache: dict[Path, RecipeFile] = {}
     findings: list[Finding] = []
@@ -32,6 +40,8 @@ def lint(
         findings.extend(_advice(resolved))
         findings.extend(_served(resolved, max_lora_rank))
         findings.extend(_perhaps_misspelt(resolved, models))
+        if not abstract and (why := refusal(resolved.recipe, processes, fsdp)) is not None:
+            findings.append(Finding("error", shown(path), why))
         key = (resolved.recipe.tenant, resolved.recipe.role)
         if abstract or resolved.recipe.kind == "experiment":
             # An experiment publishes nothing, so it stands beside the role's own recipe.

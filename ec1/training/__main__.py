@@ -1,6 +1,10 @@
 """The trainer's process: `python -m ec1.training SPEC.json`.
 
-Exit status 0: a result was left (its status says how it ended). 1: it could not be trained, one line says why.
+If the specification asks for several processes, this one starts them on this machine, each with the same command, and
+waits.
+
+Exit status 0: a result was left (its status says how it ended). 1: it could not be trained, one line says why. 75: one
+of several failed, perhaps because another one is gone.
 130 or 143: it was interrupted after a whole step and can go on. An entry point, so it may look at the environment.
 """
 
@@ -10,6 +14,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -17,8 +22,10 @@ from typing import Any
 
 from ec1.errors import BusyError, EC1Error
 from ec1.launch.libraries import load_libraries
+from ec1.launch.ranks import LOST_OTHERS, is_one_of_several, leads
 from ec1.launch.reporting import open_reporter
 from ec1.training.monitor import Monitor
+from ec1.training.processes import train_together
 from ec1.training.spec import SUMMARY, TrainingResult, TrainingSpec
 
 PATIENCE_SECONDS = 120.0
@@ -49,8 +56,12 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m ec1.training SPEC.json\n")
         return 2
+    several = is_one_of_several(environment)
+    if not several and (size := _processes(Path(arguments[0]))) > 1:
+        return train_together(Path(arguments[0]), size, environment)
     signals = _Signals()
-    with open_reporter(environment) as report:
+    # One process reports for all.
+    with open_reporter(environment if leads(environment) else {}) as report:
         try:
             spec = TrainingSpec.read(Path(arguments[0]))
             # Imported here: torch and its friends take seconds, and a bad specification needs none of them.
@@ -58,16 +69,30 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
             from ec1.training.trainer import Interrupted, train
 
             try:
-                with alone_in(spec.output):
+                with alone_in(spec.output) if leads(environment) else contextlib.nullcontext():
                     result = train(spec, report, on_monitor=signals.watch)
             except Interrupted as interruption:
                 sys.stderr.write(f"{interruption}\n")
-                return 128 + signals.received
+                # Another one of several may have been asked.
+                return 128 + (signals.received or signal.SIGINT)
         except EC1Error as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             return 1
+        except Exception:
+            if not several:
+                raise
+            traceback.print_exc()
+            return LOST_OTHERS
         report.result(figures(result, spec.output / SUMMARY))
     return 0
+
+
+def _processes(specification: Path) -> int:
+    """How many processes it asks for; one if it cannot be read, and then that one says why."""
+    try:
+        return TrainingSpec.read(specification).processes
+    except (EC1Error, OSError):
+        return 1
 
 
 @contextlib.contextmanager

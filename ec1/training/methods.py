@@ -18,8 +18,8 @@ class Method(Protocol):
     weights: str
     """Folder of what is left behind: `adapter` or `model`."""
 
-    def base(self, recipe: Recipe, folder: Path, device: str) -> Any:
-        """The base model, in the form in which it is held while training, on its device."""
+    def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
+        """The base model, in the form in which it is held while training: on the card of that index, or on the CPU."""
 
     def adapter(self, recipe: Recipe, model: Any) -> Any | None:
         """PEFT's configuration of a fresh adapter for that model, None if all weights are trained."""
@@ -30,8 +30,8 @@ class Full:
 
     weights = MODEL
 
-    def base(self, recipe: Recipe, folder: Path, device: str) -> Any:
-        return _load(recipe, folder, device)
+    def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
+        return _load(recipe, folder, card)
 
     def adapter(self, recipe: Recipe, model: Any) -> None:
         return None
@@ -42,8 +42,8 @@ class Lora:
 
     weights = ADAPTER
 
-    def base(self, recipe: Recipe, folder: Path, device: str) -> Any:
-        return _load(recipe, folder, device)
+    def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
+        return _load(recipe, folder, card)
 
     def adapter(self, recipe: Recipe, model: Any) -> Any:
         from peft import LoraConfig
@@ -65,7 +65,7 @@ class Lora:
 class Qlora(Lora):
     """The same, with the base's projections in 4 bits (https://arxiv.org/abs/2305.14314)."""
 
-    def base(self, recipe: Recipe, folder: Path, device: str) -> Any:
+    def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
         import torch
         from transformers import BitsAndBytesConfig
 
@@ -76,8 +76,8 @@ class Qlora(Lora):
             bnb_4bit_use_double_quant=recipe.quantization.double,
             bnb_4bit_compute_dtype=torch.bfloat16,
         )
-        model = _load(recipe, folder, device, quantization)
-        if device == "cpu":
+        model = _load(recipe, folder, card, quantization)
+        if card is None:
             keep_gradients(model)
         return model
 
@@ -103,7 +103,7 @@ def in_32_bits(model: Any) -> None:
             parameter.data = parameter.data.float()
 
 
-def _load(recipe: Recipe, folder: Path, device: str, quantization: Any = None) -> Any:
+def _load(recipe: Recipe, folder: Path, card: int | None, quantization: Any = None) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -113,5 +113,5 @@ def _load(recipe: Recipe, folder: Path, device: str, quantization: Any = None) -
         dtype=torch.bfloat16,
         quantization_config=quantization,
         attn_implementation=recipe.hardware.attention,
-        device_map={"": 0} if device == "cuda" else None,
+        device_map=None if card is None else {"": card},
     )

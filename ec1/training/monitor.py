@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ec1.launch.reporting import Reporter
 from ec1.recipes.schema import Recipe
 from ec1.training.checkpoints import keep_newest, seal
+from ec1.training.processes import Team
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -39,8 +40,11 @@ class Monitor:
     deadline: float
     """`time.monotonic()` at which the budget ends."""
     cuda: bool
+    team: Team = field(default_factory=Team)
     stop_requested: bool = False
     """Set from a signal handler: save at the next step's edge and end."""
+    interrupted: bool = False
+    """Whether this or another process of the team was asked to, and all end now."""
     training: bool = False
     """Whether steps are being taken; before that there is nothing to save."""
     out_of_time: bool = False
@@ -75,12 +79,15 @@ class Monitor:
         self._slowest_step = max(self._slowest_step, self._step_seconds)
         if step >= last:
             return False, False
-        if self.stop_requested:
+        late = now + self._slowest_step + SAVING_SECONDS > self.deadline
+        due = now - self._saved_at >= self.recipe.optimisation.checkpoint_minutes * 60
+        self.interrupted, late, due = self.team.any_of(self.stop_requested, late, due)
+        if self.interrupted:
             return True, True
-        if now + self._slowest_step + SAVING_SECONDS > self.deadline:
+        if late:
             self.out_of_time = True
             return True, True
-        return now - self._saved_at >= self.recipe.optimisation.checkpoint_minutes * 60, False
+        return due, False
 
     def logged(self, step: int, last: int, entry: dict[str, Any]) -> bool:
         """Complete the figures of one step in place. True if the training is lost and must stop."""
@@ -119,8 +126,11 @@ class Monitor:
 
     def saved(self, step: int, best: str | None = None) -> None:
         """Seal the checkpoint that was just written, and delete older ones but the one named `best`."""
-        seal(self.checkpoints / f"checkpoint-{step}")
-        keep_newest(self.checkpoints, self.recipe.optimisation.keep_checkpoints, best)
+        # Each has put its random state into it.
+        self.team.wait()
+        if self.team.leads:
+            seal(self.checkpoints / f"checkpoint-{step}")
+            keep_newest(self.checkpoints, self.recipe.optimisation.keep_checkpoints, best)
         self._saved_at = time.monotonic()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from ec1.errors import InputError, PermanentError
 from ec1.recipes.schema import Recipe
+from ec1.recipes.sharing import refusal, shared
 from ec1.settings import Settings
 from ec1.training.objectives import OBJECTIVES
 from ec1.training.shape import ModelShape, require_modules
@@ -50,6 +51,9 @@ class HardwareFigures(Settings):
     tokens_per_second: float
     cost_per_hour: float = 0.0
     """USD."""
+    processes: int = 1
+    """That share a training, each on a card of its own."""
+    fsdp: bool = False
 
 
 class Learned(Settings):
@@ -151,6 +155,8 @@ def plan_training(
     wanted = recipe.hardware.device
     if wanted not in ("any", hardware.device):
         raise InputError(f"recipe {recipe.name} asks for device {wanted}, the deployment has {hardware.device}")
+    if (why := refusal(recipe, hardware.processes, hardware.fsdp)) is not None:
+        raise InputError(f"recipe {recipe.name}: {why}")
     require_modules(recipe, model)
     wish, epoch = recipe.optimisation, rows
     if wish.early_stopping_patience is not None:
@@ -173,12 +179,25 @@ def plan_training(
         notes.append(f"rows are cut at {recipe.data.max_length} tokens; the longest has {longest}")
     # Of the last epoch perhaps only a part, if `max_steps` ends it.
     read = round(tokens * min(wish.epochs, schedule.steps * wish.effective_batch / sequences))
+    if hardware.processes > 1:
+        batch, accumulation = shared(wish.batch_size, wish.gradient_accumulation, hardware.processes)
+        notes.append(f"{hardware.processes} processes share a step: {accumulation} × {batch} rows each")
+    # On a CPU they share its cores and its memory.
+    cards, sharers = (hardware.processes, 1) if hardware.device == "cuda" else (1, hardware.processes)
     if learned is None:
-        seconds = STARTUP_SECONDS + read * _slowdown(recipe) / hardware.tokens_per_second
-        memory = peak_memory_gib(recipe, model, hardware.device, min(longest, recipe.data.max_length))
+        seconds = STARTUP_SECONDS + read * _slowdown(recipe) / (hardware.tokens_per_second * cards)
+        memory = sharers * peak_memory_gib(
+            recipe,
+            model,
+            hardware.device,
+            min(longest, recipe.data.max_length),
+            processes=hardware.processes,
+            fsdp=hardware.fsdp,
+        )
         notes.append("time and memory are computed, not measured: no training of this kind has run here yet")
     else:
-        seconds, memory = learned.startup_seconds + read / learned.tokens_per_second, learned.memory_gib
+        seconds = learned.startup_seconds + read / learned.tokens_per_second
+        memory = sharers * learned.memory_gib
         many = "trainings" if learned.trainings > 1 else "training"
         notes.append(f"time and memory as {learned.trainings} earlier {many} of this kind took them")
     room = min(hardware.memory_gib, recipe.hardware.memory_gib or math.inf)
@@ -219,12 +238,16 @@ def trainable_parameters(recipe: Recipe, model: ModelShape) -> int:
     return recipe.lora.r * sum(each.count * (each.inputs + each.outputs) for each in targets) + whole
 
 
-def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int) -> float:
-    """The most memory that training holds at one moment, in GiB, with rows of `length` tokens."""
+def peak_memory_gib(
+    recipe: Recipe, model: ModelShape, device: str, length: int, *, processes: int = 1, fsdp: bool = False
+) -> float:
+    """The most memory that training holds at one moment, in GiB, with rows of `length` tokens: each of `processes`, and
+    with `fsdp` a part of the model each."""
     wish = recipe.optimisation
     trained = trainable_parameters(recipe, model)
+    batch, _ = shared(wish.batch_size, wish.gradient_accumulation, processes)
     # A pair is two rows for the model.
-    tokens = wish.batch_size * length * (2 if OBJECTIVES[recipe.objective].pairs else 1)
+    tokens = batch * length * (2 if OBJECTIVES[recipe.objective].pairs else 1)
     if recipe.method == "qlora":
         assert recipe.quantization is not None
         bits = 4 + (8 / 64 + 32 / (64 * 256) if recipe.quantization.double else 32 / 64)
@@ -236,11 +259,17 @@ def peak_memory_gib(recipe: Recipe, model: ModelShape, device: str, length: int)
     # An adapter and its optimiser's state are held in 32 bits, the weights of full training in 16.
     weight_bytes, moment_bytes = (2, 2) if recipe.method == "full" else (4, 4)
     moments = 2 * (1 if wish.optimizer == "paged_adamw_8bit" else moment_bytes)
-    trained_bytes = trained * (2 * weight_bytes + moments)
+    trained_bytes: float = trained * (2 * weight_bytes + moments)
     if recipe.method == "full":
         trained_bytes -= trained * weight_bytes
         if OBJECTIVES[recipe.objective].reference:
             weights *= 2
+    if fsdp:
+        # The layer that computes and the one that comes next are whole.
+        weights = weights / processes + 2.0 * model.projection_parameters * 2 / model.layers
+        # TRL's head is put together in every process.
+        weights += model.vocabulary * model.hidden * 2
+        trained_bytes /= processes
     layer = _activation_bytes(recipe, model)
     if wish.gradient_checkpointing:
         activations = tokens * (model.layers * model.hidden * 2 + layer)

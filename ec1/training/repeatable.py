@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ec1.training.processes import like, whole
+
 WEIGHTS = "adapter_model.safetensors"
+_OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
 
 
 def repeatable(base: Any) -> Any:
@@ -53,8 +56,29 @@ def repeatable(base: Any) -> Any:
         def _get_train_sampler(self, train_dataset: Any = None) -> Any:
             if not self.group_rows:
                 return super()._get_train_sampler(train_dataset)
-            effective = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
+            # Accelerate deals the batches of this order out to the processes: a step has the same rows with any number.
+            rows = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
+            effective = rows * self.args.world_size
             return EpochSampler(self.args.seed, effective, self.row_lengths)
+
+        def create_accelerator_and_postprocess(self) -> None:
+            if not self.args.fsdp:
+                super().create_accelerator_and_postprocess()
+                return
+            from accelerate.state import PartialState
+            from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+            from torch.distributed.fsdp import MixedPrecisionPolicy
+
+            # As under autocast: computed in 16 bits, summed up in 32.
+            policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+            self.args.fsdp_plugin_args["mixed_precision_policy"] = policy
+            super().create_accelerator_and_postprocess()
+            if self.args.use_cpu:
+                # Accelerate shards on accelerators only; torch does on a CPU too.
+                state = self.accelerator.state
+                state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
+                state.distributed_type = PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+                self.is_fsdp_enabled = True
 
         def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             if self.counted_tokens is not None:
@@ -85,28 +109,73 @@ def repeatable(base: Any) -> Any:
             """None: a card would name this machine's folders."""
 
         # Trainer saves the tokenizer and a pickle of its arguments with every checkpoint. And where a preference
-        # training has a second, frozen adapter, it loads that one back and forgets the one that is trained.
-        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-            from peft import get_peft_model_state_dict
+        # training has a second, frozen adapter, it loads that one back and forgets the one that is trained. Where the
+        # model is spread over processes, it saves all of the base too, in a form that one process cannot read.
+        def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+            weights = self.whole_adapter()
+            if self.args.should_save:
+                self.write(Path(output_dir or self.args.output_dir), weights)
+
+        def write(self, folder: Path, weights: dict[str, Any]) -> None:
+            """Write the adapter, or where there is none the whole model, as safetensors."""
             from safetensors.torch import save_file
 
-            folder = Path(output_dir or self.args.output_dir)
             folder.mkdir(parents=True, exist_ok=True)
             if isinstance(self.model, PeftModel):
-                # Else PEFT looks on the hub whether the base's vocabulary has changed.
-                weights = get_peft_model_state_dict(self.model, adapter_name="default", save_embedding_layers=False)
-                save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
+                save_file(weights, folder / WEIGHTS)
             else:
                 self.model.save_pretrained(folder)
+
+        def whole_adapter(self) -> dict[str, Any]:
+            """The adapter's weights, of which each process may hold a part. All processes must ask."""
+            return {name: whole(tensor).contiguous() for name, tensor in self._adapter().items()}
+
+        def _adapter(self) -> dict[str, Any]:
+            from peft import get_peft_model_state_dict
+
+            if not isinstance(self.model, PeftModel):
+                return {}
+            # Else PEFT looks on the hub whether the base's vocabulary has changed.
+            weights = get_peft_model_state_dict(self.model, adapter_name="default", save_embedding_layers=False)
+            return dict(weights)
 
         def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
             from peft import set_peft_model_state_dict
             from safetensors.torch import load_file
 
-            if isinstance(self.model, PeftModel):
-                weights = load_file(Path(resume_from_checkpoint) / WEIGHTS)
-                set_peft_model_state_dict(self.model, weights, adapter_name="default")
-            else:
+            if not isinstance(self.model, PeftModel):
                 super()._load_from_checkpoint(resume_from_checkpoint, model)
+                return
+            weights = load_file(Path(resume_from_checkpoint) / WEIGHTS)
+            if self.is_fsdp_enabled:
+                parts = self._adapter()
+                weights = {name: like(tensor, parts[name]) for name, tensor in weights.items()}
+            set_peft_model_state_dict(self.model, weights, adapter_name="default")
+
+        def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+            if not self.is_fsdp_enabled:
+                super()._save_optimizer_and_scheduler(output_dir)
+                return
+            told = self.optimizer.state_dict()
+            moments = {
+                number: {name: whole(value) for name, value in values.items()}
+                for number, values in told["state"].items()
+            }
+            if self.args.should_save:
+                torch.save({**told, "state": moments}, Path(output_dir) / _OPTIMIZER)
+                torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / _SCHEDULER)
+
+        def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+            if checkpoint is None or not self.is_fsdp_enabled:
+                super()._load_optimizer_and_scheduler(checkpoint)
+                return
+            told = torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu", weights_only=True)
+            weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+            for number, values in told["state"].items():
+                for name, value in values.items():
+                    if value.shape == weights[number].shape:
+                        values[name] = like(value, weights[number])
+            self.optimizer.load_state_dict(told)
+            self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER, weights_only=True))
 
     return RepeatableTrainer

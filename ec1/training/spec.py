@@ -45,6 +45,8 @@ class TrainingSpec(Settings):
     budget_seconds: float = Field(gt=0)
     device: Literal["cuda", "cpu"]
     machine: str = Field("", description="the deployment's name of the device: figures of another one say nothing")
+    processes: int = Field(1, ge=1, description="that train together, one on each card; the result is the same")
+    fsdp: bool = Field(False, description="each process holds a part of the model, not the whole")
     seed: int | None = Field(None, description="default: the recipe's")
     tracking: tuple[Tracker, ...] = Field((), description="experiment trackers beside TensorBoard")
     tracking_folder: Path | None = Field(None, description="where they keep their files; default: beside the output")
@@ -113,6 +115,8 @@ class TrainingResult(Settings):
     changed_modules: int = Field(description="adapter modules whose B matrix is no longer zero")
     batch_size: int
     gradient_accumulation: int
+    processes: int = Field(1, description="that trained together; batch size and accumulation are those of each")
+    fsdp: bool = False
     effective_batch: int
     warmup_steps: int
     seconds: float = Field(description="all in all, with loading and saving")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
+from ec1.recipes.sharing import refusal, shared
 from ec1.seals import FILES, MANIFEST, check_files, read_sealed
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
@@ -28,6 +29,7 @@ from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
 from ec1.training.monitor import Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import VALIDATION_SHARE, Schedule, schedule_of
+from ec1.training.processes import Team, whole
 from ec1.training.provenance import LOCK, package_lock, provenance
 from ec1.training.repeatable import repeatable
 from ec1.training.shape import ModelShape, require_modules
@@ -71,17 +73,28 @@ def train(
     doubled, so that the effective batch stays the same. `on_monitor` is given the run's monitor, through which a signal
     handler asks for the end. Raises PermanentError for what no second try can mend, Interrupted when asked to end.
     """
+    began = time.monotonic()
+    team = Team.join(spec.processes, spec.device)
     if (ready := finished(spec)) is not None:
         report.progress("this training ended before: nothing to do")
         return ready
-    began = time.monotonic()
     _check(spec)
     monitor = Monitor(
-        spec.recipe, report, spec.checkpoints, deadline=began + spec.budget_seconds, cuda=spec.device == "cuda"
+        spec.recipe,
+        report,
+        spec.checkpoints,
+        deadline=began + spec.budget_seconds,
+        cuda=spec.device == "cuda",
+        team=team,
     )
     on_monitor(monitor)
-    _start_or_go_on(spec, monitor)
-    batch, accumulation = spec.recipe.optimisation.batch_size, spec.recipe.optimisation.gradient_accumulation
+    # Nobody looks for what is there before all have looked whether the training has ended before.
+    team.wait()
+    if team.leads:
+        _start_or_go_on(spec, monitor)
+    team.wait()
+    wish = spec.recipe.optimisation
+    batch, accumulation = shared(wish.batch_size, wish.gradient_accumulation, spec.processes)
     while True:
         try:
             result = _attempt(spec, monitor, batch, accumulation, extra_callbacks)
@@ -89,6 +102,11 @@ def train(
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
                 raise
+            if team.size > 1:
+                raise PermanentError(
+                    f"out of memory with {batch} rows in each of {team.size} processes: lower optimisation.batch_size "
+                    "and raise gradient_accumulation as much, or set gpu.fsdp"
+                ) from None
             if batch == 1:
                 raise PermanentError(
                     "out of memory with a batch of one row: lower data.max_length, switch "
@@ -100,9 +118,10 @@ def train(
         monitor.note(f"out of memory: went on with {accumulation} batches of {batch} rows in a step")
         report.progress(monitor.notes[-1])
     result = result.model_copy(update={"seconds": round(result.seconds + time.monotonic() - began, 1)})
-    write_atomic(spec.output / SUMMARY, result.model_dump_json(indent=2) + "\n")
-    if result.status != "partial":
-        discard_checkpoints(spec.checkpoints)
+    if team.leads:
+        write_atomic(spec.output / SUMMARY, result.model_dump_json(indent=2) + "\n")
+        if result.status != "partial":
+            discard_checkpoints(spec.checkpoints)
     return result
 
 
@@ -130,6 +149,8 @@ def _check(spec: TrainingSpec) -> None:
 
     if spec.recipe.digest() != spec.recipe_digest:
         raise InputError("the specification's recipe_digest is not that of its recipe")
+    if (why := refusal(spec.recipe, spec.processes, spec.fsdp)) is not None:
+        raise InputError(f"recipe {spec.recipe.name}: {why}")
     if spec.recipe.method == "full" and spec.start_adapter is not None:
         raise InputError(f"recipe {spec.recipe.name} trains all weights: it cannot start from an adapter")
     if not (spec.base_model / "config.json").is_file():
@@ -175,7 +196,7 @@ def _attempt(
         monitor.report.progress(f"loading {recipe.base_model.id}")
         tokenizer = load_tokenizer(spec.base_model)
         rows, heldout = _load_rows(spec, Path(scratch))
-        trainer = build_trainer(spec, tokenizer, rows, heldout, batch, accumulation)
+        trainer = build_trainer(spec, tokenizer, rows, heldout, batch, accumulation, monitor.team.card)
         packing, patience = recipe.optimisation.packing, recipe.optimisation.early_stopping_patience
         usable = len(rows) if packing else len(trainer.train_dataset)
         if packing:
@@ -189,9 +210,10 @@ def _attempt(
             monitor.note(text)
         _apply(schedule, trainer)
         checkpoint = newest_checkpoint(spec.checkpoints)
-        trackers = tracking_callbacks(
-            spec.tracking, spec.output / TENSORBOARD, step_of(checkpoint) if checkpoint else 0
-        )
+        trackers = []
+        if monitor.team.leads:
+            went_on_after = step_of(checkpoint) if checkpoint else 0
+            trackers = tracking_callbacks(spec.tracking, spec.output / TENSORBOARD, went_on_after)
         early = [] if patience is None else [_early_stopping(patience, checkpoint)]
         for callback in (callback_of(monitor), *early, *extra_callbacks, *trackers):
             trainer.add_callback(callback)
@@ -202,14 +224,15 @@ def _attempt(
         )
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         state = trainer.state
-        if monitor.stop_requested and state.global_step < schedule.steps:
+        if monitor.interrupted:
             raise Interrupted(f"stopped after step {state.global_step} of {schedule.steps}; it can go on from there")
         weights = None
         if monitor.verdict is None:
             weights = METHODS[recipe.method].weights
             _save_weights(trainer, tokenizer, spec, weights)
         history = [entry for entry in state.log_history if "tokens_per_second" in entry]
-        _write_metrics(history, spec.output / METRICS)
+        if monitor.team.leads:
+            _write_metrics(history, spec.output / METRICS)
         status = "diverged" if monitor.verdict else "partial" if monitor.out_of_time else "finished"
         if state.best_model_checkpoint is not None:
             ended = "ended early: " if status == "finished" and state.global_step < schedule.steps else ""
@@ -256,7 +279,9 @@ def _attempt(
             changed_modules=0 if recipe.method == "full" else len(_changed_modules(trainer.model)),
             batch_size=batch,
             gradient_accumulation=accumulation,
-            effective_batch=batch * accumulation,
+            processes=spec.processes,
+            fsdp=spec.fsdp,
+            effective_batch=batch * accumulation * spec.processes,
             warmup_steps=schedule.warmup_steps,
             # Of the processes before this one only their steps are known; `train` adds this one's own time.
             seconds=sum(entry["seconds"] for entry in history if entry["step"] <= (resumed_from or 0)),
@@ -339,13 +364,19 @@ def _set_aside(rows: Any, spec: TrainingSpec) -> tuple[Any, Any]:
     )
 
 
-def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, batch: int, accumulation: int) -> Any:
-    """TRL's trainer for the recipe's objective and method, ready to train. Raises PermanentError for a bad target."""
+def build_trainer(
+    spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, batch: int, accumulation: int, card: int = 0
+) -> Any:
+    """TRL's trainer for the recipe's objective and method, ready to train. Raises PermanentError for a bad target.
+
+    `batch` and `accumulation` are those of this process, `card` is the index of its card.
+    """
     from peft import PeftModel
 
     recipe, wish = spec.recipe, spec.recipe.optimisation
     method, objective = METHODS[recipe.method], OBJECTIVES[recipe.objective]
-    model = method.base(recipe, spec.base_model, spec.device)
+    # One that is to be spread over cards need not fit one.
+    model = method.base(recipe, spec.base_model, card if spec.device == "cuda" and not spec.fsdp else None)
     adapter = method.adapter(recipe, model)
     if adapter is not None and spec.start_adapter is not None:
         # For DPO, TRL keeps a frozen copy of an adapter that comes with the model, as the reference.
@@ -377,6 +408,9 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         # every operation is not free. It also gives back logits in 32 bits, from which differences can be taken.
         bf16=spec.device == "cuda" or recipe.method == "lora" or whole_layers or not objective.fused_head,
         use_cpu=spec.device == "cpu",
+        fsdp=spec.fsdp,
+        # All of an adapter takes part in every step.
+        ddp_find_unused_parameters=False if spec.processes > 1 else None,
         seed=spec.effective_seed,
         data_seed=spec.effective_seed,
         logging_steps=1,
@@ -395,6 +429,9 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
         dataset_num_proc=None,
         **objective.settings(recipe),
     )
+    if arguments.n_gpu > 1:
+        # One process would spread each batch over all cards that it sees, of which one is its own.
+        arguments._n_gpu = 1
     trainer = repeatable(trainer_class)(
         model=model,
         args=arguments,
@@ -410,7 +447,7 @@ def build_trainer(spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, b
     if not objective.fused_head:
         trainer.counted_tokens = 0
         trainer.train_dataset = trainer.train_dataset.filter(_has_both_answers)
-    elif spec.device == "cpu":
+    elif spec.device == "cpu" and not spec.fsdp:
         score_answers_only(trainer.model if recipe.method == "full" else trainer.model.get_base_model())
     if len(trainer.train_dataset) == 0:
         raise PermanentError(
@@ -467,32 +504,33 @@ def _changed_modules(model: Any) -> list[str]:
     return [
         name
         for name, weight in model.named_parameters()
-        if ".lora_B.default." in name and bool(weight.detach().count_nonzero())
+        if ".lora_B.default." in name and bool(whole(weight.detach()).count_nonzero())
     ]
 
 
 def _save_weights(trainer: Any, tokenizer: Any, spec: TrainingSpec, name: str) -> None:
     """Write the adapter (or the whole model) as safetensors, with nothing in it that names this machine."""
+    if name != MODEL and not _changed_modules(trainer.model):
+        raise PermanentError(
+            "training changed nothing: every B matrix of the adapter is still zero; look at the learning rate, and "
+            "at whether the rows hold an answer within data.max_length"
+        )
+    weights = trainer.whole_adapter()
+    if not trainer.args.should_save:
+        return
     folder = spec.output / name
     shutil.rmtree(folder, ignore_errors=True)
     with staged_directory(folder) as staging:
+        trainer.write(staging, weights)
         if name == MODEL:
-            trainer.model.save_pretrained(staging)
             tokenizer.save_pretrained(staging)
             return
-        changed = _changed_modules(trainer.model)
-        if not changed:
-            raise PermanentError(
-                "training changed nothing: every B matrix of the adapter is still zero; look at the learning rate, and "
-                "at whether the rows hold an answer within data.max_length"
-            )
         config = trainer.model.peft_config["default"]
         # Readers look for the base by this id; PEFT wrote the folder that it was loaded from.
         config.base_model_name_or_path = spec.recipe.base_model.id
         config.revision = spec.recipe.base_model.revision
         config.inference_mode = True
         config.save_pretrained(staging)
-        trainer._save(str(staging))
         (staging / "chat_template.jinja").write_text(tokenizer.chat_template)
 
 
@@ -524,7 +562,7 @@ def _hardware(device: str) -> str:
 
 def _is_out_of_memory(error: Exception) -> bool:
     import torch
-    from accelerate.utils.memory import should_reduce_batch_size  # type: ignore[import-untyped, unused-ignore]
+    from accelerate.utils.memory import should_reduce_batch_size
 
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or should_reduce_batch_size(error)
 

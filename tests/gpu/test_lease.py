@@ -212,8 +212,8 @@ def test_memory_that_comes_back_late_is_waited_for_and_its_users_are_named(
 ) -> None:
     looks = iter([10.0, 19.9, 20.0])
 
-    def memory(device: str) -> DeviceMemory:
-        assert device == "cpu"
+    def memory(device: str, card: int) -> DeviceMemory:
+        assert (device, card) == ("cpu", 0)
         return DeviceMemory("a card", next(looks), 24.0, (11, 12))
 
     monkeypatch.setattr("ec1.gpu.lease.device_memory", memory)
@@ -226,6 +226,18 @@ def test_memory_that_comes_back_late_is_waited_for_and_its_users_are_named(
         match=r"^a card has 10\.0 GiB free of 24\.0, gpu\.min_free_gib asks for 20 \(used by processes 11, 12\): free",
     ):
         wanted._enough_memory(settle_seconds=0)
+
+
+def test_a_lock_for_several_cards_needs_memory_on_each(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = {0: 23.0, 1: 2.0, 2: 22.0}
+    monkeypatch.setattr(
+        "ec1.gpu.lease.device_memory", lambda device, card: DeviceMemory(f"card {card}", free[card], 24.0)
+    )
+    wanted = GpuLease(lock, device="cpu", min_free_gib=20, cards=3)
+    with pytest.raises(BusyError, match=r"^card 1 has 2\.0 GiB free"):
+        wanted._enough_memory(settle_seconds=0)
+    free[1] = 21.0
+    assert wanted._enough_memory(settle_seconds=0).name == "card 1"
 
 
 def test_the_next_holder_says_what_it_had_to_kill(lock: Path, tmp_path: Path) -> None:

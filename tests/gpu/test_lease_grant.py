@@ -148,7 +148,7 @@ def test_who_waits_is_told_twice_a_minute_and_not_longer_than_agreed(lock: Path,
 def test_a_card_that_stays_full_is_measured_for_half_a_minute(
     lock: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, users: tuple[int, ...], named: str
 ) -> None:
-    monkeypatch.setattr("ec1.gpu.lease.device_memory", lambda device: DeviceMemory("Card", 1.0, 24.0, users))
+    monkeypatch.setattr("ec1.gpu.lease.device_memory", lambda device, card: DeviceMemory("Card", 1.0, 24.0, users))
     with (
         pytest.raises(BusyError) as refused,
         lease(lock, 20).hold("training", night="2026-06-01", holder="run", wait_seconds=0),

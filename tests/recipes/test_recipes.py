@@ -404,3 +404,21 @@ def test_an_experiment_stands_beside_the_roles_own_recipe_and_no_night_runs_it(o
     found, _ = survey([own], [own, shipped])
     assert [(each.recipe.kind, each.recipe.nightly) for each in found] == [("adapter", True), ("experiment", False)]
     assert [finding for finding in lint([own], [own, shipped]) if finding.level == "error"] == []
+
+
+@pytest.mark.parametrize(
+    ("more", "fsdp", "message"),
+    [
+        ("objective: orpo\norpo: {beta: 0.1}\n", False, "objective orpo is trained by one process"),
+        ("objective: dpo\ndpo: {beta: 0.1}\n", True, "gpu.fsdp is for objective sft"),
+        ("", True, "gpu.fsdp is for method lora, not qlora"),
+        ("optimisation: {batch_size: 3, gradient_accumulation: 1}\n", False, "cannot be shared by 2 processes"),
+    ],
+)
+def test_what_several_processes_cannot_share_is_an_error(
+    own: Path, shipped: Path, more: str, fsdp: bool, message: str
+) -> None:
+    write(own, "x", HEAD + more)
+    assert not [finding for finding in lint([own], [shipped]) if finding.level == "error"]
+    errors = [finding for finding in lint([own], [shipped], processes=2, fsdp=fsdp) if finding.level == "error"]
+    assert len(errors) == 1 and message in errors[0].message and "x.yaml" in errors[0].where

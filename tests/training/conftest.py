@@ -33,7 +33,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-SPEC_KEYS = ("start_adapter", "resume", "budget_seconds", "tracking")
+SPEC_KEYS = ("start_adapter", "resume", "budget_seconds", "tracking", "processes", "fsdp")
 
 
 @pytest.fixture(scope="session")

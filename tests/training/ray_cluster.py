@@ -77,10 +77,17 @@ class RayCluster:
         return next((parent.pid for parent in process.parents() if parent.pid in ours), None)
 
     def living(self) -> list[str]:
-        """Ids of the nodes that the head counts as alive."""
+        """Ids of the nodes that the head counts as alive; on a busy machine it may take long to say."""
         from ray.util.state import list_nodes
+        from ray.util.state.exception import RayStateApiException
 
-        return [node.node_id for node in list_nodes(address=self.address) if node.state == "ALIVE"]
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return [node.node_id for node in list_nodes(address=self.address) if node.state == "ALIVE"]
+            except RayStateApiException:
+                if time.monotonic() > deadline:
+                    raise
 
     def _start(self, name: str, *arguments: object) -> "subprocess.Popen[bytes]":
         ray = Path(sys.executable).with_name("ray")

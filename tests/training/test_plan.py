@@ -337,3 +337,19 @@ def test_each_role_of_gastown_has_its_own_bucket_and_folder_and_none_runs_in_the
     ):
         assert len(own) == len(ROLES)
     assert {each.recipe.tenant for each in nightly_recipes(embedded, project)} == {"fernhollow"}
+
+
+def test_several_cards_share_the_tokens_and_with_fsdp_the_model(sft: Recipe, olmo: ModelShape) -> None:
+    lora = changed(sft, optimisation={"batch_size": 2, "gradient_accumulation": 8}).model_copy(
+        update={"method": "lora", "quantization": None}
+    )
+    small = L4.model_copy(update={"memory_gib": 12})
+    for hardware in (small, small.model_copy(update={"processes": 4})):
+        with pytest.raises(PermanentError, match="needs about"):
+            plan_training(lora, olmo, hardware, **FIGURES)
+    four = plan_training(lora, olmo, small.model_copy(update={"processes": 4, "fsdp": True}), **FIGURES)
+    one = plan_training(lora, olmo, L4, **FIGURES)
+    assert four.peak_memory_gib < 12 < one.peak_memory_gib
+    assert (four.steps, four.tokens, four.effective_batch) == (one.steps, one.tokens, one.effective_batch)
+    assert four.seconds < one.seconds / 2
+    assert any("4 processes share a step: 2 × 2 rows each" in note for note in four.notes)

@@ -16,10 +16,13 @@ from loopback_server import free_port
 from patience import until
 from ray_cluster import RayCluster
 from safetensors.torch import load_file
+from small_trainings import losses
+from small_trainings import run as run_here
 
 from ec1.deployment import GpuSettings, RayLauncherSettings
 from ec1.errors import InputError, PermanentError, ServiceError
 from ec1.launch.launcher import Subject, Work
+from ec1.launch.ranks import RANK
 from ec1.launch.ray_launcher import RayLauncher
 from ec1.training.spec import TrainingResult, TrainingSpec, check_result
 from resources.pipes import PipesResource
@@ -44,7 +47,8 @@ def work(spec: TrainingSpec) -> Work:
     path = spec.output / "spec.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(spec.model_dump_json())
-    return Work("the training", "ec1.training", path, "cpu", Subject("acme", "editor", "2026-06-01"), (), spec.output)
+    subject = Subject("acme", "editor", "2026-06-01")
+    return Work("the training", "ec1.training", path, "cpu", subject, (), spec.output, processes=spec.processes)
 
 
 def train(cluster: RayCluster, spec: TrainingSpec, folder: Path) -> TrainingResult:
@@ -52,16 +56,21 @@ def train(cluster: RayCluster, spec: TrainingSpec, folder: Path) -> TrainingResu
     return check_result(spec)
 
 
-def trainer_of(spec: TrainingSpec) -> psutil.Process | None:
-    """The process that trains as specified; its warden has the same words behind its own."""
+def trainers_of(spec: TrainingSpec) -> list[psutil.Process]:
+    """The processes that train as specified; their wardens have the same words behind their own."""
+    found = []
     for process in psutil.process_iter():
         try:
             words = process.cmdline()
         except psutil.Error:
             continue
         if words[1:3] == ["-m", "ec1.training"] and words[-1] == str(spec.output / "spec.json"):
-            return process
-    return None
+            found.append(process)
+    return found
+
+
+def trainer_of(spec: TrainingSpec) -> psutil.Process | None:
+    return next(iter(trainers_of(spec)), None)
 
 
 def same_weights(one: TrainingSpec, other: TrainingSpec) -> bool:
@@ -137,6 +146,48 @@ def test_a_node_that_dies_in_the_middle_costs_no_weight(
     sys.stderr.write(
         f"resumed after step {ended[0].resumed_from}, done {time.monotonic() - lost:.0f} s after the loss\n"
     )
+
+
+@pytest.mark.soak
+def test_two_nodes_share_one_training_and_one_of_them_dies(
+    cluster: RayCluster, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    """One process on each, each with a part of the model; the curve is that of one process. A third node is idle."""
+    steps = {**SLOW_STEPS, "max_steps": 20}
+    plain = {"method": "lora", "quantization": None, "lora": {"dropout": 0.0}, "optimisation": steps}
+    undisturbed = make("engineering", tmp_path / "undisturbed", **plain)
+    run_here(undisturbed)
+    while cluster.nodes < 3:
+        cluster.add_node()
+    spec = make("engineering", tmp_path / "shared", processes=2, fsdp=True, **plain)
+    thread, ended = in_background(cluster, spec, tmp_path)
+    until(lambda: (spec.checkpoints / "checkpoint-5" / "sealed.json").is_file() or bool(ended), 400)
+    assert not ended, ended
+    ranks = trainers_of(spec)
+    nodes = {cluster.node_of(process) for process in ranks}
+    assert len(ranks) == len(nodes) == 2 and None not in nodes, "each has a node of its own"
+    other = next(each for each in ranks if each.environ()[RANK] == "1")
+    node = cluster.node_of(other)
+    assert node is not None
+    cluster.lose(node)
+    thread.join(600)
+    assert ended and isinstance(ended[0], TrainingResult), ended
+    assert (ended[0].status, ended[0].processes, ended[0].fsdp) == ("finished", 2, True)
+    assert (ended[0].resumed_from or 0) >= 5
+    # Sums in another order differ in the last bits of bfloat16.
+    assert losses(spec) == pytest.approx(losses(undisturbed), rel=1e-3)
+    assert not trainers_of(spec)
+
+
+@pytest.mark.soak
+def test_what_several_refuse_is_the_step_s_error(
+    cluster: RayCluster, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    while cluster.nodes < 2:
+        cluster.add_node()
+    wrong = make("engineering", tmp_path, processes=2, lora={"target_modules": ["query_key_value"]})
+    with pytest.raises(PermanentError, match="has no module query_key_value"):
+        train(cluster, wrong, tmp_path)
 
 
 @pytest.mark.soak
