@@ -9,7 +9,7 @@ import json
 import logging
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ec1.errors import InputError, ServiceError
@@ -27,7 +27,8 @@ class SshLauncher:
     """`Launcher` through a worker on `host`, whose folder holds the store of `markers`.
 
     `worker` is the worker's command there, which ends when nothing waits; with `--check --json` behind it, it says what
-    the machine has.
+    the machine has. `watch` is called while it is waited for and nothing new comes; what it raises ends the wait.
+    `alone`: nobody else works there.
     """
 
     def __init__(
@@ -41,18 +42,22 @@ class SshLauncher:
         follow_seconds: float,
         keep_days: float = 14,
         wake_seconds: float = _WAKE_SECONDS,
+        watch: Callable[[], None] = lambda: None,
+        alone: bool = False,
     ) -> None:
         self._host = host
         self._folder = folder
         self._worker = worker
         self._wake_seconds = wake_seconds
         self._woken = -wake_seconds
+        self._watch = watch
         self._inner = WorkerLauncher(
             markers,
             wait_seconds=wait_seconds,
             follow_seconds=follow_seconds,
             keep_days=keep_days,
             wake=self._start_worker,
+            alone=alone,
         )
 
     def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
@@ -76,6 +81,7 @@ class SshLauncher:
 
     def _start_worker(self) -> None:
         """Start a worker that outlives the connection, unless one runs: a lock tells, which dies with its holder."""
+        self._watch()
         if time.monotonic() - self._woken < self._wake_seconds:
             return
         self._woken = time.monotonic()
