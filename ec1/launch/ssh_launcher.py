@@ -27,8 +27,7 @@ class SshLauncher:
     """`Launcher` through a worker on `host`, whose folder holds the store of `markers`.
 
     `worker` is the worker's command there, which ends when nothing waits; with `--check --json` behind it, it says what
-    the machine has. `watch` is called while it is waited for and nothing new comes; what it raises ends the wait.
-    `alone`: nobody else works there.
+    the machine has. `watch` and `alone` as for `WorkerLauncher`.
     """
 
     def __init__(
@@ -50,13 +49,13 @@ class SshLauncher:
         self._worker = worker
         self._wake_seconds = wake_seconds
         self._woken = -wake_seconds
-        self._watch = watch
         self._inner = WorkerLauncher(
             markers,
             wait_seconds=wait_seconds,
             follow_seconds=follow_seconds,
             keep_days=keep_days,
             wake=self._start_worker,
+            watch=watch,
             alone=alone,
         )
 
@@ -81,7 +80,6 @@ class SshLauncher:
 
     def _start_worker(self) -> None:
         """Start a worker that outlives the connection, unless one runs: a lock tells, which dies with its holder."""
-        self._watch()
         if time.monotonic() - self._woken < self._wake_seconds:
             return
         self._woken = time.monotonic()

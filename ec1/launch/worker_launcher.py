@@ -32,8 +32,8 @@ class WorkerLauncher:
     """`Launcher` through the markers of a store.
 
     `wait_seconds`: how long a marker may wait for a worker, before its first attempt and after each that died.
-    `wake` is called while it waits, and may start a worker; what it raises ends the wait. `alone`: nobody else asks in
-    this store, so what an earlier night left there is withdrawn.
+    `wake` is called while it waits, and may start a worker; `watch` at every look, and what it raises ends the wait.
+    `alone`: nobody else asks in this store, so what an earlier night left there is withdrawn.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class WorkerLauncher:
         follow_seconds: float = 5,
         keep_days: float = 14,
         wake: Callable[[], None] = lambda: None,
+        watch: Callable[[], None] = lambda: None,
         alone: bool = False,
     ) -> None:
         self._markers = markers
@@ -52,6 +53,7 @@ class WorkerLauncher:
         self._follow_seconds = follow_seconds
         self._keep = dt.timedelta(days=keep_days)
         self._wake = wake
+        self._watch = watch
         self._alone = alone
 
     def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
@@ -104,6 +106,7 @@ class WorkerLauncher:
         """Wait for the end. Raises PermanentError if it failed, BusyError if no worker takes it."""
         alive, last, gone = time.monotonic(), State("waiting", 0, None), 0
         while True:
+            self._watch()
             try:
                 state = self._markers.state(file)
                 if state.attempt:

@@ -22,6 +22,7 @@ from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, ch
 
 _MISSING, _TAKEN, _DAMAGED = 44, 17, 45
 _BROKEN_SSH = (255,)
+_WRONG_HOST = "Host key verification failed"
 _BROKEN_RSYNC = (10, 11, 12, 30, 35, 255)
 """Sockets, protocol stream and time-outs; 11 also when the other side went away while it wrote."""
 
@@ -77,7 +78,9 @@ class SshHost:
             if done.returncode == 0 or done.returncode in answers:
                 return done.returncode, done.stdout
             said = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-            if done.returncode not in broken or time.monotonic() > deadline or self._gone():
+            # Another machine answers than the one that is meant: it will the next time, too.
+            final = done.returncode not in broken or _WRONG_HOST in said or self._gone()
+            if final or time.monotonic() > deadline:
                 raise ServiceError(f"{self.host}: {said} ({command[0]} ended with status {done.returncode})")
             time.sleep(pause)
             pause = min(5.0, pause * 2)

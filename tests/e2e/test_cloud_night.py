@@ -63,25 +63,35 @@ def ec1(small_model: Path, project: Path, tmp_path: Path, compute: FakeCompute) 
 
 
 @pytest.fixture
-def trains(ec1: LightCommandLine, tiny_model: Path, compute: FakeCompute, ssh_server: SshServer) -> LightCommandLine:
+def trains(
+    ec1: LightCommandLine, small_model: Path, tiny_model: Path, compute: FakeCompute, ssh_server: SshServer
+) -> LightCommandLine:
     """The same with a recipe. What runs on the machine is here, behind a real sshd, and ends when the machine does."""
     folder = ec1.home.root.parent
-    there = folder / "there"
-    launcher = {"kind": "ssh", "options": ["-l", *ssh_server.address.split("@")[:1], *ssh_server.login]}
-    launcher |= {"python": sys.executable, "folder": str(there), "project": str(folder), "deployment": "there"}
     deployment = folder / "configs" / "deployments" / "light.yaml"
-    text = deployment.read_text().replace("recipes: []", "recipes: [recipes]")
-    deployment.write_text(text + f"launcher: {json.dumps({**launcher, 'follow_seconds': 1, 'wait_seconds': 300})}\n")
     other = DEPLOYMENT.format(sample="nowhere", model=MODEL, folder=tiny_model).replace("sample: nowhere\n", "")
-    (deployment.parent / "there.yaml").write_text(other + "worker: {beat_seconds: 1, expire_seconds: 20}\n")
+    launcher = way_there(folder, other, ssh_server)
+    text = deployment.read_text().replace("recipes: []", "recipes: [recipes]")
+    text = text.replace(str(small_model), str(tiny_model))
+    deployment.write_text(f"{text}launcher: {json.dumps(launcher)}\n")
     (folder / "recipes").mkdir()
     (folder / "recipes" / "engineering.yaml").write_text(RECIPE.format(model=MODEL))
     compute.host_keys = [ssh_server.host_key]
-    compute.halted = lambda: _end_all_of(there)
+    compute.halted = lambda: end_all_of(folder / "there")
     return ec1
 
 
-def _end_all_of(folder: Path) -> None:
+def way_there(folder: Path, deployment: str, server: SshServer) -> dict[str, object]:
+    """The launcher to a machine behind `server`, which works in `folder/there` by a deployment of its own."""
+    worker = "worker: {beat_seconds: 1, expire_seconds: 20}\n"
+    (folder / "configs" / "deployments" / "there.yaml").write_text(deployment + worker)
+    user = server.address.split("@")[0]
+    way = {"kind": "ssh", "options": ["-l", user, *server.login], "python": sys.executable, "deployment": "there"}
+    return {**way, "folder": str(folder / "there"), "project": str(folder), "follow_seconds": 1, "wait_seconds": 300}
+
+
+def end_all_of(folder: Path) -> None:
+    """End whatever runs in a folder, as a machine that stops does."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if any(str(folder) in each for each in process.cmdline()) and process.name() != "ssh":
