@@ -4,7 +4,8 @@
 `follow`    starts and ends the inference server as the instance's metadata says, and reports in its guest attributes
 `engine`    is the inference server: replaces itself with the container (ec1-engine.service)
 `dead-man`  powers the machine off when nobody has asked it to stay up (ec1-dead-man.timer)
-`python`    is EC1's Python, which trainings are started with by ssh: replaces itself with a container of it
+`python`    is EC1's Python, which trainings are started with by ssh: replaces itself with a container of it, which gets
+            what stands behind `--`
 
 The keys and the report are those of `ec1/machines/report.py`.
 https://cloud.google.com/compute/docs/metadata/querying-metadata
@@ -219,11 +220,12 @@ def python_command(settings: dict[str, str], arguments: list[str], user: str) ->
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["follow", "engine", "dead-man", "python"])
-    parser.add_argument("arguments", nargs="*", help="of python, behind --")
     parser.add_argument("--metadata", default=METADATA)
     parser.add_argument("--run", type=Path, default=RUN)
     parser.add_argument("--settings", type=Path, default=SETTINGS)
-    arguments = parser.parse_args()
+    given = sys.argv[1:]
+    end = given.index("--") if "--" in given else len(given)
+    arguments = parser.parse_args(given[:end])
     if arguments.what == "dead-man":
         up = float(Path("/proc/uptime").read_text().split()[0])
         why = dead_man(arguments.metadata, arguments.run, time.time(), up)
@@ -237,7 +239,7 @@ def main() -> int:
         command = engine_command(settings, wanted)
         os.execvpe(command[0], command, {**os.environ, "VLLM_API_KEY": wanted["key"]})
     if arguments.what == "python":
-        command = python_command(settings, arguments.arguments, f"{os.getuid()}:{os.getgid()}")
+        command = python_command(settings, given[end + 1 :], f"{os.getuid()}:{os.getgid()}")
         os.execvp(command[0], command)
     machine = Machine(arguments.metadata, arguments.run, settings)
     while True:

@@ -32,7 +32,7 @@ from ec1.graph.reader import GraphReader, published_ledger
 from ec1.home import Home
 from ec1.launch.launcher import Launcher, Work
 from ec1.machines.machine import Machine
-from ec1.night import machines
+from ec1.night.launchers import ssh_launcher
 from ec1.night.records import CandidateRecord, MachineRecord, OutcomeRecord, Records
 from ec1.night.report import night_report
 from ec1_assets.definitions import build_defs
@@ -200,8 +200,11 @@ def month(
 
         compute.answered = answered
         # All that is replaced: where the machine's clock comes from, and what work does to it.
-        real = machines.ssh_launcher
-        monkeypatch.setattr(machines, "ssh_launcher", lambda *given, **named: found.working(real(*given, **named)))
+
+        def slow(*given: Any, **named: Any) -> Launcher:
+            return found.working(ssh_launcher(*given, **named))
+
+        monkeypatch.setattr("ec1.night.machines.ssh_launcher", slow)
         monkeypatch.setattr(ProjectResource, "machine", lambda self: found.machine())
         monkeypatch.setattr(conclusion, "machine_of", lambda deployment, home: found.machine())
         yield found

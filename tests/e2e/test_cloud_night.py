@@ -30,7 +30,7 @@ from ec1.night.report import night_report
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"
 ZONE = "us-central1-a"
-ROLE = "fernhollow/engineering"
+ROLE = ("fernhollow", "engineering")
 MACHINE = """
 machine:
   kind: gce
@@ -119,7 +119,7 @@ def test_nights_in_the_cloud(ec1: LightCommandLine, compute: FakeCompute) -> Non
 def test_a_night_trains_on_the_machine_that_it_booted(trains: LightCommandLine, compute: FakeCompute) -> None:
     _trained(trains, compute, boots=1)
     costs = night_report(trains.home, NIGHT).costs
-    assert costs["extraction"] > 0 and costs[ROLE] > 0, "who used it pays"
+    assert costs["extraction"] > 0 and costs["/".join(ROLE)] > 0, "who used it pays"
     there = trains.home.root.parent / "there"
     assert not list(there.glob("home/runs/*")) and "completed" in (there / "worker.log").read_text()
 
@@ -179,7 +179,7 @@ def _waits(ec1: LightCommandLine, status: str, reason: str) -> None:
     (recipe,) = report.recipes
     assert (report.status, recipe.outcome) == (status, "postponed") and reason in recipe.detail, recipe.detail
     assert report.failure is None
-    late = Records(ec1.home.run(*ROLE.split("/"), NIGHT)).find(PostponedRecord)
+    late = Records(ec1.home.run(*ROLE, NIGHT)).find(PostponedRecord)
     assert late is not None and late.switched_off == (status == "skipped")
 
 
@@ -190,7 +190,7 @@ def _trained(ec1: LightCommandLine, compute: FakeCompute, boots: int) -> None:
     used = _records(ec1).find(MachineRecord)
     assert used is not None and used.boots == boots and used.seconds == pytest.approx(compute.seconds(), abs=2)
     assert used.phases["training"] > 0 and used.phases["evaluation"] > 0
-    outcome = Records(ec1.home.run(*ROLE.split("/"), NIGHT)).find(OutcomeRecord)
+    outcome = Records(ec1.home.run(*ROLE, NIGHT)).find(OutcomeRecord)
     assert outcome is not None and outcome.path.is_dir()
     report = night_report(ec1.home, NIGHT)
     assert report.status == "done" and sum(report.costs.values()) == pytest.approx(used.cost)

@@ -83,6 +83,17 @@ def test_only_nights_use_it(tmp_path: Path, home: Home) -> None:
         launcher_by_hand("training", deployment, home, "a test")
 
 
+def test_the_doctor_knows_what_trainings_there_need(tmp_path: Path, home: Home) -> None:
+    key = tmp_path / "id_ed25519"
+    launcher = {"kind": "ssh", "options": ["-l", "ec1", "-i", str(key)], "python": "/opt/ec1/python", "folder": "/w"}
+    deployment = load(tmp_path, launcher=launcher)
+    found = {finding.subject: finding for finding in examine(deployment, home)}
+    assert found["ssh"].level == "problem" and str(key) in found["ssh"].detail
+    key.touch()
+    found = {finding.subject: finding for finding in examine(deployment, home)}
+    assert found["ssh"].level == "ok" and "the machine that is booted" in found["ssh"].detail
+
+
 def test_the_doctor_asks_for_no_card_here_and_shows_the_books(tmp_path: Path, home: Home) -> None:
     deployment = load(tmp_path)
     found = {finding.subject: finding for finding in examine(deployment, home)}
