@@ -317,10 +317,15 @@ class SshLauncherSettings(Settings):
     """`kind: ssh`: a machine that ssh reaches, with EC1 of the same version and a deployment for its device."""
 
     kind: Literal["ssh"] = Field("ssh", description="chooses this section")
-    host: str = Field(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*$", description="as ssh knows it: `name`, `user@name`, a `Host`"
+    host: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*$",
+        description="as ssh knows it: `name`, `user@name`, a `Host`; default: the `machine` that is booted for nights, "
+        "at the address that it has then",
     )
-    options: tuple[str, ...] = Field((), description="further options of ssh, such as `-p` and `2222`")
+    options: tuple[str, ...] = Field(
+        (), description="further options of ssh, such as `-p` and `2222`, or `-l` and the user's name"
+    )
     python: str = Field(description="the Python of EC1 there, such as /opt/ec1/.venv/bin/python")
     folder: str = Field(pattern="^/", description="where the work is kept there, such as /var/lib/ec1-work")
     deployment: Name | None = Field(None, description="its deployment; default: of the same name as this one")
@@ -749,8 +754,23 @@ class Deployment(Settings):
         if self.extraction.adapter is not None:
             raise ValueError("extraction.adapter is not on the machine: leave it out")
         if isinstance(self.launcher, LocalLauncherSettings) and self.recipes:
-            raise ValueError("launcher local would train on this machine, not on `machine`: set recipes: []")
+            raise ValueError(
+                "launcher local would train on this machine, not on `machine`: set launcher.kind to ssh, without a "
+                "host, or recipes: []"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _ssh_knows_where(self) -> "Deployment":
+        if isinstance(self.launcher, SshLauncherSettings) and self.launcher.host is None and self.machine is None:
+            raise ValueError("launcher.host is missing: name the machine that ssh is to reach")
+        return self
+
+    @property
+    def trains_on_machine(self) -> bool:
+        """Whether trainings and evaluations run on the `machine` that is booted for nights."""
+        launcher = self.launcher
+        return self.machine is not None and isinstance(launcher, SshLauncherSettings) and launcher.host is None
 
     @property
     def extraction_module_id(self) -> str:

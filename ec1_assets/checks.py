@@ -133,10 +133,10 @@ def of_no_op(candidate: "Candidate", asset: dg.AssetKey) -> dg.AssetCheckResult:
     )
 
 
-def of_postponed(late: PostponedRecord, asset: dg.AssetKey) -> dg.AssetCheckResult:
-    """Nothing was trained, so nothing is wrong with it."""
+def of_postponed(late: PostponedRecord, asset: dg.AssetKey, check: str) -> dg.AssetCheckResult:
+    """Nothing was trained or judged, so nothing is wrong with it."""
     return dg.AssetCheckResult(
-        check_name="not_a_no_op",
+        check_name=check,
         asset_key=asset,
         passed=True,
         description=late.reason,

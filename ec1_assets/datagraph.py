@@ -237,6 +237,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         with gpu.hold(context, "handover") as grant:
             memory = grant.memory if machine is None else machine.handover(context.log.info)
             handover = hand_over(memory, len(grant.swept), project.home, context.partition_key, context.run_id)
+        gpu.stop_if_done(context)
         return dg.MaterializeResult(metadata=metadata.of_handover(handover))
 
     return [source_documents, extract_entities, graph_mutations, gpu_handover]

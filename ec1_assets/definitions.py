@@ -40,7 +40,8 @@ def build_defs(choice: Choice) -> dg.Definitions:
     ends += [dg.AssetKey([each.recipe.tenant, each.recipe.role, "adapter"]) for each in recipes]
     jobs = night_jobs()
     gpu = GpuResource(project=project)
-    here = isinstance(deployment.launcher, LocalLauncherSettings)
+    # Of the machine that is booted for nights there is one, as of this one.
+    here = isinstance(deployment.launcher, LocalLauncherSettings) or deployment.trains_on_machine
     pool = GPU_POOL if here else None
     return dg.Definitions(
         assets=[

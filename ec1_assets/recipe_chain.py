@@ -10,7 +10,8 @@ from typing import Any
 
 import dagster as dg
 
-from ec1.night.budgets import too_late, training_seconds
+from ec1.errors import DeferredError
+from ec1.night.budgets import no_machine, too_late, training_seconds
 from ec1.night.handover import require_handover
 from ec1.night.recipe_night import RecipeNight
 from ec1.night.records import CandidateRecord, DatasetRecord, DecisionRecord, SnapshotRecord
@@ -135,18 +136,32 @@ def recipe_chain(
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         step = tonight(context, project)
         require_handover(step.home, step.night.date)
-        budgets, night = step.deployment.budgets, step.night.date
-        left = training_seconds(budgets, step.home, night, context.run_id, project.seconds_left())
-        spec = step.spec(step.built_dataset(), budget_seconds=max(left, 1.0))
-        if not step.is_trained(spec):
-            late = too_late(step.records.read(DatasetRecord).plan, left, budgets)
+        dataset, budgets, plan = step.built_dataset(), step.deployment.budgets, step.records.read(DatasetRecord).plan
+
+        def left(machine: float | None) -> float:
+            return training_seconds(budgets, step.home, step.night.date, context.run_id, machine)
+
+        if not step.is_trained(step.spec(dataset)):
+            # What would be too late as soon as a machine was ready is not worth its boot.
+            late = too_late(plan, left(project.seconds_to_have()), budgets)
+            try:
+                if late is None:
+                    with gpu.launcher(context, "training") as launcher:
+                        # Its clock starts now.
+                        seconds = left(project.seconds_left())
+                        late = too_late(plan, seconds, budgets)
+                        if late is None:
+                            spec = step.spec(dataset, budget_seconds=max(seconds, 1.0))
+                            required = ("status", "steps")
+                            pipes.run(context, lambda env: step.train(spec, launcher, env), required=required)
+            except DeferredError as error:
+                late = no_machine(error, plan, left(project.seconds_to_have()))
             if late is not None:
                 context.log.warning(late.reason)
                 step.records.write(context.run_id, late)
-                yield checks.of_postponed(late, keys["adapter_candidate"])
+                gpu.stop_if_done(context)
+                yield checks.of_postponed(late, keys["adapter_candidate"], "not_a_no_op")
                 return
-            launcher = gpu.launcher(context, "training")
-            pipes.run(context, lambda env: step.train(spec, launcher, env), required=("status", "steps"))
         candidate = step.candidate()
         step.records.write(context.run_id, CandidateRecord(result=candidate.result))
         if candidate.diverged:
@@ -165,6 +180,7 @@ def recipe_chain(
         code_version=version,
         pool=pool,
         description="Scores of base, incumbent and candidate on the same held-out examples, and the gate's verdict.",
+        output_required=False,
         check_specs=[checks.spec_of_gate(keys["evaluation"])],
         **common,
     )
@@ -173,15 +189,24 @@ def recipe_chain(
         project: ProjectResource,
         gpu: GpuResource,
         pipes: PipesResource,
-    ) -> dg.MaterializeResult:
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         step = tonight(context, project)
         require_handover(step.home, step.night.date)
         spec = step.evaluation_spec(step.built_dataset())
-        launcher = gpu.launcher(context, "evaluation")
-        judged, _ = pipes.run(context, lambda env: step.evaluate(spec, launcher, env), required=("evaluated",))
+        try:
+            with gpu.launcher(context, "evaluation") as launcher:
+                judged, _ = pipes.run(context, lambda env: step.evaluate(spec, launcher, env), required=("evaluated",))
+        except DeferredError as error:
+            late = no_machine(error, step.records.read(DatasetRecord).plan, project.seconds_to_have() or 0.0)
+            context.log.warning(late.reason)
+            step.records.write(context.run_id, late)
+            gpu.stop_if_done(context)
+            yield checks.of_postponed(late, keys["evaluation"], "evaluation_gate")
+            return
         step.records.write(context.run_id, judged.record())
+        gpu.stop_if_done(context)
         tag_verdict(context, step.name, judged.verdict.verdict)
-        return dg.MaterializeResult(
+        yield dg.MaterializeResult(
             metadata=metadata.of_evaluation(judged, step.folder),
             check_results=[checks.of_gate(judged, keys["evaluation"])],
         )

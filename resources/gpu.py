@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -10,6 +11,9 @@ from ec1.gpu.lease import GpuLease, Grant, Phase
 from ec1.launch.launcher import Launcher
 from ec1.night.launchers import open_launcher
 from resources.project import ProjectResource
+
+if TYPE_CHECKING:
+    from ec1.night.machines import TrainingPhase
 
 GPU_POOL = "gpu"
 """The Dagster pool of every asset that uses the GPU."""
@@ -62,6 +66,31 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
                 )
             )
 
-    def launcher(self, context: dg.AssetExecutionContext, phase: Phase) -> Launcher:
-        """Where this step's training or evaluation runs; on this machine it holds the lease while it does."""
-        return open_launcher(self.project.deployment(), self.project.home, lambda: self.hold(context, phase))
+    @contextmanager
+    def launcher(self, context: dg.AssetExecutionContext, phase: "TrainingPhase") -> "Iterator[Launcher]":
+        """Where this step's training or evaluation runs; on this machine it holds the lease while it does.
+
+        A machine that is booted for nights is up and its card free while the block runs. Raises DeferredError if it
+        cannot be had, or goes.
+        """
+        deployment, home, machine = self.project.deployment(), self.project.home, self.project.machine()
+        if machine is None or not deployment.trains_on_machine:
+            yield open_launcher(deployment, home, lambda: self.hold(context, phase))
+            return
+        from ec1.night.machines import machine_launcher
+
+        with (
+            self.hold(context, phase),
+            machine_launcher(deployment, home, machine, phase, context.partition_key, context.log.info) as launcher,
+        ):
+            yield launcher
+
+    def stop_if_done(self, context: dg.AssetExecutionContext) -> None:
+        """Stop a machine that is booted for nights as soon as nothing of this run needs it any more."""
+        machine = self.project.machine()
+        if machine is None or not self.project.deployment().trains_on_machine:
+            return
+        from ec1.night.machines import stop_if_done
+
+        recipes = self.project.recipe_names()
+        stop_if_done(machine, self.project.home, context.partition_key, context.run_id, recipes, context.log.info)

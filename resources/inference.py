@@ -103,10 +103,11 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
         """Boot the deployment's machine and run the engine there."""
         from ec1.extraction.client import Circuit
         from ec1.extraction.openai import OpenAIClient
-        from ec1.night.machines import engine_arguments, is_kept
+        from ec1.night.machines import engine_arguments
 
         deployment = self.project.deployment()
-        keep = is_kept(deployment)
+        # Phase 2 may need it, which the handover knows.
+        keep = deployment.trains_on_machine
         with (
             self.gpu.hold(context, "inference"),
             machine.up("inference", context.partition_key, keep=keep, progress=context.log.info) as running,

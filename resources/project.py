@@ -52,5 +52,17 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
         machine = self.machine()
         return None if machine is None else machine.seconds_left()
 
+    def seconds_to_have(self) -> float | None:
+        """How long a booted machine may still run, or could if it were booted now; None where the GPU is here."""
+        machine = self.machine()
+        return None if machine is None else machine.seconds_to_have()
+
+    def recipe_names(self) -> list[tuple[str, str]]:
+        """(tenant, role) of each recipe that nights run."""
+        from ec1.night.recipes import nightly_recipes
+
+        found = nightly_recipes(self.deployment(), Path(self.project_root))
+        return [(each.recipe.tenant, each.recipe.role) for each in found]
+
     def deployment(self) -> Deployment:
         return load_deployment(self.deployment_name, Path(self.project_root))

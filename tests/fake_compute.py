@@ -98,6 +98,9 @@ class FakeCompute:
         self.dead_man = True
         self.answered: Callable[[], None] = lambda: None
         """Called for each answer of an inference server: a test lets time pass."""
+        self.host_keys: list[str] = []
+        self.halted: Callable[[], None] = lambda: None
+        """Called when a machine stops, however: what a test runs as its work ends with it."""
 
     def vm(self, zone: str, name: str = "ec1-gpu") -> Vm:
         """An instance that is there already, stopped."""
@@ -162,13 +165,14 @@ class FakeCompute:
             engine = "running"
         free = 21.5 if engine == "off" else 1.0
         state = {"at": now, "cuda": self.cuda, "engine": engine, "engine_id": vm.engine_id, "device": "NVIDIA L4"}
-        vm.attributes["state"] = json.dumps({**state, "free_gib": free, "total_gib": 22.0})
+        vm.attributes["state"] = json.dumps({**state, "free_gib": free, "total_gib": 22.0, "host_keys": self.host_keys})
 
     def halt(self, vm: Vm, at: float, why: str) -> None:
         vm.status, vm.stopped = "TERMINATED", at
         vm.ran[-1] = (vm.ran[-1][0], max(at, vm.ran[-1][0]))
         vm.engine_id, vm.engine_end = "", 0.0
         vm.why_stopped.append(why)
+        self.halted()
 
     def boot(self, vm: Vm) -> None:
         now = self.clock()

@@ -33,6 +33,10 @@ class SshServer:
     process: "subprocess.Popen[bytes]"
     options: tuple[str, ...]
     address: str
+    host_key: str = ""
+    """Its public key, as `type base64`."""
+    login: tuple[str, ...] = ()
+    """The options without those that say which key is its own."""
 
     def host(self, retry_seconds: float = 60) -> SshHost:
         return SshHost(self.address, self.options, retry_seconds=retry_seconds)
@@ -69,7 +73,7 @@ def ssh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
     options = ("-F", "none", "-p", str(port), "-i", str(folder / "user"), f"-oUserKnownHostsFile={folder}/known_hosts")
-    server = SshServer(process, options, f"{getpass.getuser()}@127.0.0.1")
+    server = SshServer(process, options, f"{getpass.getuser()}@127.0.0.1", " ".join(host_key[:2]), options[:-1])
     deadline = time.monotonic() + 30
     while True:
         try:

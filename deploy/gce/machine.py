@@ -4,6 +4,8 @@
 `follow`    starts and ends the inference server as the instance's metadata says, and reports in its guest attributes
 `engine`    is the inference server: replaces itself with the container (ec1-engine.service)
 `dead-man`  powers the machine off when nobody has asked it to stay up (ec1-dead-man.timer)
+`python`    is EC1's Python, which trainings are started with by ssh: replaces itself with a container of it, which gets
+            what stands behind `--`
 
 The keys and the report are those of `ec1/machines/report.py`.
 https://cloud.google.com/compute/docs/metadata/querying-metadata
@@ -23,6 +25,11 @@ from typing import Any
 METADATA = "http://169.254.169.254/computeMetadata/v1"
 RUN = Path("/run/ec1")
 SETTINGS = Path("/etc/ec1-machine.json")
+HOST_KEYS = Path("/etc/ssh")
+WORK = "/var/lib/ec1-work"
+"""What trainings read and write; it outlives a stop of the machine."""
+WORK_LABEL = "ec1-work"
+"""Of their containers. The inference server, which comes first, ends what a crashed night left (ec1-engine.service)."""
 UNIT = "ec1-engine.service"
 PORT = 8000
 POLL_SECONDS = 5.0
@@ -111,6 +118,7 @@ class Machine:
             "device": device,
             "free_gib": free,
             "total_gib": total,
+            "host_keys": host_keys(),
         }
         request = urllib.request.Request(
             f"{self.metadata}/instance/guest-attributes/ec1/state",
@@ -164,6 +172,12 @@ def memory() -> tuple[str, float, float]:
         return "", 0.0, 0.0
 
 
+def host_keys(folder: Path = HOST_KEYS) -> list[str]:
+    """Its sshd's public keys, each as `type base64`: who connects compares them."""
+    texts = [path.read_text().split() for path in sorted(folder.glob("ssh_host_*_key.pub"))]
+    return [" ".join(text[:2]) for text in texts if len(text) >= 2]
+
+
 def healthy() -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=2) as answer:
@@ -194,13 +208,24 @@ def engine_command(settings: dict[str, str], wanted: dict[str, Any]) -> list[str
     ]
 
 
+def python_command(settings: dict[str, str], arguments: list[str], user: str) -> list[str]:
+    """The container. It sees the card and the work, and no network."""
+    return [
+        *("docker", "run", "--rm", "--init", "--label", WORK_LABEL, "--gpus", "all", "--ipc", "host"),
+        *("--network", "none", "--user", user, "--env", f"HOME={WORK}", "--volume", f"{WORK}:{WORK}"),
+        *(settings["image"], *arguments),
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["follow", "engine", "dead-man"])
+    parser.add_argument("what", choices=["follow", "engine", "dead-man", "python"])
     parser.add_argument("--metadata", default=METADATA)
     parser.add_argument("--run", type=Path, default=RUN)
     parser.add_argument("--settings", type=Path, default=SETTINGS)
-    arguments = parser.parse_args()
+    given = sys.argv[1:]
+    end = given.index("--") if "--" in given else len(given)
+    arguments = parser.parse_args(given[:end])
     if arguments.what == "dead-man":
         up = float(Path("/proc/uptime").read_text().split()[0])
         why = dead_man(arguments.metadata, arguments.run, time.time(), up)
@@ -213,6 +238,9 @@ def main() -> int:
         wanted = json.loads((arguments.run / "engine.json").read_text())
         command = engine_command(settings, wanted)
         os.execvpe(command[0], command, {**os.environ, "VLLM_API_KEY": wanted["key"]})
+    if arguments.what == "python":
+        command = python_command(settings, given[end + 1 :], f"{os.getuid()}:{os.getgid()}")
+        os.execvp(command[0], command)
     machine = Machine(arguments.metadata, arguments.run, settings)
     while True:
         try:

@@ -187,6 +187,10 @@ def plan(
             )
             for note in each.plan.notes:
                 out.print(f"  {'':<26} {note}", markup=False)
+    if (machine := planned.machine) is not None:
+        text = f"boots for {', '.join(machine.needed_for)}" if machine.needed_for else "nothing boots"
+        text += f"; not now: {machine.refused}" if machine.refused else f"; at most {machine.seconds / 3600:.1f} h"
+        out.print(f"  {'machine':<26} {text}", markup=False)
     out.print(f"  {'home':<26} {_forecast(planned.home)}", markup=False)
 
 

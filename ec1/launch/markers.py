@@ -264,6 +264,12 @@ class PendingMarkers:
         self.store.put_bytes(f"{_ATTEMPTS}{file}/{_STOP}", b"")
         self.store.delete(PREFIX + file)
 
+    def withdraw_others(self, file: str) -> None:
+        """Withdraw whatever else waits or is worked on, for a store in which nobody else asks."""
+        for other, seen in self._look_at_all().items():
+            if other != file and seen.states and not seen.settled:
+                self.withdraw(other)
+
     def forget(self, file: str) -> None:
         """Remove a settled marker, so that the same can be asked for again."""
         for suffix in (FAILED, COMPLETED):

@@ -9,7 +9,7 @@ import json
 import logging
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ec1.errors import InputError, ServiceError
@@ -27,7 +27,7 @@ class SshLauncher:
     """`Launcher` through a worker on `host`, whose folder holds the store of `markers`.
 
     `worker` is the worker's command there, which ends when nothing waits; with `--check --json` behind it, it says what
-    the machine has.
+    the machine has. `watch` and `alone` as for `WorkerLauncher`.
     """
 
     def __init__(
@@ -41,6 +41,8 @@ class SshLauncher:
         follow_seconds: float,
         keep_days: float = 14,
         wake_seconds: float = _WAKE_SECONDS,
+        watch: Callable[[], None] = lambda: None,
+        alone: bool = False,
     ) -> None:
         self._host = host
         self._folder = folder
@@ -53,6 +55,8 @@ class SshLauncher:
             follow_seconds=follow_seconds,
             keep_days=keep_days,
             wake=self._start_worker,
+            watch=watch,
+            alone=alone,
         )
 
     def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:

@@ -32,7 +32,8 @@ class WorkerLauncher:
     """`Launcher` through the markers of a store.
 
     `wait_seconds`: how long a marker may wait for a worker, before its first attempt and after each that died.
-    `wake` is called while it waits, and may start a worker.
+    `wake` is called while it waits, and may start a worker; `watch` at every look, and what it raises ends the wait.
+    `alone`: nobody else asks in this store, so what an earlier night left there is withdrawn.
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class WorkerLauncher:
         follow_seconds: float = 5,
         keep_days: float = 14,
         wake: Callable[[], None] = lambda: None,
+        watch: Callable[[], None] = lambda: None,
+        alone: bool = False,
     ) -> None:
         self._markers = markers
         self._store: ObjectStore = markers.store
@@ -50,6 +53,8 @@ class WorkerLauncher:
         self._follow_seconds = follow_seconds
         self._keep = dt.timedelta(days=keep_days)
         self._wake = wake
+        self._watch = watch
+        self._alone = alone
 
     def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
         order = order_of(work)
@@ -92,12 +97,16 @@ class WorkerLauncher:
             device=work.device,
             work=order.digest,
         )
-        return self._markers.ask(marker, about.night)
+        file = self._markers.ask(marker, about.night)
+        if self._alone:
+            self._markers.withdraw_others(file)
+        return file
 
     def _follow(self, work: Work, file: str, follower: "_Follower") -> None:
         """Wait for the end. Raises PermanentError if it failed, BusyError if no worker takes it."""
         alive, last, gone = time.monotonic(), State("waiting", 0, None), 0
         while True:
+            self._watch()
             try:
                 state = self._markers.state(file)
                 if state.attempt:

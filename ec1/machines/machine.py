@@ -186,6 +186,13 @@ class Machine:
         session = self.ledger.open_session()
         return None if session is None else max(0.0, session.until - self.clock())
 
+    def seconds_to_have(self) -> float:
+        """How long it may still run, or could if it were started now."""
+        left = self.seconds_left()
+        if left is not None:
+            return left
+        return max(0.0, min(self.settings.max_lifetime_seconds, self._affordable(self.clock())))
+
     def why_not(self) -> EC1Error | None:
         """Why the machine may not be started now, as far as our own books say."""
         if self.place.off.exists():
@@ -425,6 +432,11 @@ class Running:
         return self._session.zone
 
     @property
+    def name(self) -> str:
+        """Its name with its zone's, as no other machine of the project has it."""
+        return f"{self._settings.instance}.{self.zone}"
+
+    @property
     def until(self) -> float:
         """When it stops at the latest, seconds since the epoch."""
         return self._session.until
@@ -510,6 +522,15 @@ class Running:
             yield endpoint
         finally:
             self._end_engine(progress)
+
+    def end_engine(self, progress: Progress) -> None:
+        """End a server that a crashed night left there. Raises DeferredError if the card does not get free."""
+        report = self.report()
+        if report is not None and report.engine == NO_ENGINE and not report.engine_id:
+            return
+        self._end_engine(progress)
+        if self._lost or self.free_memory() is None:
+            raise DeferredError(self._lost or "the machine's card is not free: its inference server does not end")
 
     def _end_engine(self, progress: Progress) -> None:
         """End the server and wait until the card is free. If it cannot be told to, `handover` stops the machine."""

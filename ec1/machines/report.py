@@ -26,6 +26,8 @@ class Report(BaseModel):
     device: str = ""
     free_gib: float = 0.0
     total_gib: float = 0.0
+    host_keys: tuple[str, ...] = ()
+    """Its sshd's public keys, each as `type base64`."""
 
 
 def read_report(attributes: dict[str, str]) -> Report | None:

@@ -5,6 +5,7 @@ run. Does not: how a phase keeps to them (`ec1.extraction.loop`, `ec1.training.m
 """
 
 from ec1.deployment import BudgetSettings
+from ec1.errors import DeferredError, SkippedError
 from ec1.home import Home
 from ec1.night.records import CandidateRecord, ExtractionRecord, PostponedRecord, Records
 from ec1.training.plan import Plan
@@ -40,6 +41,16 @@ def too_late(plan: Plan, left: float, budgets: BudgetSettings) -> PostponedRecor
         left_seconds=round(left, 1),
         reason=f"the night ran out: the training needs about {plan.seconds:.0f} s, {left:.0f} s are left; it waits for "
         "a later night",
+    )
+
+
+def no_machine(error: DeferredError, plan: Plan, left: float) -> PostponedRecord:
+    """That a training, or the evaluation after it, has no machine tonight, or lost it."""
+    return PostponedRecord(
+        needs_seconds=round(plan.seconds, 1),
+        left_seconds=round(left, 1),
+        reason=f"{error}; the training waits for a later night",
+        switched_off=isinstance(error, SkippedError),
     )
 
 

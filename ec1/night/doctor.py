@@ -4,15 +4,25 @@ import datetime as dt
 import fcntl
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import platform
 import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ec1.deployment import Deployment, DoormanSettings, JudgeSettings, ModelSource, RayLauncherSettings, VllmSettings
+from ec1.deployment import (
+    Deployment,
+    DoormanSettings,
+    JudgeSettings,
+    ModelSource,
+    RayLauncherSettings,
+    SshLauncherSettings,
+    VllmSettings,
+)
 from ec1.errors import EC1Error, ServiceError
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
@@ -45,6 +55,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _guarded("machine", lambda: _machine(deployment, home))
     if isinstance(deployment.launcher, RayLauncherSettings):
         yield _ray(deployment.launcher)
+    if isinstance(deployment.launcher, SshLauncherSettings):
+        yield _ssh(deployment.launcher)
     yield _lease(deployment, home)
     yield _disk(home)
     yield _writable(home)
@@ -163,6 +175,17 @@ def _machine(deployment: Deployment, home: Home) -> Finding:
     if refusal := machine.why_not():
         return Finding("machine", "note", f"{text}; {refusal}")
     return Finding("machine", "ok", text)
+
+
+def _ssh(launcher: SshLauncherSettings) -> Finding:
+    """What is needed here to reach the machine that trains; it may be stopped now, and is not asked."""
+    if missing := [name for name in ("ssh", "rsync") if shutil.which(name) is None]:
+        return Finding("ssh", "problem", f"not installed: {', '.join(missing)}; apt-get install openssh-client rsync")
+    named = [Path(key) for option, key in itertools.pairwise(launcher.options) if option == "-i"]
+    if absent := [str(path) for path in named if not path.is_file()]:
+        return Finding("ssh", "problem", f"launcher.options names a key that is not there: {', '.join(absent)}")
+    where = launcher.host or "the machine that is booted for nights"
+    return Finding("ssh", "ok", f"trainings go to {where}, {launcher.folder}")
 
 
 def _lease(deployment: Deployment, home: Home) -> Finding:

@@ -48,7 +48,14 @@ def _worker(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
 
 def _ssh(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
     settings: Any = deployment.launcher
-    host = SshHost(settings.host, settings.options)
+    return ssh_launcher(deployment, SshHost(settings.host, settings.options))
+
+
+def ssh_launcher(
+    deployment: Deployment, host: SshHost, *, watch: Callable[[], None] = lambda: None, alone: bool = False
+) -> Launcher:
+    """The launcher to a host, by the deployment's `launcher` of kind ssh; the rest as for `SshLauncher`."""
+    settings: Any = deployment.launcher
     store = f"{settings.folder}/store"
     choice = ["--deployment", settings.deployment or deployment.name, "--home", f"{settings.folder}/home"]
     if settings.project is not None:
@@ -61,6 +68,8 @@ def _ssh(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
         wait_seconds=settings.wait_seconds,
         follow_seconds=settings.follow_seconds,
         keep_days=deployment.worker.keep_days,
+        watch=watch,
+        alone=alone,
     )
 
 

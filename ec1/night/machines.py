@@ -1,17 +1,35 @@
-"""The GPU machine that a deployment boots for its nights: made from its settings and its home, and what a night used.
+"""The GPU machine that a deployment boots for its nights: made from its settings and its home, what runs there, and
+what a night used.
 
-Belongs here: how settings become a machine, and the record. Does not: the machine itself (`ec1.machines`).
+Belongs here: how settings become a machine and phase 2's way to it, when a night needs it no more, and the record. Does
+not: the machine itself (`ec1.machines`).
 """
 
+import contextlib
 import socket
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from ec1.deployment import Deployment, SshLauncherSettings, VllmSettings
-from ec1.errors import EC1Error
+from ec1.errors import DeferredError, EC1Error, InputError, PermanentError, ServiceError
+from ec1.files import atomic_file
 from ec1.gpu.engine import VllmEngine
 from ec1.home import Home
-from ec1.machines.machine import Machine, Place, Progress
-from ec1.night.records import MachineRecord
+from ec1.launch.launcher import Launcher
+from ec1.machines.machine import Machine, Place, Progress, Running
+from ec1.night.launchers import ssh_launcher
+from ec1.night.records import (
+    DecisionRecord,
+    EvaluationRecord,
+    MachineRecord,
+    OutcomeRecord,
+    PostponedRecord,
+    Records,
+)
+from ec1.storage.ssh import SshHost
+
+TrainingPhase = Literal["training", "evaluation"]
 
 
 def machine_of(deployment: Deployment, home: Home) -> Machine | None:
@@ -23,9 +41,64 @@ def machine_of(deployment: Deployment, home: Home) -> Machine | None:
     return Machine(deployment.machine, place, usd_per_hour=gpu.cost_per_hour, min_free_gib=gpu.min_free_gib)
 
 
-def is_kept(deployment: Deployment) -> bool:
-    """Whether phase 2 may use the machine too, so that it stays up after phase 1: a launcher that reaches it by ssh."""
-    return isinstance(deployment.launcher, SshLauncherSettings)
+@contextlib.contextmanager
+def machine_launcher(
+    deployment: Deployment, home: Home, machine: Machine, phase: TrainingPhase, night: str, progress: Progress
+) -> Iterator[Launcher]:
+    """The launcher to the machine, which is booted if need be, and stays up when the block ends.
+
+    Raises as `Machine.up`; DeferredError also when the machine goes in the middle.
+    """
+    settings, failed = deployment.launcher, None
+    assert isinstance(settings, SshLauncherSettings)
+    with machine.up(phase, night, keep=True, progress=progress) as running:
+        running.end_engine(progress)
+
+        def watch() -> None:
+            if why := running.lost():
+                raise DeferredError(why)
+
+        host = SshHost(running.address, [*settings.options, *_known(running, home)], gone=running.lost)
+        try:
+            yield ssh_launcher(deployment, host, watch=watch, alone=True)
+        except (InputError, PermanentError) as error:
+            # A training that fails says nothing against the machine, and the next recipe may need it.
+            failed = error
+        except ServiceError:
+            with contextlib.suppress(EC1Error):
+                running.beat()
+            watch()
+            raise
+    if failed is not None:
+        raise failed
+
+
+def _known(running: Running, home: Home) -> list[str]:
+    """Options that let ssh know the machine by the keys that it reported: its address may have been another one's.
+
+    What the operator's own options say of it goes before these.
+    """
+    report = running.report()
+    keys = report.host_keys if report is not None else ()
+    known = home.machine / "known_hosts"
+    with atomic_file(known) as temporary:
+        temporary.write_text("".join(f"{running.name} {key}\n" for key in keys))
+    return [f"-oHostKeyAlias={running.name}", f"-oUserKnownHostsFile={known}", "-oStrictHostKeyChecking=yes"]
+
+
+def stop_if_done(
+    machine: Machine, home: Home, night: str, run: str, recipes: Sequence[tuple[str, str]], progress: Progress
+) -> None:
+    """Stop the machine before the run ends, if each of these recipes (tenant, role) has decided and nothing is left to
+    train or to evaluate. If it cannot be stopped now, the end of the run tries again."""
+    for tenant, role in recipes:
+        records = Records(home.run(tenant, role, night))
+        decided = records.find(DecisionRecord, run)
+        over = (PostponedRecord, EvaluationRecord, OutcomeRecord)
+        if decided is None or (decided.decision.train and not any(records.find(kind, run) for kind in over)):
+            return
+    with contextlib.suppress(EC1Error):
+        machine.stop_unused(progress, reserved=False)
 
 
 def engine_arguments(deployment: Deployment) -> list[str]:

@@ -19,6 +19,7 @@ from ec1.night.extraction import pending, work_of
 from ec1.night.extractor import extractor_of
 from ec1.night.forecast import HomeForecast, forecast_home
 from ec1.night.listing import list_documents
+from ec1.night.machines import machine_of
 from ec1.night.recipe_night import RecipeNight
 from ec1.nights import Night
 from ec1.recipes.resolution import ResolvedRecipe
@@ -55,25 +56,47 @@ class RecipePlan(BaseModel):
     refused: str | None = None
 
 
+class MachinePlan(BaseModel):
+    """A machine that is booted for nights. `needed_for` is empty if nothing boots; `refused` says why it may not be
+    started now, as far as our own books say."""
+
+    needed_for: list[str]
+    seconds: float
+    """How long it could run."""
+    refused: str | None
+
+
 class NightPlan(BaseModel):
     night: str
     as_of: dt.datetime
     extraction: ExtractionPlan
     recipes: list[RecipePlan]
     home: HomeForecast
+    machine: MachinePlan | None = None
 
 
 def plan_whole_night(
     deployment: Deployment, home: Home, night: Night, recipes: Sequence[ResolvedRecipe], now: dt.datetime
 ) -> NightPlan:
     """Plan a night as of `now`."""
-    return NightPlan(
+    planned = NightPlan(
         night=night.date,
         as_of=night.as_of(now),
         extraction=_extraction(deployment, home, night, now),
         recipes=[_recipe(RecipeNight(each, deployment, home, night), now) for each in recipes],
         home=forecast_home(home),
     )
+    machine = machine_of(deployment, home)
+    if machine is not None:
+        waiting = planned.extraction.documents - planned.extraction.reused
+        needed = [f"{waiting} documents"] if waiting else []
+        if deployment.trains_on_machine:
+            needed += [each.recipe for each in planned.recipes if each.plan is not None]
+        refusal = machine.why_not()
+        planned.machine = MachinePlan(
+            needed_for=needed, seconds=machine.seconds_to_have(), refused=str(refusal) if refusal else None
+        )
+    return planned
 
 
 def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.datetime) -> ExtractionPlan:

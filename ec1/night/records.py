@@ -234,12 +234,16 @@ class DatasetRecord(Record):
 
 
 class PostponedRecord(Record):
-    """A training that was due and was not begun, because the night had no time left for it."""
+    """A training that was due and waits for a later night: no time was left for it, or no machine could be had.
+
+    `switched_off`: because an operator wanted it so.
+    """
 
     step: ClassVar[str] = "postponed"
     reason: str
     needs_seconds: float
     left_seconds: float
+    switched_off: bool = False
 
 
 class CandidateRecord(Record):

@@ -255,19 +255,18 @@ def night_report(
         report.device, report.free_gib = handover.device, handover.free_gib
     report.machine = records.find(MachineRecord)
     report.failure = find_failure(home, night, run)
+    mine = records.find(ExtractionRecord, run)
+    off = mine is not None and mine.skipped and bool(report.documents_deferred)
     for tenant, role in recipes:
-        report.recipes.append(_recipe_report(Records(home.run(tenant, role, night)), f"{tenant}/{role}", run))
+        of_recipe = Records(home.run(tenant, role, night))
+        report.recipes.append(_recipe_report(of_recipe, f"{tenant}/{role}", run))
+        late = of_recipe.find(PostponedRecord, run)
+        off = off or (late is not None and late.switched_off and report.recipes[-1].outcome == "postponed")
     report.recipes += [
         RecipeReport(recipe=name, outcome="broken", detail=problem) for name, problem in broken_details.items()
     ]
     report.notices = undelivered(home, night)
-    mine = records.find(ExtractionRecord, run)
-    report.status = _status(
-        report,
-        this,
-        complete=applied is not None and handover is not None,
-        skipped=mine is not None and mine.skipped and bool(report.documents_deferred),
-    )
+    report.status = _status(report, this, complete=applied is not None and handover is not None, skipped=off)
     return report
 
 

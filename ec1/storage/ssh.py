@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ec1.errors import ServiceError
@@ -22,6 +22,7 @@ from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, ch
 
 _MISSING, _TAKEN, _DAMAGED = 44, 17, 45
 _BROKEN_SSH = (255,)
+_WRONG_HOST = "Host key verification failed"
 _BROKEN_RSYNC = (10, 11, 12, 30, 35, 255)
 """Sockets, protocol stream and time-outs; 11 also when the other side went away while it wrote."""
 
@@ -29,9 +30,18 @@ _BROKEN_RSYNC = (10, 11, 12, 30, 35, 255)
 class SshHost:
     """Commands on `host`, as `ssh` reaches it with `options`. One connection serves many of them."""
 
-    def __init__(self, host: str, options: Sequence[str] = (), *, retry_seconds: float = 120) -> None:
+    def __init__(
+        self,
+        host: str,
+        options: Sequence[str] = (),
+        *,
+        retry_seconds: float = 120,
+        gone: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`gone` says why there is no host any more, as far as is known: then nothing is tried again."""
         self.host = host
         self._retry_seconds = retry_seconds
+        self._gone = gone
         # A socket's path may have 108 bytes.
         self._sockets = tempfile.TemporaryDirectory(prefix="ec1-ssh-")
         shared = {
@@ -68,7 +78,9 @@ class SshHost:
             if done.returncode == 0 or done.returncode in answers:
                 return done.returncode, done.stdout
             said = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-            if done.returncode not in broken or time.monotonic() > deadline:
+            # Another machine answers than the one that is meant: it will the next time, too.
+            final = done.returncode not in broken or _WRONG_HOST in said or self._gone()
+            if final or time.monotonic() > deadline:
                 raise ServiceError(f"{self.host}: {said} ({command[0]} ended with status {done.returncode})")
             time.sleep(pause)
             pause = min(5.0, pause * 2)

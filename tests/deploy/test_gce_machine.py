@@ -221,6 +221,39 @@ def test_cloud_init_gets_these_files_and_an_image_by_digest(tmp_path: Path) -> N
     assert refused.returncode == 2 and "digest" in refused.stderr
 
 
+def test_a_key_makes_it_a_machine_that_trains(tmp_path: Path) -> None:
+    from ruamel.yaml import YAML
+
+    make = _loaded("user_data").user_data
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHOssVRKOqhXq0FQPVL3KNYytkBj ec1@control"
+    config = YAML(typ="safe", pure=True).load(make(IMAGE, "/data/weights", "ec1-weights", 21, key))
+    files = {each["path"]: each for each in config["write_files"]}
+    assert files["/opt/ec1/python"]["content"] == (GCE / "python").read_text()
+    assert files["/opt/ec1/python"]["permissions"] == "0755"
+    (user,) = [each for each in config["users"] if each != "default"]
+    assert user["ssh_authorized_keys"] == [key] and user["lock_passwd"] and user["groups"] == ["docker"]
+    assert any("--owner=ec1" in line for line in config["runcmd"])
+    without = YAML(typ="safe", pure=True).load(make(IMAGE, "/data/weights", "ec1-weights", 21))
+    assert "users" not in without and not any(each["path"] == "/opt/ec1/python" for each in without["write_files"])
+    with pytest.raises(ValueError, match="no public key"):
+        make(IMAGE, "/data/weights", "ec1-weights", 21, "-----BEGIN OPENSSH PRIVATE KEY-----")
+
+
+def test_its_python_is_a_container_that_the_server_ends(cloud: Cloud) -> None:
+    command = [sys.executable, str(GCE / "machine.py"), "python", "--settings", str(cloud.settings)]
+    subprocess.run([*command, "--", "-m", "ec1.cli", "worker", "--once"], env=cloud.environment, check=True)
+    (line,) = cloud.said("docker").splitlines()
+    assert line.endswith(f"{IMAGE} -m ec1.cli worker --once") and "--gpus all" in line and "--network none" in line
+    label = re.search("--label (\\S+)", line)
+    assert label is not None and f"label={label[1]} " in (GCE / "ec1-engine.service").read_text()
+
+
+def test_it_reports_the_keys_of_its_sshd(machine: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "ssh_host_ed25519_key.pub").write_text("ssh-ed25519 AAAA root@machine\n")
+    (tmp_path / "ssh_host_ed25519_key").write_text("a secret")
+    assert machine.host_keys(tmp_path) == ["ssh-ed25519 AAAA"]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_takes_the_machine_s_units(tmp_path: Path) -> None:
     units = []

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from commandline import CommandLine, RealNight
+from gcs_emulator import bucket, gcs_server
+from s3_server import s3_bucket, s3_server
 from ssh_server import ssh_server
 
 from ec1.home import Home
 
-__all__ = ["real_night", "ssh_server"]
+__all__ = ["bucket", "gcs_server", "real_night", "s3_bucket", "s3_server", "ssh_server"]
 
 
 @pytest.fixture(scope="session")

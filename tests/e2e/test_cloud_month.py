@@ -2,15 +2,18 @@
 Dagster, the schedule's own decisions, and a fake of Google's API.
 
 The month is October in Berlin, when clocks go back. Time passes only by what the machine does: booting, loading,
-answering. So the seconds that were paid for can be compared with those that were needed.
+answering, training. So the seconds that were paid for can be compared with those that were needed. Trainings are real
+ones of a tiny model, on a worker behind a real sshd, whose processes end when the machine does.
 """
 
 import datetime as dt
 import errno
 import itertools
+import json
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -19,14 +22,18 @@ import dagster as dg
 import pytest
 from cloud_machines import Cloud
 from fake_compute import PROJECT, FakeCompute, fake_compute
-from light import DEPLOYMENT, MODEL
+from light import DEPLOYMENT, MODEL, RECIPE
+from ssh_server import SshServer
+from test_cloud_night import end_all_of, way_there
 
 from ec1.documents.ledger import Status
 from ec1.extraction.outbox import Outbox
 from ec1.graph.reader import GraphReader, published_ledger
 from ec1.home import Home
+from ec1.launch.launcher import Launcher, Work
 from ec1.machines.machine import Machine
-from ec1.night.records import MachineRecord, Records
+from ec1.night.launchers import ssh_launcher
+from ec1.night.records import CandidateRecord, MachineRecord, OutcomeRecord, Records
 from ec1.night.report import night_report
 from ec1_assets.definitions import build_defs
 from jobs import conclusion
@@ -42,6 +49,11 @@ OCTOBER = [dt.date(2026, 10, day) for day in range(1, 32)]
 A_DAY = 6
 """Documents a day."""
 BOOT, LOAD, ANSWER, DAILY_COST = 403.0, 207.0, 60.0, 2.0
+TICK, TICKS = 10.0, 60
+"""A training or an evaluation moves the clock so often, at most: it takes a little real time, whatever the machine."""
+TUPLES = (3, 9, 28)
+"""Days on which enough came to train."""
+RECIPES = {"fernhollow/clerk"}
 OUTAGE = (10, 11, 12, 13)
 """Days whose tick did not come: the daemon was down."""
 FIRST = ("Maria", "Jonas", "Priya", "Chen", "Amara", "Luca", "Sofia", "Omar", "Ingrid", "Pablo", "Keiko", "Viktor")
@@ -64,6 +76,8 @@ class Month:
         self.answers: list[float] = []
         self.counted = 0
         self.names: list[str] = []
+        self.ticks: list[float] = []
+        self.tuples = 0
 
     @property
     def compute(self) -> FakeCompute:
@@ -71,7 +85,7 @@ class Month:
 
     def machine(self) -> Machine:
         machine = self.cloud.machine(
-            owner="light@here", beat_seconds=0.02, daily_cost=DAILY_COST, daily_starts=6, max_lifetime_seconds=14400
+            owner="light@here", beat_seconds=0.05, daily_cost=DAILY_COST, daily_starts=6, max_lifetime_seconds=14400
         )
         return machine
 
@@ -87,6 +101,47 @@ class Month:
             path.write_text(f"We met in the office. {name} explained what is left to do until the end of the week.\n")
             os.utime(path, (noon, noon))
 
+    def write_tuples(self, day: dt.date) -> None:
+        """Enough to train, of noon."""
+        path = self.home.corpus / "clerk" / f"{day}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = []
+        for number in range(self.tuples, self.tuples + 24):
+            what = f"What is the number of {NAMES[number % len(NAMES)]} in file {number}?"
+            rows.append({"prompt": what, "completion": f"It is {number * 7919 % 10007}, as file {number} says."})
+        self.tuples += len(rows)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        noon = dt.datetime.combine(day, dt.time(12), BERLIN).timestamp()
+        os.utime(path, (noon, noon))
+
+    def working(self, inner: Launcher) -> Launcher:
+        """A launcher whose work takes time of the month."""
+        month = self
+
+        class Slow:
+            def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+                done = threading.Event()
+
+                def pass_time() -> None:
+                    for _ in range(TICKS):
+                        # Slower than the beats, which are in real time.
+                        if done.wait(0.2):
+                            return
+                        with month.compute.lock:
+                            if month.compute.running():
+                                month.cloud.now += TICK
+                                month.ticks.append(month.cloud.now)
+
+                clock = threading.Thread(target=pass_time)
+                clock.start()
+                try:
+                    inner.run(work, env, log)
+                finally:
+                    done.set()
+                    clock.join()
+
+        return Slow()
+
     def count_needed(self) -> None:
         """Count the starts that are new since the last time."""
         sessions = self.machine().ledger.read().sessions
@@ -94,8 +149,9 @@ class Month:
             ran = each.seconds(self.cloud.now)
             # One start may begin in the second in which the one before ended.
             served = sum((each.running or 0) < at <= (each.ended or 0) for at in self.answers)
-            least = self.compute.boot_seconds + LOAD + served * ANSWER
-            self.needed += least if each.end == "stopped" and served else ran
+            trained = sum((each.running or 0) < at <= (each.ended or 0) for at in self.ticks)
+            least = self.compute.boot_seconds + (LOAD if served else 0) + served * ANSWER + trained * TICK
+            self.needed += least if each.end == "stopped" and (served or trained) else ran
         self.counted = len(sessions)
 
     def run(self, instance: dg.DagsterInstance, night: str) -> None:
@@ -108,13 +164,18 @@ class Month:
 
 
 @pytest.fixture
-def month(small_model: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Month]:
+def month(
+    tiny_model: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh_server: SshServer
+) -> Iterator[Month]:
     (tmp_path / "configs" / "deployments").mkdir(parents=True)
     home = Home(tmp_path / "home")
     home.create()
     with fake_compute() as compute:
-        text = DEPLOYMENT.format(sample="nowhere", model=MODEL, folder=small_model)
-        text = text.replace("sample: nowhere\n", "").replace("recipes: [recipes]", "recipes: []")
+        text = DEPLOYMENT.format(sample="nowhere", model=MODEL, folder=tiny_model).replace("sample: nowhere\n", "")
+        (tmp_path / "recipes").mkdir()
+        recipe = RECIPE.format(model=MODEL).replace("role: engineering", "role: clerk")
+        (tmp_path / "recipes" / "clerk.yaml").write_text(recipe)
+        text += f"launcher: {json.dumps(way_there(tmp_path, text, ssh_server))}\n"
         text = text.replace("tokens_per_second: 100", "cost_per_hour: 1.0")
         text = text.replace("first_night: 2026-06-01", "first_night: 2026-10-01, timezone: Europe/Berlin")
         text = text.replace("max_answer_tokens: 400", "max_answer_tokens: 400, max_in_flight: 2, quarantine_after: 20")
@@ -127,6 +188,8 @@ def month(small_model: Path, project: Path, tmp_path: Path, monkeypatch: pytest.
         compute.vm(B)
         compute.boot_seconds, compute.engine_seconds, compute.end_engine_seconds = BOOT, LOAD, 20.0
         found = Month(cloud, home, Choice("light", home.root, tmp_path))
+        compute.host_keys = [ssh_server.host_key]
+        compute.halted = lambda: end_all_of(tmp_path / "there")
 
         def answered() -> None:
             # Slower than the beats, which are in real time.
@@ -136,13 +199,19 @@ def month(small_model: Path, project: Path, tmp_path: Path, monkeypatch: pytest.
                 found.answers.append(cloud.now)
 
         compute.answered = answered
-        # The only thing that is replaced: where the machine's clock comes from.
+        # All that is replaced: where the machine's clock comes from, and what work does to it.
+
+        def slow(*given: Any, **named: Any) -> Launcher:
+            return found.working(ssh_launcher(*given, **named))
+
+        monkeypatch.setattr("ec1.night.machines.ssh_launcher", slow)
         monkeypatch.setattr(ProjectResource, "machine", lambda self: found.machine())
         monkeypatch.setattr(conclusion, "machine_of", lambda deployment, home: found.machine())
         yield found
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(5400)  # seven real trainings and evaluations
 def test_a_month(month: Month, monkeypatch: pytest.MonkeyPatch) -> None:
     compute, cloud, home = month.compute, month.cloud, month.home
     nights = dg.DailyPartitionsDefinition(start_date="2026-10-01", timezone="Europe/Berlin")
@@ -152,6 +221,8 @@ def test_a_month(month: Month, monkeypatch: pytest.MonkeyPatch) -> None:
     for day in OCTOBER:
         month.write_documents(day)
         number = day.day
+        if number in TUPLES:
+            month.write_tuples(day)
         tick = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(2), BERLIN)
         cloud.now = max(cloud.now, tick.timestamp())
         assert compute.running() == []
@@ -161,7 +232,7 @@ def test_a_month(month: Month, monkeypatch: pytest.MonkeyPatch) -> None:
         compute.stock_out = {3: {A, B}, 4: {A}, 17: {A, B}, 18: {A, B}, 22: {A}}.get(number, set())
         compute.quota = {A, B} if number == 6 else set()
         compute.forbidden = number == 8
-        taken: dict[int, list[float | None]] = {5: [700.0], 15: [0.0], 20: [900.0], 25: [100.0]}
+        taken: dict[int, list[float | None]] = {5: [700.0], 15: [0.0], 20: [900.0], 25: [100.0], 28: [1600.0]}
         compute.preempt_after = taken.get(number, [])
         compute.boot_seconds = {7: 4500.0, 21: 9999.0}.get(number, BOOT)
         compute.cuda = "a product of matrices is wrong" if number == 23 else "ok"
@@ -189,6 +260,7 @@ def test_a_month(month: Month, monkeypatch: pytest.MonkeyPatch) -> None:
     _every_night_ended(home, statuses)
     _every_document_counted_once(month)
     _the_machine_ran_no_longer_than_needed(month)
+    _every_training_ended(home)
 
 
 def _full_disk(self: Outbox, *arguments: Any) -> None:
@@ -207,6 +279,25 @@ def _every_night_ended(home: Home, statuses: dict[str, str]) -> None:
     assert all(final[f"2026-10-{number:02}"] == "done" for number in (6, 10, 11, 12, 13, 23))
     assert final["2026-10-08"] == "skipped"
     assert final["2026-10-31"] == "done"
+
+
+def _every_training_ended(home: Home) -> None:
+    """What was due was trained on its night or on a later one, and no training failed."""
+    found = {day.day: Records(home.run("fernhollow", "clerk", day.isoformat())) for day in OCTOBER}
+    settled = [number for number, records in found.items() if records.find(OutcomeRecord)]
+    trained = [number for number, records in found.items() if records.find(CandidateRecord)]
+    print("trained on", trained, "settled on", settled)
+    reports = {day.day: night_report(home, day.isoformat()) for day in OCTOBER}
+    waited = [
+        number for number, report in reports.items() if any(each.outcome == "postponed" for each in report.recipes)
+    ]
+    print("postponed on", waited)
+    # No machine, switched off, taken away in the middle: each time the next night that can makes up for it.
+    assert waited[:2] == [3, 9] and 28 in waited
+    assert len(settled) == 3 and settled[0] == 4 and 10 <= settled[1] <= 14 and settled[2] == 29
+    assert all(report.failure is None for number, report in reports.items() if number in (*waited, *settled))
+    for number in settled:
+        assert RECIPES & set(reports[number].costs), f"the machine of {number} was for the recipe too"
 
 
 def _every_document_counted_once(month: Month) -> None:

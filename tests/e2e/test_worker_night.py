@@ -16,18 +16,25 @@ from ec1.night.records import OutcomeRecord, Records
 NIGHT = "2026-06-01"
 THROUGH_A_WORKER = """
 launcher: worker
-store: {{kind: directory, root: {store}}}
+store: {store}
 worker: {{poll_seconds: 1, beat_seconds: 1, expire_seconds: 20}}
 """
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("model", ["tiny_model", "small_model"])
-def test_a_night_through_a_worker(model: str, request: pytest.FixtureRequest, project: Path, tmp_path: Path) -> None:
-    """The sample's engineering tuples, also with the real small model; the worker has a home of its own."""
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [("tiny_model", "directory"), ("tiny_model", "gcs"), ("tiny_model", "s3"), ("small_model", "directory")],
+)
+def test_a_night_through_a_worker(
+    model: str, kind: str, request: pytest.FixtureRequest, project: Path, tmp_path: Path
+) -> None:
+    """The sample's engineering tuples, also with the real small model, also through a bucket; the worker has a home of
+    its own."""
     ec1 = light_project(tmp_path, project, request.getfixturevalue(model))
     deployment = tmp_path / "configs" / "deployments" / "light.yaml"
-    deployment.write_text(deployment.read_text() + THROUGH_A_WORKER.format(store=tmp_path / "store"))
+    store = json.dumps({"kind": kind, **store_settings(kind, request, tmp_path)})
+    deployment.write_text(deployment.read_text() + THROUGH_A_WORKER.format(store=store))
     elsewhere = Home(tmp_path / "worker-home")
     worker = ec1.start("--home", str(elsewhere.root), "worker", "--json", own_group=True)
     try:
@@ -40,6 +47,15 @@ def test_a_night_through_a_worker(model: str, request: pytest.FixtureRequest, pr
     done = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert [each["outcome"] for each in done] == ["completed", "completed"], output
     settled_here(ec1, elsewhere)
+
+
+def store_settings(kind: str, request: pytest.FixtureRequest, folder: Path) -> dict[str, str]:
+    """A deployment's settings of a store that is there."""
+    if kind == "gcs":
+        return {"bucket": request.getfixturevalue("bucket"), "endpoint": request.getfixturevalue("gcs_server").url}
+    if kind == "s3":
+        return {"bucket": request.getfixturevalue("s3_bucket"), "endpoint": request.getfixturevalue("s3_server")}
+    return {"root": str(folder / "store")}
 
 
 @pytest.mark.soak

@@ -7,6 +7,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from cloud_machines import Cloud
 from fake_compute import fake_compute
+from ssh_server import ssh_server
+
+__all__ = ["cloud", "ssh_server"]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from ec1.home import Home
 from ec1.night.by_hand import launcher_by_hand
 from ec1.night.doctor import examine
 from ec1.night.extractor import adapter_of
-from ec1.night.machines import engine_arguments, is_kept, machine_of
+from ec1.night.machines import engine_arguments, machine_of
 from ec1.serving.server import engine_settings
 
 MACHINE: dict[str, Any] = {"kind": "gce", "project": "acme-nights", "zones": ["us-central1-a"], "daily_cost": 2}
@@ -31,7 +31,7 @@ def load(folder: Path, **changes: Any) -> Deployment:
 def test_the_shipped_deployment(project: Path, home: Home) -> None:
     deployment = load_deployment("gce", project)
     assert deployment.machine is not None and len(deployment.machine.zones) == 3
-    assert not is_kept(deployment) and adapter_of(deployment, home) is None
+    assert deployment.trains_on_machine and adapter_of(deployment, home) is None
     arguments = engine_arguments(deployment)
     assert arguments[arguments.index("--model") + 1] == "/data/weights/allenai--Olmo-3-32B-Think"
     assert "--reasoning-parser" in arguments and "127.0.0.1" not in arguments
@@ -56,6 +56,7 @@ def test_without_the_section_there_is_no_machine(embedded: Deployment, home: Hom
         ({"machine": {**MACHINE, "poll_seconds": 60, "dead_man_seconds": 100}}, "three times poll_seconds"),
         ({"gpu": {}}, "cost_per_hour"),
         ({"recipes": ["recipes"]}, "launcher local"),
+        ({"machine": None, "launcher": {"kind": "ssh", "python": "p", "folder": "/w"}}, r"launcher\.host is missing"),
         ({"inference": {"kind": "server", "base_url": "http://127.0.0.1:1", "model": "m"}}, "engine of our own"),
         ({"extraction": {"adapter": "somewhere"}}, "not on the machine"),
     ],
@@ -80,6 +81,17 @@ def test_only_nights_use_it(tmp_path: Path, home: Home) -> None:
         engine_settings(deployment)
     with pytest.raises(InputError, match="in nights only"):
         launcher_by_hand("training", deployment, home, "a test")
+
+
+def test_the_doctor_knows_what_trainings_there_need(tmp_path: Path, home: Home) -> None:
+    key = tmp_path / "id_ed25519"
+    launcher = {"kind": "ssh", "options": ["-l", "ec1", "-i", str(key)], "python": "/opt/ec1/python", "folder": "/w"}
+    deployment = load(tmp_path, launcher=launcher)
+    found = {finding.subject: finding for finding in examine(deployment, home)}
+    assert found["ssh"].level == "problem" and str(key) in found["ssh"].detail
+    key.touch()
+    found = {finding.subject: finding for finding in examine(deployment, home)}
+    assert found["ssh"].level == "ok" and "the machine that is booted" in found["ssh"].detail
 
 
 def test_the_doctor_asks_for_no_card_here_and_shows_the_books(tmp_path: Path, home: Home) -> None:
