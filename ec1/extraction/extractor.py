@@ -14,7 +14,18 @@ from ec1.deployment import ExtractionSettings
 from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, RejectedError
-from ec1.extraction import candidates, confidence, decision, grounding, instructions, prompt, relations, schema, trained
+from ec1.extraction import (
+    candidates,
+    confidence,
+    decision,
+    fields,
+    grounding,
+    instructions,
+    prompt,
+    relations,
+    schema,
+    trained,
+)
 from ec1.extraction.evidence import Off
 from ec1.extraction.known import KnownNames
 from ec1.extraction.rules import ALL_ON
@@ -26,7 +37,7 @@ if TYPE_CHECKING:
     from ec1.gpu.engine import ServedAdapter
 
 # Raise this when `ec1/documents` gives another text or other chunks for the same bytes.
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 # How often a chunk whose answer was cut off is halved before it is given up for this night.
 MAX_SPLITS = 2
 # Tokens that two halves of a chunk have in common.
@@ -94,6 +105,7 @@ class Extractor:
             {
                 "stream": stream,
                 "parser": PARSER_VERSION,
+                "fields": fields.FIELDS_VERSION,
                 "chunks": [self.settings.chunk_tokens, self.settings.overlap_tokens],
                 "schema": self.answer_schema,
                 "prompt": [

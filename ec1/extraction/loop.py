@@ -194,7 +194,8 @@ class _Run:
         unit = Unit(item, self.outbox.answers(fingerprint, item.content_sha256))
         try:
             loaded = await self._loaded(item)
-            unit.path, unit.text, unit.held, unit.proposed = loaded.path, loaded.text, loaded.held, loaded.proposed
+            unit.path, unit.text, unit.held = loaded.path, loaded.text, loaded.held
+            unit.fields_end, unit.proposed = loaded.fields_end, loaded.proposed
             unit.known = await asyncio.to_thread(unit.log.read)
         except RejectedError as error:
             await self._keep(unit, "rejected", str(error))
