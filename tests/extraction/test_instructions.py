@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from fake_openai import FakeServer, fake_server
 from phase_one import MEETINGS, PhaseOne
+from typer.testing import CliRunner
 
 from benchmarks.injected_sentences import held_back, sentences_of
+from ec1.cli import app
 from ec1.extraction import instructions
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
@@ -104,6 +106,9 @@ def test_a_payload_does_not_land_and_the_report_names_its_document_and_sentence(
     records.write("run-1", ExtractionRecord.model_validate(night.report.record()))
     report = night_report(phase.home, NIGHT, recipes=[])
     assert INJECTED in str(tables(report)) and "ec1 extraction held" in str(report.advice())
+    listed = CliRunner().invoke(app, ["--home", str(phase.home.root), "extraction", "held", "--json"])
+    (held,) = json.loads(listed.stdout)
+    assert (held["path"], held["sentence"], held["names"]) == (f"{MEETINGS}/a.md", INJECTED, [PAYLOAD])
 
 
 def test_a_name_that_the_document_says_elsewhere_is_found_there(phase: PhaseOne) -> None:
