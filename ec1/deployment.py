@@ -209,6 +209,11 @@ class ExtractionSettings(Settings):
         "span that the text's structure or the graph proposes, by log-probabilities (small models); both: its answer "
         "proposes too, or, with an adapter, it decides on the spans that its answer left out",
     )
+    instructions: Literal["hold", "read"] = Field(
+        "hold",
+        description="hold: sentences of a document that tell whoever reads it by machine what to answer are not read; "
+        "the report names them (`ec1 extraction held`); read: they are read like any other",
+    )
     min_confidence: float = Field(0.0, ge=0, le=1, description="mentions below it are dropped; typically 0–0.5")
     max_hallucination_rate: float = Field(
         0.5, ge=0, le=1, description="the check fails if a larger share of the names in a night's answers was invented"

@@ -7,17 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ec1.commands.shell import Options, out, print_json
+from ec1.commands.shell import Options, out, print_json, printable
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
 from ec1.errors import InputError, RejectedError
 from ec1.files import write_atomic
 
 extraction_app = typer.Typer(help="What was extracted, for people to correct and the extractor to learn from.")
-
-
-@extraction_app.callback()
-def _extraction() -> None:
-    """Keep `label` a sub-command."""
 
 
 @extraction_app.command()
@@ -52,6 +47,32 @@ def label(
         out.print(f"{taken.written} tuples written to {bucket}, {taken.known} were there", markup=False)
 
 
+@extraction_app.command()
+def held(
+    context: typer.Context,
+    path: Annotated[str | None, typer.Option(help="only documents whose path begins so")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """List the sentences that were not read, because they tell a machine what to answer, with the names in them."""
+    from ec1.extraction.outbox import Outbox
+    from ec1.graph.reader import published_ledger
+
+    options: Options = context.obj
+    outbox, rows = Outbox(options.home.outbox), []
+    for key, entry in sorted(published_ledger(options.home.published_graph).items(), key=lambda each: each[0].path):
+        if entry.status != Status.APPLIED or not key.path.startswith(path or ""):
+            continue
+        result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
+        rows += [{"path": key.path, **each.model_dump()} for each in (result.held if result is not None else ())]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        names = f"\n  names in it: {printable(', '.join(row['names']))}" if row["names"] else ""
+        out.print(printable(f"{row['path']}: {row['sentence']}") + names, markup=False)
+    out.print(f"{len(rows)} sentences were not read (extraction.instructions: read reads them)", markup=False)
+
+
 def _found(options: Options, prefix: str) -> list[dict[str, Any]]:
     """The chunks of all applied documents that still hold the version that was read."""
     from ec1.corpus.labels import records_of
@@ -69,7 +90,7 @@ def _found(options: Options, prefix: str) -> list[dict[str, Any]]:
         result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
         if text is None or result is None:
             continue
-        chunks = extractor.chunks(text)
+        chunks = extractor.chunks(extractor.readable(text)[0])
         records += records_of(key.stream, key.path, entry.content_sha256, chunks, result.mentions)
     return records
 

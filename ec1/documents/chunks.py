@@ -26,6 +26,8 @@ _PIECE_CHARACTERS = 2000
 _PIECE_TOKENS = 32
 _BATCH_CHARACTERS = 2**18
 _CONTEXT_CHARACTERS = 400
+# A wrapped paragraph has lines this long.
+_WRAPPED_CHARACTERS = 55
 
 _BORDER = re.compile(
     r"(?P<paragraph>\n[ \t]*\n\s*)|(?P<line>\n[ \t]*)"
@@ -99,6 +101,19 @@ def sentence_at(text: str, start: int, end: int) -> tuple[int, int]:
             right = place
             break
     return _trimmed(text, left, right)
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """The sentences of a text, without gaps or blanks left out; a line that is wrapped goes on with its sentence."""
+    found: list[tuple[int, int]] = []
+    goes_on = False
+    for start, end, rank in _borders(text):
+        if goes_on:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+        goes_on = rank == _LINE and (text[end : end + 1].islower() or end - start >= _WRAPPED_CHARACTERS)
+    return found
 
 
 def _chunk(text: str, index: int, start: int, end: int) -> Chunk:

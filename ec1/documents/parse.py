@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
+from ec1.documents import fields
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.listing import DocumentVersion
 from ec1.documents.markup import strip_html
@@ -46,7 +47,8 @@ _DATA_URI = re.compile(r"data:([^,]{0,512}),", re.IGNORECASE)
 class Document:
     """A document's readable text and what it says about itself.
 
-    `text` is clean (`text.clean`) and never blank. `metadata` holds strings, lists and dictionaries of them: front
+    `text` is clean (`text.clean`) and never blank; its first `fields_end` characters are the lines of the fields that
+    hold names and facts (`fields`). `metadata` holds strings, lists and dictionaries of them: front
     matter, or a contact file's own fields.
     """
 
@@ -54,6 +56,7 @@ class Document:
     title: str
     text: str
     metadata: dict[str, Any] = field(default_factory=dict)
+    fields_end: int = 0
 
 
 def read_document(root: Path, version: DocumentVersion, max_bytes: int) -> Document:
@@ -90,9 +93,12 @@ def parse_document(key: DocumentKey, data: bytes) -> Document:
         text, metadata = clean(text), {}
         title = _first(found.strip("'\" ") for found in _matches(_YAML_TITLE, text))
     text = text.strip()
-    if not text:
+    head = fields.lines(metadata)
+    if not (head + text).strip():
         raise RejectedError("no text")
-    return Document(key, (title or text.split("\n", 1)[0].strip())[:_TITLE_CHARACTERS], text, metadata)
+    title = (title or (text or head).split("\n", 1)[0].strip())[:_TITLE_CHARACTERS]
+    whole = (head + text).rstrip()
+    return Document(key, title, whole, metadata, min(len(head), len(whole)))
 
 
 def _front_matter(text: str) -> tuple[dict[str, Any], str]:
@@ -133,18 +139,32 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
     }
     for name in ("corpus", "body", "text"):
         metadata.pop(name, None)
+    metadata |= _nested(record)
     title = _first(_strings(record.get(name) for name in ("title", "subject", "name")))
     for name in ("corpus", "body", "text"):
         value = record.get(name)
         if isinstance(value, str) and (found := clean(value).strip()):
             return title, found, metadata
     file = record.get("file")
+    if not isinstance(file, dict) and fields.lines(metadata):
+        return title, "", metadata
     if not isinstance(file, dict) or not isinstance(file.get("data"), str):
         raise RejectedError("no text: neither .corpus, .body nor .text, nor a .file.data")
     filename = _first(_strings([file.get("filename")]))
     if filename:
         metadata["filename"] = filename
     return title, clean(_payload(file["data"], filename)), metadata
+
+
+def _nested(record: dict[str, Any]) -> dict[str, Any]:
+    """The records inside a contact record, such as an address, with their short strings."""
+    return {
+        clean(key): {
+            clean(name): clean(each) for name, each in value.items() if isinstance(each, str) and len(each) < _HEAD
+        }
+        for key, value in record.items()
+        if key != "file" and isinstance(value, dict)
+    }
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ trust (`grounding`), and the order of work (`loop`).
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,18 @@ from ec1.deployment import ExtractionSettings
 from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, RejectedError
-from ec1.extraction import candidates, confidence, decision, grounding, prompt, relations, schema, trained
+from ec1.extraction import (
+    candidates,
+    confidence,
+    decision,
+    fields,
+    grounding,
+    instructions,
+    prompt,
+    relations,
+    schema,
+    trained,
+)
 from ec1.extraction.evidence import Off
 from ec1.extraction.known import KnownNames
 from ec1.extraction.rules import ALL_ON
@@ -26,7 +37,7 @@ if TYPE_CHECKING:
     from ec1.gpu.engine import ServedAdapter
 
 # Raise this when `ec1/documents` gives another text or other chunks for the same bytes.
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 # How often a chunk whose answer was cut off is halved before it is given up for this night.
 MAX_SPLITS = 2
 # Tokens that two halves of a chunk have in common.
@@ -94,6 +105,7 @@ class Extractor:
             {
                 "stream": stream,
                 "parser": PARSER_VERSION,
+                "fields": fields.FIELDS_VERSION,
                 "chunks": [self.settings.chunk_tokens, self.settings.overlap_tokens],
                 "schema": self.answer_schema,
                 "prompt": [
@@ -103,6 +115,7 @@ class Extractor:
                 "model": [self.model_id, self.revision, *((self.adapter.digest,) if self.adapter else ())],
                 "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
                 "grounding": [grounding.GROUNDING_VERSION, self.settings.min_confidence],
+                **({"instructions": instructions.INSTRUCTIONS_VERSION} if self.settings.instructions == "hold" else {}),
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
             }
@@ -113,8 +126,16 @@ class Extractor:
         """The shape of an answer, which a server makes a grammar of."""
         return schema.answer_schema(self.settings.relations) if self.adapter is None else trained.SCHEMA
 
+    def readable(self, text: str) -> tuple[str, list[instructions.Instruction]]:
+        """A document's text without what tells a machine what to answer, at the same places, and what that was."""
+        if self.settings.instructions == "read":
+            return text, []
+        found = instructions.find(text)
+        return instructions.without(text, found), found
+
     def messages(self, chunk_text: str, stream: str) -> list[dict[str, str]]:
         """What the model is asked about a chunk; a model with an adapter was trained to need no examples."""
+        chunk_text = instructions.shown(chunk_text)
         if self.adapter is not None:
             return trained.messages(chunk_text)
         return prompt.messages(chunk_text, stream, relations=self.settings.relations)
@@ -164,10 +185,10 @@ class Extractor:
         chat template.
         """
         if self.adapter is None:
-            return decision.questions(chunk, names)
+            return decision.questions(replace(chunk, text=instructions.shown(chunk.text)), names)
         if not names:
             return []
-        asked = self._rendered(trained.messages(chunk.text))
+        asked = self._rendered(trained.messages(instructions.shown(chunk.text)))
         return [asked + trained.opening(name) for name in names]
 
     def _rendered(self, messages: Sequence[dict[str, str]]) -> str:
@@ -212,7 +233,7 @@ class Extractor:
         read = rejected = chunks = tokens = 0
         for item in documents:
             try:
-                parts = self.chunks(item.load().text)
+                parts = self.chunks(self.readable(item.load().text)[0])
             except (RejectedError, DeferredError):
                 rejected += 1
                 continue
@@ -232,6 +253,7 @@ class Extractor:
         tokenizer = self._tokenizer
 
         def count(texts: Sequence[str]) -> list[int]:
-            return [len(each.ids) for each in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+            read = [instructions.shown(text) for text in texts]
+            return [len(each.ids) for each in tokenizer.encode_batch_fast(read, add_special_tokens=False)]
 
         return count

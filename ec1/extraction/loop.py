@@ -194,7 +194,8 @@ class _Run:
         unit = Unit(item, self.outbox.answers(fingerprint, item.content_sha256))
         try:
             loaded = await self._loaded(item)
-            unit.text, unit.proposed = loaded.text, loaded.proposed
+            unit.path, unit.text, unit.held = loaded.path, loaded.text, loaded.held
+            unit.fields_end, unit.proposed = loaded.fields_end, loaded.proposed
             unit.known = await asyncio.to_thread(unit.log.read)
         except RejectedError as error:
             await self._keep(unit, "rejected", str(error))
@@ -273,7 +274,7 @@ class _Run:
             await asyncio.to_thread(unit.log.set_aside)
         result = unit.result(status, reason, self.extractor)
         await asyncio.to_thread(self.outbox.put, result)
-        self.report.count(result)
+        self.report.count(result, unit.path)
         self._tell()
 
     def _deadline_passed(self) -> bool:

@@ -60,6 +60,8 @@ class ExtractionReport:
     skipped: bool = False
     """An operator switched the server off, so nothing was asked."""
     problems: list[dict[str, str]] = field(default_factory=list)
+    held: list[dict[str, str]] = field(default_factory=list)
+    """Sentences that were kept from the model: stream, path, sentence, the names in it, and why."""
     _entities: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
     @property
@@ -92,10 +94,21 @@ class ExtractionReport:
             "stopped": self.stopped,
             "skipped": self.skipped,
             "problems": self.problems,
+            "held": self.held,
         }
 
-    def count(self, result: ExtractionResult) -> None:
-        """Add one finished unit."""
+    def count(self, result: ExtractionResult, path: str = "") -> None:
+        """Add one finished unit; `path` is where one of its documents lies."""
+        for each in result.held[: max(0, MAX_PROBLEM_ROWS - len(self.held))]:
+            self.held.append(
+                {
+                    "stream": result.stream,
+                    "path": path,
+                    "sentence": each.sentence,
+                    "names": ", ".join(each.names),
+                    "because": ", ".join(each.reasons),
+                }
+            )
         counts = self.streams[result.stream]
         setattr(counts, result.status, getattr(counts, result.status) + 1)
         self.dropped.update(each.reason for each in result.dropped)

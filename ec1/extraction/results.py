@@ -65,6 +65,19 @@ class Dropped(_Record):
     reason: str
 
 
+class Held(_Record):
+    """A sentence that was kept from the model, because it addresses whoever reads the document by machine."""
+
+    start: int
+    """Character offsets in the parsed text, `[start, end)`."""
+    end: int
+    sentence: str
+    """Its beginning."""
+    reasons: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """What may be names in it and was not found elsewhere in the document: for a person to look at."""
+
+
 class ChunkAnswer(_Record):
     """How the model answered for one chunk."""
 
@@ -99,4 +112,5 @@ class ExtractionResult(_Record):
     traits: tuple[Trait, ...] = ()
     relations: tuple[Relation, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    held: tuple[Held, ...] = ()
     answers: tuple[ChunkAnswer, ...] = ()

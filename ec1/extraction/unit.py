@@ -10,27 +10,35 @@ from typing import Literal
 
 from ec1.documents.chunks import Chunk
 from ec1.errors import RejectedError
-from ec1.extraction import candidates, grounding, relations
+from ec1.extraction import candidates, fields, grounding, instructions, relations
 from ec1.extraction.answer_log import AnswerLog, Span
 from ec1.extraction.client import Completion
 from ec1.extraction.extractor import Extractor, WorkItem
-from ec1.extraction.results import ChunkAnswer, Dropped, ExtractionResult, Mention
+from ec1.extraction.folding import normalised
+from ec1.extraction.results import ChunkAnswer, Dropped, ExtractionResult, Held, Mention, Trait
 from ec1.extraction.schema import Answer, Named
 from ec1.extraction.traits import traits_of
+
+_HELD_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
 class Loaded:
     """A parsed document: its text, its chunks, and the spans that may be names (where the model decides on spans)."""
 
+    path: str
     text: str
+    """With `instructions.FILLER` for what is kept from the model."""
+    held: Sequence[Held]
+    fields_end: int
     chunks: Sequence[Chunk]
     proposed: Sequence[candidates.Candidate]
 
 
 def load(item: WorkItem, extractor: Extractor) -> Loaded:
     """Parse a document and cut it. Raises what `item.load` raises, and RejectedError if it has too many chunks."""
-    text = item.load().text
+    document = item.load()
+    text, found = extractor.readable(document.text)
     proposed: Sequence[candidates.Candidate] = ()
     if extractor.settings.mode != "answer":
         known = extractor.known
@@ -39,7 +47,26 @@ def load(item: WorkItem, extractor: Extractor) -> Loaded:
     most = extractor.max_chunks
     if most is not None and len(chunks) > most:
         raise RejectedError(f"{len(chunks):,} chunks, and documents.max_chunks is {most:,}")
-    return Loaded(text, chunks, proposed)
+    return Loaded(
+        document.key.path, text, [_held(document.text, each) for each in found], document.fields_end, chunks, proposed
+    )
+
+
+def _held(text: str, found: instructions.Instruction) -> Held:
+    """What is kept of a sentence that the model does not see: its beginning, and what may be names in it."""
+    sentence = text[found.start : found.end]
+    names: dict[str, str] = {}
+    for each in candidates.propose(sentence):
+        name = " ".join(sentence[each.start : each.end].split())
+        if each.source != "part" and (each.start or " " in name):
+            names.setdefault(normalised(name), name)
+    return Held(
+        start=found.start,
+        end=found.end,
+        sentence=" ".join(sentence.split())[:_HELD_CHARACTERS],
+        reasons=found.reasons,
+        names=tuple(names.values()),
+    )
 
 
 @dataclass
@@ -49,7 +76,10 @@ class Unit:
     item: WorkItem
     log: AnswerLog
     known: dict[Span, Completion] = field(default_factory=dict)
+    path: str = ""
     text: str = ""
+    held: Sequence[Held] = ()
+    fields_end: int = 0
     proposed: Sequence[candidates.Candidate] = ()
     open_chunks: int = 0
     problem: str | None = None
@@ -104,7 +134,7 @@ class Unit:
             self.answers, self.mentions, self.located = [], [], []
         curve = extractor.fitted
         mentions, doubtful = grounding.settle(
-            self.mentions,
+            [*self.mentions, *fields.mentions_in(self.text, self.fields_end)],
             extractor.settings.min_confidence,
             curve.calibrated if curve is not None else lambda raw: raw,
         )
@@ -124,7 +154,17 @@ class Unit:
             calibrated=curve is not None,
             mentions=tuple(mentions) if kept else (),
             relations=stated if kept else (),
-            traits=tuple(traits_of(self.text, mentions)) if kept else (),
+            traits=self._traits(mentions) if kept else (),
             dropped=tuple(dropped) if kept else (),
+            held=tuple(_without_known(each, mentions) for each in self.held),
             answers=tuple(sorted(self.answers, key=lambda each: each.start)),
         )
+
+    def _traits(self, mentions: Sequence[Mention]) -> tuple[Trait, ...]:
+        """What the text and the fields say of persons, and of whom a record is of."""
+        return tuple(dict.fromkeys([*traits_of(self.text, mentions), *fields.traits_in(self.text, self.fields_end)]))
+
+
+def _without_known(held: Held, mentions: Sequence[Mention]) -> Held:
+    known = {normalised(each.name) for each in mentions}
+    return held.model_copy(update={"names": tuple(name for name in held.names if normalised(name) not in known)})

@@ -67,6 +67,7 @@ class ExtractionRecord(Record):
     stopped: str | None = Field(None, description="why units were postponed")
     skipped: bool = Field(False, description="an operator switched off what the model runs on")
     problems: list[dict[str, str]] = []
+    held: list[dict[str, str]] = Field([], description="sentences that were kept from the model, with their document")
 
     @property
     def documents(self) -> int:
@@ -109,6 +110,7 @@ class ExtractionRecord(Record):
                     for name in ("llm_calls", "chunks", "prompt_tokens", "completion_tokens", "seconds")
                 },
                 "problems": [*kept, *later.problems],
+                "held": [*self.held, *(row for row in later.held if row not in self.held)],
             }
         )
 

@@ -36,6 +36,7 @@ Outcome = VerdictName | Literal["skipped", "postponed", "unfinished", "broken"]
 Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinished"]
 """`skipped`: an operator switched off what the night needed."""
 MAX_DEFERRED = 20
+MAX_HELD = 20
 EXTRACTION = "extraction"
 """Whom phase 1's cost is for, beside the recipes."""
 
@@ -89,6 +90,14 @@ class Deferred(BaseModel):
     reason: str
 
 
+class HeldBack(BaseModel):
+    """A sentence of a document that was not read, because it tells a machine what to answer; `names` are in it."""
+
+    path: str
+    sentence: str
+    names: str
+
+
 class Advice(BaseModel):
     """What to do next: a sentence, and the command for it if there is one."""
 
@@ -115,6 +124,7 @@ class NightReport(BaseModel):
     deferred_because: str | None = None
     """Why work was deferred: what stopped the extraction, or what most documents' problems have in common."""
     deferred: list[Deferred] = []
+    held: list[HeldBack] = []
     graph_entities: int | None = None
     device: str | None = None
     free_gib: float | None = None
@@ -190,6 +200,13 @@ class NightReport(BaseModel):
                     command="ec1 plan",
                 )
             )
+        if self.held:
+            found.append(
+                Advice(
+                    sentence="Sentences that tell a machine what to answer were not read: look whether they should be",
+                    command="ec1 extraction held",
+                )
+            )
         for each in self.recipes:
             log = f"ec1 run show {each.recipe}/{self.night}"
             match each.outcome:
@@ -253,6 +270,10 @@ def night_report(
         report.deferred = _deferred(extracted)
     if handover is not None:
         report.device, report.free_gib = handover.device, handover.free_gib
+    report.held = [
+        HeldBack(path=row.get("path", ""), sentence=row.get("sentence", ""), names=row.get("names", ""))
+        for row in (extracted.held if extracted is not None else [])[:MAX_HELD]
+    ]
     report.machine = records.find(MachineRecord)
     report.failure = find_failure(home, night, run)
     mine = records.find(ExtractionRecord, run)

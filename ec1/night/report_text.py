@@ -99,9 +99,16 @@ def deferred(report: NightReport) -> Table | None:
     return Table("Deferred to a later night", ("document", "reason"), rows) if rows else None
 
 
+def held(report: NightReport) -> Table | None:
+    """Sentences that were not read, and where they stand."""
+    rows = [(each.path, each.sentence, each.names) for each in report.held]
+    return Table("Not read: instructions to a machine", ("document", "sentence", "names in it"), rows) if rows else None
+
+
 def tables(report: NightReport) -> list[Table]:
     """All tables of a report, in their order."""
-    return [each for each in (evaluations(report), deferred(report), *timeline(report)) if each is not None]
+    found = (evaluations(report), deferred(report), held(report), *timeline(report))
+    return [each for each in found if each is not None]
 
 
 def headline(report: NightReport) -> str:

@@ -54,7 +54,7 @@ class TestFrontMatter:
         document = parse_document(
             MEETING, b"---\ntitle: Standup\nattendees: [Maria, 'Jo']\nrate: 2e-4\n---\nBody\n\n---\nnot: yaml\n---\nEnd"
         )
-        assert document.text == "Body\n\n---\nnot: yaml\n---\nEnd"
+        assert document.text == "attendees: Maria; Jo\n\nBody\n\n---\nnot: yaml\n---\nEnd"
         assert document.metadata == {"title": "Standup", "attendees": ["Maria", "Jo"], "rate": "2e-4"}
         assert document.title == "Standup"
 
@@ -127,7 +127,8 @@ class TestContact:
     @pytest.mark.parametrize("name", ["corpus", "body", "text"])
     def test_text_in_a_field(self, name: str) -> None:
         document = contact({"name": "Jane", name: " Jane Smith, Acme\r\n", "n": 5})
-        assert (document.text, document.title, document.metadata) == ("Jane Smith, Acme", "Jane", {"name": "Jane"})
+        assert document.text == "name: Jane\n\nJane Smith, Acme"
+        assert (document.title, document.metadata) == ("Jane", {"name": "Jane"})
 
     def test_the_first_field_that_holds_text_counts(self) -> None:
         assert contact({"corpus": " ", "body": None, "text": "here"}).text == "here"
