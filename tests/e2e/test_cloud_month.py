@@ -78,6 +78,8 @@ class Month:
         self.names: list[str] = []
         self.ticks: list[float] = []
         self.tuples = 0
+        self.take_away = False
+        """Whether the machine is preempted as soon as it trains."""
 
     @property
     def compute(self) -> FakeCompute:
@@ -128,9 +130,12 @@ class Month:
                         if done.wait(0.2):
                             return
                         with month.compute.lock:
-                            if month.compute.running():
+                            for vm in month.compute.running():
                                 month.cloud.now += TICK
                                 month.ticks.append(month.cloud.now)
+                                if month.take_away:
+                                    month.take_away = False
+                                    month.compute.halt(vm, month.cloud.now, "preempted")
 
                 clock = threading.Thread(target=pass_time)
                 clock.start()
@@ -232,8 +237,9 @@ def test_a_month(month: Month, monkeypatch: pytest.MonkeyPatch) -> None:
         compute.stock_out = {3: {A, B}, 4: {A}, 17: {A, B}, 18: {A, B}, 22: {A}}.get(number, set())
         compute.quota = {A, B} if number == 6 else set()
         compute.forbidden = number == 8
-        taken: dict[int, list[float | None]] = {5: [700.0], 15: [0.0], 20: [900.0], 25: [100.0], 28: [1600.0]}
+        taken: dict[int, list[float | None]] = {5: [700.0], 15: [0.0], 20: [900.0], 25: [100.0]}
         compute.preempt_after = taken.get(number, [])
+        month.take_away = number == 28
         compute.boot_seconds = {7: 4500.0, 21: 9999.0}.get(number, BOOT)
         compute.cuda = "a product of matrices is wrong" if number == 23 else "ok"
         compute.faults = [503, 0, 500, 503] if number == 24 else []
@@ -255,7 +261,9 @@ def test_a_month(month: Month, monkeypatch: pytest.MonkeyPatch) -> None:
         report = night_report(home, day.isoformat())
         statuses[day.isoformat()] = report.status
         if report.status != "done":
-            assert report.deferred_because or report.failure, f"{day}: {report.status} without a reason"
+            waits = [each.detail for each in report.recipes if each.outcome == "postponed"]
+            told = report.deferred_because or report.failure or any(waits)
+            assert told, f"{day}: {report.status} without a reason"
 
     _every_night_ended(home, statuses)
     _every_document_counted_once(month)
