@@ -14,13 +14,15 @@ _KEEP_MEMORY = ":".join(
 
 def process_environment(device: str, env: Mapping[str, str]) -> dict[str, str]:
     """The environment of a process that trains or scores: no hub is asked; on a CPU memory is kept for
-    reuse, and threads sleep while they wait."""
+    reuse, and threads that wait soon sleep."""
     own = dict(OFFLINE)
     if device == "cpu":
         own["GLIBC_TUNABLES"] = _KEEP_MEMORY
-        # By default a thread that waits for the others spins. Where others use the cores too it spins on the core that
-        # the one it waits for needs: on a busy machine an evaluation of half a minute then took seven.
-        own["OMP_WAIT_POLICY"] = "PASSIVE"
+        # A thread that waits for the others spins, by default 300,000 times before it sleeps. Where others use the
+        # cores too it spins on the core that the one it waits for needs: on a busy machine an evaluation of half a
+        # minute then took seven. Not to spin at all (OMP_WAIT_POLICY=PASSIVE) costs a fifth on an idle one.
+        # https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
+        own["GOMP_SPINCOUNT"] = "30000"
     else:
         own["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
     return {**own, **env}
