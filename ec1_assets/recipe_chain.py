@@ -14,7 +14,7 @@ from ec1.errors import DeferredError
 from ec1.night.budgets import no_machine, too_late, training_seconds
 from ec1.night.handover import require_handover
 from ec1.night.recipe_night import RecipeNight
-from ec1.night.records import CandidateRecord, DatasetRecord, DecisionRecord, SnapshotRecord
+from ec1.night.records import CandidateRecord, DatasetRecord, DecisionRecord, PostponedRecord, SnapshotRecord
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1_assets import checks, metadata
 from ec1_assets.run_tags import tag_verdict
@@ -46,6 +46,20 @@ def recipe_chain(
     def tonight(context: dg.AssetExecutionContext, project: ProjectResource) -> RecipeNight:
         deployment = project.deployment()
         return RecipeNight(resolved, deployment, project.home, deployment.night(context.partition_key))
+
+    def postponed(
+        context: dg.AssetExecutionContext,
+        gpu: GpuResource,
+        late: PostponedRecord,
+        step: RecipeNight,
+        asset: str,
+        check: str,
+    ) -> dg.AssetCheckResult:
+        """Record why a step waits for a later night; a machine that nothing else needs is stopped."""
+        context.log.warning(late.reason)
+        step.records.write(context.run_id, late)
+        gpu.stop_if_done(context)
+        return checks.of_postponed(late, keys[asset], check)
 
     @dg.asset(
         key=keys["corpus_snapshot"],
@@ -157,10 +171,7 @@ def recipe_chain(
             except DeferredError as error:
                 late = no_machine(error, plan, left(project.seconds_to_have()))
             if late is not None:
-                context.log.warning(late.reason)
-                step.records.write(context.run_id, late)
-                gpu.stop_if_done(context)
-                yield checks.of_postponed(late, keys["adapter_candidate"], "not_a_no_op")
+                yield postponed(context, gpu, late, step, "adapter_candidate", "not_a_no_op")
                 return
         candidate = step.candidate()
         step.records.write(context.run_id, CandidateRecord(result=candidate.result))
@@ -198,10 +209,7 @@ def recipe_chain(
                 judged, _ = pipes.run(context, lambda env: step.evaluate(spec, launcher, env), required=("evaluated",))
         except DeferredError as error:
             late = no_machine(error, step.records.read(DatasetRecord).plan, project.seconds_to_have() or 0.0)
-            context.log.warning(late.reason)
-            step.records.write(context.run_id, late)
-            gpu.stop_if_done(context)
-            yield checks.of_postponed(late, keys["evaluation"], "evaluation_gate")
+            yield postponed(context, gpu, late, step, "evaluation", "evaluation_gate")
             return
         step.records.write(context.run_id, judged.record())
         gpu.stop_if_done(context)

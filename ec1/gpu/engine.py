@@ -7,7 +7,6 @@ https://docs.vllm.ai/en/stable/configuration/engine_args.html
 
 import json
 import re
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ import httpx
 
 from ec1.deployment import VllmSettings
 from ec1.errors import BusyError, ServiceError
+from ec1.launch.local import free_port, usable_cores
 
 if TYPE_CHECKING:
     from ec1.launch.launcher import Grant
@@ -149,7 +149,7 @@ class VllmEngine:
         With `api_key` it answers only to who has it. Raises ServiceError, with the last lines of its log that mean
         something, if it dies or is not ready within `ready_timeout_seconds`; BusyError if `give_up` says so before.
         """
-        port = _free_port()
+        port = free_port()
         name = self.adapter.name if self.adapter else self.model_name
         endpoint = Endpoint(f"http://127.0.0.1:{port}", name, api_key=api_key)
         secret = {"VLLM_API_KEY": api_key} if api_key else {}
@@ -236,17 +236,3 @@ def _answers(endpoint: Endpoint) -> bool:
         return True
     time.sleep(0.25)
     return False
-
-
-def usable_cores() -> int:
-    """How many cores this process may use: fewer than the machine has in a container or under `taskset`."""
-    import joblib
-
-    return int(joblib.cpu_count())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -8,7 +8,6 @@ own, and all are started again when one is lost. An entry point, so it may look 
 
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from ec1.files import read_json, write_json
 from ec1.gpu.lease import GpuLease, Phase
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.launcher import NOBODY, LocalLauncher, Work
+from ec1.launch.local import free_port
 from ec1.launch.process import inherited
 from ec1.launch.ranks import rank_environment
 from ec1.launch.ray_launcher import JOB, RayOrder, RayResult
@@ -111,9 +111,7 @@ def on_each(told: dict[str, Any]) -> None:
     rank, size = context.get_world_rank(), context.get_world_size()
     here = None
     if rank == 0:
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            here = (get_node_ip_address(), probe.getsockname()[1])
+        here = (get_node_ip_address(), free_port(""))
     host, port = broadcast_from_rank_zero(here)
     local_rank, local_size = context.get_local_rank(), context.get_local_world_size()
     place = rank_environment(rank, local_rank, size, local_size, host, port)

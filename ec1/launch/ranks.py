@@ -2,8 +2,9 @@
 (https://docs.pytorch.org/docs/stable/distributed.html). The process of rank 0 is the one that reports and writes.
 """
 
-import os
 from collections.abc import Mapping
+
+from ec1.launch.local import usable_cores
 
 RANK = "RANK"
 LOST_OTHERS = 75
@@ -21,7 +22,7 @@ def rank_environment(rank: int, local_rank: int, size: int, local_size: int, hos
         "MASTER_ADDR": host,
         "MASTER_PORT": str(port),
         # On a CPU they would otherwise each take all cores.
-        "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // local_size)),
+        "OMP_NUM_THREADS": str(max(1, usable_cores() // local_size)),
     }
 
 

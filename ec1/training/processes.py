@@ -7,7 +7,6 @@ They find each other by the variables of `ec1.launch.ranks`; the process of rank
 """
 
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 from ec1.errors import InputError
 from ec1.launch import warden
 from ec1.launch.launcher import GRACE_SECONDS
+from ec1.launch.local import free_port
 from ec1.launch.process import tail_of
 from ec1.launch.ranks import LOST_OTHERS, rank_environment
 
@@ -101,9 +101,7 @@ def train_together(specification: Path, size: int, environment: Mapping[str, str
     What rank 0 prints is printed here, what another one prints goes to a file beside the specification, and is shown
     here only if that one failed first. If one fails, or this process is asked to end, all are ended.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     ranks = _Ranks()
     logs = [specification.with_name(f"{specification.stem}.rank-{rank}.log") for rank in range(size)]
     for rank in range(size):

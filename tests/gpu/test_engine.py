@@ -142,10 +142,10 @@ def test_a_process_that_never_gets_ready_is_stopped(grant: Grant, lease: GpuLeas
 
 
 def test_ports_are_free_ones(tmp_path: Path) -> None:
-    from ec1.gpu.engine import _free_port
+    from ec1.launch.local import free_port
 
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", _free_port()))
+        probe.bind(("127.0.0.1", free_port()))
 
 
 def test_the_meaning_of_a_log_is_found(tmp_path: Path) -> None:
