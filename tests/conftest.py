@@ -112,7 +112,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--screenshots", type=Path, help="folder for pictures of the UI, such as docs/images")
     parser.addoption("--night-home", type=Path, help="a home in which a night was run, instead of running one")
-    parser.addoption("--crds", type=Path, help="folder with the CustomResourceDefinitions of cluster schedulers")
     parser.addoption(
         "--real-model", action="store_true", help="train each method and objective on the small model (minutes)"
     )

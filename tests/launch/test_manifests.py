@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from operator_schemas import operator_schema
 from ruamel.yaml import YAML
 
 from ec1.cli import app
@@ -80,14 +81,6 @@ def test_pods_fit_the_published_schema(cluster: str, gpus: int) -> None:
     assert template["spec"]["terminationGracePeriodSeconds"] == POD_GRACE_SECONDS > GRACE_SECONDS
 
 
-@pytest.fixture
-def crds(request: pytest.FixtureRequest) -> Path:
-    folder: Path | None = request.config.getoption("--crds")
-    if folder is None:
-        pytest.skip("--crds names a folder with the definitions of RayJob, TrainJob, Job and Queue")
-    return folder
-
-
 def strict(schema: Any) -> Any:
     """A schema of the API as the server applies it: what it does not name is an error, not ignored."""
     if isinstance(schema, list):
@@ -103,15 +96,9 @@ def strict(schema: Any) -> Any:
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_the_operators_own_schemas_take_them(cluster: str, crds: Path) -> None:
-    definitions = {}
-    for path in crds.glob("*.yaml"):
-        found = YAML(typ="safe").load(path.read_text())["spec"]
-        for version in found["versions"]:
-            key = f"{found['group']}/{version['name']}", found["names"]["kind"]
-            definitions[key] = strict(version["schema"]["openAPIV3Schema"])
+def test_the_operators_own_schemas_take_them(cluster: str) -> None:
     for manifest in YAML(typ="safe").load_all(written(cluster)):
-        schema = definitions[manifest["apiVersion"], manifest["kind"]]
+        schema = strict(operator_schema(manifest["apiVersion"], manifest["kind"]))
         # The server itself checks what all objects have.
         schema["properties"]["metadata"] = {}
         jsonschema.validate(manifest, schema)
