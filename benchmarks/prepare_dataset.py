@@ -174,7 +174,12 @@ def main(
             environment = {**os.environ, "OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
             for step in ("snapshot", "dataset"):
                 done = subprocess.run(
-                    [*command, "--step", step], check=True, capture_output=True, text=True, env=environment, cwd=PROJECT
+                    [*command, "--step", step],
+                    check=True,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                    cwd=PROJECT,
                 )
         figures.append(json.loads(done.stdout.splitlines()[-1]))
         print(figures[-1], flush=True)

@@ -65,7 +65,7 @@ class CommandLine:
             start_new_session=own_group,
         )
 
-    def run(self, *arguments: str, timeout: float = 1200) -> "subprocess.CompletedProcess[str]":
+    def run(self, *arguments: str, timeout: float = 2400) -> "subprocess.CompletedProcess[str]":
         with self.start(*arguments) as process:
             output, _ = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(arguments, process.returncode, output, "")
