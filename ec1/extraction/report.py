@@ -46,6 +46,7 @@ class StreamCounts:
 class ExtractionReport:
     """What one extraction did. `reused` units were in the outbox already and cost nothing."""
 
+    classes: tuple[str, ...] = ENTITY_CLASSES
     streams: dict[str, StreamCounts] = field(default_factory=lambda: {stream: StreamCounts() for stream in STREAMS})
     dropped: Counter[str] = field(default_factory=Counter)
     llm_calls: int = 0
@@ -72,11 +73,11 @@ class ExtractionReport:
     @property
     def entities(self) -> dict[str, int]:
         """Different entities by class, over all documents of this extraction."""
-        return _by_class(set().union(*self._entities.values()))
+        return self._by_class(set().union(*self._entities.values()))
 
     def entities_of(self, stream: str) -> dict[str, int]:
         """Different entities by class in one stream's documents."""
-        return _by_class(self._entities.get(stream, set()))
+        return self._by_class(self._entities.get(stream, set()))
 
     def record(self) -> dict[str, Any]:
         """All figures as JSON types."""
@@ -125,7 +126,6 @@ class ExtractionReport:
                 }
             )
 
-
-def _by_class(entities: set[tuple[str, str]]) -> dict[str, int]:
-    counts = Counter(entity_class for _, entity_class in entities)
-    return {entity_class: counts[entity_class] for entity_class in ENTITY_CLASSES}
+    def _by_class(self, entities: set[tuple[str, str]]) -> dict[str, int]:
+        counts = Counter(entity_class for _, entity_class in entities)
+        return {entity_class: counts[entity_class] for entity_class in self.classes}
