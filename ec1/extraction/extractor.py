@@ -205,7 +205,8 @@ class Extractor:
             token = self._tokenizer.encode(word, add_special_tokens=False).ids[0]
             if token in first:
                 raise InputError(
-                    f"{self.model_id} writes two class labels with the same first token,{first[token]!r} and{word!r}: "
+                    f"{self.model_id} writes two class labels with the same first token, "
+                    f"{first[token].strip()!r} and {word.strip()!r}: "
                     "give one of them another `label` in extraction.classes, or set extraction.mode to answer"
                 )
             first[token] = word
