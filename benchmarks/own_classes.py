@@ -21,6 +21,7 @@ from benchmarks.extraction_quality import Mode, Run, extract, extractor_of
 from benchmarks.gum import DATA, Text
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction.baseline import names_of
+from ec1.extraction.folding import normalised
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.scoring import ScoreTable, entities_of, score
 from ec1.vocabulary import CONTRACT, OwnClass, Vocabulary
@@ -46,11 +47,11 @@ DATE = OwnClass(
 )
 CLASSES = ("Person", "Company", "Location", EVENT, DATE)
 SEVERAL: dict[str, dict[str, Any]] = {
-    "the contract's classes": {},
+    "own classes": {"classes": CLASSES},
     "own classes, without words": {
         "classes": tuple(each.model_copy(update={"words": ()}) if each is EVENT else each for each in CLASSES)
     },
-    "own classes": {"classes": CLASSES},
+    "the contract's classes": {},
 }
 
 
@@ -64,8 +65,9 @@ def table(run: Run, vocabulary: Vocabulary) -> ScoreTable:
     return replace(score(found, gold, classes), baseline=score(base, gold, classes))
 
 
-def sets(only: int) -> dict[str, list[Text]]:
-    """GUM with its events and times, in the two parts; the first `only` documents of each, 0: all."""
+def sets(only: int, characters: int) -> dict[str, list[Text]]:
+    """GUM with its events and times, in the two parts: the first `only` documents of each, and of each the sentences in
+    its first `characters`; 0: all."""
     known = dict(gum.CLASSES)
     gum.CLASSES.update(MARKED)
     try:
@@ -73,11 +75,30 @@ def sets(only: int) -> dict[str, list[Text]]:
     finally:
         gum.CLASSES.clear()
         gum.CLASSES.update(known)
-    return {title: texts[:only] if only else texts for title, texts in found.items() if texts}
+    return {
+        title: [_beginning(text, characters) for text in (texts[:only] if only else texts)]
+        for title, texts in found.items()
+        if texts
+    }
+
+
+def _beginning(text: Text, characters: int) -> Text:
+    """The sentences that end in the first `characters` of a text, one at least, with what is named in them."""
+    if not characters or len(text.text) <= characters:
+        return text
+    end = max(text.text.rfind("\n", 0, characters + 1), 0) or text.text.find("\n")
+    kept = tuple(each for each in text.mentions if each.end <= end)
+    return Text(
+        text.name, text.text[:end], kept, frozenset((normalised(each.name), each.entity_class) for each in kept)
+    )
 
 
 def main(
-    modes: Sequence[Mode] = ("answer", "decide"), only: int = 0, record: Path | None = None, engine: bool = True
+    modes: Sequence[Mode] = ("decide", "answer"),
+    only: int = 0,
+    characters: int = 0,
+    record: Path | None = None,
+    engine: bool = True,
 ) -> dict[str, Any]:
     """Print and return the figures."""
     deployment, settings = embedded()
@@ -88,7 +109,7 @@ def main(
         model = model_of(deployment, Path(name))
         with serving(deployment, settings, model) if engine else nullcontext() as endpoint:
             for mode in modes:
-                for title, texts in sets(only).items():
+                for title, texts in sets(only, characters).items():
                     for variant, changes in SEVERAL.items():
                         extractor = extractor_of(mode, model, **changes)
                         client = None
@@ -104,15 +125,17 @@ def main(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--modes", default="answer,decide")
+    parser.add_argument("--modes", default="decide,answer")
     parser.add_argument("--only", type=int, default=0, help="documents of each part; 0: all")
+    parser.add_argument("--characters", type=int, default=0, help="of each document; 0: all")
     parser.add_argument("--record", type=Path, help="folder that keeps what the model said")
     parser.add_argument("--replay", action="store_true", help="ask no engine: what --record holds is enough")
     arguments = parser.parse_args()
-    wanted: tuple[Mode, ...] = ("answer", "decide", "both")
+    wanted: tuple[Mode, ...] = ("decide", "answer", "both")
     main(
         [mode for mode in wanted if mode in arguments.modes.split(",")],
         arguments.only,
+        arguments.characters,
         arguments.record,
         not arguments.replay,
     )
