@@ -108,10 +108,10 @@ def main(
         folder.mkdir(parents=True, exist_ok=True)
         model = model_of(deployment, Path(name))
         with serving(deployment, settings, model) if engine else nullcontext() as endpoint:
-            for mode in modes:
-                for title, texts in sets(only, characters).items():
-                    for variant, changes in SEVERAL.items():
-                        extractor = extractor_of(mode, model, **changes)
+            for variant, changes in SEVERAL.items():
+                for mode in modes:
+                    extractor = extractor_of(mode, model, **changes)
+                    for title, texts in sets(only, characters).items():
                         client = None
                         if endpoint is not None:
                             client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)

@@ -9,7 +9,7 @@ contract's classes (`Bank of …`) does not take a name away from the own class 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ec1.extraction.evidence import Off, likely_class, proven_class
 from ec1.extraction.filters import objection
@@ -36,14 +36,20 @@ def own_class(text: str, start: int, end: int, vocabulary: Vocabulary) -> Entity
     if not vocabulary.own:
         return None
     words = text[start:end].split()
+    proven = _named_by(vocabulary, (words[0], words[-1]) if len(words) > 1 else ())
     before = _WORD_BEFORE.search(text[max(0, start - 40) : start])
-    beside = [*((words[0], words[-1]) if len(words) > 1 else ()), *(before.groups() if before else ())]
-    said = {_plain(each) for each in beside}
-    proven = [own.name for own in vocabulary.own if not said.isdisjoint(map(_plain, own.words))]
+    # `the vessel Blue Line Ltd chartered`: what the name itself says counts more than the word before it.
+    if not proven and before is not None and proven_class(text, start, end) is None:
+        proven = _named_by(vocabulary, before.groups())
     if not proven and vocabulary.all_kept:
         group = _FOUND.get(objection(text, [(start, end)], "") or "")
         proven = [own.name for own in vocabulary.own if group in own.keeps]
     return proven[0] if len(proven) == 1 else None
+
+
+def _named_by(vocabulary: Vocabulary, words: Sequence[str]) -> list[EntityClass]:
+    said = {_plain(word) for word in words}
+    return [own.name for own in vocabulary.own if not said.isdisjoint(map(_plain, own.words))]
 
 
 def proof_of(text: str, start: int, end: int, off: Off, vocabulary: Vocabulary) -> EntityClass | None:

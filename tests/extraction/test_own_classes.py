@@ -271,6 +271,9 @@ def test_words_prove_an_own_class() -> None:
         "MV Aurora": "Ship",
         "Heron": "Ship",
     }
+    assert ground("The vessel Blue Line Ltd chartered sank.", ("Blue Line Ltd", "Person")) == {
+        "Blue Line Ltd": "Company"
+    }
 
 
 def test_what_a_class_keeps_is_no_longer_dropped_and_is_of_that_class() -> None:
