@@ -70,7 +70,8 @@ def digest(value: Any) -> str:
 def test_the_contracts_prompt_grammar_and_questions_are_the_same_bytes_as_ever() -> None:
     """As they were before a deployment could have classes of its own: a change reads every document again."""
     asked = {
-        rel: (digest(messages("T", "meeting", relations=rel)), digest(schema.answer_schema(rel))) for rel in (0, 1)
+        stated: (digest(messages("T", "meeting", relations=stated)), digest(schema.answer_schema(stated)))
+        for stated in (False, True)
     }
     assert asked[False] == ("d4dde6ffec0b25eb", "eee6552f1799af77")
     assert asked[True] == ("35b33cb585af7db7", "94b3d90129cf347a")
