@@ -26,8 +26,8 @@ SHORT = {
     "trained_extractor": ["--modes", "both"],
 }
 
-# `make mutants` measures the tests; the next one needs repositories, the last one two cores and nothing beside it.
-LEFT_OUT = {"mutants", "commit_tuples", "several_engines"}
+# `make mutants` measures the tests; the next one needs repositories, the others two cores and nothing beside them.
+LEFT_OUT = {"mutants", "commit_tuples", "planned_training", "several_engines"}
 
 failed = []
 for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):

@@ -9,6 +9,7 @@ Run: python -m benchmarks.first_page [--recipes 50] [--home .ec1]
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,8 @@ from benchmarks.quick_night import project
 from ec1.home import CHECKOUT
 
 PORT = 3987
-# The page, and the words that it must show.
-PAGES = {"/": "nightly_job", "/asset-groups": "datagraph", "/runs": "Queued"}
+# The page, and the words that it must show: of the runs there are none yet on a new home.
+PAGES = {"/": re.compile("nightly_job|No runs or scheduled ticks"), "/asset-groups": "datagraph", "/runs": "Queued"}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
