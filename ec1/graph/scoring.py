@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA, JaroWinkler
 
-from ec1.graph.names import PersonName, ThingName, full_names, person_name, spellings, thing_name
+from ec1.graph.names import PersonName, ThingName, full_names, person_names, thing_names
 
 PERSON = "Person"
 MERGE_BITS = math.log2(0.99 / 0.01)
@@ -28,6 +28,7 @@ REVIEW_BITS = -1.0
 """From odds of 1 to 2 on a person should look."""
 
 OTHER_FIRST_NAME = "other first name"
+ACRONYM = "acronym in the same document"
 _PRIOR_WEIGHT = 1000
 _SAME_NAME_BITS = MERGE_BITS + 2
 _RAREST = 1e-6
@@ -103,7 +104,10 @@ class Profile:
 
     @cached_property
     def persons(self) -> tuple[PersonName, ...]:
-        return tuple(dict.fromkeys(person_name(each) for name in sorted(self.names) for each in spellings(name)))
+        if len(self.names) == 1:
+            # Most have one name; comparing the parts of names takes longer than it seems.
+            return person_names(*self.names)
+        return tuple(dict.fromkeys(each for name in sorted(self.names) for each in person_names(name)))
 
     @cached_property
     def plain(self) -> PersonName | None:
@@ -114,7 +118,9 @@ class Profile:
 
     @cached_property
     def things(self) -> tuple[ThingName, ...]:
-        found = (thing_name(each, self.entity_class) for name in sorted(self.names) for each in spellings(name))
+        if len(self.names) == 1:
+            return thing_names(*self.names, self.entity_class)
+        found = (each for name in sorted(self.names) for each in thing_names(name, self.entity_class))
         return tuple(dict.fromkeys(found))
 
 
@@ -159,7 +165,7 @@ class _Together(NamedTuple):
 
 
 _ALWAYS = _Together(True, True, True)
-_bits = attrgetter("bits")
+_best_names = attrgetter("same", "bits")
 
 
 @dataclass(frozen=True)
@@ -263,11 +269,18 @@ class Scorer:
     def _persons(self, one: Profile, other: Profile, together: _Together) -> _Names:
         return max(
             (
-                self._person(a, b, together.once, bool(a.single and together.one) or bool(b.single and together.other))
+                self._by_sound(
+                    self._person(
+                        a, b, together.once, bool(a.single and together.one) or bool(b.single and together.other)
+                    ),
+                    a.by_sound or b.by_sound,
+                )
                 for a in one.persons
                 for b in other.persons
+                # Two names that only sound alike are two.
+                if not (a.by_sound and b.by_sound)
             ),
-            key=_bits,
+            key=_best_names,
         )
 
     def _person(self, one: PersonName, other: PersonName, together: bool, always: bool) -> _Names:
@@ -336,7 +349,23 @@ class Scorer:
         return _Names(bits, levels, ("one name ends the other in the same document",), True, False)
 
     def _things(self, one: Profile, other: Profile, together: _Together) -> _Names:
-        return max((self._thing(a, b, together.once) for a in one.things for b in other.things), key=_bits)
+        return max(
+            (
+                self._by_sound(self._thing(a, b, together.once), a.by_sound or b.by_sound)
+                for a in one.things
+                for b in other.things
+                if not (a.by_sound and b.by_sound)
+            ),
+            key=_best_names,
+        )
+
+    def _by_sound(self, names: _Names, by_sound: bool) -> _Names:
+        """That two names sound alike is for a person to judge, whatever it is worth."""
+        if not by_sound:
+            return names
+        return names._replace(
+            bits=max(names.bits, self._prior) if names.same else names.bits, singled_out=False, same=False
+        )
 
     def _thing(self, one: ThingName, other: ThingName, together: bool) -> _Names:
         if one.words == other.words or (one.joined == other.joined and len(one.joined) > 5):
@@ -349,7 +378,7 @@ class Scorer:
         if together and (letters := _acronym_of(one, other) or _acronym_of(other, one)):
             bits = _LETTER_BITS * letters + _SHORT_FORM_BITS
             if bits >= words.bits:
-                return _Names(bits, (), ("acronym in the same document",), True, False)
+                return _Names(bits, (), (ACRONYM,), True, False)
         return words
 
     def _words(self, one: ThingName, other: ThingName, together: bool) -> _Names:
@@ -378,6 +407,11 @@ class Scorer:
             return _Names(bits + _SHORT_FORM_BITS, (), (*notes, note), False, False)
         bits += (len(left) + len(right)) * _DIFFERENT_BITS
         return _Names(bits, (), tuple(notes), True, False)
+
+
+def same_words(one: Profile, other: Profile) -> bool:
+    """Whether two firms, projects or places have a spelling of the same words."""
+    return not {thing.words for thing in one.things}.isdisjoint(thing.words for thing in other.things)
 
 
 def veto(one: Profile, other: Profile) -> str | None:
@@ -472,7 +506,7 @@ def _one_letter_apart(one: str, other: str) -> bool:
 
 def _acronym_of(one: ThingName, other: ThingName) -> int:
     """The number of letters of `one` if it is the acronym of `other`, else 0."""
-    return len(one.acronym) if one.acronym and one.acronym == other.initials else 0
+    return len(one.acronym) if one.acronym in other.initials else 0
 
 
 @lru_cache(maxsize=200_000)
