@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, lru_cache
+from itertools import combinations
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -64,13 +65,14 @@ class Kind:
     veto: bool = False
     address: bool = False
     digits: bool = False
+    lasting: bool = False
 
 
 KINDS: Mapping[str, Kind] = {
     "email": Kind(1e-5, singular=True, veto=True),
     "phone": Kind(1e-4, singular=True, digits=True),
-    "identifier": Kind(1e-5, singular=True, proof=True, digits=True),
-    "birth_date": Kind(1e-4, singular=True, digits=True),
+    "identifier": Kind(1e-5, singular=True, proof=True, digits=True, lasting=True),
+    "birth_date": Kind(1e-4, singular=True, digits=True, lasting=True),
     "street": Kind(1e-3, address=True),
     "house_number": Kind(5e-3, address=True, digits=True),
     "postcode": Kind(1e-3, address=True, digits=True),
@@ -228,24 +230,32 @@ class Scorer:
         if names.same:
             # Two documents that spell a name alike are one entity already; a name in another form is no less the same.
             odds = max(odds, _SAME_NAME_BITS)
-        address = 0.0
-        singled_out = names.singled_out
-        levels = list(names.levels)
-        for kind in sorted(one.attributes.keys() & other.attributes.keys()):
-            level, value = _best(one.attributes[kind], other.attributes[kind], KINDS[kind].digits)
+        bits, levels = self.facts(one.attributes, other.attributes)
+        odds += bits
+        if odds < REVIEW_BITS:
+            return Comparison(odds, ())
+        singled_out = names.singled_out or any(KINDS[kind].singular and level >= Level.CLOSE for kind, level in levels)
+        said = [
+            f"{part} {level.name.lower()}" for part, level in (*names.levels, *levels) if level is not Level.MISSING
+        ]
+        return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
+
+    def facts(
+        self, one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]
+    ) -> tuple[float, list[tuple[str, Level]]]:
+        """What the facts beside the names say, in bits, with the level of each kind that both have."""
+        bits = address = 0.0
+        levels = []
+        for kind in sorted(one.keys() & other.keys()):
+            level, value = _best(one[kind], other[kind], KINDS[kind].digits)
             weight = self._weight(kind, level, value)
             levels.append((kind, level))
             if KINDS[kind].address:
                 address += weight
             else:
-                odds += weight
-            singled_out = singled_out or (KINDS[kind].singular and level >= Level.CLOSE)
+                bits += weight
         # The parts of an address agree together or not at all: they are not independent.
-        odds += min(max(address, _ADDRESS_BITS[0]), _ADDRESS_BITS[1])
-        if odds < REVIEW_BITS:
-            return Comparison(odds, ())
-        said = [f"{part} {level.name.lower()}" for part, level in levels if level is not Level.MISSING]
-        return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
+        return bits + min(max(address, _ADDRESS_BITS[0]), _ADDRESS_BITS[1]), levels
 
     def _frequency(self, kind: str, value: str) -> float:
         usual = KINDS[kind].usual if kind in KINDS else _USUAL[kind]
@@ -422,6 +432,8 @@ def veto(one: Profile, other: Profile) -> str | None:
         if KINDS[kind].veto and not one.attributes[kind] & other.attributes[kind]:
             return f"other {kind}"
     if one.entity_class == PERSON:
+        if names_several(one) or names_several(other):
+            return "a name of several people"
         if is_proven(one, other):
             return None
         reasons = [_person_veto(a, b) for a in one.persons for b in other.persons]
@@ -429,6 +441,15 @@ def veto(one: Profile, other: Profile) -> str | None:
         reasons = [_thing_veto(a, b) for a in one.things for b in other.things]
     # One pair of spellings without a contradiction is enough.
     return None if None in reasons else reasons[0]
+
+
+def names_several(profile: Profile) -> bool:
+    """Whether documents give the bearer of a name two birthdays and two numbers: two people, of whom nobody knows which
+    one another name means."""
+    lasting = [values for kind, values in profile.attributes.items() if KINDS[kind].lasting and len(values) > 1]
+    return len(lasting) > 1 and all(
+        any(_level(a, b, True) is Level.DIFFERENT for a, b in combinations(sorted(values), 2)) for values in lasting
+    )
 
 
 def is_proven(one: Profile, other: Profile) -> bool:

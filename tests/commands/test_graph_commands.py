@@ -13,7 +13,7 @@ from ec1.deployment import Deployment, load_deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import parse_document
 from ec1.errors import InputError
-from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
+from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention, Trait
 from ec1.files import sha256_file
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.overrides import NO_OVERRIDES
@@ -133,6 +133,29 @@ def test_show_and_review_tell_which_entities_are_one(home: Home) -> None:
     assert [link["band"] for link in entity["links"]] == ["merge"]
     assert "1 clusters; 0 pairs for review" in ec1(home, "review").stdout
     assert json.loads(ec1(home, "review", "--json").stdout) == []
+
+
+def test_namesakes_lists_the_documents_of_each_person_of_a_name(home: Home) -> None:
+    assert ec1(home, "namesakes").stdout.strip() == "0 names of several people"
+    born = (("elder", "6988048", "19410211"), ("younger", "1237719", "19851130"))
+    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
+        for name, number, birthday in born:
+            facts = {"identifier": number, "birth_date": birthday}
+            said = ExtractionResult(
+                content_sha256=name.ljust(64, "0"),
+                stream="meeting",
+                fingerprint="ab" * 32,
+                status="complete",
+                mentions=(Mention(name="Cy Eck", entity_class="Person", confidence=0.9, chunk=0, start=0, end=6),),
+                traits=tuple(Trait(name="Cy Eck", entity_class="Person", kind=k, value=v) for k, v in facts.items()),
+                answers=(ChunkAnswer(chunk=0, start=0, end=6, finish_reason="stop", model="small-model"),),
+            )
+            store.apply(DocumentKey("meeting", f"{name}.md"), f"mk-{name}", said, "2026-06-02")
+        store.publish(home.published_graph)
+    lines = [line.strip() for line in ec1(home, "namesakes").stdout.splitlines()]
+    assert lines == ["1 names of several people", "Person:cy eck", "1. meeting/elder.md", "2. meeting/younger.md"]
+    (found,) = json.loads(ec1(home, "namesakes", "--json").stdout).values()
+    assert found == {"people": [["meeting/elder.md"], ["meeting/younger.md"]], "unclear": []}
 
 
 def test_export(home: Home, tmp_path: Path) -> None:
