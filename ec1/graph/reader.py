@@ -19,7 +19,8 @@ from ec1.graph.guard import checked_query
 from ec1.graph.homonyms import COMPANY_DOCUMENTS, Namesakes, Sighting, namesakes
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
 from ec1.graph.resolution import Cluster, Link, Resolution
-from ec1.graph.scoring import KINDS, PERSON
+from ec1.graph.resolution_state import ResolutionState
+from ec1.graph.scoring import KINDS, PERSON, Profile
 
 QUERY_SECONDS = 60.0
 """How long a free query may take, unless the caller says otherwise."""
@@ -175,6 +176,12 @@ class GraphReader:
         """The cluster of an entity, if it is in one, and all its links."""
         with self._reading() as connection:
             return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
+
+    def profiles(self) -> list[Profile]:
+        """What is known of every entity, as resolution sees it. Memory grows with the graph."""
+        with self._reading() as connection:
+            state = ResolutionState(None)
+            return state.create(resolved_tables.names(connection), resolved_tables.traits(connection))
 
     def namesakes(self) -> dict[str, Namesakes]:
         """The names of people whom documents tell apart, by key (`homonyms.py`)."""

@@ -179,6 +179,8 @@ class Statistics:
 
     size: int
     counts: Mapping[str, Mapping[str, int]]
+    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Shares that were fitted, by kind (`weights.py`)."""
 
     @classmethod
     def of(cls, profiles: Sequence[Profile]) -> "Statistics":
@@ -204,6 +206,7 @@ class Scorer:
         self._prior = math.log2(max(_PRIOR_WEIGHT, statistics.size))
         self._counts = statistics.counts
         self._size = statistics.size
+        self._fitted = statistics.weights
         self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
         self._last: tuple[PersonName, PersonName, tuple[float, tuple[Level, Level], bool]] | None = None
 
@@ -240,6 +243,11 @@ class Scorer:
         ]
         return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
 
+    def levels(self, one: Profile, other: Profile) -> list[tuple[str, Level]]:
+        """How well the names of two people and each kind of fact that both have agree, in one document or not."""
+        names = self._persons(one, other, _Together(False, False, False))
+        return [*names.levels, *self.facts(one.attributes, other.attributes)[1]]
+
     def facts(
         self, one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]
     ) -> tuple[float, list[tuple[str, Level]]]:
@@ -265,15 +273,21 @@ class Scorer:
     def _weight(self, kind: str, level: Level, values: tuple[str, str]) -> float:
         if level is Level.MISSING:
             return 0.0
+        fitted = self._fitted.get(kind)
         if level is Level.DIFFERENT:
-            return _DIFFERENT_BITS
+            return math.log2(fitted["different"] / fitted["different_of_two"]) if fitted else _DIFFERENT_BITS
         if level is Level.INITIAL:
             return _INITIAL_BITS
         known = self._weights.get((kind, level, values))
         if known is None:
             frequency = max(self._frequency(kind, value) for value in values)
-            share, common = (_EXACT, frequency) if level is Level.EXACT else (_CLOSE, frequency * _NEIGHBOURS)
-            known = self._weights[kind, level, values] = math.log2(share / min(share, common))
+            exact, close = (fitted["exact"], fitted["close"]) if fitted else (_EXACT, _CLOSE)
+            equal = math.log2(exact / min(exact, frequency))
+            common = fitted["close_of_two"] if fitted else frequency * _NEIGHBOURS
+            nearly = math.log2(close / min(close, common))
+            # What was fitted to few pairs must not let a slip count for more than none.
+            known = equal if level is Level.EXACT else min(nearly, equal) if fitted else nearly
+            self._weights[kind, level, values] = known
         return known
 
     def _persons(self, one: Profile, other: Profile, together: _Together) -> _Names:
