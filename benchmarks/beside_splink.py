@@ -62,7 +62,7 @@ def splink_names(frame: Any) -> Pairs | None:
     """As `splink`, of names alone."""
     import splink.comparison_library as cl
     from splink import DuckDBAPI, Linker, SettingsCreator, block_on
-    from splink.internals.exceptions import EMTrainingException
+    from splink.internals.exceptions import SplinkException
 
     settings = SettingsCreator(
         link_type="dedupe_only",
