@@ -275,7 +275,9 @@ class Scorer:
             return 0.0
         fitted = self._fitted.get(kind)
         if level is Level.DIFFERENT:
-            return math.log2(fitted["different"] / fitted["different_of_two"]) if fitted else _DIFFERENT_BITS
+            # However often one person's facts differ, a difference counts for no less: that costs precision.
+            bits = math.log2(fitted["different"] / fitted["different_of_two"]) if fitted else _DIFFERENT_BITS
+            return min(bits, _DIFFERENT_BITS)
         if level is Level.INITIAL:
             return _INITIAL_BITS
         known = self._weights.get((kind, level, values))
