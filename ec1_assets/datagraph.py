@@ -17,6 +17,7 @@ from ec1.documents.listing import Listing
 from ec1.extraction.scoring import read_gold, score_ledger
 from ec1.graph.exports import export_night
 from ec1.graph.overrides import load_overrides
+from ec1.graph.weights import load_weights
 from ec1.night.extraction import extract_night, work_of
 from ec1.night.extractor import known_names
 from ec1.night.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
@@ -148,7 +149,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         folder = home.night(context.partition_key)
         found = Listing.load(folder / LISTING)
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
-        overrides = load_overrides(deployment.graph.overrides)
+        overrides, weights = load_overrides(deployment.graph.overrides), load_weights(deployment.graph.weights)
         gold = read_gold(deployment.extraction.gold) if deployment.extraction.gold is not None else None
 
         def brought_up_to_date(store: "LadybugStore") -> "_Mutated":
@@ -168,7 +169,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             )
             resolved = None
             if deployment.graph.resolution:
-                unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift)
+                unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift, weights=weights)
                 resolved = metadata.of_resolution(store, unused)
             else:
                 store.drop_resolution()

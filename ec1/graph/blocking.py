@@ -83,7 +83,7 @@ def _keys(profile: Profile) -> Iterator[str]:
     for thing in profile.things:
         yield f"joined {thing.joined}"
         yield f"begins {thing.joined[:5]}"
-        if letters := thing.acronym or thing.initials:
+        for letters in {thing.acronym} - {""} or thing.initials:
             yield f"acronym {letters}"
         for word in thing.words:
             if len(word) > 2:

@@ -5,7 +5,7 @@ of its own: short forms of given names, legal forms and how other scripts are wr
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
@@ -26,12 +26,24 @@ _DEGREES = words("phd md mba cpa esq esquire msc bsc dds dvm rn pe llm jd ma ba 
 _PARTICLES = words("de del della der den di da dos das du la le van von bin ibn al el ter ten af av zu")
 # Beside those of every country that cleanco knows.
 _LEGAL = words("inc incorporated corp corporation co company limited kk aps")
+# Those that cleanco 2.3 lacks.
+_MORE_LEGAL = (
+    "sa de cv", "pvt ltd", "pvt", "pte ltd", "pty", "pte", "se", "slu", "eood", "ou", "sia", "tbk", "ug",
+    "ug (haftungsbeschrankt)", "mbh", "ggmbh", "ohg", "gbr", "jsc", "ojsc", "cjsc", "pjsc", "eirl", "wll", "fze",
+)  # fmt: skip
+# Those that stand before the name. Others do so, too, but begin names of their own: `SAS Institute`, `SIA Engineering`.
+_LEADING = words("ooo oao zao pao uab sarl eurl ооо оао зао пао ао тов")
+# In Chinese, Japanese and Korean no blank stands between name and form; the longer ones first.
+_JOINED_LEGAL = re.compile(
+    r"股份有限公司|有限责任公司|有限公司|株式会社|有限会社|合同会社|주식회사|㈜|㈱|\(주\)|\(株\)"
+)
 _CLASS_WORDS = {
     "Company": _LEGAL,
     "Account": _LEGAL | words("account accounts acct"),
     "Project": words("project programme program initiative operation"),
     "Location": frozenset[str](),
 }
+_ORGANISATIONS = ("Company", "Account")
 _SHORT = {
     "st": "street", "ave": "avenue", "rd": "road", "blvd": "boulevard", "mt": "mount", "ft": "fort", "hwy": "highway",
 }  # fmt: skip
@@ -43,6 +55,14 @@ _WRITTEN_OUT = str.maketrans(
 _SEVERAL = re.compile(r"&|\band\b", re.IGNORECASE)
 _LONGEST_LEGAL = 4
 _ACRONYM = re.compile(r"[A-Z]{3,6}")
+# `World Health Organization (WHO)`
+_EXPLAINED = re.compile(r"(.+\S) \(([A-Z]{2,6})\)")
+# `JL Picard` and `Picard JL`, but not `JL PICARD`.
+_INITIALS_FIRST = re.compile(r"([A-Z]{2,3}) (?=\w+[a-z])")
+_INITIALS_LAST = re.compile(r"((?:\w+ )*\w+[a-z]) ([A-Z]{2,3})")
+# Signs that stand for a meaning: many of them sound alike.
+_HAN = re.compile("[\u4e00-\u9fff]")
+_HAN_NAME = re.compile("[\u4e00-\u9fff]{2,3}")
 _DOTS = re.compile(r"(?<=\w)\.(?=\w)|['’]")
 _APART = re.compile(r"[^\w,&-]+|(?<!\w)-|-(?!\w)")
 
@@ -63,6 +83,8 @@ class PersonName:
     addressed: str = ""
     several: bool = False
     """`Carrano & Biewener` are two people."""
+    by_sound: bool = False
+    """How a name is said that is written by meaning: others sound the same."""
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -99,11 +121,10 @@ class ThingName:
     numbers: frozenset[str] = frozenset()
     acronym: str = ""
     """The letters of a name that is one word in capitals, such as `WHO`."""
-
-    @cached_property
-    def initials(self) -> str:
-        """What an acronym of this name would be; empty for one or two words."""
-        return "".join(word[0] for word in self.words) if len(self.words) > 2 else ""
+    initials: frozenset[str] = frozenset()
+    """What acronyms of this name may be, with the words that say what it is and without; none of one or two words."""
+    by_sound: bool = False
+    """As in `PersonName`."""
 
     @cached_property
     def joined(self) -> str:
@@ -120,9 +141,24 @@ def spellings(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, name.translate(_WRITTEN_OUT), anyascii(name) or name)))
 
 
+@lru_cache(maxsize=50_000)
+def person_names(name: str) -> tuple[PersonName, ...]:
+    """All that a person's name may be elsewhere: as it is written, and as it is said."""
+    if name.isascii():
+        return (person_name(name),)
+    if not _HAN.search(name):
+        return tuple(dict.fromkeys(person_name(each) for each in spellings(name)))
+    from anyascii import anyascii
+
+    # One sign is the surname, which stands first.
+    said = f"{anyascii(name[0])}, {anyascii(name[1:])}" if _HAN_NAME.fullmatch(name) else anyascii(name)
+    return (person_name(name), replace(person_name(said or name), by_sound=True))
+
+
 @lru_cache(maxsize=200_000)
 def person_name(name: str) -> PersonName:
     """Take a person's name apart; `Smith, Jane` is turned round."""
+    name = _initials_apart(name)
     parts = [_words(part) for part in normalised(name).split(",")]
     generation = addressed = ""
     named: list[list[str]] = []
@@ -141,6 +177,9 @@ def person_name(name: str) -> PersonName:
             named.append(kept)
     order = [*named[1], *named[0]] if len(named) > 1 else (named[0] if named else [])
     turned = len(named[0]) if len(named) > 1 else 0
+    # `Gogh, Vincent van`
+    while 0 < turned < len(order) - 1 and order[len(order) - turned - 1] in _PARTICLES:
+        turned += 1
     if not order or _SEVERAL.search(name):
         alone = " ".join(normalised(name).replace("&", " and ").split())
         return PersonName(single=alone, generation=generation, addressed=addressed, several=bool(order))
@@ -153,6 +192,16 @@ def person_name(name: str) -> PersonName:
     return PersonName(order[0], tuple(order[1:start]), " ".join(order[start:]), "", generation, addressed)
 
 
+def _initials_apart(name: str) -> str:
+    """`JL Picard` as `J. L. Picard`, and `Picard JL` as `Picard, J. L.`; other names as they are."""
+    first, last = _INITIALS_FIRST.match(name), _INITIALS_LAST.fullmatch(name)
+    if first and first[1].lower() not in _TITLES:
+        return f"{'. '.join(first[1])}. {name[first.end() :]}"
+    if last and last[2].lower() not in _DEGREES | _GENERATIONS.keys():
+        return f"{last[1]}, {'. '.join(last[2])}."
+    return name
+
+
 def _surname_start(order: list[str]) -> int:
     for number, word in enumerate(order[1:-1], 1):
         if word in _PARTICLES:
@@ -160,9 +209,27 @@ def _surname_start(order: list[str]) -> int:
     return len(order) - 1
 
 
+@lru_cache(maxsize=50_000)
+def thing_names(name: str, entity_class: str) -> tuple[ThingName, ...]:
+    """All that the name of anything but a person may be elsewhere."""
+    if name.isascii():
+        return (thing_name(name, entity_class),)
+    if entity_class in _ORGANISATIONS:
+        name = _JOINED_LEGAL.sub(" ", name).strip() or name
+    found = [thing_name(each, entity_class) for each in spellings(name)]
+    if _HAN.search(name):
+        found[1:] = [replace(each, by_sound=True) for each in found[1:]]
+    return tuple(dict.fromkeys(found))
+
+
 @lru_cache(maxsize=200_000)
 def thing_name(name: str, entity_class: str) -> ThingName:
     """Take the name of anything but a person apart."""
+    if (explained := _EXPLAINED.fullmatch(name)) and explained[2].lower() in thing_name(
+        explained[1], entity_class
+    ).initials:
+        name = explained[1]
+    organisation = entity_class in _ORGANISATIONS
     head, *rest = normalised(name).split(",")
     if entity_class != "Location":
         head, rest = " ".join([head, *rest]), []
@@ -170,8 +237,10 @@ def thing_name(name: str, entity_class: str) -> ThingName:
     class_words = _CLASS_WORDS.get(entity_class) or _own_words(entity_class)
     whole = _thing_words(head)
     kept = list(whole)
-    while (size := _tail(kept, class_words, entity_class in ("Company", "Account"))) and len(kept) > size:
+    while (size := _tail(kept, class_words, organisation)) and len(kept) > size:
         del kept[-size:]
+    if organisation and len(kept) > 1 and kept[0] in _LEADING:
+        del kept[0]
     if entity_class != "Company":
         while len(kept) > 1 and kept[0] in class_words:
             kept.pop(0)
@@ -181,6 +250,11 @@ def thing_name(name: str, entity_class: str) -> ThingName:
         tuple(word for part in rest for word in _thing_words(part)),
         frozenset(word for word in chosen if any(letter.isdigit() for letter in word)),
         chosen[0] if len(chosen) == 1 and _ACRONYM.fullmatch(name.replace(".", "").strip()) else "",
+        frozenset(
+            "".join(word[0] for word in line)
+            for line in (chosen, [word for word in whole if word not in _LINKS])
+            if len(line) > 2
+        ),
     )
 
 
@@ -205,7 +279,7 @@ def _legal_forms() -> frozenset[tuple[str, ...]]:
     """The legal forms of firms in all countries that cleanco knows, as words."""
     from cleanco.termdata import terms_by_type
 
-    spelt = (term for terms in terms_by_type.values() for term in terms)
+    spelt = (*(term for terms in terms_by_type.values() for term in terms), *_MORE_LEGAL)
     return frozenset(form for term in spelt if (form := tuple(_words(normalised(term)))))
 
 

@@ -17,6 +17,7 @@ from ec1.graph.blocking import candidate_pairs
 from ec1.graph.model import preferred_name
 from ec1.graph.overrides import NO_OVERRIDES, Overrides, Pair
 from ec1.graph.scoring import (
+    ACRONYM,
     MERGE_BITS,
     NO_STATISTICS,
     OTHER_FIRST_NAME,
@@ -25,10 +26,11 @@ from ec1.graph.scoring import (
     Scorer,
     Statistics,
     is_proven,
+    same_words,
     veto,
 )
 
-VERSION = 5
+VERSION = 6
 """Raise this when equal entities would give another resolution."""
 # Two links that contradict each other are both left to a person, unless one is so much better, or beyond doubt.
 _CLEARLY_BETTER_BITS = 6.0
@@ -185,9 +187,16 @@ def contested_at(key: str, links: Iterable[Link], known: Mapping[str, Profile], 
         for rival, farther in mine[number + 1 :]:
             if link.score - rival.score > _CLEARLY_BETTER_BITS:
                 break
-            if _pair(far, farther) not in decided and veto(known[far], known[farther]):
+            if _pair(far, farther) in decided:
+                continue
+            if veto(known[far], known[farther]) or _two_of_one_acronym(link, rival, known[far], known[farther]):
                 contested |= {(link.one, link.other), (rival.one, rival.other)}
     return contested
+
+
+def _two_of_one_acronym(link: Link, rival: Link, far: Profile, farther: Profile) -> bool:
+    """Whether letters alone say that both far ends are one: `BBC` is short for more than one name."""
+    return ACRONYM in link.reasons and ACRONYM in rival.reasons and not same_words(far, farther)
 
 
 def contest(link: Link) -> Link:

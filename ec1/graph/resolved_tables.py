@@ -17,6 +17,7 @@ from ec1.graph.overrides import Overrides
 from ec1.graph.resolution import VERSION, Band, Cluster, Link, Resolution
 from ec1.graph.resolution_state import Said
 from ec1.graph.scoring import KINDS
+from ec1.graph.weights import Weights
 
 CLUSTER_COLUMNS = ("key", "name", "entity_class", "members")
 LINK_COLUMNS = ("one", "other", "band", "score", "reasons", "veto")
@@ -38,9 +39,9 @@ class Counts:
     links: dict[str, int]
 
 
-def basis(graph_digest: str, overrides: Overrides) -> str:
+def basis(graph_digest: str, overrides: Overrides, weights: Weights) -> str:
     """What a resolution was made from, as a digest."""
-    return digest_of([VERSION, graph_digest, overrides.model_dump(mode="json")])
+    return digest_of([VERSION, graph_digest, overrides.model_dump(mode="json"), *filter(None, [weights.digest])])
 
 
 class Record(BaseModel):
@@ -56,6 +57,8 @@ class Record(BaseModel):
     """Entities when the statistics were taken."""
     turned: int = 0
     """Entities that came or went since."""
+    weights: str = ""
+    """Digest of the fitted weights (`weights.py`); empty for those that come with EC1."""
 
     @property
     def digest(self) -> str:

@@ -25,6 +25,7 @@ from ec1.graph.resolution import VERSION, Cluster, Link
 from ec1.graph.resolution_state import ResolutionState, statistics_digest
 from ec1.graph.resolved_tables import Record
 from ec1.graph.scoring import Statistics
+from ec1.graph.weights import NO_WEIGHTS, Weights
 
 log = logging.getLogger(__name__)
 
@@ -41,16 +42,18 @@ def state_path(graph: Path) -> Path:
     return graph.with_name(f"{graph.name}.resolution")
 
 
-def update(database: GraphDatabase, overrides: Overrides, *, drift: float, whole_below: int) -> None:
+def update(
+    database: GraphDatabase, overrides: Overrides, *, drift: float, whole_below: int, weights: Weights = NO_WEIGHTS
+) -> None:
     """See `LadybugStore.update_resolution`."""
     overrides.groups()
     connection = database.connection
     totals = tables.totals(connection)
-    basis = resolved_tables.basis(totals.digest, overrides)
+    basis = resolved_tables.basis(totals.digest, overrides, weights)
     record = resolved_tables.record(connection)
     if record is not None and record.basis == basis:
         return
-    if record is not None and record.version != VERSION:
+    if record is not None and (record.version, record.weights) != (VERSION, weights.digest):
         record = None
     path = state_path(database.path)
     _adopt_waiting(path, record)
@@ -67,7 +70,7 @@ def update(database: GraphDatabase, overrides: Overrides, *, drift: float, whole
         except sqlite3.DatabaseError as error:
             log.warning("%s is damaged (%s): all entities are resolved again", path, error)
             path.unlink(missing_ok=True)
-    _whole(database, path, record, overrides, basis, entities)
+    _whole(database, path, record, overrides, basis, entities, weights)
 
 
 def drop(database: GraphDatabase) -> None:
@@ -114,7 +117,13 @@ def _by_differences(
 
 
 def _whole(
-    database: GraphDatabase, path: Path, record: Record | None, overrides: Overrides, basis: str, entities: int
+    database: GraphDatabase,
+    path: Path,
+    record: Record | None,
+    overrides: Overrides,
+    basis: str,
+    entities: int,
+    weights: Weights,
 ) -> None:
     """Resolve everything; with a record, under the statistics that it names, if they are still there."""
     waiting = _waiting(path)
@@ -124,10 +133,16 @@ def _whole(
     connection = database.connection
     with ResolutionState.open(waiting) as state:
         links, clusters = resolve_whole(
-            state, resolved_tables.names(connection), resolved_tables.traits(connection), overrides, token, statistics
+            state,
+            resolved_tables.names(connection),
+            resolved_tables.traits(connection),
+            overrides,
+            token,
+            statistics,
+            weights,
         )
         used = statistics_digest(state.statistics())
-    new = Record(basis=basis, version=VERSION, statistics=used, token=token, size=entities)
+    new = Record(basis=basis, version=VERSION, statistics=used, token=token, size=entities, weights=weights.digest)
     if record is not None and statistics is not None:
         # Who came or went since the record was made is not known here: a night's worth at most.
         new = new.model_copy(update={"size": record.size, "turned": record.turned})

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, lru_cache
+from itertools import combinations
 from operator import attrgetter
 from typing import NamedTuple
 
 from rapidfuzz.distance import OSA, JaroWinkler
 
-from ec1.graph.names import PersonName, ThingName, full_names, person_name, spellings, thing_name
+from ec1.graph.names import PersonName, ThingName, full_names, person_names, thing_names
 
 PERSON = "Person"
 MERGE_BITS = math.log2(0.99 / 0.01)
@@ -28,6 +29,7 @@ REVIEW_BITS = -1.0
 """From odds of 1 to 2 on a person should look."""
 
 OTHER_FIRST_NAME = "other first name"
+ACRONYM = "acronym in the same document"
 _PRIOR_WEIGHT = 1000
 _SAME_NAME_BITS = MERGE_BITS + 2
 _RAREST = 1e-6
@@ -63,13 +65,14 @@ class Kind:
     veto: bool = False
     address: bool = False
     digits: bool = False
+    lasting: bool = False
 
 
 KINDS: Mapping[str, Kind] = {
     "email": Kind(1e-5, singular=True, veto=True),
     "phone": Kind(1e-4, singular=True, digits=True),
-    "identifier": Kind(1e-5, singular=True, proof=True, digits=True),
-    "birth_date": Kind(1e-4, singular=True, digits=True),
+    "identifier": Kind(1e-5, singular=True, proof=True, digits=True, lasting=True),
+    "birth_date": Kind(1e-4, singular=True, digits=True, lasting=True),
     "street": Kind(1e-3, address=True),
     "house_number": Kind(5e-3, address=True, digits=True),
     "postcode": Kind(1e-3, address=True, digits=True),
@@ -103,7 +106,10 @@ class Profile:
 
     @cached_property
     def persons(self) -> tuple[PersonName, ...]:
-        return tuple(dict.fromkeys(person_name(each) for name in sorted(self.names) for each in spellings(name)))
+        if len(self.names) == 1:
+            # Most have one name; comparing the parts of names takes longer than it seems.
+            return person_names(*self.names)
+        return tuple(dict.fromkeys(each for name in sorted(self.names) for each in person_names(name)))
 
     @cached_property
     def plain(self) -> PersonName | None:
@@ -114,7 +120,9 @@ class Profile:
 
     @cached_property
     def things(self) -> tuple[ThingName, ...]:
-        found = (thing_name(each, self.entity_class) for name in sorted(self.names) for each in spellings(name))
+        if len(self.names) == 1:
+            return thing_names(*self.names, self.entity_class)
+        found = (each for name in sorted(self.names) for each in thing_names(name, self.entity_class))
         return tuple(dict.fromkeys(found))
 
 
@@ -159,7 +167,7 @@ class _Together(NamedTuple):
 
 
 _ALWAYS = _Together(True, True, True)
-_bits = attrgetter("bits")
+_best_names = attrgetter("same", "bits")
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,8 @@ class Statistics:
 
     size: int
     counts: Mapping[str, Mapping[str, int]]
+    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Shares that were fitted, by kind (`weights.py`)."""
 
     @classmethod
     def of(cls, profiles: Sequence[Profile]) -> "Statistics":
@@ -196,6 +206,7 @@ class Scorer:
         self._prior = math.log2(max(_PRIOR_WEIGHT, statistics.size))
         self._counts = statistics.counts
         self._size = statistics.size
+        self._fitted = statistics.weights
         self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
         self._last: tuple[PersonName, PersonName, tuple[float, tuple[Level, Level], bool]] | None = None
 
@@ -222,24 +233,37 @@ class Scorer:
         if names.same:
             # Two documents that spell a name alike are one entity already; a name in another form is no less the same.
             odds = max(odds, _SAME_NAME_BITS)
-        address = 0.0
-        singled_out = names.singled_out
-        levels = list(names.levels)
-        for kind in sorted(one.attributes.keys() & other.attributes.keys()):
-            level, value = _best(one.attributes[kind], other.attributes[kind], KINDS[kind].digits)
+        bits, levels = self.facts(one.attributes, other.attributes)
+        odds += bits
+        if odds < REVIEW_BITS:
+            return Comparison(odds, ())
+        singled_out = names.singled_out or any(KINDS[kind].singular and level >= Level.CLOSE for kind, level in levels)
+        said = [
+            f"{part} {level.name.lower()}" for part, level in (*names.levels, *levels) if level is not Level.MISSING
+        ]
+        return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
+
+    def levels(self, one: Profile, other: Profile) -> list[tuple[str, Level]]:
+        """How well the names of two people and each kind of fact that both have agree, in one document or not."""
+        names = self._persons(one, other, _Together(False, False, False))
+        return [*names.levels, *self.facts(one.attributes, other.attributes)[1]]
+
+    def facts(
+        self, one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]
+    ) -> tuple[float, list[tuple[str, Level]]]:
+        """What the facts beside the names say, in bits, with the level of each kind that both have."""
+        bits = address = 0.0
+        levels = []
+        for kind in sorted(one.keys() & other.keys()):
+            level, value = _best(one[kind], other[kind], KINDS[kind].digits)
             weight = self._weight(kind, level, value)
             levels.append((kind, level))
             if KINDS[kind].address:
                 address += weight
             else:
-                odds += weight
-            singled_out = singled_out or (KINDS[kind].singular and level >= Level.CLOSE)
+                bits += weight
         # The parts of an address agree together or not at all: they are not independent.
-        odds += min(max(address, _ADDRESS_BITS[0]), _ADDRESS_BITS[1])
-        if odds < REVIEW_BITS:
-            return Comparison(odds, ())
-        said = [f"{part} {level.name.lower()}" for part, level in levels if level is not Level.MISSING]
-        return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
+        return bits + min(max(address, _ADDRESS_BITS[0]), _ADDRESS_BITS[1]), levels
 
     def _frequency(self, kind: str, value: str) -> float:
         usual = KINDS[kind].usual if kind in KINDS else _USUAL[kind]
@@ -249,25 +273,40 @@ class Scorer:
     def _weight(self, kind: str, level: Level, values: tuple[str, str]) -> float:
         if level is Level.MISSING:
             return 0.0
+        fitted = self._fitted.get(kind)
         if level is Level.DIFFERENT:
-            return _DIFFERENT_BITS
+            # However often one person's facts differ, a difference counts for no less: that costs precision.
+            bits = math.log2(fitted["different"] / fitted["different_of_two"]) if fitted else _DIFFERENT_BITS
+            return min(bits, _DIFFERENT_BITS)
         if level is Level.INITIAL:
             return _INITIAL_BITS
         known = self._weights.get((kind, level, values))
         if known is None:
             frequency = max(self._frequency(kind, value) for value in values)
-            share, common = (_EXACT, frequency) if level is Level.EXACT else (_CLOSE, frequency * _NEIGHBOURS)
-            known = self._weights[kind, level, values] = math.log2(share / min(share, common))
+            exact, close = (fitted["exact"], fitted["close"]) if fitted else (_EXACT, _CLOSE)
+            equal = math.log2(exact / min(exact, frequency))
+            common = fitted["close_of_two"] if fitted else frequency * _NEIGHBOURS
+            nearly = math.log2(close / min(close, common))
+            # What was fitted to few pairs must not let a slip count for more than none.
+            known = equal if level is Level.EXACT else min(nearly, equal) if fitted else nearly
+            self._weights[kind, level, values] = known
         return known
 
     def _persons(self, one: Profile, other: Profile, together: _Together) -> _Names:
         return max(
             (
-                self._person(a, b, together.once, bool(a.single and together.one) or bool(b.single and together.other))
+                self._by_sound(
+                    self._person(
+                        a, b, together.once, bool(a.single and together.one) or bool(b.single and together.other)
+                    ),
+                    a.by_sound or b.by_sound,
+                )
                 for a in one.persons
                 for b in other.persons
+                # Two names that only sound alike are two.
+                if not (a.by_sound and b.by_sound)
             ),
-            key=_bits,
+            key=_best_names,
         )
 
     def _person(self, one: PersonName, other: PersonName, together: bool, always: bool) -> _Names:
@@ -336,7 +375,23 @@ class Scorer:
         return _Names(bits, levels, ("one name ends the other in the same document",), True, False)
 
     def _things(self, one: Profile, other: Profile, together: _Together) -> _Names:
-        return max((self._thing(a, b, together.once) for a in one.things for b in other.things), key=_bits)
+        return max(
+            (
+                self._by_sound(self._thing(a, b, together.once), a.by_sound or b.by_sound)
+                for a in one.things
+                for b in other.things
+                if not (a.by_sound and b.by_sound)
+            ),
+            key=_best_names,
+        )
+
+    def _by_sound(self, names: _Names, by_sound: bool) -> _Names:
+        """That two names sound alike is for a person to judge, whatever it is worth."""
+        if not by_sound:
+            return names
+        return names._replace(
+            bits=max(names.bits, self._prior) if names.same else names.bits, singled_out=False, same=False
+        )
 
     def _thing(self, one: ThingName, other: ThingName, together: bool) -> _Names:
         if one.words == other.words or (one.joined == other.joined and len(one.joined) > 5):
@@ -349,7 +404,7 @@ class Scorer:
         if together and (letters := _acronym_of(one, other) or _acronym_of(other, one)):
             bits = _LETTER_BITS * letters + _SHORT_FORM_BITS
             if bits >= words.bits:
-                return _Names(bits, (), ("acronym in the same document",), True, False)
+                return _Names(bits, (), (ACRONYM,), True, False)
         return words
 
     def _words(self, one: ThingName, other: ThingName, together: bool) -> _Names:
@@ -380,6 +435,11 @@ class Scorer:
         return _Names(bits, (), tuple(notes), True, False)
 
 
+def same_words(one: Profile, other: Profile) -> bool:
+    """Whether two firms, projects or places have a spelling of the same words."""
+    return not {thing.words for thing in one.things}.isdisjoint(thing.words for thing in other.things)
+
+
 def veto(one: Profile, other: Profile) -> str | None:
     """Why these two can never be one without a person saying so, or None."""
     if one.entity_class != other.entity_class:
@@ -388,6 +448,8 @@ def veto(one: Profile, other: Profile) -> str | None:
         if KINDS[kind].veto and not one.attributes[kind] & other.attributes[kind]:
             return f"other {kind}"
     if one.entity_class == PERSON:
+        if names_several(one) or names_several(other):
+            return "a name of several people"
         if is_proven(one, other):
             return None
         reasons = [_person_veto(a, b) for a in one.persons for b in other.persons]
@@ -395,6 +457,15 @@ def veto(one: Profile, other: Profile) -> str | None:
         reasons = [_thing_veto(a, b) for a in one.things for b in other.things]
     # One pair of spellings without a contradiction is enough.
     return None if None in reasons else reasons[0]
+
+
+def names_several(profile: Profile) -> bool:
+    """Whether documents give the bearer of a name two birthdays and two numbers: two people, of whom nobody knows which
+    one another name means."""
+    lasting = [values for kind, values in profile.attributes.items() if KINDS[kind].lasting and len(values) > 1]
+    return len(lasting) > 1 and all(
+        any(_level(a, b, True) is Level.DIFFERENT for a, b in combinations(sorted(values), 2)) for values in lasting
+    )
 
 
 def is_proven(one: Profile, other: Profile) -> bool:
@@ -472,7 +543,7 @@ def _one_letter_apart(one: str, other: str) -> bool:
 
 def _acronym_of(one: ThingName, other: ThingName) -> int:
     """The number of letters of `one` if it is the acronym of `other`, else 0."""
-    return len(one.acronym) if one.acronym and one.acronym == other.initials else 0
+    return len(one.acronym) if one.acronym in other.initials else 0
 
 
 @lru_cache(maxsize=200_000)
