@@ -214,7 +214,13 @@ class ExtractionSettings(Settings):
         description="hold: sentences of a document that tell whoever reads it by machine what to answer are not read; "
         "the report names them (`ec1 extraction held`); read: they are read like any other",
     )
-    min_confidence: float = Field(0.0, ge=0, le=1, description="mentions below it are dropped; typically 0–0.5")
+    min_confidence: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="mentions below it are dropped; typically 0–0.5; default: what gave the best F1 when the curve of "
+        "confidence of the model or adapter was fitted, 0 without one",
+    )
     max_hallucination_rate: float = Field(
         0.5, ge=0, le=1, description="the check fails if a larger share of the names in a night's answers was invented"
     )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ec1.deployment import DoormanSettings, ServerSettings, VllmSettings
+from ec1.documents.ledger import Fingerprints
 from ec1.models import prepare_model
 from ec1.night.budgets import extraction_seconds
-from ec1.streams import STREAMS
 from resources.environment import child_environment
 from resources.gpu import GpuResource
 from resources.project import ProjectResource
@@ -33,10 +33,9 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
 
         return extractor_of(self.project.deployment(), self.project.home)
 
-    def fingerprints(self) -> dict[str, str]:
-        """The extractor's fingerprint for each stream."""
-        extractor = self.extractor()
-        return {stream: extractor.fingerprint(stream) for stream in STREAMS}
+    def fingerprints(self) -> Fingerprints:
+        """The extractor's fingerprints."""
+        return self.extractor().fingerprints()
 
     def outbox(self) -> "Outbox":
         from ec1.extraction.outbox import Outbox

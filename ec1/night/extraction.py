@@ -4,11 +4,12 @@ Belongs here: the decision whether a model is needed at all. Does not: how docum
 (`ec1.extraction.loop`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ec1.documents.ledger import Fingerprints
 from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.parse import Document, read_document
 from ec1.errors import DeferredError, SkippedError
@@ -39,9 +40,11 @@ def work_of(listing: Listing, streams: Sequence[str], root: Path, max_bytes: int
     ]
 
 
-def pending(work: "Sequence[WorkItem]", fingerprints: Mapping[str, str], outbox: "Outbox") -> "list[WorkItem]":
+def pending(work: "Sequence[WorkItem]", fingerprints: Fingerprints, outbox: "Outbox") -> "list[WorkItem]":
     """Those units without a final result yet."""
-    return [item for item in work if not outbox.has(fingerprints[item.stream], item.content_sha256)]
+    return [
+        item for item in work if not outbox.has(fingerprints.of(item.stream, item.content_sha256), item.content_sha256)
+    ]
 
 
 def extract_night(
@@ -61,8 +64,7 @@ def extract_night(
     """
     from ec1.extraction.loop import extract, postpone
 
-    fingerprints = {item.stream: extractor.fingerprint(item.stream) for item in work}
-    if not pending(work, fingerprints, outbox):
+    if not pending(work, extractor.fingerprints(), outbox):
         return extract(extractor, work, None, outbox, deadline=None, progress=progress)
     with ExitStack() as stack:
         try:

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     """The extractor that the deployment's documents are read with tonight."""
     from ec1.extraction.extractor import Extractor
+    from ec1.extraction.releases import read_releases
 
     model = deployment.inference
     folder = model_folder(model.model, model.revision, deployment.models, home.models)
@@ -33,6 +34,7 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     revision = pinned_revision(folder, model.revision)
     extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter_of(deployment, home))
     extractor.max_chunks = deployment.documents.max_chunks
+    extractor.releases = read_releases(home.releases).by_content()
     return extractor
 
 

@@ -5,7 +5,7 @@ make; they are named by their content and used again.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel
 
@@ -103,7 +103,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     model = deployment.inference
     prepare_model(model.model, model.revision, deployment.models, home.models)
     extractor = extractor_of(deployment, home)
-    fingerprints: Mapping[str, str] = {stream: extractor.fingerprint(stream) for stream in STREAMS}
+    fingerprints = extractor.fingerprints()
     outbox = Outbox(home.outbox)
     listing, refresh = list_documents(
         deployment,

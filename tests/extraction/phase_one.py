@@ -86,7 +86,7 @@ class PhaseOne:
     def night(self, date: str, say: Callable[[str], None] = lambda _: None) -> Night:
         """Run phase 1 of a night that is still open; `say` hears where it stands."""
         deployment, home, extractor = self.deployment, self.home, self.extractor()
-        fingerprints = {stream: extractor.fingerprint(stream) for stream in STREAMS}
+        fingerprints = extractor.fingerprints()
         outbox, night = Outbox(home.outbox), deployment.night(date)
         now = night.start + dt.timedelta(hours=20)
         live: dict[str, Any] = {"buffer_pool_mib": 64, "wait_seconds": 20, "published": home.published_graph}
