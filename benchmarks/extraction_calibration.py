@@ -256,9 +256,9 @@ def trained(record: Path, mode: Mode, *, replay: bool) -> dict[str, Any]:
         with nullcontext() if replay else serving(deployment, settings, model, adapter) as endpoint:
 
             def recorded(title: str) -> Recorded:
-                client = endpoint and OpenAIClient(
-                    endpoint.base_url, endpoint.model, deployment.extraction, ends_repetition=True
-                )
+                if endpoint is None:
+                    return Recorded(record / f"{title}.{mode}", None)
+                client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction, ends_repetition=True)
                 return Recorded(record / f"{title}.{mode}", client)
 
             def extractor(least: float) -> Extractor:
