@@ -4,6 +4,7 @@ Belongs here: what the model is asked, in its words and tokens. Does not: the wi
 trust (`grounding`), and the order of work (`loop`).
 """
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from ec1.errors import DeferredError, InputError, RejectedError
 from ec1.extraction import (
     calibration,
     candidates,
+    cascade,
     confidence,
     decision,
     fields,
@@ -93,6 +95,8 @@ class Extractor:
         self.known: KnownNames | None = None
         """Names that the graph knows, as further candidates. No part of the fingerprint: they change every night, and a
         result without them only says less."""
+        self.second: Extractor | None = None
+        """The model that reads the chunks of which this one is unsure (`cascade`)."""
         self.releases: dict[str, tuple[Span, ...]] = {}
         """By content, the sentences in it that are read although they look like instructions."""
         self.max_chunks: int | None = None
@@ -118,10 +122,19 @@ class Extractor:
         """Whether a trained extractor is asked about each of its names, too, for how sure it is."""
         return self.adapter is not None and self.fitted is not None and len(self.fitted.weights) > 0
 
+    def alone(self) -> "Extractor":
+        """The same without the second model."""
+        found = copy.copy(self)
+        found.second, found._fingerprints = None, {}
+        return found
+
     def fingerprint(self, stream: str, content_sha256: str = "") -> str:
         """SHA-256 over everything that decides what comes out for given bytes of this stream."""
         if stream not in self._fingerprints:
-            self._fingerprints[stream] = self._fingerprint(stream)
+            own = self._fingerprint(stream)
+            if self.second is not None:
+                own = cascade.fingerprint(own, self.second.fingerprint(stream), self.settings.cascade)
+            self._fingerprints[stream] = own
         return released_fingerprint(self._fingerprints[stream], self.releases.get(content_sha256, ()))
 
     def fingerprints(self) -> Fingerprints:
@@ -249,6 +262,10 @@ class Extractor:
             max_tokens=self.settings.chunk_tokens,
             overlap_tokens=self.settings.overlap_tokens,
         )
+
+    def chunks_to_read(self, item: WorkItem, text: str) -> list[Chunk]:
+        """Those chunks of an item's text that this extractor is asked about."""
+        return self.chunks(text)
 
     def halves(self, chunk: Chunk) -> list[Chunk]:
         """A chunk in two, or more where its tokens ask for it; empty if it cannot be cut."""

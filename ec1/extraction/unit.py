@@ -43,7 +43,7 @@ def load(item: WorkItem, extractor: Extractor) -> Loaded:
     if extractor.settings.mode != "answer":
         known = extractor.known
         proposed = candidates.propose(text, known.in_text(text) if known is not None else ())
-    chunks = extractor.chunks(text)
+    chunks = extractor.chunks_to_read(item, text)
     most = extractor.max_chunks
     if most is not None and len(chunks) > most:
         raise RejectedError(f"{len(chunks):,} chunks, and documents.max_chunks is {most:,}")

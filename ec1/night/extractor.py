@@ -35,7 +35,46 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter_of(deployment, home))
     extractor.max_chunks = deployment.documents.max_chunks
     extractor.releases = read_releases(home.releases).by_content()
+    if (second := second_of(deployment)) is not None:
+        extractor.second = _second_extractor(second, home)
     return extractor
+
+
+def second_of(deployment: Deployment) -> Deployment | None:
+    """The deployment as it would be with the second model alone; None without one."""
+    cascade = deployment.extraction.cascade
+    if cascade is None:
+        return None
+    extraction = deployment.extraction.model_copy(
+        update={
+            "cascade": None,
+            "mode": cascade.mode,
+            "adapter": cascade.adapter,
+            "min_confidence": None,
+            "relations": deployment.extraction.relations and cascade.adapter is None,
+        }
+    )
+    return deployment.model_copy(update={"inference": cascade.inference, "extraction": extraction})
+
+
+def second_adapter(second: Deployment) -> "ServedAdapter | None":
+    """The adapter of the second model: the one that the deployment names, whatever versions there are."""
+    from ec1.adapters.extractor import extractor_adapter
+
+    adapter = second.extraction.adapter
+    return None if adapter is None else extractor_adapter(adapter, second.inference.model)
+
+
+def _second_extractor(second: Deployment, home: Home) -> "Extractor":
+    from ec1.extraction.extractor import Extractor
+
+    model = second.inference
+    folder = model_folder(model.model, model.revision, second.models, home.models)
+    source = second.models.get(model.model)
+    if (source is None or source.source == "hub") and not folder.exists():
+        folder = prepare_model(model.model, model.revision, second.models, home.models)
+    revision = pinned_revision(folder, model.revision)
+    return Extractor(second.extraction, model.model, revision, folder, adapter=second_adapter(second))
 
 
 def known_names(home: Home) -> "KnownNames | None":
