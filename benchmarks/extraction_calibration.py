@@ -245,8 +245,9 @@ def untrained(record: Path, mode: Mode) -> None:
     CURVES.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def trained(record: Path, mode: Mode, *, replay: bool) -> dict[str, Any]:
-    """Fit the shipped adapter on the sample, write its curve, and measure both on GUM's unseen documents."""
+def trained(record: Path, mode: Mode, *, replay: bool, only: int = 0) -> dict[str, Any]:
+    """Fit the shipped adapter on the sample, write its curve, and measure it on the first `only` (0: all) of GUM's
+    unseen documents."""
     deployment, settings = embedded()
     record.mkdir(parents=True, exist_ok=True)
     adapter = shipped()
@@ -264,7 +265,7 @@ def trained(record: Path, mode: Mode, *, replay: bool) -> dict[str, Any]:
             def extractor(least: float) -> Extractor:
                 return extractor_of(mode, model, adapter=adapter, min_confidence=least)
 
-            texts = sample.read()
+            texts, unseen = sample.read(), gum.unseen()[: only or None]
             asking = extractor(0.0)
             # Asks about every name, whatever the weights.
             asking.fitted = confidence.UNFITTED
@@ -283,14 +284,14 @@ def trained(record: Path, mode: Mode, *, replay: bool) -> dict[str, Any]:
             )
             found.save(SHIPPED)
             figures["sample, cross-validated"] = report("sample, cross-validated", crossed(raw), share)
-            for title, each in {"sample": texts, "GUM unseen": gum.unseen()}.items():
+            for title, each in {"sample": texts, "GUM unseen": unseen}.items():
                 classes = _ANNOTATED if title != "sample" else frozenset(ENTITY_CLASSES)
-                for how, fitted, least in (("before", None, 0.5), ("now", curve, curve.least), ("all", curve, 0.0)):
+                for how, fitted, least in (("all", curve, 0.0), ("now", curve, curve.least), ("before", None, 0.5)):
                     run = extract(each, _with(extractor(least), fitted), recorded(title))
                     judged = judged_on(each, extractor(least), recorded(title), fitted, classes)
                     figures[f"{title}, {how}"] = report(f"\n{title}, {how}, min_confidence {least}", judged, share)
                     print(f"strict F1 {run.table['all'].f1:.3f}, any class {run.table['any class'].f1:.3f}", flush=True)
-            own = judged_on(gum.unseen(), extractor(0.0), recorded("GUM unseen"), curve.raw)
+            own = judged_on(unseen, extractor(0.0), recorded("GUM unseen"), curve.raw)
             if own:
                 title = "GUM unseen, by a curve of its own, cross-validated"
                 figures[title] = report(f"\n{title}", crossed(own), share)
@@ -310,10 +311,11 @@ if __name__ == "__main__":
         "--trained", action="store_true", help="the shipped adapter; --record is filled where it is not"
     )
     parser.add_argument("--replay", action="store_true", help="with --trained: ask no engine, --record holds all")
+    parser.add_argument("--only", type=int, default=0, help="with --trained: of GUM's unseen documents; 0: all")
     arguments = parser.parse_args()
     if arguments.record is None:
         print("nothing to fit on: fill a folder with extraction_quality --record, and name it with --record")
     elif arguments.trained:
-        trained(arguments.record, arguments.mode, replay=arguments.replay)
+        trained(arguments.record, arguments.mode, replay=arguments.replay, only=arguments.only)
     else:
         untrained(arguments.record, arguments.mode)
