@@ -44,6 +44,7 @@ extraction:
   overlap_tokens: 12
   max_answer_tokens: 256
   max_in_flight: 24
+  min_confidence: 0.5
   adapter: ec1/extraction/shipped   # the shipped adapter that makes this model an extractor
   merge_adapter: true
   mode: both                        # it lists the names of a chunk, then decides on what the list left out
