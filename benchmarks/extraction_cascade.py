@@ -11,6 +11,7 @@ import random
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from benchmarks import sample
@@ -18,7 +19,7 @@ from benchmarks._engine import embedded, forget, model_of, serving
 from benchmarks._recorded import Recorded
 from benchmarks.extraction_quality import Run, extract, extractor_of, shipped
 from benchmarks.gum import Text
-from ec1.deployment import CascadeSettings
+from ec1.deployment import CascadeSettings, ServerSettings
 from ec1.extraction.cascade import merged, unsure_chunks
 from ec1.extraction.extractor import Extractor
 from ec1.extraction.narrowed import Narrowed
@@ -46,6 +47,13 @@ def cascaded(
         results[name] = merged(results[name], result, chosen[name], "f" * 64)
     sent = sum(map(len, chosen.values()))
     return Run(texts, results, small.report), sent / max(1, small.report.chunks)
+
+
+def unsure(wrong_names: float, max_share: float) -> Choice:
+    """Those of which the first model is unsure, as a night chooses them."""
+    server = ServerSettings(kind="server", base_url="http://127.0.0.1:1", model="unused")
+    settings = CascadeSettings(inference=server, wrong_names=wrong_names, max_share=max_share)
+    return partial(unsure_chunks, settings=settings)
 
 
 def by_lot(share: float, seed: int) -> Choice:
@@ -84,9 +92,7 @@ def main(record: Path, only: int = 0, *, ask: Sequence[str] = ("small", "large")
         arguments = (texts, extractors["small"], runs["small"], extractors["large"], recorded["large"])
         for wrong in WRONG_NAMES:
             for share in SHARES:
-                cascade = CascadeSettings.model_construct(wrong_names=wrong, max_share=share)
-                run, sent = cascaded(*arguments, lambda result, cascade=cascade: unsure_chunks(result, cascade))
-                _line(f"wrong_names {wrong}, max_share {share}", run, sent)
+                _line(f"wrong_names {wrong}, max_share {share}", *cascaded(*arguments, unsure(wrong, share)))
         for share in SHARES:
             for seed in range(_LOTS):
                 _line(f"by lot, share {share}, draw {seed}", *cascaded(*arguments, by_lot(share, seed)))
