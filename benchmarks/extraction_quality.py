@@ -99,7 +99,7 @@ def extract(
             document = Document(DocumentKey(stream, text.name), text.name, text.text)
             work.append(WorkItem(stream, digests[text.name], partial(_same, document)))
         report = loop.extract(extractor, work, client, outbox, deadline=None, progress=lambda _: None)
-        found = {name: outbox.get(extractor.fingerprint(stream), sha) for name, sha in digests.items()}
+        found = {name: outbox.get(extractor.fingerprint(stream, sha), sha) for name, sha in digests.items()}
     return Run(texts, {name: result for name, result in found.items() if result is not None}, report)
 
 
