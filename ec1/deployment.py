@@ -19,6 +19,15 @@ from ec1.nights import Night
 from ec1.settings import Name, Settings
 from ec1.streams import STREAMS
 from ec1.strict_yaml import load_mapping, validate
+from ec1.vocabulary import (
+    CONTRACT_CLASSES,
+    CONTRACT_RELATIONS,
+    MAX_CLASSES,
+    ClassEntry,
+    RelationEntry,
+    Vocabulary,
+    vocabulary_of,
+)
 
 Tracker = Literal["mlflow", "wandb", "trackio"]
 
@@ -212,7 +221,21 @@ class ExtractionSettings(Settings):
     quarantine_after: int = Field(
         3, gt=0, description="nights on which a document may be deferred before it is given up"
     )
+    classes: tuple[ClassEntry, ...] = Field(
+        CONTRACT_CLASSES,
+        min_length=1,
+        max_length=MAX_CLASSES,
+        description="what is looked for, the contract's classes by their names (Person, Company, Project, Account, "
+        "Location: the default) and classes of your own as sections (docs/classes.md)",
+    )
     relations: bool = Field(False, description="also extract relations between entities: longer answers")
+    relation_types: tuple[RelationEntry, ...] = Field(
+        tuple(CONTRACT_RELATIONS),
+        min_length=1,
+        max_length=MAX_CLASSES,
+        description="with `relations`: the contract's by their names (works_at, located_in, part_of, attends, "
+        "owns_account: the default) and relations of your own as sections",
+    )
     fingerprint_policy: Literal["lazy", "budgeted", "full"] = Field(
         "full",
         description="which documents are read again after a change of prompt, schema or model (docs/operations.md)",
@@ -253,6 +276,16 @@ class ExtractionSettings(Settings):
         None, description="gold file (`ec1/extraction/scoring.py`) that each night is scored against"
     )
     cascade: CascadeSettings | None = Field(None, description="a second model for what the first is unsure of")
+
+    @model_validator(mode="after")
+    def _classes_fit_together(self) -> "ExtractionSettings":
+        vocabulary_of(self.classes, self.relation_types)
+        return self
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The classes and relations that are looked for."""
+        return vocabulary_of(self.classes, self.relation_types)
 
     @model_validator(mode="after")
     def _overlap_fits(self) -> "ExtractionSettings":
@@ -778,6 +811,18 @@ class Deployment(Settings):
                 f"inference.module_id and service_content.module_id are both {self.content_module_id!r}: the gateway "
                 "would put the entities of earlier nights before each question as ground truth; name another one"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _own_classes_have_one_of_the_contracts(self) -> "Deployment":
+        if "service_content" in self.graph_stores:
+            for own in self.extraction.vocabulary.own:
+                if own.sent_as is None:
+                    raise ValueError(
+                        f"service-content knows the contract's classes only: add `sent_as: "
+                        f"{' | '.join(CONTRACT_CLASSES)}` to the class {own.name} in extraction.classes, or leave "
+                        "service_content out of graph_stores"
+                    )
         return self
 
     @model_validator(mode="after")

@@ -196,7 +196,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             if delivery.problem:
                 context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
         root, max_bytes = deployment.documents_root(home), deployment.documents.max_bytes
-        scores = score_ledger(ledger, outbox, gold, root, max_bytes) if gold is not None else None
+        vocabulary = deployment.extraction.vocabulary
+        scores = score_ledger(ledger, outbox, gold, root, max_bytes, vocabulary) if gold is not None else None
         trust = trust_of_night(listing, outbox, fingerprints)
         return dg.MaterializeResult(
             metadata={

@@ -90,5 +90,6 @@ class GraphResource(dg.ConfigurableResource["GraphResource"]):
             return None
         module_id = deployment.content_module_id
         with ServiceContentClient(deployment.service_content, module_id) as client:
-            store = ServiceContentStore(self.project.home.service_content(module_id), client)
+            state = self.project.home.service_content(module_id)
+            store = ServiceContentStore(state, client, deployment.extraction.vocabulary)
             return store.deliver(ledger, outbox, night, clusters)

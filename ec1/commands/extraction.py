@@ -45,7 +45,13 @@ def label(
             out.print(f"{len(records)} chunks in {to}: correct `entities`, delete what you did not read", markup=False)
         return
     assert corrected is not None
-    bucket = options.deployment().corpus_root(options.home) / ROLE
+    deployment = options.deployment()
+    if not deployment.extraction.vocabulary.is_contracts:
+        raise InputError(
+            "an extractor is trained for the contract's classes only, and extraction.classes names others: such "
+            "corrections cannot be learnt; keep the file, and hold what is found against it with `ec1 score --gold`"
+        )
+    bucket = deployment.corpus_root(options.home) / ROLE
     taken = take(corrected, bucket, dt.datetime.now(dt.UTC))
     if as_json:
         print_json(vars(taken))

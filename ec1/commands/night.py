@@ -179,6 +179,8 @@ def plan(
             f"{asked.again} of them again tonight, {asked.again_free} from the outbox",
             markup=False,
         )
+    for note in asked.notes:
+        out.print(f"  {'':<26} {note}", markup=False)
     for each in planned.recipes:
         text = f"{'train' if each.train else 'skip'}: {each.reason}"
         if each.refused is not None:
@@ -242,6 +244,7 @@ def score(
         read_gold(path),
         deployment.documents_root(options.home),
         deployment.documents.max_bytes,
+        deployment.extraction.vocabulary,
     )
     if as_json:
         print_json(table.record())

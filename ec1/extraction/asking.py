@@ -75,7 +75,7 @@ class Asking:
         if mode == "answer":
             answer, full = self.extractor.read(completion.content, completion.finish_reason)
             return answer, full, answer.entities
-        content, decided = decision.decode(completion.content)
+        content, decided = decision.decode(completion.content, self.extractor.vocabulary)
         answer, full = schema.Answer([], []), False
         if mode == "both":
             answer, full = self.extractor.read(content, completion.finish_reason)
@@ -87,7 +87,12 @@ class Asking:
         named = []
         for each in decided:
             name = normalised(unit.text[each.start : each.end])
-            named.append(confidence.weigh(each, unit.text, self.extractor.fitted, given.get(name), self.extractor.off))
+            extractor = self.extractor
+            named.append(
+                confidence.weigh(
+                    each, unit.text, extractor.fitted, given.get(name), extractor.off, extractor.vocabulary
+                )
+            )
         likely = [(each, (span.start, span.end)) for each, span in zip(named, decided, strict=True) if _is_likely(each)]
         return answer, full, grounding.without_rivals([each for each, _ in likely], [place for _, place in likely])
 
@@ -142,7 +147,7 @@ class Asking:
                 stream=unit.item.stream,
                 deadline=self.deadline,
             )
-            scores += decision.scores_in(completion.content, len(part))
+            scores += decision.scores_in(completion.content, len(part), len(self.labels))
             self._measure(chunk, completion, time.monotonic() - asked)
             whole = replace(
                 whole,

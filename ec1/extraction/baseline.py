@@ -1,4 +1,5 @@
-"""The base line that every figure of extraction stands beside: names by capital letters, classes by six rules.
+"""The base line that every figure of extraction stands beside: names by capital letters, classes by six rules, and by
+the words that a deployment gives its own classes.
 
 Belongs here: what can be had without a model, and without our filters, evidence and grounding, so that it stays what it
 is when they change. Nothing of it reaches the graph.
@@ -8,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from ec1.extraction.folding import normalised
+from ec1.vocabulary import CONTRACT, Vocabulary
 
 _WORD = r"[A-Z][\w'’&.-]*\w|[A-Z]"
 _RUN = re.compile(rf"(?:{_WORD})(?: (?:(?:of|de|van|von|&) )?(?:{_WORD}))*")
@@ -19,9 +21,10 @@ _COMMON = re.compile(
 )
 
 
-def names_of(text: str) -> frozenset[tuple[str, str]]:
+def names_of(text: str, vocabulary: Vocabulary = CONTRACT) -> frozenset[tuple[str, str]]:
     """What the base line finds in a text: (normalised name, class), each once."""
-    return frozenset((normalised(name), _class(name)) for name in _runs(text) if len(name) > 1)
+    found = ((name, _own_class(name, vocabulary) or _class(name)) for name in _runs(text) if len(name) > 1)
+    return frozenset((normalised(name), each) for name, each in found if each in vocabulary.classes)
 
 
 def _runs(text: str) -> Iterator[str]:
@@ -34,6 +37,15 @@ def _runs(text: str) -> Iterator[str]:
                 words, opens = words[1:], False
             if words and not (opens and len(words) == 1):
                 yield " ".join(words).removesuffix("'s").removesuffix("’s")
+
+
+def _own_class(name: str, vocabulary: Vocabulary) -> str | None:
+    """The own class of which a word of the name, or the class itself, is a word."""
+    words = {word.casefold() for word in name.split()}
+    for own in vocabulary.own:
+        if not words.isdisjoint(word.casefold() for word in (own.spoken, *own.words)):
+            return own.name
+    return None
 
 
 def _class(name: str) -> str:

@@ -20,12 +20,14 @@ from importlib.resources import files
 from itertools import pairwise
 
 from ec1.extraction.decision import Decided
-from ec1.extraction.evidence import Off, is_shouted, likely_class, proven_class
+from ec1.extraction.evidence import Off, is_shouted
 from ec1.extraction.filters import is_bare_word
-from ec1.extraction.results import ENTITY_CLASSES, EntityClass
+from ec1.extraction.own import cue_of, proof_of
+from ec1.extraction.results import EntityClass
 from ec1.extraction.rules import ALL_ON
 from ec1.extraction.schema import Named
 from ec1.extraction.wordlists import word_list
+from ec1.vocabulary import CONTRACT, Vocabulary
 
 # Raise this when the same log-probabilities would give other confidences; a new curve needs no new version.
 CONFIDENCE_VERSION = 1
@@ -154,6 +156,7 @@ def weigh(
     curve: Curve | None,
     answered: str | None,
     off: Off = ALL_ON,
+    vocabulary: Vocabulary = CONTRACT,
     *,
     trained: bool = False,
 ) -> Named:
@@ -162,7 +165,7 @@ def weigh(
     A `trained` model's class is taken as it is, unless the text says otherwise.
     """
     curve = curve or UNFITTED
-    best, features = weighed(decided, text, curve.bias, answered, off, trained=trained)
+    best, features = weighed(decided, text, curve.bias, answered, off, vocabulary, trained=trained)
     raw = sum(weight * value for weight, value in zip(curve.weights, features, strict=True))
     name = " ".join(text[decided.start : decided.end].split())
     return Named(name, best, 1 / (1 + math.exp(-_bounded(raw, 30.0))))
@@ -174,29 +177,30 @@ def weighed(
     bias: Mapping[str, float],
     answered: str | None,
     off: Off = ALL_ON,
+    vocabulary: Vocabulary = CONTRACT,
     *,
     trained: bool = False,
 ) -> tuple[EntityClass, tuple[float, ...]]:
     """The likeliest class of a span, the text's evidence included, and the values of `FEATURES` for it."""
     start, end = decided.start, decided.end
     name = text[start:end]
-    proof, cue = proven_class(text, start, end, off), likely_class(text, start, end, off)
-    model = {each: decided.of(each) - bias.get(each, 0.0) for each in ENTITY_CLASSES}
+    proof, cue = proof_of(text, start, end, off, vocabulary), cue_of(text, start, end, off, vocabulary)
+    model = {each: decided.of(each) - bias.get(each, 0.0) for each in decided.classes}
     scores = {
         each: score + _PROOF * (proof == each) + _CUE * (proof is None and cue == each) + _ANSWERED * (answered == each)
         for each, score in model.items()
     }
     best = max(scores, key=lambda each: scores[each])
     if trained:
-        listed: list[EntityClass] = [each for each in ENTITY_CLASSES if each == answered]
-        best = proof or cue or (listed[0] if listed else decided.best)
+        best = proof or cue or answered or decided.best
     none = decided.of(None) - bias.get("none", 0.0)
     shouted = is_shouted(text, start, end)
     small = not name.islower() and re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None
     found = {
         "intercept": 1.0,
         "over none": model[best] - none,
-        "over the next class": scores[best] - max(score for each, score in scores.items() if each != best),
+        "over the next class": scores[best]
+        - max((score for each, score in scores.items() if each != best), default=scores[best]),
         "best": model[best],
         "none": none,
         "mass": math.log(sum(math.exp(score) for score in decided.scores)),

@@ -10,15 +10,17 @@ server with a prefix cache reads beginning and chunk once.
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ec1.documents.chunks import Chunk
 from ec1.errors import DeferredError
 from ec1.extraction.candidates import Candidate, Source
 from ec1.extraction.folding import normalised
-from ec1.extraction.prompt import escape
+from ec1.extraction.prompt import escape, one_line, shows
 from ec1.extraction.results import ENTITY_CLASSES, EntityClass
+from ec1.vocabulary import CONTRACT, Kept, Vocabulary
 
 # Raise this when the same text would be asked about otherwise, or the same log-probabilities be read otherwise.
 DECISION_VERSION = 1
@@ -31,11 +33,10 @@ LABELS: dict[EntityClass | None, str] = {
     "Location": " place",
     None: " none",
 }
-"""The word that stands for each class in the model's answer, and the one for no class."""
+"""The word that stands for each of the contract's classes in the model's answer, and the one for no class."""
 
-_INTRODUCTION = (
-    "Say what each name in the text is: person, company (any organisation), project, account, place, or none (no name)."
-)
+_INTRODUCTION = "Say what each name in the text is: {classes}, or none (no name)."
+_EXPLAINED = {"Company": "any organisation"}
 _EXAMPLES: tuple[tuple[str, tuple[tuple[str, EntityClass | None], ...]], ...] = (
     (
         "Maria Alvarez: Northwind Capital signed for Project Heron. Ken, please fly to Vancouver.",
@@ -79,30 +80,40 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, EntityClass | None], ...]], ...] = 
         (("Budget", None), ("Tom Reyes", "Person"), ("Harbour Upgrade", "Project"), ("Table 2", None)),
     ),
 )
+# What the examples call none, by their number, in the words of the filters that would drop it.
+_UNNAMED: dict[int, frozenset[Kept]] = {2: frozenset({"laws", "dates"})}
 
 
 @dataclass(frozen=True)
 class Decided:
-    """What the model said of the characters `[start, end)` of a text: a log-probability for each of `LABELS`."""
+    """What the model said of the characters `[start, end)` of a text: a log-probability for each of `classes`, and then
+    for none."""
 
     start: int
     end: int
     source: Source
     scores: tuple[float, ...]
+    classes: tuple[EntityClass, ...] = ENTITY_CLASSES
 
     def of(self, entity_class: EntityClass | None) -> float:
         """The log-probability of a class, or of none."""
-        return self.scores[list(LABELS).index(entity_class)]
+        return self.scores[-1 if entity_class is None else self.classes.index(entity_class)]
 
     @property
     def best(self) -> EntityClass:
         """The class that is likeliest, if it is a name."""
-        return max(ENTITY_CLASSES, key=self.of)
+        return max(self.classes, key=self.of)
 
 
-def questions(chunk: Chunk, names: Iterable[str]) -> list[str]:
+def labels(vocabulary: Vocabulary = CONTRACT) -> Mapping[EntityClass | None, str]:
+    """The word for each class of a deployment, and at last the one for none."""
+    own = {name: f" {each.spoken}" for name, each in vocabulary.by_name.items()}
+    return {name: own[name] if name in own else LABELS[name] for name in (*vocabulary.classes, None)}
+
+
+def questions(chunk: Chunk, names: Iterable[str], vocabulary: Vocabulary = CONTRACT) -> list[str]:
     """The prompts about these names of a chunk; all begin with the same bytes."""
-    beginning = f"{_BEGINNING}{_asked(chunk.text)}"
+    beginning = f"{_beginning(vocabulary)}{_asked(chunk.text)}"
     return [f"{beginning}{_one_line(name)} =" for name in names]
 
 
@@ -125,25 +136,29 @@ def encode(answer: str, spans: Sequence[Candidate], scores: Sequence[Sequence[fl
     return json.dumps({"answer": answer, "decided": decided})
 
 
-def decode(content: str) -> tuple[str, list[Decided]]:
+def decode(content: str, vocabulary: Vocabulary = CONTRACT) -> tuple[str, list[Decided]]:
     """What `encode` made. Raises DeferredError for what is none."""
     try:
         value = json.loads(content)
-        decided = [Decided(row["start"], row["end"], row["source"], tuple(row["scores"])) for row in value["decided"]]
+        decided = [
+            Decided(row["start"], row["end"], row["source"], tuple(row["scores"]), vocabulary.classes)
+            for row in value["decided"]
+        ]
         return value["answer"], decided
     except (ValueError, KeyError, TypeError) as error:
         raise DeferredError(f"the logged decisions cannot be read: {error}") from None
 
 
-def scores_in(content: str, asked: int) -> list[list[float]]:
-    """The log-probabilities in a decider's answer, a row a question. Raises DeferredError if some are missing."""
+def scores_in(content: str, asked: int, labelled: int = len(LABELS)) -> list[list[float]]:
+    """The log-probabilities in a decider's answer, a row a question, as many in each as there are labels. Raises
+    DeferredError if some are missing."""
     try:
         rows = json.loads(content)
         scores = [[float(each) for each in row] for row in rows]
     except (ValueError, TypeError) as error:
         raise DeferredError(f"the decisions cannot be read: {error}") from None
     if len(scores) != asked or any(
-        len(row) != len(LABELS) or not all(math.isfinite(each) for each in row) for row in scores
+        len(row) != labelled or not all(math.isfinite(each) for each in row) for row in scores
     ):
         raise DeferredError(f"{asked} questions, and decisions for {len(scores)}")
     return scores
@@ -157,13 +172,25 @@ def _one_line(text: str) -> str:
     return escape(" ".join(text.split()))
 
 
-def _beginning() -> str:
-    parts = [_INTRODUCTION, "\n\n"]
-    for text, names in _EXAMPLES:
+@lru_cache(maxsize=16)
+def _beginning(vocabulary: Vocabulary) -> str:
+    words = labels(vocabulary)
+    explained = _EXPLAINED | {own.name: one_line(own.description) for own in vocabulary.own}
+    classes = [
+        words[each].strip() + (f" ({explained[each]})" if each in explained else "") for each in vocabulary.classes
+    ]
+    parts = [_INTRODUCTION.format(classes=", ".join(classes)), "\n\n"]
+    for text, names in _shown(vocabulary):
         parts.append(_asked(text))
-        parts += [f"{name} ={LABELS[entity_class]}\n" for name, entity_class in names]
+        parts += [f"{name} ={words[entity_class]}\n" for name, entity_class in names]
         parts.append("\n")
     return "".join(parts)
 
 
-_BEGINNING = _beginning()
+def _shown(vocabulary: Vocabulary) -> Iterator[tuple[str, Sequence[tuple[str, EntityClass | None]]]]:
+    for number, (text, names) in enumerate(_EXAMPLES):
+        if shows(names, _UNNAMED.get(number, frozenset()), vocabulary):
+            yield text, names
+    for own in vocabulary.own:
+        for example in own.parsed:
+            yield example.text, [(_one_line(name), entity_class) for name, entity_class in example.names]

@@ -25,6 +25,7 @@ from ec1.extraction import (
     fields,
     grounding,
     instructions,
+    own,
     prompt,
     relations,
     schema,
@@ -36,6 +37,7 @@ from ec1.extraction.releases import Span, released_fingerprint
 from ec1.extraction.rules import ALL_ON
 from ec1.files import digest_of
 from ec1.streams import STREAMS
+from ec1.vocabulary import CONTRACT_CLASSES, CONTRACT_RELATIONS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -81,7 +83,13 @@ class Extractor:
         model_folder: Path,
         adapter: "ServedAdapter | None" = None,
     ) -> None:
+        if adapter is not None and not settings.vocabulary.is_contracts:
+            raise InputError(
+                f"an adapter is trained for {', '.join(CONTRACT_CLASSES)} only: leave extraction.classes out, or serve "
+                "the model without an adapter"
+            )
         self.settings = settings
+        self.vocabulary = settings.vocabulary
         self.model_id = model_id
         self.adapter = adapter
         self.revision = revision
@@ -91,7 +99,8 @@ class Extractor:
         self._template: Any = None
         self._fingerprints: dict[str, str] = {}
         self.fitted = self._curve()
-        """The curve of confidence of this model or adapter in this mode, if there is one."""
+        """The curve of confidence of this model or adapter in this mode, if there is one; none was fitted for other
+        classes than the contract's."""
         self.known: KnownNames | None = None
         """Names that the graph knows, as further candidates. No part of the fingerprint: they change every night, and a
         result without them only says less."""
@@ -101,12 +110,15 @@ class Extractor:
         """By content, the sentences in it that are read although they look like instructions."""
         self.max_chunks: int | None = None
         """A document of more chunks is rejected."""
+        self.max_model_len: int | None = None
+        """Tokens of prompt and answer together, where that is known."""
         self.off: Off = ALL_ON
         """Rule groups that are switched off, to measure what they are worth."""
 
     def _curve(self) -> confidence.Curve | None:
         if self.adapter is None:
-            return confidence.curve_of(self.model_id, self.settings.mode)
+            fits = self.vocabulary.is_contracts
+            return confidence.curve_of(self.model_id, self.settings.mode) if fits else None
         found = calibration.calibration_in(self.adapter.folder, self.adapter.digest, self.settings.mode)
         return found.curve if found is not None else None
 
@@ -163,13 +175,28 @@ class Extractor:
                 **({"instructions": instructions.INSTRUCTIONS_VERSION} if self.settings.instructions == "hold" else {}),
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
+                **self._owning,
             }
         )
 
     @property
+    def _owning(self) -> dict[str, Any]:
+        """What of the deployment's own classes and relations decides results beside the prompt and the schema."""
+        found: dict[str, Any] = {}
+        if self.vocabulary.own:
+            known = [[each.name, sorted(each.words), sorted(each.keeps)] for each in self.vocabulary.own]
+            found["own"] = [own.OWN_VERSION, known]
+        if self.settings.relations and self.vocabulary.signatures != CONTRACT_RELATIONS:
+            ends = self.vocabulary.signatures.items()
+            found["signatures"] = [[name, *(sorted(each) for each in both)] for name, both in ends]
+        return found
+
+    @property
     def answer_schema(self) -> dict[str, Any]:
         """The shape of an answer, which a server makes a grammar of."""
-        return schema.answer_schema(self.settings.relations) if self.adapter is None else trained.SCHEMA
+        if self.adapter is not None:
+            return trained.SCHEMA
+        return schema.answer_schema(self.settings.relations, self.vocabulary)
 
     def readable(self, text: str, content_sha256: str = "") -> tuple[str, list[instructions.Instruction]]:
         """A document's text without what tells a machine what to answer, at the same places, and what that was."""
@@ -183,14 +210,16 @@ class Extractor:
         chunk_text = instructions.shown(chunk_text)
         if self.adapter is not None:
             return trained.messages(chunk_text)
-        return prompt.messages(chunk_text, stream, relations=self.settings.relations)
+        return prompt.messages(chunk_text, stream, relations=self.settings.relations, vocabulary=self.vocabulary)
 
     def read(self, content: str, finish_reason: str) -> tuple[schema.Answer, bool]:
         """What an answer holds, and whether it is so full that it may lack something. Raises DeferredError."""
         if self.adapter is not None:
             named, listed = trained.decode(content, finish_reason)
             return schema.Answer(named, []), listed >= trained.MAX_LISTED
-        answer = schema.decode_answer(content, finish_reason, relations=self.settings.relations)
+        answer = schema.decode_answer(
+            content, finish_reason, relations=self.settings.relations, vocabulary=self.vocabulary
+        )
         return answer, len(set(answer.entities)) >= schema.MAX_ENTITIES
 
     @property
@@ -210,7 +239,7 @@ class Extractor:
                 decision.DECISION_VERSION,
                 candidates.CANDIDATES_VERSION,
                 confidence.CONFIDENCE_VERSION,
-                decision.questions(Chunk(0, 0, 0, ""), [""]),
+                decision.questions(Chunk(0, 0, 0, ""), [""], self.vocabulary),
                 curve.digest_fields if curve is not None else None,
             ]
         }
@@ -219,13 +248,34 @@ class Extractor:
         """The first token of each label of a decision. Raises InputError if two labels share it."""
         self.counter()
         assert self._tokenizer is not None
-        labels = decision.LABELS if self.adapter is None else trained.LABELS
-        first = {self._tokenizer.encode(word, add_special_tokens=False).ids[0]: word for word in labels.values()}
-        if len(first) != len(labels):
-            raise InputError(
-                f"{self.model_id} writes two class labels with the same first token: set extraction.mode to answer"
-            )
+        labels = decision.labels(self.vocabulary) if self.adapter is None else trained.LABELS
+        first: dict[int, str] = {}
+        for word in labels.values():
+            token = self._tokenizer.encode(word, add_special_tokens=False).ids[0]
+            if token in first:
+                raise InputError(
+                    f"{self.model_id} writes two class labels with the same first token, "
+                    f"{first[token].strip()!r} and {word.strip()!r}: "
+                    "give one of them another `label` in extraction.classes, or set extraction.mode to answer"
+                )
+            first[token] = word
         return first
+
+    def check(self) -> None:
+        """Raises InputError if own classes and their examples leave a request no room, or two labels are one to the
+        model; without the model's tokenizer, too."""
+        count = self.counter()
+        if self.vocabulary.own and self.max_model_len is not None:
+            asked = count([each["content"] for each in self.messages("", "")])
+            # A chat template writes a few tokens about each message.
+            needed = sum(asked) + 6 * len(asked) + self.settings.chunk_tokens + self.settings.max_answer_tokens
+            if needed > self.max_model_len:
+                raise InputError(
+                    f"extraction.classes: prompt, chunk and answer take {needed:,} tokens, and inference.max_model_len "
+                    f"is {self.max_model_len:,}: give shorter or fewer examples, or raise it"
+                )
+        if self.vocabulary.own and self.settings.mode != "answer":
+            self.labels()
 
     def questions(self, chunk: Chunk, names: Sequence[str]) -> list[str]:
         """The prompts about these names of a chunk, each of which ends where a label follows; all begin alike.
@@ -234,7 +284,7 @@ class Extractor:
         chat template.
         """
         if self.adapter is None:
-            return decision.questions(replace(chunk, text=instructions.shown(chunk.text)), names)
+            return decision.questions(replace(chunk, text=instructions.shown(chunk.text)), names, self.vocabulary)
         if not names:
             return []
         asked = self._rendered(trained.messages(instructions.shown(chunk.text)))

@@ -12,6 +12,7 @@ from ec1.extraction.filters import objection
 from ec1.extraction.folding import normalised
 from ec1.extraction.instructions import FILLER
 from ec1.extraction.results import ENTITY_CLASSES, EntityClass, Mention, Trait
+from ec1.vocabulary import CONTRACT, Vocabulary
 
 # Raise this when the same fields would give other names or facts.
 FIELDS_VERSION = 1
@@ -26,12 +27,12 @@ _MOST_WORDS: dict[EntityClass, int] = {"Person": 5}
 _WORDS = 10
 
 
-def mentions_in(text: str, end: int) -> list[Mention]:
-    """The names in the fields that stand in the first `end` characters of a text."""
+def mentions_in(text: str, end: int, vocabulary: Vocabulary = CONTRACT) -> list[Mention]:
+    """The names in the fields that stand in the first `end` characters of a text, of the classes that there are."""
     found = []
     for key, start, value in _fields(text, end):
         for entity_class in ENTITY_CLASSES:
-            if key not in NAMES[entity_class]:
+            if key not in NAMES[entity_class] or entity_class not in vocabulary.classes:
                 continue
             for first, last in _items(value, several=_SEVERAL.search(key) is not None and entity_class == "Person"):
                 place = (start + first, start + last)
@@ -51,10 +52,10 @@ def mentions_in(text: str, end: int) -> list[Mention]:
     return found
 
 
-def traits_in(text: str, end: int) -> list[Trait]:
+def traits_in(text: str, end: int, vocabulary: Vocabulary = CONTRACT) -> list[Trait]:
     """The facts in the fields about whom the record is of: its one person, or its one company if it names no person;
     and the e-mail that stands beside a name in a field."""
-    mentions = mentions_in(text, end)
+    mentions = mentions_in(text, end, vocabulary)
     found = set()
     for mention in mentions:
         line_end = text.find("\n", mention.end)

@@ -15,16 +15,20 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 
 from ec1.documents.chunks import Chunk
-from ec1.extraction.evidence import LEGAL_SUFFIX, Off, likely_class, proven_class, without_title
+from ec1.extraction.evidence import LEGAL_SUFFIX, Off, without_title
 from ec1.extraction.filters import Place, is_bare_word, objection
 from ec1.extraction.folding import Folded, normalised
-from ec1.extraction.prompt import PROMPT_NAMES
-from ec1.extraction.results import ENTITY_CLASSES, Dropped, EntityClass, Mention
+from ec1.extraction.own import cue_of, own_class, proof_of
+from ec1.extraction.prompt import prompt_names
+from ec1.extraction.results import Dropped, EntityClass, Mention
 from ec1.extraction.rules import ALL_ON
 from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named
 from ec1.extraction.wordlists import word_list
+from ec1.vocabulary import CONTRACT, Vocabulary
 
 # Raise this when the same answer would give other mentions.
 GROUNDING_VERSION = 4
@@ -35,10 +39,11 @@ _ENDS = " \t\n\"'“”‘’`*_,;:[]{}<>|#=-–—"
 _ABBREVIATED = re.compile(rf"(?:\b\w|\b{LEGAL_SUFFIX}|\b[js]r|\bst)\.$", re.IGNORECASE)
 # Words that stay small inside a name.
 _LINKS = word_list("links")
-_LEAKS = frozenset(normalised(name) for name in PROMPT_NAMES)
 
 
-def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -> tuple[list[Mention], list[Dropped]]:
+def ground(
+    named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON, vocabulary: Vocabulary = CONTRACT
+) -> tuple[list[Mention], list[Dropped]]:
     """Locate what the model named in one chunk of `text`, and filter it; rules of the groups in `off` do not act.
 
     Every place in the chunk where an accepted name stands is a mention, with offsets in `text`. A place inside a longer
@@ -54,10 +59,13 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -
         long = len(each.name) > MAX_NAME_CHARACTERS
         found, exact = ([], False) if long else _locate(each.name, chunk.text, folded)
         places = [(start + shift, end + shift) for start, end in found]
+        if places and (own := own_class(context, *places[0], vocabulary)) is not None:
+            each = replace(each, entity_class=own)
         if not places:
-            reason: str | None = "only in the prompt" if normalised(each.name) in _LEAKS else "not in the text"
+            leaked = normalised(each.name) in _leaks(vocabulary)
+            reason: str | None = "only in the prompt" if leaked else "not in the text"
             reason = "too long" if long else reason
-        elif not (reason := objection(context, places, each.entity_class, off)):
+        elif not (reason := objection(context, places, each.entity_class, off | vocabulary.kept(each.entity_class))):
             free = [
                 place
                 for place in places
@@ -88,8 +96,12 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -
             )
     mentions = []
     for (start, end), (each, exact) in sorted(taken.items()):
-        proof = proven_class(context, start, end, off)
-        cue = proof or likely_class(context, start, end, off)
+        if each.entity_class in vocabulary.by_name:
+            # Nothing but its own words and filters speaks for or against an own class.
+            proof = cue = own_class(context, start, end, vocabulary)
+        else:
+            proof = proof_of(context, start, end, off, vocabulary)
+            cue = proof or cue_of(context, start, end, off, vocabulary)
         confidence = 0.6 + 0.05 * exact
         if each.confidence is not None:
             cue, confidence = None, each.confidence
@@ -104,7 +116,7 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -
         mentions.append(
             Mention(
                 name=" ".join(context[start:end].split()),
-                entity_class=cue or _class(each.entity_class),
+                entity_class=cue or each.entity_class,
                 confidence=round(confidence, 3),
                 chunk=chunk.index,
                 start=start + first,
@@ -113,6 +125,11 @@ def ground(named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON) -
             )
         )
     return mentions, dropped
+
+
+@lru_cache(maxsize=16)
+def _leaks(vocabulary: Vocabulary) -> frozenset[str]:
+    return frozenset(normalised(name) for name in prompt_names(vocabulary))
 
 
 def _stands_alone(entity_class: str, outer_class: str, before: str, after: str) -> bool:
@@ -222,10 +239,6 @@ def _shares(mentions: Iterable[Mention]) -> dict[str, tuple[EntityClass, float]]
         winner, weight = deciding.most_common(1)[0]
         shares[name] = (winner, weight / deciding.total())
     return shares
-
-
-def _class(name: str) -> EntityClass:
-    return next(each for each in ENTITY_CLASSES if each == name)
 
 
 def _inside(place: Place, other: Place) -> bool:

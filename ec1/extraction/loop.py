@@ -49,7 +49,7 @@ def extract(
     if waiting:
         if client is None:
             raise ValueError(f"{len(waiting)} units are not in the outbox and there is no client to ask")
-        extractor.counter()
+        extractor.check()
         run = _Run(extractor, waiting, client, outbox, deadline, progress, report, begin)
         asyncio.run(run.all())
     report.seconds = time.monotonic() - begin
@@ -67,7 +67,7 @@ def postpone(extractor: Extractor, work: Sequence[WorkItem], outbox: Outbox, rea
 
 def _sorted(extractor: Extractor, work: Sequence[WorkItem], outbox: Outbox) -> tuple[ExtractionReport, list[WorkItem]]:
     """The units that need the model, each once, and a report in which the others are counted."""
-    report = ExtractionReport()
+    report = ExtractionReport(classes=extractor.vocabulary.classes)
     waiting: list[WorkItem] = []
     seen: set[tuple[str, str]] = set()
     for item in work:

@@ -1,19 +1,23 @@
 """What the model is asked: a constant beginning, then the document's text, delimited, as data.
 
 System message and examples are the same bytes in every request, so a server computes them once (prefix cache). Names of
-the examples leak into answers of small models; `PROMPT_NAMES` lets grounding tell them apart.
+the examples leak into answers of small models; `prompt_names` lets grounding tell them apart.
+
+A deployment's own classes are asked for in the same words, each with its description, and with its examples after the
+contract's. Of those only what contradicts it is left out: examples of a class that it does not have, and examples that
+show as no name what one of its classes keeps.
 """
 
 import re
+from collections.abc import Iterator
+from functools import lru_cache
 
 from ec1.extraction.schema import Named, Stated, encode
+from ec1.vocabulary import CONTRACT, Example, Kept, Vocabulary
 
 PROMPT_VERSION = 1
 
-_SYSTEM = (
-    "You list every person, company, project, account and location that is named in the text, as JSON. "
-    "Copy names exactly."
-)
+_SYSTEM = "You list every {classes} that is named in the text, as JSON. {described}Copy names exactly."
 
 _EXAMPLES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
@@ -89,9 +93,16 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("I don't know. It was cold and nobody came.", ()),
 )
 
-_SYSTEM_RELATIONS = (
-    " Then list what the text states between two of them: works_at, located_in, part_of, attends, owns_account."
-)
+_SYSTEM_RELATIONS = " Then list what the text states between two of them: {relations}."
+# What the examples show as no name, by their number, in the words of the filters that would drop it.
+_UNNAMED: dict[int, frozenset[Kept]] = {
+    1: frozenset({"dates"}),
+    2: frozenset({"dates", "numbers", "paths", "laws"}),
+    5: frozenset({"dates"}),
+    7: frozenset({"dates"}),
+    8: frozenset({"laws", "numbers"}),
+    9: frozenset({"numbers"}),
+}
 # What the examples state, by their number.
 _STATED: dict[int, tuple[tuple[str, str, str], ...]] = {
     3: (("Lena Fischer", "works_at", "Tessera Labs GmbH"), ("Graz", "located_in", "Austria")),
@@ -109,9 +120,11 @@ _TEMPLATE_TOKEN = re.compile(
 )
 
 
-def messages(chunk_text: str, stream: str, *, relations: bool = False) -> list[dict[str, str]]:
+def messages(
+    chunk_text: str, stream: str, *, relations: bool = False, vocabulary: Vocabulary = CONTRACT
+) -> list[dict[str, str]]:
     """The messages that ask for the entities of one chunk, and for relations; `stream` names where it is from."""
-    return [*_PREFIXES[relations], {"role": "user", "content": _delimited(chunk_text)}]
+    return [*_prefix(relations, vocabulary), {"role": "user", "content": _delimited(chunk_text)}]
 
 
 def escape(text: str) -> str:
@@ -123,14 +136,56 @@ def _delimited(text: str) -> str:
     return f"<text>\n{escape(text)}\n</text>"
 
 
-def _prefix(relations: bool) -> list[dict[str, str]]:
-    prefix = [{"role": "system", "content": _SYSTEM + _SYSTEM_RELATIONS if relations else _SYSTEM}]
-    for number, (text, entities) in enumerate(_EXAMPLES):
-        stated = [Stated(*each) for each in _STATED.get(number, ())] if relations else None
-        prefix.append({"role": "user", "content": _delimited(text)})
-        prefix.append({"role": "assistant", "content": encode([Named(*entity) for entity in entities], stated)})
-    return prefix
+@lru_cache(maxsize=16)
+def _prefix(relations: bool, vocabulary: Vocabulary) -> tuple[dict[str, str], ...]:
+    prefix = [{"role": "system", "content": _system(relations, vocabulary)}]
+    for example, stated in _examples(relations, vocabulary):
+        named = [Named(*entity) for entity in example.names]
+        prefix.append({"role": "user", "content": _delimited(example.text)})
+        prefix.append({"role": "assistant", "content": encode(named, stated if relations else None)})
+    return tuple(prefix)
 
 
-_PREFIXES = {relations: _prefix(relations) for relations in (False, True)}
-PROMPT_NAMES = frozenset(name for _, entities in _EXAMPLES for name, _ in entities)
+def _system(relations: bool, vocabulary: Vocabulary) -> str:
+    *others, last = [
+        own.spoken if (own := vocabulary.by_name.get(each)) else each.lower() for each in vocabulary.classes
+    ]
+    described = "".join(f"{own.spoken.capitalize()}: {one_line(own.description)}. " for own in vocabulary.own)
+    asked = _SYSTEM.format(classes=" and ".join([", ".join(others), last] if others else [last]), described=described)
+    return asked + (_SYSTEM_RELATIONS.format(relations=", ".join(vocabulary.relations)) if relations else "")
+
+
+def _examples(relations: bool, vocabulary: Vocabulary) -> Iterator[tuple[Example, list[Stated]]]:
+    """What the model is shown: texts with their names, and with what they state."""
+    for number, (text, names) in enumerate(_EXAMPLES):
+        if shows(names, _UNNAMED.get(number, frozenset()), vocabulary):
+            stated = [Stated(*each) for each in _STATED.get(number, ()) if each[1] in vocabulary.relations]
+            yield Example(text, names), stated
+    for own in vocabulary.own:
+        for example in own.parsed:
+            yield example, []
+    for relation in vocabulary.own_relations if relations else ():
+        for example in relation.parsed:
+            (subject, _), (target, _) = example.names
+            yield example, [Stated(subject, relation.name, target)]
+
+
+def shows(names: tuple[tuple[str, str | None], ...], unnamed: frozenset[Kept], vocabulary: Vocabulary) -> bool:
+    """Whether an example of the contract's classes may be shown: nothing in it is of a class that is not there, which
+    would now go unnamed, and nothing goes unnamed that one of the own classes keeps."""
+    classes = {entity_class for _, entity_class in names if entity_class is not None}
+    return classes <= set(vocabulary.classes) and unnamed.isdisjoint(vocabulary.all_kept)
+
+
+def one_line(text: str) -> str:
+    """A text of a deployment's as a part of a sentence."""
+    return escape(" ".join(text.split()).rstrip("."))
+
+
+@lru_cache(maxsize=16)
+def prompt_names(vocabulary: Vocabulary = CONTRACT) -> frozenset[str]:
+    """The names that stand in the examples."""
+    return frozenset(name for example, _ in _examples(True, vocabulary) for name, _ in example.names)
+
+
+PROMPT_NAMES = prompt_names()

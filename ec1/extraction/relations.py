@@ -1,7 +1,8 @@
 """Relations that a document states between two of its entities: an option of the deployment.
 
-Belongs here: which relations there are, between which classes, and what a stated one must show before it is trusted.
-Does not: how the model is asked (`prompt`, `schema`), and trust in the entities themselves (`grounding`).
+Belongs here: what a stated one must show before it is trusted. Does not: which relations there are, between which
+classes (`ec1.vocabulary`), how the model is asked (`prompt`, `schema`), and trust in the entities themselves
+(`grounding`).
 
 A relation is trusted if both its ends were named as entities in the same answer, stand in the same chunk, are still
 mentions when the whole document is settled, and have classes that fit. Its confidence is the lower one of its ends,
@@ -14,20 +15,15 @@ from dataclasses import dataclass
 from ec1.documents.chunks import Chunk, sentence_at
 from ec1.extraction.folding import normalised
 from ec1.extraction.grounding import trimmed
-from ec1.extraction.results import RELATIONS, Dropped, EntityClass, Mention, Relation, RelationName
+from ec1.extraction.results import Dropped, Mention, Relation
 from ec1.extraction.schema import Named, Stated
+from ec1.vocabulary import CONTRACT, CONTRACT_RELATIONS, RelationName, Vocabulary
 
 # Raise this when the same answer would give other relations.
 RELATIONS_VERSION = 1
 
-SIGNATURES: dict[RelationName, tuple[frozenset[EntityClass], frozenset[EntityClass]]] = {
-    "works_at": (frozenset({"Person"}), frozenset({"Company"})),
-    "located_in": (frozenset({"Person", "Company", "Project", "Location"}), frozenset({"Location"})),
-    "part_of": (frozenset({"Company", "Project", "Account"}), frozenset({"Company", "Project"})),
-    "attends": (frozenset({"Person"}), frozenset({"Project", "Company", "Location"})),
-    "owns_account": (frozenset({"Person", "Company"}), frozenset({"Account"})),
-}
-"""The classes that the subject and the object of each relation may have."""
+SIGNATURES = CONTRACT_RELATIONS
+"""The classes that the subject and the object of each of the contract's relations may have."""
 _SAME_SENTENCE, _SAME_CHUNK = 0.9, 0.6
 
 
@@ -62,13 +58,16 @@ def locate(
         elif ends[0] == ends[1]:
             dropped.append(_dropped(each, chunk.index, "relation: of a thing with itself"))
         else:
-            relation = next(name for name in RELATIONS if name == each.relation)
-            found.append(Located(each, relation, chunk.index, tuple(subjects), tuple(objects)))
+            found.append(Located(each, each.relation, chunk.index, tuple(subjects), tuple(objects)))
     return found, dropped
 
 
 def settle(
-    located: Iterable[Located], mentions: Sequence[Mention], text: str, min_confidence: float
+    located: Iterable[Located],
+    mentions: Sequence[Mention],
+    text: str,
+    min_confidence: float,
+    vocabulary: Vocabulary = CONTRACT,
 ) -> tuple[tuple[Relation, ...], list[Dropped]]:
     """Keep the relations whose ends are still mentions of the document, with classes that fit; each evidence once.
 
@@ -83,7 +82,7 @@ def settle(
             dropped.append(_dropped(each.stated, each.chunk, "relation: an end was not trusted"))
             continue
         subject, target = pair
-        allowed = SIGNATURES[each.relation]
+        allowed = vocabulary.signatures[each.relation]
         if subject.entity_class not in allowed[0] or target.entity_class not in allowed[1]:
             dropped.append(_dropped(each.stated, each.chunk, "relation: the classes do not fit"))
             continue

@@ -47,6 +47,7 @@ class StreamCounts:
 class ExtractionReport:
     """What one extraction did. `reused` units were in the outbox already and cost nothing."""
 
+    classes: tuple[str, ...] = ENTITY_CLASSES
     streams: dict[str, StreamCounts] = field(default_factory=lambda: {stream: StreamCounts() for stream in STREAMS})
     dropped: Counter[str] = field(default_factory=Counter)
     llm_calls: int = 0
@@ -75,11 +76,11 @@ class ExtractionReport:
     @property
     def entities(self) -> dict[str, int]:
         """Different entities by class, over all documents of this extraction."""
-        return _by_class(set().union(*self._entities.values()))
+        return self._by_class(set().union(*self._entities.values()))
 
     def entities_of(self, stream: str) -> dict[str, int]:
         """Different entities by class in one stream's documents."""
-        return _by_class(self._entities.get(stream, set()))
+        return self._by_class(self._entities.get(stream, set()))
 
     def add_costs(self, parts: "Iterable[ExtractionReport]") -> None:
         """Add what these cost, and why they stopped; not what came of their documents."""
@@ -141,7 +142,6 @@ class ExtractionReport:
                 }
             )
 
-
-def _by_class(entities: set[tuple[str, str]]) -> dict[str, int]:
-    counts = Counter(entity_class for _, entity_class in entities)
-    return {entity_class: counts[entity_class] for entity_class in ENTITY_CLASSES}
+    def _by_class(self, entities: set[tuple[str, str]]) -> dict[str, int]:
+        counts = Counter(entity_class for _, entity_class in entities)
+        return {entity_class: counts[entity_class] for entity_class in self.classes}

@@ -7,10 +7,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-EntityClass = Literal["Person", "Company", "Project", "Account", "Location"]
-ENTITY_CLASSES: tuple[EntityClass, ...] = ("Person", "Company", "Project", "Account", "Location")
-RelationName = Literal["works_at", "located_in", "part_of", "attends", "owns_account"]
-RELATIONS: tuple[RelationName, ...] = ("works_at", "located_in", "part_of", "attends", "owns_account")
+from ec1.vocabulary import CONTRACT_CLASSES, CONTRACT_RELATIONS, ClassName, RelationName
+
+EntityClass = ClassName
+"""Any class that a deployment may have, or had when it read a document."""
+ENTITY_CLASSES: tuple[EntityClass, ...] = CONTRACT_CLASSES
+"""Those of the contract, which a deployment has that says nothing about it."""
+RELATIONS: tuple[RelationName, ...] = tuple(CONTRACT_RELATIONS)
 
 
 class _Record(BaseModel):

@@ -7,13 +7,14 @@ only where the server is told so (`ec1/gpu/engine.py` does).
 import json
 import re
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from ec1.errors import DeferredError
-from ec1.extraction.results import ENTITY_CLASSES, RELATIONS
+from ec1.vocabulary import CONTRACT, Vocabulary
 
 MAX_ENTITIES = 24
 MAX_NAME_CHARACTERS = 160
@@ -23,9 +24,11 @@ FINISH_UNSTATED = "unstated"
 # No answer under the schema is longer, escapes and blanks included; checking a longer one would hold up all others.
 _MAX_ANSWER_CHARACTERS = 2**16
 
-ENTITY_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
+
+@lru_cache(maxsize=16)
+def answer_schema(relations: bool, vocabulary: Vocabulary = CONTRACT) -> dict[str, Any]:
+    """The one schema object of a deployment's requests; with `relations`, for what is stated between entities too."""
+    properties: dict[str, Any] = {
         "entities": {
             "type": "array",
             "maxItems": MAX_ENTITIES,
@@ -33,41 +36,44 @@ ENTITY_SCHEMA: dict[str, Any] = {
                 "type": "object",
                 "properties": {
                     "name": {"type": "string", "minLength": 2, "maxLength": MAX_NAME_CHARACTERS},
-                    "class": {"type": "string", "enum": list(ENTITY_CLASSES)},
+                    "class": {"type": "string", "enum": list(vocabulary.classes)},
                 },
                 "required": ["name", "class"],
                 "additionalProperties": False,
             },
         }
-    },
-    "required": ["entities"],
-    "additionalProperties": False,
-}
-
-RELATION_SCHEMA: dict[str, Any] = {
-    **ENTITY_SCHEMA,
-    "properties": {
-        **ENTITY_SCHEMA["properties"],
-        "relations": {
+    }
+    if relations:
+        properties["relations"] = {
             "type": "array",
             "maxItems": MAX_RELATIONS,
             "items": {
                 "type": "object",
                 "properties": {
                     "subject": {"type": "string", "minLength": 2, "maxLength": MAX_NAME_CHARACTERS},
-                    "relation": {"type": "string", "enum": list(RELATIONS)},
+                    "relation": {"type": "string", "enum": list(vocabulary.relations)},
                     "object": {"type": "string", "minLength": 2, "maxLength": MAX_NAME_CHARACTERS},
                 },
                 "required": ["subject", "relation", "object"],
                 "additionalProperties": False,
             },
-        },
-    },
-    "required": ["entities", "relations"],
-}
-"""`ENTITY_SCHEMA` and what is stated between the entities: for a deployment with `extraction.relations`."""
+        }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
-_VALIDATORS = {False: Draft202012Validator(ENTITY_SCHEMA), True: Draft202012Validator(RELATION_SCHEMA)}
+
+@lru_cache(maxsize=16)
+def _validator(relations: bool, vocabulary: Vocabulary) -> Draft202012Validator:
+    return Draft202012Validator(answer_schema(relations, vocabulary))
+
+
+ENTITY_SCHEMA = answer_schema(relations=False)
+RELATION_SCHEMA = answer_schema(relations=True)
+"""Those of the contract's classes."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 
@@ -108,11 +114,6 @@ def _encodable(record: dict[str, Any]) -> dict[str, Any]:
     return {encodable(key): encodable(each) if isinstance(each, str) else each for key, each in record.items()}
 
 
-def answer_schema(relations: bool) -> dict[str, Any]:
-    """The one schema object of a deployment's requests."""
-    return RELATION_SCHEMA if relations else ENTITY_SCHEMA
-
-
 def encode(entities: list[Named], relations: list[Stated] | None = None) -> str:
     """An answer as the grammar writes it; the examples of the prompt must look the same."""
     value: dict[str, Any] = {"entities": [{"name": each.name, "class": each.entity_class} for each in entities]}
@@ -126,10 +127,10 @@ def decode(content: str, finish_reason: str) -> list[Named]:
     return decode_answer(content, finish_reason, relations=False).entities
 
 
-def decode_answer(content: str, finish_reason: str, *, relations: bool) -> Answer:
+def decode_answer(content: str, finish_reason: str, *, relations: bool, vocabulary: Vocabulary = CONTRACT) -> Answer:
     """Read a complete answer. Raises DeferredError with the reason why an answer does not count."""
     value = whole_answer(content, finish_reason)
-    if problem := best_match(_VALIDATORS[relations].iter_errors(value)):
+    if problem := best_match(_validator(relations, vocabulary).iter_errors(value)):
         raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
     return Answer(
         [Named(each["name"], each["class"]) for each in value["entities"]],

@@ -21,6 +21,7 @@ from ec1.errors import InputError, RejectedError
 from ec1.extraction import baseline
 from ec1.extraction.folding import normalised
 from ec1.extraction.results import ENTITY_CLASSES, Mention
+from ec1.vocabulary import CONTRACT, Vocabulary
 
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
@@ -140,6 +141,7 @@ def score_ledger(
     gold: Entities,
     documents: Path | None = None,
     max_bytes: int = 50 * 2**20,
+    vocabulary: Vocabulary = CONTRACT,
 ) -> ScoreTable:
     """Score what counts of the documents that `gold` knows: those that the ledger says are applied.
 
@@ -153,9 +155,9 @@ def score_ledger(
             if result is not None:
                 predicted[key] = entities_of(result.mentions)
             if documents is not None and (text := _text(documents, entry, max_bytes)) is not None:
-                texts[key] = baseline.names_of(text)
-    table = score(predicted, gold)
-    return table if documents is None else replace(table, baseline=score(texts, gold))
+                texts[key] = baseline.names_of(text, vocabulary)
+    table = score(predicted, gold, vocabulary.classes)
+    return table if documents is None else replace(table, baseline=score(texts, gold, vocabulary.classes))
 
 
 def _text(documents: Path, entry: LedgerEntry, max_bytes: int) -> str | None:

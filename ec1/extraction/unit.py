@@ -120,7 +120,7 @@ class Unit:
 
     def ground(self, answer: Answer, named: Sequence[Named], chunk: Chunk, extractor: Extractor) -> None:
         """Locate what was named in a chunk, and what relates to what."""
-        mentions, dropped = grounding.ground(named, chunk, self.text, extractor.off)
+        mentions, dropped = grounding.ground(named, chunk, self.text, extractor.off, extractor.vocabulary)
         located, apart = relations.locate(answer.relations, answer.entities, mentions, chunk)
         self.mentions += mentions
         self.located += located
@@ -134,11 +134,13 @@ class Unit:
             self.answers, self.mentions, self.located = [], [], []
         curve = extractor.fitted
         mentions, doubtful = grounding.settle(
-            [*self.mentions, *fields.mentions_in(self.text, self.fields_end)],
+            [*self.mentions, *fields.mentions_in(self.text, self.fields_end, extractor.vocabulary)],
             extractor.min_confidence,
             curve.calibrated if curve is not None else lambda raw: raw,
         )
-        stated, unfit = relations.settle(self.located, mentions, self.text, extractor.min_confidence)
+        stated, unfit = relations.settle(
+            self.located, mentions, self.text, extractor.min_confidence, extractor.vocabulary
+        )
         # In an order of their own: answers come back in any.
         dropped = sorted([*self.dropped, *doubtful, *unfit], key=lambda each: (each.chunk, each.name, each.reason))
         # A deferred document keeps what the chunks gave that were answered, until all of them are.
@@ -154,15 +156,16 @@ class Unit:
             calibrated=curve is not None and curve.calibrates,
             mentions=tuple(mentions) if kept else (),
             relations=stated if kept else (),
-            traits=self._traits(mentions) if kept else (),
+            traits=self._traits(mentions, extractor) if kept else (),
             dropped=tuple(dropped) if kept else (),
             held=tuple(_without_known(each, mentions) for each in self.held),
             answers=tuple(sorted(self.answers, key=lambda each: each.start)),
         )
 
-    def _traits(self, mentions: Sequence[Mention]) -> tuple[Trait, ...]:
+    def _traits(self, mentions: Sequence[Mention], extractor: Extractor) -> tuple[Trait, ...]:
         """What the text and the fields say of persons, and of whom a record is of."""
-        return tuple(dict.fromkeys([*traits_of(self.text, mentions), *fields.traits_in(self.text, self.fields_end)]))
+        stated = fields.traits_in(self.text, self.fields_end, extractor.vocabulary)
+        return tuple(dict.fromkeys([*traits_of(self.text, mentions), *stated]))
 
 
 def _without_known(held: Held, mentions: Sequence[Mention]) -> Held:

@@ -10,6 +10,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from ec1.extraction.folding import normalised, words
+from ec1.vocabulary import CONTRACT_CLASSES, spoken
 
 _TITLES = words(
     """mr mrs ms miss mx dr prof professor sir dame madam judge justice senator councillor captain capt sergeant sgt rev
@@ -165,7 +166,8 @@ def thing_name(name: str, entity_class: str) -> ThingName:
     head, *rest = normalised(name).split(",")
     if entity_class != "Location":
         head, rest = " ".join([head, *rest]), []
-    class_words = _CLASS_WORDS.get(entity_class, frozenset())
+    # Of a class of the deployment's own its name is all that is known: `Ship Aurora` is `Aurora` among ships.
+    class_words = _CLASS_WORDS.get(entity_class) or _own_words(entity_class)
     whole = _thing_words(head)
     kept = list(whole)
     while (size := _tail(kept, class_words, entity_class in ("Company", "Account"))) and len(kept) > size:
@@ -180,6 +182,11 @@ def thing_name(name: str, entity_class: str) -> ThingName:
         frozenset(word for word in chosen if any(letter.isdigit() for letter in word)),
         chosen[0] if len(chosen) == 1 and _ACRONYM.fullmatch(name.replace(".", "").strip()) else "",
     )
+
+
+@cache
+def _own_words(entity_class: str) -> frozenset[str]:
+    return frozenset() if entity_class in CONTRACT_CLASSES else frozenset(spoken(entity_class).split())
 
 
 def _tail(kept: list[str], class_words: frozenset[str], organisation: bool) -> int:

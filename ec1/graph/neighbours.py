@@ -4,6 +4,7 @@ Belongs here: the neighbourhood and its forms. Does not: reading one entity (`re
 """
 
 import html
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ MAX_NODES = 500
 _COLOURS = {
     "Person": "#4477aa", "Company": "#cc6677", "Project": "#117733", "Account": "#ddaa33", "Location": "#999999",
 }  # fmt: skip
+# For classes that are not the contract's: told apart from those colours, and from each other by the name alone.
+_OWN_COLOURS = ("#66ccee", "#aa3377", "#bbcc33", "#ee8866", "#332288", "#44aa99", "#882255", "#999933")
 _TOGETHER = "mentioned together"
 _ONE = "one entity"
 
@@ -108,7 +111,7 @@ def write_html(graph: "nx.MultiGraph", path: Path) -> None:
         key: {
             "label": _harmless(data["name"]),
             "metadata": {
-                "color": _COLOURS.get(data["entity_class"], "#666666"),
+                "color": _colour(data["entity_class"]),
                 "hover": f"{_harmless(data['entity_class'])}: {_harmless(data['name'])}",
             },
         }
@@ -129,6 +132,10 @@ def write_html(graph: "nx.MultiGraph", path: Path) -> None:
         zoom_factor=1.5,
     )
     write_atomic(path, drawn.to_html_standalone())
+
+
+def _colour(entity_class: str) -> str:
+    return _COLOURS.get(entity_class) or _OWN_COLOURS[zlib.crc32(entity_class.encode()) % len(_OWN_COLOURS)]
 
 
 def _harmless(text: str) -> str:

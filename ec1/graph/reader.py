@@ -59,6 +59,10 @@ class GraphReader:
         with self._reading() as connection:
             return tables.totals(connection).stats
 
+    def classes(self) -> tuple[str, ...]:
+        """The contract's classes, and the others of which the graph holds entities, whatever the deployment has now."""
+        return tuple(dict.fromkeys([*ENTITY_CLASSES, *self.stats().entities]))
+
     def digest(self) -> str:
         """The same figure as the writer's `digest` at the time of publication."""
         with self._reading() as connection:
@@ -81,11 +85,11 @@ class GraphReader:
     ) -> list[Entity]:
         """Entities with their figures, those mentioned most first, then by key.
 
-        entity_class: one of the classes. search: part of the name or of any spelling that a document used, in
-        capitals or not. Raises InputError for an unknown class or a limit below 1.
+        entity_class: one of the contract's, or one that the graph holds. search: part of the name or of any spelling
+        that a document used, in capitals or not. Raises InputError for an unknown class or a limit below 1.
         """
-        if entity_class is not None and entity_class not in ENTITY_CLASSES:
-            raise InputError(f"unknown entity class {entity_class!r}: choose one of {', '.join(ENTITY_CLASSES)}")
+        if entity_class is not None and entity_class not in ENTITY_CLASSES and entity_class not in self.classes():
+            raise InputError(f"unknown entity class {entity_class!r}: choose one of {', '.join(self.classes())}")
         if limit is not None and limit < 1:
             raise InputError(f"limit {limit} is too small: ask for 1 or more")
         conditions: list[str] = []
@@ -113,7 +117,7 @@ class GraphReader:
         wanted = clean_name(entity_key_or_name)
         if not wanted:
             raise InputError("which entity? give a key or a name")
-        keys = {wanted, *(entity_key(wanted, entity_class) for entity_class in ENTITY_CLASSES)}
+        keys = {wanted, *(entity_key(wanted, entity_class) for entity_class in self.classes())}
         found = [entity for key in sorted(keys) for entity in self._entities_of(key)]
         if not found:
             alike = [entity.key for entity in self.entities(5, search=wanted)]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ec1.extraction.results import ENTITY_CLASSES
 from ec1.graph.reader import GraphReader
 
 MEANING = {
@@ -25,6 +26,8 @@ def schema_of(reader: GraphReader) -> list[dict[str, Any]]:
     found = []
     for name, meaning in MEANING.items():
         if name in kinds:
+            if name == "Entity" and (own := [each for each in reader.classes() if each not in ENTITY_CLASSES]):
+                meaning = f"{meaning}; beside the contract's classes there are {', '.join(own)}"
             columns = reader.query(f"CALL table_info('{name}') RETURN name, type")
             found.append(
                 {

@@ -9,8 +9,10 @@ A node there holds one name, one class and one confidence, and the last write wi
   more documents give, then the order of `ENTITY_CLASSES`;
 - its confidence is the highest of that class, its document the one that has it (the first by id);
 - its name is the preferred spelling of that class, as in our own graph.
-Entities that our resolution made one are sent as one, under their common name. The service makes one identity of two
-entities with similar names if one request holds both, so a request never holds two that it could confuse.
+A deployment's own classes are sent as the contract's class that it names for each; one of a class that it no longer has
+is refused and counted. Entities that our resolution made one are sent as one, under their common name. The service
+makes one identity of two entities with similar names if one request holds both, so a request never holds two that it
+could confuse.
 
 The service has no way to take an entity back: what no document says any more stays there, and is counted as retracted.
 """
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
 from ec1.errors import DeferredError, PermanentError, RejectedError
 from ec1.extraction.results import ENTITY_CLASSES, ExtractionResult
+from ec1.files import digest_of
 from ec1.graph.model import clean_name, entity_key, preferred_name
 from ec1.graph.service_content import (
     MAX_CONTEXT,
@@ -35,6 +38,7 @@ from ec1.graph.service_content import (
     could_alias,
     service_key,
 )
+from ec1.vocabulary import CONTRACT, Vocabulary
 
 if TYPE_CHECKING:
     from ec1.extraction.outbox import Outbox
@@ -97,9 +101,13 @@ class Delivery:
 class ServiceContentStore:
     """The second graph store, for one tenant; `state` is the SQLite file. What has not changed is not sent again."""
 
-    def __init__(self, state: Path, client: ServiceContentClient) -> None:
+    def __init__(self, state: Path, client: ServiceContentClient, vocabulary: Vocabulary = CONTRACT) -> None:
         self._state = state
         self._client = client
+        self._vocabulary = vocabulary
+        sent_as = sorted((own.name, str(own.sent_as)) for own in vocabulary.own)
+        # What a class is sent as is part of what a document says there: after a change it is said again.
+        self._mapping = f" {digest_of(sent_as)[:16]}" if sent_as else ""
 
     def deliver(
         self,
@@ -181,9 +189,10 @@ class ServiceContentStore:
             for key in sorted(known.keys() - ledger.keys()):
                 self._replace(state, key, None, delivery)
             for key, entry in ledger.items():
-                version = (entry.content_sha256, extractor_fingerprint(entry.fingerprint))
+                fingerprint = extractor_fingerprint(entry.fingerprint)
+                version = (entry.content_sha256, f"{fingerprint}{self._mapping}")
                 if entry.status is Status.APPLIED and known.get(key) != version:
-                    result = outbox.get(version[1], version[0])
+                    result = outbox.get(fingerprint, entry.content_sha256)
                     if result is not None:
                         self._replace(state, key, (entry, result), delivery)
                 elif key in known and (
@@ -209,10 +218,10 @@ class ServiceContentStore:
             return
         entry, result = version
         state.execute(
-            "INSERT INTO documents VALUES (?, ?, ?, ?)", (*document, result.content_sha256, result.fingerprint)
+            "INSERT INTO documents VALUES (?, ?, ?, ?)",
+            (*document, result.content_sha256, f"{result.fingerprint}{self._mapping}"),
         )
-        for each in self._claims_of(entry, result, delivery):
-            entity = entity_key(each.entity_name, each.classification)
+        for each, entity in self._claims_of(entry, result, delivery):
             merged = state.execute("SELECT name FROM merged WHERE entity = ?", (entity,)).fetchone()
             sent_as = service_key(merged[0]) if merged else each.key
             state.execute(
@@ -221,20 +230,23 @@ class ServiceContentStore:
             )
             state.execute("INSERT OR IGNORE INTO waiting VALUES (?)", (sent_as,))
 
-    @staticmethod
-    def _claims_of(entry: LedgerEntry, result: ExtractionResult, delivery: Delivery) -> list[ServiceEntity]:
-        """What one document says: each spelling and class once, with its highest confidence."""
-        best: dict[tuple[str, str], ServiceEntity] = {}
+    def _claims_of(
+        self, entry: LedgerEntry, result: ExtractionResult, delivery: Delivery
+    ) -> list[tuple[ServiceEntity, str]]:
+        """What one document says: each spelling and class once, with its highest confidence, and the key of the entity
+        in our graph. A class that is not the contract's has become one of them."""
+        best: dict[tuple[str, str], tuple[ServiceEntity, str]] = {}
         for mention in result.mentions:
-            said = ServiceEntity(clean_name(mention.name), mention.entity_class, mention.confidence, entry.document_id)
+            known_there = self._vocabulary.sent_as(mention.entity_class) or mention.entity_class
+            said = ServiceEntity(clean_name(mention.name), known_there, mention.confidence, entry.document_id)
             try:
                 said.check()
             except RejectedError as error:
                 delivery.refused[str(error)] = delivery.refused.get(str(error), 0) + 1
                 continue
             place = (said.entity_name, said.classification)
-            if place not in best or best[place].confidence < said.confidence:
-                best[place] = said
+            if place not in best or best[place][0].confidence < said.confidence:
+                best[place] = said, entity_key(said.entity_name, mention.entity_class)
         return list(best.values())
 
     # --- sending

@@ -31,6 +31,7 @@ from ec1.graph.overrides import load_overrides
 from ec1.home import Home
 from ec1.models import model_folder
 from ec1.night.databases import damaged_databases
+from ec1.night.extractor import class_notes
 from ec1.night.failure import advice_for
 from ec1.night.finding import Finding, Level
 
@@ -67,6 +68,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     yield _documents(deployment, home)
     for model_id in sorted({deployment.inference.model, *deployment.models}):
         yield _model(model_id, deployment, home)
+    if notes := class_notes(deployment):
+        yield _guarded("classes", lambda: _classes(deployment, home, notes))
     yield _guarded("object store", lambda: _store(deployment, home))
     if "service_content" in deployment.graph_stores:
         yield _service_content(deployment)
@@ -241,6 +244,19 @@ def _model(model_id: str, deployment: Deployment, home: Home) -> Finding:
         return Finding("model", "problem", f"{model_id}: the package {source.package} is not installed")
     level: Level = "problem" if source.source == "directory" else "note"
     return Finding("model", level, f"{model_id} is not on disk yet (source: {source.source})")
+
+
+def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Finding:
+    """Whether the model can be asked for the deployment's own classes, as far as its tokenizer is here."""
+    from ec1.extraction.extractor import Extractor
+
+    model = deployment.inference
+    folder = model_folder(model.model, model.revision, deployment.models, home.models)
+    if (folder / "tokenizer.json").is_file():
+        extractor = Extractor(deployment.extraction, model.model, model.revision, folder)
+        extractor.max_model_len = model.max_model_len
+        extractor.check()
+    return Finding("classes", "note" if len(notes) > 1 else "ok", "; ".join(notes).removeprefix("classes: "))
 
 
 def _store(deployment: Deployment, home: Home) -> Finding:

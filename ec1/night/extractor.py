@@ -34,6 +34,7 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     revision = pinned_revision(folder, model.revision)
     extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter_of(deployment, home))
     extractor.max_chunks = deployment.documents.max_chunks
+    extractor.max_model_len = model.max_model_len
     extractor.releases = read_releases(home.releases).by_content()
     if (second := second_of(deployment)) is not None:
         extractor.second = _second_extractor(second, home)
@@ -62,6 +63,9 @@ def second_adapter(second: Deployment) -> "ServedAdapter | None":
     from ec1.adapters.extractor import extractor_adapter
 
     adapter = second.extraction.adapter
+    if not second.extraction.vocabulary.is_contracts:
+        # As the first's: none is trained for other classes.
+        return None
     return None if adapter is None else extractor_adapter(adapter, second.inference.model)
 
 
@@ -74,7 +78,25 @@ def _second_extractor(second: Deployment, home: Home) -> "Extractor":
     if (source is None or source.source == "hub") and not folder.exists():
         folder = prepare_model(model.model, model.revision, second.models, home.models)
     revision = pinned_revision(folder, model.revision)
-    return Extractor(second.extraction, model.model, revision, folder, adapter=second_adapter(second))
+    extractor = Extractor(second.extraction, model.model, revision, folder, adapter=second_adapter(second))
+    extractor.max_model_len = model.max_model_len
+    return extractor
+
+
+def class_notes(deployment: Deployment) -> list[str]:
+    """What a person should know of a deployment whose classes are not the contract's; nothing of another."""
+    extraction = deployment.extraction
+    vocabulary = extraction.vocabulary
+    if vocabulary.is_contracts:
+        return []
+    notes = [f"classes: {', '.join(vocabulary.classes)}"]
+    if isinstance(deployment.inference, VllmSettings):
+        named = f" ({extraction.adapter.name})" if extraction.adapter is not None else ""
+        notes.append(
+            f"a trained extractor{named} knows the contract's classes only and is not used: the model itself is asked, "
+            "and its confidences are not calibrated"
+        )
+    return notes
 
 
 def known_names(home: Home) -> "KnownNames | None":
@@ -98,20 +120,22 @@ def known_names(home: Home) -> "KnownNames | None":
 def adapter_of(deployment: Deployment, home: Home) -> "ServedAdapter | None":
     """The accepted version of `<tenant>/extractor` if there is one, else what `extraction.adapter` names; None without.
 
-    Only an engine of our own on this machine is served with one, and only where no relations are asked for, which none
-    is trained for. Raises InputError for an adapter of another model.
+    Only an engine of our own on this machine is served with one, and only where no relations and no classes but the
+    contract's are asked for, which none is trained for. Raises InputError for an adapter of another model.
     """
     from ec1.adapters.extractor import ROLE, extractor_adapter
     from ec1.adapters.registry import vllm_name
     from ec1.night.stores import open_registry
 
-    model = deployment.inference
-    if not isinstance(model, VllmSettings) or deployment.extraction.relations or deployment.machine is not None:
+    model, extraction = deployment.inference, deployment.extraction
+    if not isinstance(model, VllmSettings) or extraction.relations or deployment.machine is not None:
+        return None
+    if not extraction.vocabulary.is_contracts:
         return None
     registry = open_registry(deployment, home)
     incumbent = registry.incumbent(deployment.tenant, ROLE)
     if incumbent is None or incumbent.version is None:
-        shipped = deployment.extraction.adapter
+        shipped = extraction.adapter
         return None if shipped is None else extractor_adapter(shipped, model.model)
     if incumbent.base_model.id != model.model:
         raise InputError(

@@ -33,8 +33,10 @@ def growth(nights: Path, until: str) -> Growth:
             days.append(dt.date.fromisoformat(folder.name))
             entities.append(record.entities_by_class or {})
             mentions.append(record.mentions_by_class or {})
+    # The contract's classes, and whatever others the graph held in one of these nights.
+    names = list(dict.fromkeys([*ENTITY_CLASSES, *(name for counts in (*entities, *mentions) for name in counts)]))
     return Growth(
         tuple(days),
-        {name: tuple(counts.get(name, 0) for counts in entities) for name in ENTITY_CLASSES},
-        {name: tuple(counts.get(name, 0) for counts in mentions) for name in ENTITY_CLASSES},
+        {name: tuple(counts.get(name, 0) for counts in entities) for name in names},
+        {name: tuple(counts.get(name, 0) for counts in mentions) for name in names},
     )

@@ -77,6 +77,12 @@ gpu:
 """
 
 _TAIL = """
+# extraction.classes (docs/classes.md): what is looked for; without it Person, Company, Project, Account, Location
+#  classes:
+#    - Person
+#    - name: Ship
+#      description: a vessel at sea, by its name
+#      examples: ["The [Kestrel] left with [Ines Duarte|Person] on board."]
 # store: {kind: gcs, bucket: NAME-adapters}   # where versions are published; default: the home
 
 schedule:

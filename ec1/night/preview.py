@@ -16,7 +16,7 @@ from ec1.graph.reader import published_ledger
 from ec1.home import Home
 from ec1.models import prepare_model
 from ec1.night.extraction import pending, work_of
-from ec1.night.extractor import extractor_of
+from ec1.night.extractor import class_notes, extractor_of
 from ec1.night.forecast import HomeForecast, forecast_home
 from ec1.night.listing import list_documents
 from ec1.night.machines import machine_of
@@ -47,6 +47,8 @@ class ExtractionPlan(BaseModel):
     stale: int
     again: int
     again_free: int
+    notes: list[str] = []
+    """About the classes that are looked for, if they are not the contract's."""
 
 
 class RecipePlan(BaseModel):
@@ -121,6 +123,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     root = deployment.documents_root(home)
     work = work_of(listing, list(STREAMS), root, deployment.documents.max_bytes)
     waiting = pending(work, fingerprints, outbox)
+    extractor.check()
     asked = extractor.plan(waiting)
     cascade = deployment.extraction.cascade
     if cascade is not None:
@@ -138,6 +141,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         stale=len(refresh.stale),
         again=len(refresh.due),
         again_free=refresh.free,
+        notes=class_notes(deployment),
     )
 
 

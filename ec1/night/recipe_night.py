@@ -394,6 +394,8 @@ class RecipeNight:
         engine, extraction = self.deployment.inference, self.deployment.extraction
         if self.recipe.kind != "extraction" or not isinstance(engine, VllmSettings) or extraction.relations:
             return None
+        if not extraction.vocabulary.is_contracts:
+            return None
         if engine.model != self.recipe.base_model.id:
             raise PermanentError(
                 f"recipe {self.recipe.name} trains {self.recipe.base_model.id}, and phase 1 reads with {engine.model}: "

@@ -3,10 +3,9 @@
 import hashlib
 import random
 from collections.abc import Callable
-from typing import cast
 
 from ec1.documents.ledger import DocumentKey
-from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, EntityClass, ExtractionResult, Mention
+from ec1.extraction.results import ENTITY_CLASSES, ChunkAnswer, ExtractionResult, Mention
 
 NIGHT = "2026-06-01"
 FINGERPRINT = "f" * 64
@@ -27,7 +26,7 @@ def result(
         mentions.append(
             Mention(
                 name=name,
-                entity_class=cast(EntityClass, entity_class),
+                entity_class=entity_class,
                 confidence=0.9,
                 chunk=at // 100,
                 start=at,

@@ -222,8 +222,8 @@ def test_what_the_service_would_swallow_is_not_sent(service: FakeServiceContent,
     found = found.model_copy(update={"mentions": tuple(mentions)})
     delivery = Delivery()
     entry = LedgerEntry(key("a.md"), "mk-a", found.content_sha256, FINGERPRINT, Status.APPLIED, NIGHT)
-    kept = ServiceContentStore._claims_of(entry, found, delivery)
-    assert kept == [ServiceEntity("Ann Lee", "Person", 0.9, "mk-a")]
+    kept = bench.store._claims_of(entry, found, delivery)
+    assert kept == [(ServiceEntity("Ann Lee", "Person", 0.9, "mk-a"), "Person:ann lee")]
     assert delivery.refused == {"placeholder": 4, "no name": 1, "confidence out of range": 3, "name too long": 1}
 
 
