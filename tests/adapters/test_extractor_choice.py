@@ -65,7 +65,8 @@ def test_a_version_brings_its_own_curve_and_the_fingerprint_names_it(
     curve.save(tmp_path)
     published = registry.publish(candidate, manifest(role="extractor"), {CALIBRATION: tmp_path / CALIBRATION})
     assert CALIBRATION in published.files, "signed with the weights"
-    with_curve = extractor_of(shipped, home)
+    extraction = shipped.extraction.model_copy(update={"min_confidence": None})
+    with_curve = extractor_of(shipped.model_copy(update={"extraction": extraction}), home)
     assert with_curve.fitted == curve.curve and with_curve.min_confidence == 0.4
     before = with_curve.fingerprint("meeting")
     with_curve.fitted = curve.model_copy(update={"knots": ((0.0, 0.1), (1.0, 0.8))}).curve
