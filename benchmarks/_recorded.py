@@ -7,7 +7,7 @@ again. No benchmark itself.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -38,14 +38,37 @@ class Recorded:
     async def complete(
         self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None
     ) -> Completion:
-        key = hashlib.sha256(json.dumps([list(messages), schema], sort_keys=True).encode()).hexdigest()
+        if "labels" in schema:
+            return await self._decided(messages, schema, stream, deadline)
+        key = _key(messages, schema)
         if key not in self._known:
-            if self._client is None:
-                raise ServiceError(f"{self._path} does not hold this answer: measure with the engine first")
-            self._known[key] = await self._client.complete(messages, schema, stream=stream, deadline=deadline)
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "answer": asdict(self._known[key])}) + "\n")
+            self._keep(key, await self._asked(messages, schema, stream, deadline))
         return self._known[key]
+
+    async def _decided(
+        self, messages: Messages, schema: Mapping[str, Any], stream: str, deadline: float | None
+    ) -> Completion:
+        """Decisions are kept one by one, so that the same ones in another request are no new ones."""
+        keys = [_key([message], schema) for message in messages]
+        missing = [at for at, key in enumerate(keys) if key not in self._known]
+        if missing:
+            answer = await self._asked([messages[at] for at in missing], schema, stream, deadline)
+            for at, row in zip(missing, json.loads(answer.content), strict=True):
+                self._keep(keys[at], replace(answer, content=json.dumps(row)))
+        found = [self._known[key] for key in keys]
+        return replace(found[0], content=json.dumps([json.loads(each.content) for each in found]))
+
+    async def _asked(
+        self, messages: Messages, schema: Mapping[str, Any], stream: str, deadline: float | None
+    ) -> Completion:
+        if self._client is None:
+            raise ServiceError(f"{self._path} does not hold this answer: measure with the engine first")
+        return await self._client.complete(messages, schema, stream=stream, deadline=deadline)
+
+    def _keep(self, key: str, answer: Completion) -> None:
+        self._known[key] = answer
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, "answer": asdict(answer)}) + "\n")
 
     async def __aenter__(self) -> Self:
         if self._client is not None:
@@ -57,3 +80,7 @@ class Recorded:
     ) -> None:
         if self._client is not None:
             await self._client.__aexit__(kind, error, trace)
+
+
+def _key(messages: Messages, schema: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps([list(messages), schema], sort_keys=True).encode()).hexdigest()

@@ -61,7 +61,7 @@ def _phase_one(deployment: Deployment, home: Home, extractor: Extractor, endpoin
     def serve() -> Iterator[OpenAIClient]:
         yield OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
 
-    fingerprints = {stream: extractor.fingerprint(stream) for stream in STREAMS}
+    fingerprints = extractor.fingerprints()
     night, outbox = deployment.night(NIGHT), Outbox(home.outbox)
     now = night.start + dt.timedelta(hours=23)
     started = time.perf_counter()
@@ -153,7 +153,7 @@ def main(documents: int = 12) -> dict[str, float]:
         model = model_of(deployment, scratch)
         extractor = Extractor(deployment.extraction, settings.model, settings.revision, model)
         now = deployment.night(NIGHT).end
-        fingerprints = {stream: extractor.fingerprint(stream) for stream in STREAMS}
+        fingerprints = extractor.fingerprints()
         listing, _ = list_documents(
             deployment, home, {}, fingerprints, Outbox(home.outbox), deployment.night(NIGHT), as_of=now, now=now
         )

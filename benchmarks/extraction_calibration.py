@@ -1,75 +1,120 @@
-"""Fit a curve of confidence for the embedded model and write it to `ec1/extraction/curves.json`.
+"""Fit a curve of confidence for the embedded model, with or without the shipped adapter, and say how far off it is.
 
-On GUM's `seen` documents only, from what the model said there (`--record` of `extraction_quality`). Spans whose class
-GUM does not annotate (Project, Account) say nothing here and are left out: for them the curve is a guess by analogy.
-Prints the calibration error by cross-validation over documents, and the threshold with the best F1.
+Without an adapter: on GUM's `seen` documents, from what the model said there (`--record` of `extraction_quality`), into
+`ec1/extraction/curves.json`. With `--trained`: the shipped adapter learnt all of `seen`, and is surer there than
+anywhere else, so its curve is fitted on the bundled sample, which no training saw, and measured on GUM's `unseen`:
+beside what was there before, and beside the simplest thing that could work, the same confidence for every name. The
+curve lies beside the adapter (`calibration.json`). What an adapter's own documents would give is measured, too: on
+`unseen`, each document by a curve that was fitted on the others, of which nothing is kept.
+
+Names whose class GUM does not annotate (Project, Account) say nothing in GUM and are left out there.
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import gum
-from benchmarks._engine import embedded, model_of
+from benchmarks import gum, sample
+from benchmarks._engine import embedded, model_of, serving
 from benchmarks._recorded import Recorded
-from benchmarks.extraction_quality import MODES, Mode, calibration_error, extract, extractor_of
+from benchmarks.extraction_quality import MODES, Mode, extract, extractor_of, shipped
 from benchmarks.gum import Text
-from ec1.extraction import candidates, confidence, decision
+from ec1.documents.ledger import DocumentKey
+from ec1.documents.parse import Document
+from ec1.errors import DeferredError
+from ec1.extraction import confidence, decision
+from ec1.extraction.asking import Asking, first_place
+from ec1.extraction.calibration import (
+    Calibration,
+    JudgedName,
+    best_threshold,
+    calibration_error,
+    crossed,
+    knots_of,
+)
 from ec1.extraction.confidence import Curve
-from ec1.extraction.extractor import Extractor
+from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.folding import normalised
+from ec1.extraction.openai import OpenAIClient
+from ec1.extraction.outbox import Outbox
+from ec1.extraction.report import ExtractionReport
+from ec1.extraction.results import ENTITY_CLASSES
+from ec1.extraction.trained import SHIPPED
+from ec1.extraction.unit import Unit, load
 from ec1.home import CHECKOUT
 
 CURVES = CHECKOUT / "ec1" / "extraction" / "curves.json"
-_KNOTS = 16
+STREAM = "research"
 _RARER = 2.0
+_ANNOTATED = frozenset(gum.CLASSES.values())
+_DRAWN = 2000
 
 
 @dataclass(frozen=True)
 class Span:
-    """One decided span of one document."""
+    """One decided span of one document; `answered` is the class that the model's own list gave it."""
 
     document: str
     decided: decision.Decided
     text: str
+    answered: str | None
 
 
 def spans_of(texts: Sequence[Text], extractor: Extractor, recorded: Recorded) -> list[Span]:
-    """What the model decided on these texts; the questions are those of phase 1, so the record answers them."""
-    labels, decider = extractor.labels(), recorded.decider()
+    """What the model decided on these texts, asked by the very code of phase 1."""
 
-    async def ask() -> list[Span]:
-        found = []
-        for text in texts:
-            proposed = candidates.propose(text.text)
-            for chunk in extractor.chunks(text.text):
-                spans = decision.spans_of(chunk, proposed)
-                prompts = decision.questions(chunk, [text.text[span.start : span.end] for span in spans])
-                scores: list[list[float]] = []
-                for first in range(0, len(prompts), 64):
-                    part = prompts[first : first + 64]
-                    messages = [{"role": "user", "content": each} for each in part]
-                    answer = await decider.complete(messages, {"labels": labels}, stream="research", deadline=None)
-                    scores += decision.scores_in(answer.content, len(part))
-                _, decided = decision.decode(decision.encode("", spans, scores))
-                found += [Span(text.name, each, text.text) for each in decided]
+    async def ask(scratch: Path) -> list[Span]:
+        asking = Asking(extractor, recorded, None, ExtractionReport(), lambda: None)
+        found: list[Span] = []
+        async with AsyncExitStack() as stack:
+            await asking.enter(stack)
+            for text in texts:
+                item = _item(text)
+                loaded = load(item, extractor)
+                unit = Unit(item, Outbox(scratch).answers("0" * 64, item.content_sha256))
+                unit.text, unit.proposed = loaded.text, loaded.proposed
+                for chunk in loaded.chunks:
+                    completion = await asking.answer(unit, chunk)
+                    content, decided = decision.decode(completion.content)
+                    given: dict[tuple[int, int] | None, str] = {}
+                    try:
+                        for each in extractor.read(content, completion.finish_reason)[0].entities if content else ():
+                            given.setdefault(first_place(each.name, chunk), each.entity_class)
+                    except DeferredError:
+                        pass
+                    for span in decided:
+                        answered = given.get((span.start, span.end)) if span.source == "answer" else None
+                        found.append(Span(text.name, span, text.text, answered))
         return found
 
-    return asyncio.run(ask())
+    with tempfile.TemporaryDirectory() as scratch:
+        return asyncio.run(ask(Path(scratch)))
+
+
+def _item(text: Text) -> WorkItem:
+    document = Document(DocumentKey(STREAM, text.name), text.name, text.text)
+    return WorkItem(STREAM, hashlib.sha256(text.text.encode()).hexdigest(), partial(_same, document))
+
+
+def _same(document: Document) -> Document:
+    return document
 
 
 def bias_of(spans: Sequence[Span]) -> dict[str, float]:
     """How likely each label is on the whole: what the model says before it has read anything. Classes that the gold
     does not have are rarer than the others by `_RARER` nats, or they would take what is none of theirs."""
     means = np.array([span.decided.scores for span in spans]).mean(axis=0)
-    common = {None, *gum.CLASSES.values()}
+    common = {None, *_ANNOTATED}
     return {
         each or "none": round(float(mean) + (0.0 if each in common else _RARER), 4)
         for each, mean in zip(decision.LABELS, means, strict=True)
@@ -77,16 +122,18 @@ def bias_of(spans: Sequence[Span]) -> dict[str, float]:
 
 
 def weights_of(
-    spans: Sequence[Span], gold: dict[str, frozenset[tuple[str, str]]], bias: dict[str, float]
+    spans: Sequence[Span], gold: dict[str, frozenset[tuple[str, str]]], bias: dict[str, float], *, trained: bool
 ) -> list[float]:
-    """A logistic regression: is the span, with its likeliest class, an entity of the document?"""
+    """A logistic regression: is the span, with its class, an entity of the document?"""
     from sklearn.linear_model import LogisticRegression
 
-    fitted = [number for number, name in enumerate(confidence.FEATURES) if name not in confidence.UNSEEN_FEATURES][1:]
+    unseen = confidence.UNSEEN_FEATURES - ({"answer"} if trained else set())
+    fitted = [number for number, name in enumerate(confidence.FEATURES) if name not in unseen][1:]
     rows, right = [], []
     for span in spans:
-        best, features = confidence.weighed(span.decided, span.text, bias, None)
-        if best in gum.CLASSES.values():
+        best, features = confidence.weighed(span.decided, span.text, bias, span.answered, trained=trained)
+        # The sample, which a trained one is fitted on, has all classes.
+        if trained or best in _ANNOTATED:
             name = normalised(span.text[span.decided.start : span.decided.end])
             rows.append([features[number] for number in fitted])
             right.append((name, best) in gold[span.document])
@@ -98,21 +145,12 @@ def weights_of(
     return [round(float(each), 4) for each in weights]
 
 
-def knots_of(judged: Sequence[tuple[float, bool]]) -> list[tuple[float, float]]:
-    """An isotonic regression of what was right on raw confidence, in a few points."""
-    from sklearn.isotonic import IsotonicRegression
-
-    raw, right = np.array([each for each, _ in judged]), np.array([float(each) for _, each in judged])
-    fitted = IsotonicRegression(out_of_bounds="clip", y_min=0.01, y_max=0.99).fit(raw, right)
-    places = np.unique(np.quantile(raw, np.linspace(0, 1, _KNOTS)))
-    # The mean around each place, so that a line between them is not a staircase.
-    return [(round(float(place), 4), round(float(fitted.predict([place])[0]), 4)) for place in places]
-
-
-def judged_on(texts: Sequence[Text], extractor: Extractor, record: Path, curve: Curve) -> list[tuple[float, bool]]:
-    """Entities of the classes that GUM annotates, through phase 1 with this curve: confidence, and whether right."""
+def judged_on(
+    texts: Sequence[Text], extractor: Extractor, client: Any, curve: Curve | None, classes: frozenset[str] = _ANNOTATED
+) -> list[JudgedName]:
+    """Entities of these classes through phase 1 with this curve, and whether each is right."""
     extractor.fitted = curve
-    run = extract(texts, extractor, Recorded(record, None))
+    run = extract(texts, extractor, client)
     gold = {text.name: text.gold for text in run.texts}
     found = []
     for name, result in run.results.items():
@@ -120,64 +158,164 @@ def judged_on(texts: Sequence[Text], extractor: Extractor, record: Path, curve: 
         for mention in result.mentions:
             entity = (normalised(mention.name), str(mention.entity_class))
             best[entity] = max(best.get(entity, 0.0), mention.confidence)
-        found += [(sure, entity in gold[name]) for entity, sure in best.items() if entity[1] in gum.CLASSES.values()]
+        found += [JudgedName(sure, entity in gold[name], name) for entity, sure in best.items() if entity[1] in classes]
     return found
 
 
-def main(record: Path, mode: Mode = "decide", folds: int = 5) -> dict[str, Any]:
-    """Fit, print, write; returns the curve's record."""
+def fit(
+    texts: Sequence[Text], extractor: Extractor, recorded: Recorded, folds: int = 5
+) -> tuple[Curve, list[JudgedName]]:
+    """The curve, and the names it was fitted on with raw confidences by weights of other documents."""
+    trained = extractor.adapter is not None
+    # Many at a time; what follows finds all answers in the record.
+    extract(texts, extractor, recorded)
+    spans = spans_of(texts, extractor, recorded)
+    gold = {text.name: text.gold for text in texts}
+    bias = {} if trained else bias_of(spans)
+    raw: list[JudgedName] = []
+    for fold in range(folds):
+        held = texts[fold::folds]
+        names = {text.name for text in held}
+        others = [span for span in spans if span.document not in names]
+        weights = weights_of(others, gold, bias, trained=trained)
+        classes = frozenset(ENTITY_CLASSES) if trained else _ANNOTATED
+        raw += judged_on(held, extractor, recorded, Curve(bias, tuple(weights), ()), classes)
+    knots = knots_of(raw)
+    curve = Curve(bias, tuple(weights_of(spans, gold, bias, trained=trained)), knots)
+    wanted = sum(len(text.gold) for text in texts)
+    least, f1 = best_threshold([replace(each, confidence=curve.calibrated(each.confidence)) for each in raw], wanted)
+    print(f"{len(spans)} spans, {len(raw)} entities of {len(texts)} documents")
+    for name, weight in zip(confidence.FEATURES, curve.weights, strict=True):
+        print(f"  {name:<22}{weight:>8.2f}")
+    print(f"  bias {bias}\n  knots {knots}")
+    print(f"calibration error, cross-validated: {calibration_error(crossed(raw)):.3f}")
+    print(f"best F1 {f1:.3f} at min_confidence {least}")
+    return replace(curve, least=least), raw
+
+
+def report(title: str, judged: Sequence[JudgedName], share: float) -> dict[str, float]:
+    """Print how far off these confidences are, with what chance alone would make of perfect ones."""
+    random = np.random.default_rng(1)
+    groups = sorted({each.group for each in judged})
+    by_group = {name: [each for each in judged if each.group == name] for name in groups}
+    drawn = sorted(
+        calibration_error([each for name in random.choice(groups, len(groups)) for each in by_group[name]])
+        for _ in range(_DRAWN)
+    )
+    perfect = [
+        calibration_error([replace(each, right=bool(random.random() < each.confidence)) for each in judged])
+        for _ in range(200)
+    ]
+    sure = np.array([each.confidence for each in judged])
+    right = np.array([each.right for each in judged])
+    figures = {
+        "entities": float(len(judged)),
+        "error": calibration_error(judged),
+        "low": drawn[int(0.025 * _DRAWN)],
+        "high": drawn[int(0.975 * _DRAWN)],
+        "by chance": float(np.mean(perfect)),
+        "constant": abs(float(right.mean()) - share),
+        "brier": float(((sure - right) ** 2).mean()),
+        "brier of the constant": float(((share - right) ** 2).mean()),
+    }
+    print(
+        f"{title}: {len(judged)} entities of {len(groups)} documents, {right.mean():.3f} right, mean confidence "
+        f"{sure.mean():.3f}; calibration error (10 bins) {figures['error']:.3f} [{figures['low']:.3f}, "
+        f"{figures['high']:.3f}], of perfect confidences {figures['by chance']:.3f}, of a constant "
+        f"{figures['constant']:.3f}; Brier {figures['brier']:.3f}, of a constant "
+        f"{figures['brier of the constant']:.3f}",
+        flush=True,
+    )
+    return figures
+
+
+def untrained(record: Path, mode: Mode) -> None:
+    """Fit the model as it is, and write its curve."""
     deployment, settings = embedded()
     with tempfile.TemporaryDirectory() as scratch:
-        model = model_of(deployment, Path(scratch))
-        extractor = extractor_of(mode, model, min_confidence=0.0)
-        texts, file = gum.seen(), record / f"GUM seen.{mode}"
-        spans = spans_of(texts, extractor, Recorded(file, None))
-        gold = {text.name: text.gold for text in texts}
-        bias = bias_of(spans)
-        raw: list[tuple[float, bool]] = []
-        parts: list[list[tuple[float, bool]]] = []
-        for fold in range(folds):
-            held = texts[fold::folds]
-            names = {text.name for text in held}
-            weights = weights_of([span for span in spans if span.document not in names], gold, bias)
-            parts.append(judged_on(held, extractor, file, Curve(bias, tuple(weights), ())))
-            raw += parts[-1]
-        held_out: list[tuple[float, bool]] = []
-        for fold, part in enumerate(parts):
-            others = [each for number, other in enumerate(parts) if number != fold for each in other]
-            curve = Curve(bias, (), tuple(knots_of(others)))
-            held_out += [(curve.calibrated(each), right) for each, right in part]
-        knots = knots_of(raw)
-        curve = Curve(bias, tuple(weights_of(spans, gold, bias)), tuple(knots))
-        wanted = sum(len(text.gold) for text in texts)
-        sure = [(curve.calibrated(each), right) for each, right in raw]
-        best = max(
-            (
-                2
-                * sum(right for each, right in sure if each >= least)
-                / (sum(each >= least for each, _ in sure) + wanted),
-                least,
-            )
-            for least in (round(0.05 * step, 2) for step in range(1, 16))
-        )
-        print(f"{len(spans)} spans, {len(raw)} entities; {settings.model} {mode}")
-        for name, weight in zip(confidence.FEATURES, curve.weights, strict=True):
-            print(f"  {name:<22}{weight:>8.2f}")
-        print(f"  bias {bias}\n  knots {knots}")
-        print(f"calibration error, cross-validated: {calibration_error(held_out):.3f}")
-        print(f"best F1 {best[0]:.3f} at min_confidence {best[1]}")
+        extractor = extractor_of(mode, model_of(deployment, Path(scratch)), min_confidence=0.0)
+        curve, _ = fit(gum.seen(), extractor, Recorded(record / f"GUM seen.{mode}", None))
     kept = json.loads(CURVES.read_text(encoding="utf-8"))
-    kept[f"{settings.model} {mode}"] = {"bias": bias, "weights": curve.weights, "knots": knots}
+    kept[f"{settings.model} {mode}"] = {
+        "bias": curve.bias,
+        "weights": curve.weights,
+        "knots": curve.knots,
+        "least": curve.least,
+    }
     CURVES.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    return dict(kept[f"{settings.model} {mode}"])
+
+
+def trained(record: Path, mode: Mode, *, replay: bool, only: int = 0) -> dict[str, Any]:
+    """Fit the shipped adapter on the sample, write its curve, and measure it on the first `only` (0: all) of GUM's
+    unseen documents."""
+    deployment, settings = embedded()
+    record.mkdir(parents=True, exist_ok=True)
+    adapter = shipped()
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        model = model_of(deployment, Path(scratch))
+        with nullcontext() if replay else serving(deployment, settings, model, adapter) as endpoint:
+
+            def recorded(title: str) -> Recorded:
+                if endpoint is None:
+                    return Recorded(record / f"{title}.{mode}", None)
+                client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction, ends_repetition=True)
+                return Recorded(record / f"{title}.{mode}", client)
+
+            def extractor(least: float) -> Extractor:
+                return extractor_of(mode, model, adapter=adapter, min_confidence=least)
+
+            texts, unseen = sample.read(), gum.unseen()[: only or None]
+            asking = extractor(0.0)
+            # Asks about every name, whatever the weights.
+            asking.fitted = confidence.UNFITTED
+            curve, raw = fit(texts, asking, recorded("sample"))
+            share = sum(each.right for each in raw) / len(raw)
+            found = Calibration(
+                adapter=adapter.digest,
+                mode=mode,
+                bias=dict(curve.bias),
+                weights=curve.weights,
+                knots=curve.knots,
+                least=curve.least,
+                judged=len(raw),
+                groups=len(texts),
+                error=round(calibration_error(crossed(raw)), 4),
+            )
+            found.save(SHIPPED)
+            figures["sample, cross-validated"] = report("sample, cross-validated", crossed(raw), share)
+            for title, each in {"sample": texts, "GUM unseen": unseen}.items():
+                classes = _ANNOTATED if title != "sample" else frozenset(ENTITY_CLASSES)
+                for how, fitted, least in (("all", curve, 0.0), ("now", curve, curve.least), ("before", None, 0.5)):
+                    run = extract(each, _with(extractor(least), fitted), recorded(title))
+                    judged = judged_on(each, extractor(least), recorded(title), fitted, classes)
+                    figures[f"{title}, {how}"] = report(f"\n{title}, {how}, min_confidence {least}", judged, share)
+                    print(f"strict F1 {run.table['all'].f1:.3f}, any class {run.table['any class'].f1:.3f}", flush=True)
+            own = judged_on(unseen, extractor(0.0), recorded("GUM unseen"), curve.raw)
+            if own:
+                title = "GUM unseen, by a curve of its own, cross-validated"
+                figures[title] = report(f"\n{title}", crossed(own), share)
+    return figures
+
+
+def _with(extractor: Extractor, curve: Curve | None) -> Extractor:
+    extractor.fitted = curve
+    return extractor
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", type=Path, help="folder that `extraction_quality --record` filled")
+    parser.add_argument("--record", type=Path, help="folder that keeps, or holds, what the model said")
     parser.add_argument("--mode", choices=MODES[1:], default="decide")
+    parser.add_argument(
+        "--trained", action="store_true", help="the shipped adapter; --record is filled where it is not"
+    )
+    parser.add_argument("--replay", action="store_true", help="with --trained: ask no engine, --record holds all")
+    parser.add_argument("--only", type=int, default=0, help="with --trained: of GUM's unseen documents; 0: all")
     arguments = parser.parse_args()
     if arguments.record is None:
         print("nothing to fit on: fill a folder with extraction_quality --record, and name it with --record")
+    elif arguments.trained:
+        trained(arguments.record, arguments.mode, replay=arguments.replay, only=arguments.only)
     else:
-        main(arguments.record, arguments.mode)
+        untrained(arguments.record, arguments.mode)

@@ -32,6 +32,7 @@ from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.extraction import loop
 from ec1.extraction.baseline import names_of
+from ec1.extraction.calibration import JudgedName, calibration_error
 from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.folding import normalised
 from ec1.extraction.openai import OpenAIClient
@@ -66,7 +67,7 @@ class Run:
         base = score({keys[text.name]: names_of(text.text) for text in self.texts}, gold)
         return replace(score(found, gold), baseline=base)
 
-    def judged(self) -> list[tuple[float, bool]]:
+    def judged(self) -> list[JudgedName]:
         """Each entity of each document: its confidence, and whether gold has it with this class."""
         gold = {text.name: text.gold for text in self.texts}
         found = []
@@ -76,18 +77,8 @@ class Run:
                 entity = (normalised(mention.name), str(mention.entity_class))
                 if entity not in best or mention.confidence > best[entity].confidence:
                     best[entity] = mention
-            found += [(mention.confidence, entity in gold[name]) for entity, mention in best.items()]
+            found += [JudgedName(mention.confidence, entity in gold[name], name) for entity, mention in best.items()]
         return found
-
-
-def calibration_error(judged: Sequence[tuple[float, bool]], bins: int = 10) -> float:
-    """Expected calibration error: over bins of equal width, how far the mean confidence is from the share right."""
-    parts: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
-    for confidence, right in judged:
-        parts[min(bins - 1, int(confidence * bins))].append((confidence, right))
-    return sum(
-        abs(sum(confidence for confidence, _ in part) - sum(right for _, right in part)) for part in parts
-    ) / max(1, len(judged))
 
 
 def _same(document: Document) -> Document:
@@ -108,7 +99,7 @@ def extract(
             document = Document(DocumentKey(stream, text.name), text.name, text.text)
             work.append(WorkItem(stream, digests[text.name], partial(_same, document)))
         report = loop.extract(extractor, work, client, outbox, deadline=None, progress=lambda _: None)
-        found = {name: outbox.get(extractor.fingerprint(stream), sha) for name, sha in digests.items()}
+        found = {name: outbox.get(extractor.fingerprint(stream, sha), sha) for name, sha in digests.items()}
     return Run(texts, {name: result for name, result in found.items() if result is not None}, report)
 
 

@@ -19,13 +19,13 @@ import tracemalloc
 from pathlib import Path
 
 from ec1.deployment import DocumentSettings
-from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
 from ec1.streams import STREAMS
 
 AS_OF = dt.datetime(2026, 6, 2, tzinfo=dt.UTC)
-FINGERPRINTS = dict.fromkeys(STREAMS, "fingerprint")
+FINGERPRINTS = Fingerprints(dict.fromkeys(STREAMS, "fingerprint"))
 PER_FOLDER = 200
 TURNS = 5
 

@@ -177,6 +177,31 @@ MIN_ANSWER_TOKENS = 64
 """Fewer hold no answer with an entity or two."""
 
 
+class CascadeSettings(Settings):
+    """A second, larger model that reads only the chunks of which the first one is unsure (docs/operations.md)."""
+
+    inference: Annotated[VllmSettings | ServerSettings, Field(discriminator="kind")]
+    adapter: Path | None = Field(None, description="as `extraction.adapter`, for the second model")
+    mode: Literal["answer", "decide", "both"] = Field(
+        "answer", description="as `extraction.mode`, for the second model"
+    )
+    wrong_names: float = Field(
+        0.5,
+        gt=0,
+        description="a chunk is read by the second model if the first expects to be wrong about so many of its names "
+        "or more, by its calibrated confidences; typically 0.3–1",
+    )
+    max_share: float = Field(
+        0.3, gt=0, le=1, description="of all chunks at most this share is read by the second model; typically 0.1–0.5"
+    )
+
+    @model_validator(mode="after")
+    def _adapters_need_an_engine(self) -> "CascadeSettings":
+        if self.adapter is not None and not isinstance(self.inference, VllmSettings):
+            raise ValueError("extraction.cascade.adapter needs an engine of our own (kind vllm): leave it out")
+        return self
+
+
 class ExtractionSettings(Settings):
     chunk_tokens: int = Field(900, gt=0, description="tokens of text per request; typically 300–1500")
     overlap_tokens: int = Field(
@@ -237,13 +262,20 @@ class ExtractionSettings(Settings):
         description="hold: sentences of a document that tell whoever reads it by machine what to answer are not read; "
         "the report names them (`ec1 extraction held`); read: they are read like any other",
     )
-    min_confidence: float = Field(0.0, ge=0, le=1, description="mentions below it are dropped; typically 0–0.5")
+    min_confidence: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="mentions below it are dropped; typically 0–0.5; default: what gave the best F1 when the curve of "
+        "confidence of the model or adapter was fitted, 0 without one",
+    )
     max_hallucination_rate: float = Field(
         0.5, ge=0, le=1, description="the check fails if a larger share of the names in a night's answers was invented"
     )
     gold: Path | None = Field(
         None, description="gold file (`ec1/extraction/scoring.py`) that each night is scored against"
     )
+    cascade: CascadeSettings | None = Field(None, description="a second model for what the first is unsure of")
 
     @model_validator(mode="after")
     def _classes_fit_together(self) -> "ExtractionSettings":
@@ -806,6 +838,8 @@ class Deployment(Settings):
             raise ValueError("machine.daily_cost needs gpu.cost_per_hour, the machine's price in USD")
         if self.extraction.adapter is not None:
             raise ValueError("extraction.adapter is not on the machine: leave it out")
+        if self.extraction.cascade is not None:
+            raise ValueError("extraction.cascade serves two models here, not on `machine`: leave one of them out")
         if isinstance(self.launcher, LocalLauncherSettings) and self.recipes:
             raise ValueError(
                 "launcher local would train on this machine, not on `machine`: set launcher.kind to ssh, without a "
@@ -906,7 +940,14 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         ),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
         "extraction": deployment.extraction.model_copy(
-            update={"gold": below(deployment.extraction.gold), "adapter": shipped(deployment.extraction.adapter)}
+            update={
+                "gold": below(deployment.extraction.gold),
+                "adapter": shipped(deployment.extraction.adapter),
+                "cascade": deployment.extraction.cascade
+                and deployment.extraction.cascade.model_copy(
+                    update={"adapter": shipped(deployment.extraction.cascade.adapter)}
+                ),
+            }
         ),
         "gpu": deployment.gpu.model_copy(update={"lock": below(deployment.gpu.lock)}),
         "metrics": deployment.metrics.model_copy(update={"textfile": below(deployment.metrics.textfile)}),

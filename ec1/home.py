@@ -34,6 +34,11 @@ class Home:
         return self.root / "outbox"
 
     @property
+    def releases(self) -> Path:
+        """Who released which sentence that was held back, a line each."""
+        return self.root / "releases.jsonl"
+
+    @property
     def graph(self) -> Path:
         """The live database; only its one writer may touch it."""
         return self.root / "graph" / "live"

@@ -109,14 +109,16 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         extractor = inference.extractor()
         if deployment.extraction.mode != "answer":
             extractor.known = known_names(home)
-        report = extract_night(
-            work_of(listing, streams, deployment.documents_root(home), deployment.documents.max_bytes),
-            extractor,
-            inference.outbox(),
-            lambda: inference.serve(context),
-            deadline_of=inference.deadline,
-            progress=_progress_to(context),
-        )
+        with inference.serve(context) as serve:
+            report = extract_night(
+                work_of(listing, streams, deployment.documents_root(home), deployment.documents.max_bytes),
+                extractor,
+                inference.outbox(),
+                serve,
+                deadline_of=inference.deadline,
+                progress=_progress_to(context),
+                serve_second=lambda: serve(second=True),
+            )
         if report.stopped:
             context.log.warning(f"work is put off to a later night: {report.stopped}")
         records = Records(home.night(context.partition_key))

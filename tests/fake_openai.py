@@ -223,6 +223,8 @@ class Handler(BaseHTTPRequestHandler):
         found = entities_of(f"{text} {believed}")[:MAX_ENTITIES]
         if state.acts("first", text):
             found = found[:1]
+        if state.acts("invent", text):
+            found.append(Named("Nadir Holm", "Person"))
         content, finish = encode(found, stated_in(text) if self.wants_relations else None), "stop"
         if self.wants_list:
             content = json.dumps([[each.name, each.entity_class] for each in found], separators=(",", ":"))

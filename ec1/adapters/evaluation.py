@@ -24,14 +24,24 @@ from pydantic import Field, field_validator
 
 from ec1.adapters.answering import Answer, load_candidates, write_answers
 from ec1.adapters.behaviour import faults_of
+from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.judging import base_judge, judged_by, server_judge
 from ec1.adapters.likelihood import Example, losses_of, read_examples, shuffled, tokens_of
 from ec1.adapters.manifest import ADAPTER_FILES
-from ec1.adapters.reading import Held, ReadingSettings, read_held, read_with_each, scored
-from ec1.adapters.scores import BASE, ExampleScores, Judge, Sample, ScoredObjective, Scores, write_scores
+from ec1.adapters.reading import (
+    Held,
+    Reading,
+    ReadingSettings,
+    calibrated_on,
+    read_held,
+    read_with_each,
+    scored,
+)
+from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Sample, ScoredObjective, Scores, write_scores
 from ec1.adapters.tasks import check_tasks, passes
 from ec1.deployment import JudgeSettings
 from ec1.errors import InputError
+from ec1.extraction.calibration import CALIBRATION
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter
@@ -118,6 +128,7 @@ def _reads(
         environment=environment or {},
         report=report,
     )
+    _write_curve(spec, settings, held, found, report)
     examples, samples = scored(held, found, spec.options.sample_generations)
     return Scores(
         objective="extraction",
@@ -131,6 +142,28 @@ def _reads(
         device=spec.device,
         seconds={"all": round(time.monotonic() - started, 2)},
     )
+
+
+def _write_curve(
+    spec: EvaluationSpec,
+    settings: ReadingSettings,
+    held: Sequence[Held],
+    found: Mapping[str, Sequence[Reading]],
+    report: Report,
+) -> None:
+    """Leave the candidate's curve of confidence, if one can be fitted or taken over."""
+    (spec.output / CALIBRATION).unlink(missing_ok=True)
+    folder = spec.candidates.get(CANDIDATE)
+    if folder is None:
+        return
+    adapter = extractor_adapter(folder, settings.engine.model)
+    curve = calibrated_on(held, found[CANDIDATE], settings, adapter.digest)
+    if curve is None or not curve.judged:
+        report(f"the confidences of {CANDIDATE} are not calibrated: too few names were held out")
+    else:
+        report(f"calibrated on {curve.judged} names of {curve.groups} documents, error {curve.error:.3f}")
+    if curve is not None:
+        curve.save(spec.output)
 
 
 def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:

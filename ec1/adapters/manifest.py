@@ -29,7 +29,15 @@ ADAPTER_FILES = (
     "chat_template.jinja",
 )
 """What makes up an adapter. Nothing else in a candidate's folder is published: no pickle, optimiser or checkpoint."""
-ATTACHMENTS = ("evaluation.json", "examples.jsonl", "recipe.json", "recipe.yaml", "plan.json", "metrics.parquet")
+ATTACHMENTS = (
+    "evaluation.json",
+    "examples.jsonl",
+    "calibration.json",
+    "recipe.json",
+    "recipe.yaml",
+    "plan.json",
+    "metrics.parquet",
+)
 """What may lie beside an adapter to explain it."""
 CARD = "README.md"
 """The model card, which publishing writes from the manifest."""

@@ -3,8 +3,8 @@
 One engine serves the base with all adapters beside it; each of them in turn reads every chunk as a document of its own:
 the same prompt, grammar, mode, grounding and filters as in phase 1. What it finds is held against what should be found.
 
-Belongs here: reading held-out chunks, counting, and each chunk's share of F1. Does not: the likelihood of answers
-(`evaluation.py`) and the verdict (`gate.py`).
+Belongs here: reading held-out chunks, counting, each chunk's share of F1, and the judged names for a curve. Does not:
+the likelihood of answers (`evaluation.py`) and the verdict (`gate.py`).
 """
 
 import hashlib
@@ -27,12 +27,14 @@ from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, ServiceError
 from ec1.extraction import trained
+from ec1.extraction.calibration import Calibration, JudgedName, own_calibration
+from ec1.extraction.confidence import Curve
 from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.folding import normalised
 from ec1.extraction.loop import extract
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
-from ec1.extraction.scoring import entities_of
+from ec1.extraction.results import Mention
 from ec1.gpu.engine import GRACE_SECONDS, ServedAdapter, VllmEngine
 from ec1.launch.process import SupervisedProcess
 from ec1.settings import Settings
@@ -50,6 +52,17 @@ class ReadingSettings(Settings):
 
     engine: VllmSettings = Field(description="the deployment's inference")
     extraction: ExtractionSettings = Field(description="the deployment's extraction")
+    curve: Calibration | None = Field(
+        None, description="of the adapter that training began with: what speaks for a name, and how much"
+    )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was found in one chunk: what phase 1 would keep of it, and all of it with the raw confidence."""
+
+    entities: Entities
+    sure: Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True)
@@ -84,11 +97,11 @@ def read_with_each(
     device: Literal["cuda", "cpu"],
     environment: Mapping[str, str],
     report: Callable[[str], None],
-) -> dict[str, list[Entities]]:
+) -> dict[str, list[Reading]]:
     """What each candidate (name -> adapter folder; None is the base alone) finds in each chunk.
 
-    Raises InputError for an adapter that cannot be served with the model, ServiceError if the engine does not start or
-    dies.
+    All adapters are read with the same curve, `settings.curve`: none has one of its own from these chunks yet. Raises
+    InputError for an adapter that cannot be served with the model, ServiceError if the engine does not start or dies.
     """
     # A line for each of thousands of requests would bury everything else in the evaluation's log.
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -99,7 +112,7 @@ def read_with_each(
         if folder is not None
     }
     engine = VllmEngine(settings.engine, model, base, device, others=list(served.values()))
-    found: dict[str, list[Entities]] = {}
+    found: dict[str, list[Reading]] = {}
     with tempfile.TemporaryDirectory(prefix="ec1-reading-") as scratch:
         folder = Path(scratch)
         plain = {name: value for name, value in environment.items() if name not in _NOT_FOR_SERVERS}
@@ -120,11 +133,14 @@ def read_with_each(
 
 
 def scored(
-    held: Sequence[Held], found: Mapping[str, Sequence[Entities]], limit: int
+    held: Sequence[Held], found: Mapping[str, Sequence[Reading]], limit: int
 ) -> tuple[tuple[ExampleScores, ...], tuple[Sample, ...]]:
     """Each chunk's share of each model's F1, and the first `limit` chunks with what was found, for people to read."""
     counts = {
-        model: [(len(each), len(chunk.gold), len(each & chunk.gold)) for each, chunk in zip(every, held, strict=True)]
+        model: [
+            (len(each.entities), len(chunk.gold), len(each.entities & chunk.gold))
+            for each, chunk in zip(every, held, strict=True)
+        ]
         for model, every in found.items()
     }
     shares = {model: shares_of_f1(every) for model, every in counts.items()}
@@ -142,7 +158,7 @@ def scored(
         Sample(
             prompt=chunk.text,
             expected=_listed(chunk.gold),
-            answers={model: _listed(every[place]) for model, every in found.items()},
+            answers={model: _listed(every[place].entities) for model, every in found.items()},
         )
         for place, chunk in enumerate(held[:limit])
     )
@@ -182,23 +198,57 @@ def _held(path: Path, name: str, row: Mapping[str, Any]) -> Held:
     return Held(name, str(row.get("group") or name), text, gold)
 
 
+def calibrated_on(
+    held: Sequence[Held], found: Sequence[Reading], settings: ReadingSettings, adapter_digest: str
+) -> Calibration | None:
+    """The curve of an adapter that read these chunks, by documents (`calibration.own_calibration`)."""
+    judged = [
+        JudgedName(confidence, entity in chunk.gold, chunk.group)
+        for chunk, each in zip(held, found, strict=True)
+        for entity, confidence in sorted(each.sure.items())
+    ]
+    return own_calibration(
+        settings.curve.curve if settings.curve is not None else None,
+        judged,
+        sum(len(chunk.gold) for chunk in held),
+        adapter_digest=adapter_digest,
+        mode=settings.extraction.mode,
+    )
+
+
 def _extractor(settings: ReadingSettings, model: Path, adapter: ServedAdapter | None) -> Extractor:
-    return Extractor(settings.extraction, settings.engine.model, settings.engine.revision, model, adapter)
+    extractor = Extractor(settings.extraction, settings.engine.model, settings.engine.revision, model, adapter)
+    if adapter is not None:
+        extractor.fitted = settings.curve.curve if settings.curve is not None else None
+    return extractor
 
 
-def _read(extractor: Extractor, client: OpenAIClient, held: Sequence[Held], folder: Path) -> list[Entities]:
+def _read(extractor: Extractor, client: OpenAIClient, held: Sequence[Held], folder: Path) -> list[Reading]:
     """What an extractor finds in each chunk; nothing where it gave no answer that counts."""
     outbox = Outbox(folder)
     work = [
         WorkItem(_STREAM, each.sha256, partial(Document, DocumentKey(_STREAM, each.name), each.name, each.text))
         for each in held
     ]
+    # Nothing is dropped or calibrated yet: that is the last step, and done here.
+    least, curve = extractor.min_confidence, extractor.fitted
+    extractor.settings = extractor.settings.model_copy(update={"min_confidence": 0.0})
+    extractor.fitted = curve.raw if curve is not None else None
     done = extract(extractor, work, client, outbox, deadline=None, progress=lambda _: None)
     if done.stopped:
         raise ServiceError(f"the held-out chunks were not read to the end: {done.stopped}")
     fingerprint = extractor.fingerprint(_STREAM)
     results = [outbox.get(fingerprint, each.sha256) for each in held]
-    return [entities_of(result.mentions) if result is not None else frozenset() for result in results]
+    return [_reading(result.mentions if result is not None else (), curve, least) for result in results]
+
+
+def _reading(mentions: Sequence[Mention], curve: Curve | None, least: float) -> Reading:
+    sure: dict[tuple[str, str], float] = {}
+    for each in mentions:
+        entity = (normalised(each.name), str(each.entity_class))
+        sure[entity] = max(sure.get(entity, 0.0), each.confidence)
+    kept = {entity for entity, raw in sure.items() if (raw if curve is None else curve.calibrated(raw)) >= least}
+    return Reading(frozenset(kept), sure)
 
 
 def _listed(entities: Entities) -> str:

@@ -13,6 +13,7 @@ from ec1.files import read_json, write_atomic, write_json
 from ec1.settings import Settings
 
 BASE = "base"
+CANDIDATE = "candidate"
 EVALUATION = "evaluation.json"
 EXAMPLES = "examples.jsonl"
 

@@ -2,8 +2,10 @@
 
 import datetime as dt
 import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +13,10 @@ from ec1.commands.shell import Options, out, print_json, printable
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
 from ec1.errors import InputError, RejectedError
 from ec1.files import write_atomic
+
+if TYPE_CHECKING:
+    from ec1.extraction.releases import Release
+    from ec1.extraction.results import Held
 
 extraction_app = typer.Typer(help="What was extracted, for people to correct and the extractor to learn from.")
 
@@ -57,26 +63,153 @@ def label(
 def held(
     context: typer.Context,
     path: Annotated[str | None, typer.Option(help="only documents whose path begins so")] = None,
+    released: Annotated[bool, typer.Option("--released", help="those that were released to be read")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """List the sentences that were not read, because they tell a machine what to answer, with the names in them."""
-    from ec1.extraction.outbox import Outbox
-    from ec1.graph.reader import published_ledger
+    from ec1.extraction.releases import read_releases
 
     options: Options = context.obj
-    outbox, rows = Outbox(options.home.outbox), []
-    for key, entry in sorted(published_ledger(options.home.published_graph).items(), key=lambda each: each[0].path):
-        if entry.status != Status.APPLIED or not key.path.startswith(path or ""):
-            continue
-        result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
-        rows += [{"path": key.path, **each.model_dump()} for each in (result.held if result is not None else ())]
+    counting = read_releases(options.home.releases).counting
+    if released:
+        rows = [each.model_dump(mode="json") for each in counting.values() if each.path.startswith(path or "")]
+    else:
+        rows = [
+            {"id": each.id, "path": each.path, **each.held.model_dump(), "released_by": _by(counting.get(each.id))}
+            for each in _all_held(options, path or "")
+        ]
     if as_json:
         print_json(rows)
         return
     for row in rows:
-        names = f"\n  names in it: {printable(', '.join(row['names']))}" if row["names"] else ""
-        out.print(printable(f"{row['path']}: {row['sentence']}") + names, markup=False)
-    out.print(f"{len(rows)} sentences were not read (extraction.instructions: read reads them)", markup=False)
+        who = row["by"] if released else row["released_by"]
+        names = f"\n  names in it: {printable(', '.join(row['names']))}" if row.get("names") else ""
+        later = f"\n  released by {printable(who)}" + ("" if released else ": read on the next night") if who else ""
+        out.print(printable(f"{row['id']}  {row['path']}: {row['sentence']}") + names + later, markup=False)
+    what = "are released" if released else "were not read (extraction.instructions: read reads them)"
+    out.print(f"{len(rows)} sentences {what}", markup=False)
+
+
+_Ids = Annotated[list[str] | None, typer.Argument(help="as `ec1 extraction held` lists them")]
+_Document = Annotated[str | None, typer.Option("--all-of", help="all sentences of the document with this path")]
+_By = Annotated[str | None, typer.Option("--by", help="who you are; default: your user's name")]
+_Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@extraction_app.command()
+def release(
+    context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: _Json = False
+) -> None:
+    """Let sentences be read that were held back; the next night reads their documents again, once."""
+    from ec1.extraction.releases import Release, Releases, add
+
+    options: Options = context.obj
+    listed = list(_all_held(options, document or ""))
+    chosen = _chosen(ids, document, {each.id: each.path for each in listed}, "is held back")
+    now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), _who(by)
+
+    def lines(known: Releases) -> list[Release]:
+        new = {each.id: each for each in listed if each.id in chosen and each.id not in known.counting}
+        return [
+            Release(
+                action="release",
+                id=each.id,
+                content_sha256=each.content_sha256,
+                start=each.held.start,
+                end=each.held.end,
+                path=each.path,
+                sentence=each.held.sentence,
+                by=who,
+                at=now,
+            )
+            for each in new.values()
+        ]
+
+    _tell(add(options.home.releases, lines), as_json, "released: the next night reads them")
+
+
+@extraction_app.command()
+def hold(
+    context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: _Json = False
+) -> None:
+    """Take a release back: the sentences are held back again from the next night on."""
+    from ec1.extraction.releases import Release, Releases, add, read_releases
+
+    options: Options = context.obj
+    counting = read_releases(options.home.releases).counting
+    chosen = _chosen(ids, document, {each.id: each.path for each in counting.values()}, "is released")
+    now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), _who(by)
+
+    def lines(known: Releases) -> list[Release]:
+        return [
+            each.model_copy(update={"action": "hold", "by": who, "at": now})
+            for each in known.counting.values()
+            if each.id in chosen
+        ]
+
+    _tell(add(options.home.releases, lines), as_json, "held back again")
+
+
+@dataclass(frozen=True)
+class _HeldSentence:
+    """A sentence that is held back in a document that counts."""
+
+    id: str
+    path: str
+    content_sha256: str
+    held: "Held"
+
+
+def _all_held(options: Options, prefix: str) -> "Iterator[_HeldSentence]":
+    """The sentences that were held back in the documents that count, whose path begins so."""
+    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.releases import sentence_id
+    from ec1.graph.reader import published_ledger
+
+    outbox = Outbox(options.home.outbox)
+    for key, entry in sorted(published_ledger(options.home.published_graph).items(), key=lambda each: each[0].path):
+        if entry.status != Status.APPLIED or not key.path.startswith(prefix):
+            continue
+        result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
+        for each in result.held if result is not None else ():
+            yield _HeldSentence(
+                sentence_id(entry.content_sha256, each.start, each.end), key.path, entry.content_sha256, each
+            )
+
+
+def _chosen(ids: list[str] | None, document: str | None, known: Mapping[str, str], what: str) -> frozenset[str]:
+    """The sentences that are asked for, of those that are known with their document. Raises InputError."""
+    if bool(ids) == (document is not None):
+        raise InputError("name sentences by their id, or all of a document with --all-of PATH")
+    if ids:
+        if strange := sorted(set(ids) - known.keys()):
+            raise InputError(
+                f"no sentence {', '.join(strange)} {what}: `ec1 extraction held` lists them with their ids"
+            )
+        return frozenset(ids)
+    found = frozenset(each for each, path in known.items() if path == document)
+    if not found:
+        raise InputError(f"no sentence of {document} {what}: `ec1 extraction held` lists them with their documents")
+    return found
+
+
+def _who(by: str | None) -> str:
+    import getpass
+
+    return by or getpass.getuser()
+
+
+def _by(release: "Release | None") -> str | None:
+    return release.by if release is not None else None
+
+
+def _tell(lines: "list[Release]", as_json: bool, what: str) -> None:
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in lines])
+        return
+    for each in lines:
+        out.print(printable(f"{each.id}  {each.path}: {each.sentence}"), markup=False)
+    out.print(f"{len(lines)} sentences {what}" if lines else "nothing to do: it was so already", markup=False)
 
 
 def _found(options: Options, prefix: str) -> list[dict[str, Any]]:
@@ -96,7 +229,7 @@ def _found(options: Options, prefix: str) -> list[dict[str, Any]]:
         result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
         if text is None or result is None:
             continue
-        chunks = extractor.chunks(extractor.readable(text)[0])
+        chunks = extractor.chunks(extractor.readable(text, entry.content_sha256)[0])
         records += records_of(key.stream, key.path, entry.content_sha256, chunks, result.mentions)
     return records
 

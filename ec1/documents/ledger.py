@@ -4,17 +4,35 @@ The rows themselves live inside the graph store, so that graph and ledger cannot
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 _LEDGER_ONLY = "ledger-only "
 
 
-def ledger_fingerprints(fingerprints: Mapping[str, str], *, keep_mentions: bool) -> dict[str, str]:
+@dataclass(frozen=True)
+class Fingerprints:
+    """The extractor's fingerprint by stream; `of_content` has those of contents that a person had read otherwise."""
+
+    of_stream: Mapping[str, str]
+    of_content: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def of(self, stream: str, content_sha256: str) -> str:
+        """The fingerprint for one content."""
+        return self.of_content.get(content_sha256, self.of_stream)[stream]
+
+
+def ledger_fingerprints(fingerprints: Fingerprints, *, keep_mentions: bool) -> Fingerprints:
     """What the ledger calls each stream's extractor. A graph that keeps no mentions marks its rows: once it is to keep
     them, its documents count as not yet applied, and come from the outbox."""
     mark = "" if keep_mentions else _LEDGER_ONLY
-    return {stream: mark + fingerprint for stream, fingerprint in fingerprints.items()}
+
+    def marked(each: Mapping[str, str]) -> dict[str, str]:
+        return {stream: mark + fingerprint for stream, fingerprint in each.items()}
+
+    return Fingerprints(
+        marked(fingerprints.of_stream), {content: marked(each) for content, each in fingerprints.of_content.items()}
+    )
 
 
 def extractor_fingerprint(recorded: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ec1.deployment import DocumentSettings
-from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import DocumentVersion, Listing, Postponed, Rejected
 from ec1.documents.scan_cache import Row, ScanCache
 from ec1.documents.steady import Unreadable, Unsteady, read_steadily
@@ -39,7 +39,7 @@ _LEADS_OUT = "a link that leads out of the document root"
 def scan_documents(
     root: Path,
     ledger: Mapping[DocumentKey, LedgerEntry],
-    fingerprints: Mapping[str, str],
+    fingerprints: Fingerprints,
     *,
     night: str,
     as_of: dt.datetime,
@@ -50,9 +50,9 @@ def scan_documents(
 ) -> Listing:
     """List the three streams below `root` and compare them with the ledger.
 
-    A document needs work if its content or its stream's extractor fingerprint (`fingerprints`, by stream name) differs
-    from its ledger row, or if the row is deferred. A file modified after `as_of` (aware) is not visible: it is left to
-    its own night. `retract_vanished=False`, for a night made up later, reports no deletion. `cache` is a folder for
+    A document needs work if its content or its extractor's fingerprint (`fingerprints`) differs from its ledger row, or
+    if the row is deferred. A file modified after `as_of` (aware) is not visible: it is left to its own night.
+    `retract_vanished=False`, for a night made up later, reports no deletion. `cache` is a folder for
     what may be lost. `verify` reads every file, as happens automatically every `settings.verify_every_days`.
 
     Raises InputError (no such root, and none known), DeferredError (a folder could not be listed, so nothing is said
@@ -100,7 +100,7 @@ class _Scan:
 
     given_root: Path
     ledger: Mapping[DocumentKey, LedgerEntry]
-    fingerprints: Mapping[str, str]
+    fingerprints: Fingerprints
     as_of_ns: int
     settings: DocumentSettings
     changed: list[DocumentVersion] = field(default_factory=list)
@@ -114,12 +114,15 @@ class _Scan:
         self.root = self.given_root.resolve()
         self.started_ns = time.time_ns()
         self._known: dict[str, dict[str, str]] = {name: {} for name in STREAMS}
-        streams = {name: (self.fingerprints[name], rows) for name, rows in self._known.items()}
+        streams = {name: (self.fingerprints.of_stream[name], rows) for name, rows in self._known.items()}
+        others = self.fingerprints.of_content
         deleted, deferred = Status.DELETED, Status.DEFERRED
         for key, entry in self.ledger.items():
             status = entry.status
             if status is not deleted and key.stream in streams:
                 fingerprint, rows = streams[key.stream]
+                if entry.content_sha256 in others:
+                    fingerprint = others[entry.content_sha256][key.stream]
                 settled = status is not deferred and entry.fingerprint == fingerprint
                 rows[key.path] = entry.content_sha256 if settled else ""
         self._live = {name: len(rows) for name, rows in self._known.items()}
@@ -318,7 +321,7 @@ class _Walk:
         if (
             ledger_row
             and ledger_row.content_sha256 == sha256
-            and ledger_row.fingerprint == self.scan.fingerprints[self.stream.name]
+            and ledger_row.fingerprint == self.scan.fingerprints.of(self.stream.name, sha256)
             and ledger_row.status is not Status.DEFERRED
         ):
             self.scan.unchanged[self.stream.name] += 1

@@ -14,6 +14,7 @@ from ec1.errors import DeferredError
 from ec1.extraction import candidates, confidence, decision, grounding, schema, trained
 from ec1.extraction.client import ChatClient, Completion
 from ec1.extraction.extractor import Extractor
+from ec1.extraction.filters import Place
 from ec1.extraction.folding import normalised
 from ec1.extraction.report import ExtractionReport
 from ec1.extraction.unit import Unit
@@ -67,7 +68,7 @@ class Asking:
             return answer
         return await self._decided(unit, chunk, answer)
 
-    def read(self, unit: Unit, completion: Completion) -> tuple[schema.Answer, bool, list[schema.Named]]:
+    def read(self, unit: Unit, chunk: Chunk, completion: Completion) -> tuple[schema.Answer, bool, list[schema.Named]]:
         """What a completion says: the model's own answer, whether that is so full that it may lack something, and the
         names that are to be grounded. Raises DeferredError if it does not count."""
         mode = self.extractor.settings.mode
@@ -78,9 +79,11 @@ class Asking:
         answer, full = schema.Answer([], []), False
         if mode == "both":
             answer, full = self.extractor.read(content, completion.finish_reason)
-        given = {normalised(grounding.trimmed(each.name)): each.entity_class for each in answer.entities}
+        if self.extractor.weighs:
+            return answer, full, self._sure(unit, chunk, answer, decided)
         if self.extractor.adapter is not None:
             return answer, full, [*answer.entities, *_chosen(unit.text, decided)]
+        given = {normalised(grounding.trimmed(each.name)): each.entity_class for each in answer.entities}
         named = []
         for each in decided:
             name = normalised(unit.text[each.start : each.end])
@@ -93,15 +96,45 @@ class Asking:
         likely = [(each, (span.start, span.end)) for each, span in zip(named, decided, strict=True) if _is_likely(each)]
         return answer, full, grounding.without_rivals([each for each, _ in likely], [place for _, place in likely])
 
+    def _sure(
+        self, unit: Unit, chunk: Chunk, answer: schema.Answer, decided: Sequence[decision.Decided]
+    ) -> list[schema.Named]:
+        """What a trained extractor names, listed or decided on, each with how sure it is of it. Names that stand
+        nowhere in the chunk come last, for grounding to refuse."""
+        given: dict[Place, str] = {}
+        nowhere = []
+        for each in answer.entities:
+            if place := first_place(each.name, chunk):
+                given.setdefault(place, each.entity_class)
+            else:
+                nowhere.append(each)
+        listed: list[schema.Named] = []
+        others: list[schema.Named] = []
+        places: list[Place] = []
+        for span in decided:
+            place = (span.start, span.end)
+            answered = given.get(place) if span.source == "answer" else None
+            sure = confidence.weigh(span, unit.text, self.extractor.fitted, answered, self.extractor.off, trained=True)
+            if _is_likely(sure) and answered is not None:
+                listed.append(sure)
+            elif _is_likely(sure):
+                others.append(sure)
+                places.append(place)
+        return [*listed, *grounding.without_rivals(others, places), *nowhere]
+
     async def _decided(self, unit: Unit, chunk: Chunk, answer: Completion | None) -> Completion:
         """The model's choice of a class for each span of a chunk; `answer` proposes further spans.
 
-        A trained extractor's answer is its choice already: it decides on the spans that this left out.
+        A trained extractor's answer is its choice already: it decides on the spans that this left out, and on the names
+        in it only where a curve makes a confidence of that.
         """
-        spans = decision.spans_of(chunk, [*unit.proposed, *self._proposed(chunk, answer)])
+        given = self._proposed(chunk, answer)
+        spans = decision.spans_of(chunk, [*unit.proposed, *given])
         if self.extractor.adapter is not None:
             said = ("", "") if answer is None else (answer.content, answer.finish_reason)
             spans = trained.left_out(*said, chunk.text, spans, chunk.start)
+            if self.extractor.weighs:
+                spans = [*decision.spans_of(chunk, given), *spans]
         asked = time.monotonic()
         whole = answer or Completion("", "stop", self.extractor.model_id)
         prompts = self.extractor.questions(chunk, [unit.text[span.start : span.end] for span in spans])
@@ -132,12 +165,8 @@ class Asking:
             return []
         with suppress(DeferredError):
             named = self.extractor.read(answer.content, answer.finish_reason)[0].entities
-            places = [grounding.places_of(each.name, chunk.text)[:1] for each in named]
-            return [
-                candidates.Candidate(chunk.start + start, chunk.start + end, "answer")
-                for place in places
-                for start, end in place
-            ]
+            places = [first_place(each.name, chunk) for each in named]
+            return [candidates.Candidate(place[0], place[1], "answer") for place in places if place is not None]
         return []
 
     async def _named(self, unit: Unit, chunk: Chunk) -> Completion:
@@ -161,6 +190,12 @@ class Asking:
         self.report.completion_tokens += answered
         self.typical_seconds = seconds if not self.typical_seconds else 0.8 * self.typical_seconds + 0.2 * seconds
         self._answered()
+
+
+def first_place(name: str, chunk: Chunk) -> Place | None:
+    """Where a name stands first in a chunk, in characters of the text that the chunk is of."""
+    places = grounding.places_of(name, chunk.text)
+    return (chunk.start + places[0][0], chunk.start + places[0][1]) if places else None
 
 
 def _chosen(text: str, decided: Sequence[decision.Decided]) -> list[schema.Named]:

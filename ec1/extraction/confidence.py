@@ -3,17 +3,18 @@
 Belongs here: what is weighed, and the curves that were fitted. Does not: how they are fitted
 (`benchmarks/extraction_calibration.py`), or agreement between chunks (`grounding`).
 
-A curve belongs to one model in one mode. It was fitted on public gold (GUM, documents that nothing is scored on) and
-lies in `curves.json` as small data: what each class is likely before anything is read (`bias`), how much each feature
-speaks for a name (`weights`, a logistic regression), and which share of mentions of a given raw confidence was right
-(`knots`, an isotonic regression). A model without a curve has uncalibrated confidences, and results say so.
+A curve belongs to one model in one mode, or to one adapter. It is small data: what each class is likely before
+anything is read (`bias`), how much each feature speaks for a name (`weights`, a logistic regression), and which share
+of mentions of a given raw confidence was right (`knots`, an isotonic regression). Those of models without an adapter
+were fitted on public gold (GUM, documents that nothing is scored on) and lie in `curves.json`; an adapter's lies beside
+its weights (`calibration`). Without a curve confidences are not calibrated, and results say so.
 """
 
 import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -81,7 +82,17 @@ class Curve:
 
     bias: Mapping[str, float]
     weights: tuple[float, ...]
+    """Of an adapter's curve: none if the raw confidence is that of the text's evidence alone (`grounding`)."""
     knots: tuple[tuple[float, float], ...]
+    least: float = 0.0
+    """The `min_confidence` that is best by it."""
+    calibrates: bool = True
+    """Whether it was fitted for what it is used with."""
+
+    @property
+    def raw(self) -> "Curve":
+        """The same without its last step: confidences as they were before they were calibrated."""
+        return replace(self, knots=(), least=0.0)
 
     def calibrated(self, raw: float) -> float:
         """The share of mentions of this raw confidence that was right, between the fitted points by a line."""
@@ -124,7 +135,12 @@ def curves() -> Mapping[str, Curve]:
     """All fitted curves, by `<model id> <mode>`."""
     value = json.loads((files("ec1.extraction") / "curves.json").read_text(encoding="utf-8"))
     return {
-        key: Curve(each["bias"], tuple(each["weights"]), tuple((raw, share) for raw, share in each["knots"]))
+        key: Curve(
+            each["bias"],
+            tuple(each["weights"]),
+            tuple((raw, share) for raw, share in each["knots"]),
+            each["least"],
+        )
         for key, each in value.items()
     }
 
@@ -141,10 +157,15 @@ def weigh(
     answered: str | None,
     off: Off = ALL_ON,
     vocabulary: Vocabulary = CONTRACT,
+    *,
+    trained: bool = False,
 ) -> Named:
-    """The class of a span and its raw confidence. `answered` is the class that the model's own answer gave the name."""
+    """The class of a span and its raw confidence. `answered` is the class that the model's own answer gave the name.
+
+    A `trained` model's class is taken as it is, unless the text says otherwise.
+    """
     curve = curve or UNFITTED
-    best, features = weighed(decided, text, curve.bias, answered, off, vocabulary)
+    best, features = weighed(decided, text, curve.bias, answered, off, vocabulary, trained=trained)
     raw = sum(weight * value for weight, value in zip(curve.weights, features, strict=True))
     name = " ".join(text[decided.start : decided.end].split())
     return Named(name, best, 1 / (1 + math.exp(-_bounded(raw, 30.0))))
@@ -157,6 +178,8 @@ def weighed(
     answered: str | None,
     off: Off = ALL_ON,
     vocabulary: Vocabulary = CONTRACT,
+    *,
+    trained: bool = False,
 ) -> tuple[EntityClass, tuple[float, ...]]:
     """The likeliest class of a span, the text's evidence included, and the values of `FEATURES` for it."""
     start, end = decided.start, decided.end
@@ -168,6 +191,8 @@ def weighed(
         for each, score in model.items()
     }
     best = max(scores, key=lambda each: scores[each])
+    if trained:
+        best = proof or cue or answered or decided.best
     none = decided.of(None) - bias.get("none", 0.0)
     shouted = is_shouted(text, start, end)
     small = not name.islower() and re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None

@@ -4,6 +4,7 @@ Belongs here: what the model is asked, in its words and tokens. Does not: the wi
 trust (`grounding`), and the order of work (`loop`).
 """
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ec1.deployment import ExtractionSettings
 from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
+from ec1.documents.ledger import Fingerprints
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, RejectedError
 from ec1.extraction import (
+    calibration,
     candidates,
+    cascade,
     confidence,
     decision,
     fields,
@@ -29,8 +33,10 @@ from ec1.extraction import (
 )
 from ec1.extraction.evidence import Off
 from ec1.extraction.known import KnownNames
+from ec1.extraction.releases import Span, released_fingerprint
 from ec1.extraction.rules import ALL_ON
 from ec1.files import digest_of
+from ec1.streams import STREAMS
 from ec1.vocabulary import CONTRACT_CLASSES, CONTRACT_RELATIONS
 
 if TYPE_CHECKING:
@@ -92,13 +98,16 @@ class Extractor:
         self._tokenizer: Tokenizer | None = None
         self._template: Any = None
         self._fingerprints: dict[str, str] = {}
-        fits = adapter is None and self.vocabulary.is_contracts
-        self.fitted = confidence.curve_of(model_id, settings.mode) if fits else None
-        """The curve of confidence of this model in this mode, if one was fitted; none was for an adapter, or for other
+        self.fitted = self._curve()
+        """The curve of confidence of this model or adapter in this mode, if there is one; none was fitted for other
         classes than the contract's."""
         self.known: KnownNames | None = None
         """Names that the graph knows, as further candidates. No part of the fingerprint: they change every night, and a
         result without them only says less."""
+        self.second: Extractor | None = None
+        """The model that reads the chunks of which this one is unsure (`cascade`)."""
+        self.releases: dict[str, tuple[Span, ...]] = {}
+        """By content, the sentences in it that are read although they look like instructions."""
         self.max_chunks: int | None = None
         """A document of more chunks is rejected."""
         self.max_model_len: int | None = None
@@ -106,11 +115,47 @@ class Extractor:
         self.off: Off = ALL_ON
         """Rule groups that are switched off, to measure what they are worth."""
 
-    def fingerprint(self, stream: str) -> str:
+    def _curve(self) -> confidence.Curve | None:
+        if self.adapter is None:
+            fits = self.vocabulary.is_contracts
+            return confidence.curve_of(self.model_id, self.settings.mode) if fits else None
+        found = calibration.calibration_in(self.adapter.folder, self.adapter.digest, self.settings.mode)
+        return found.curve if found is not None else None
+
+    @property
+    def min_confidence(self) -> float:
+        """Mentions below it are dropped: as the settings say, else what is best by the curve."""
+        if self.settings.min_confidence is not None:
+            return self.settings.min_confidence
+        return self.fitted.least if self.fitted is not None else 0.0
+
+    @property
+    def weighs(self) -> bool:
+        """Whether a trained extractor is asked about each of its names, too, for how sure it is."""
+        return self.adapter is not None and self.fitted is not None and len(self.fitted.weights) > 0
+
+    def alone(self) -> "Extractor":
+        """The same without the second model."""
+        found = copy.copy(self)
+        found.second, found._fingerprints = None, {}
+        return found
+
+    def fingerprint(self, stream: str, content_sha256: str = "") -> str:
         """SHA-256 over everything that decides what comes out for given bytes of this stream."""
         if stream not in self._fingerprints:
-            self._fingerprints[stream] = self._fingerprint(stream)
-        return self._fingerprints[stream]
+            own = self._fingerprint(stream)
+            if self.second is not None:
+                own = cascade.fingerprint(own, self.second.fingerprint(stream), self.settings.cascade)
+            self._fingerprints[stream] = own
+        return released_fingerprint(self._fingerprints[stream], self.releases.get(content_sha256, ()))
+
+    def fingerprints(self) -> Fingerprints:
+        """Those of all streams, and of contents of which something was released, or had been."""
+        streams = {stream: self.fingerprint(stream) for stream in STREAMS}
+        contents = {
+            content: {stream: self.fingerprint(stream, content) for stream in STREAMS} for content in self.releases
+        }
+        return Fingerprints(streams, contents)
 
     def _fingerprint(self, stream: str) -> str:
         return digest_of(
@@ -126,7 +171,7 @@ class Extractor:
                 ],
                 "model": [self.model_id, self.revision, *((self.adapter.digest,) if self.adapter else ())],
                 "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
-                "grounding": [grounding.GROUNDING_VERSION, self.settings.min_confidence],
+                "grounding": [grounding.GROUNDING_VERSION, self.min_confidence],
                 **({"instructions": instructions.INSTRUCTIONS_VERSION} if self.settings.instructions == "hold" else {}),
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
@@ -153,11 +198,11 @@ class Extractor:
             return trained.SCHEMA
         return schema.answer_schema(self.settings.relations, self.vocabulary)
 
-    def readable(self, text: str) -> tuple[str, list[instructions.Instruction]]:
+    def readable(self, text: str, content_sha256: str = "") -> tuple[str, list[instructions.Instruction]]:
         """A document's text without what tells a machine what to answer, at the same places, and what that was."""
         if self.settings.instructions == "read":
             return text, []
-        found = instructions.find(text)
+        found = instructions.find(text, self.releases.get(content_sha256, ()))
         return instructions.without(text, found), found
 
     def messages(self, chunk_text: str, stream: str) -> list[dict[str, str]]:
@@ -179,11 +224,15 @@ class Extractor:
 
     @property
     def _deciding(self) -> dict[str, Any]:
-        if self.settings.mode == "answer":
-            return {}
         curve = self.fitted
         if self.adapter is not None:
-            return {"decision": [self.settings.mode, candidates.CANDIDATES_VERSION, trained.opening("")]}
+            # Without a curve these are the fingerprints of releases that had none.
+            known = {"curve": [confidence.CONFIDENCE_VERSION, curve.digest_fields]} if curve is not None else {}
+            if self.settings.mode == "answer":
+                return known
+            return {"decision": [self.settings.mode, candidates.CANDIDATES_VERSION, trained.opening("")], **known}
+        if self.settings.mode == "answer":
+            return {}
         return {
             "decision": [
                 self.settings.mode,
@@ -264,6 +313,10 @@ class Extractor:
             overlap_tokens=self.settings.overlap_tokens,
         )
 
+    def chunks_to_read(self, item: WorkItem, text: str) -> list[Chunk]:
+        """Those chunks of an item's text that this extractor is asked about."""
+        return self.chunks(text)
+
     def halves(self, chunk: Chunk) -> list[Chunk]:
         """A chunk in two, or more where its tokens ask for it; empty if it cannot be cut."""
         count = self.counter()
@@ -283,7 +336,7 @@ class Extractor:
         read = rejected = chunks = tokens = 0
         for item in documents:
             try:
-                parts = self.chunks(self.readable(item.load().text)[0])
+                parts = self.chunks(self.readable(item.load().text, item.content_sha256)[0])
             except (RejectedError, DeferredError):
                 rejected += 1
                 continue

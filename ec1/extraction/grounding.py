@@ -199,7 +199,13 @@ def settle(
         confidence = round(calibrated((1 - doubt) * share), 3)
         if confidence < min_confidence:
             dropped.append(
-                Dropped(name=each.name, entity_class=entity_class, chunk=each.chunk, reason="low confidence")
+                Dropped(
+                    name=each.name,
+                    entity_class=entity_class,
+                    chunk=each.chunk,
+                    reason="low confidence",
+                    confidence=confidence,
+                )
             )
         else:
             kept.append(each.model_copy(update={"entity_class": entity_class, "confidence": confidence}))

@@ -16,6 +16,7 @@ words that are in no list here, in another language, or in disguise (spelled apa
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,6 +38,7 @@ _NAME_WORDS = 5
 _LONGEST = 1200
 _ENDED = re.compile(r"[.!?…。！？][\"'”’»)\]*_`>]{0,4}$")
 _ITEM = re.compile(r"[-*+•]\s|\d{1,3}[.)]\s")
+_NOTHING = Weight(0.0, (), False)
 _FILLERS = re.compile(f"{FILLER}+")
 
 
@@ -49,10 +51,14 @@ class Instruction:
     reasons: tuple[str, ...]
 
 
-def find(text: str) -> list[Instruction]:
-    """The sentences of a text that are to be held back, in their order."""
+def find(text: str, released: Collection[tuple[int, int]] = ()) -> list[Instruction]:
+    """The sentences of a text that are to be held back, in their order.
+
+    `released` are the places of sentences that are read all the same; what was held back only because it stands beside
+    one of them is read, too.
+    """
     pieces = [(start, end) for first, last in sentences(text) for start, end in _bounded(text, first, last)]
-    weighed = [weigh(text[start:end]) for start, end in pieces]
+    weighed = [_NOTHING if piece in released else weigh(text[slice(*piece)]) for piece in pieces]
     held = {at: each.kinds for at, each in enumerate(weighed) if each.score >= _ENOUGH}
     for at, (one, other) in enumerate(pairwise(weighed)):
         several = len({*one.kinds, *other.kinds}) > _SEVERAL
@@ -61,7 +67,7 @@ def find(text: str) -> list[Instruction]:
             held.setdefault(at + 1, other.kinds)
     for at in sorted(held):
         for step in (1, -1):
-            _spread(text, pieces, weighed, held, at, step)
+            _spread(text, pieces, weighed, held, at, step, released)
     return [Instruction(*pieces[at], held[at]) for at in sorted(held)]
 
 
@@ -86,11 +92,12 @@ def _spread(
     held: dict[int, tuple[str, ...]],
     at: int,
     step: int,
+    released: Collection[tuple[int, int]],
 ) -> None:
     """Add what stands beside a sentence that is held back: what goes on with it, and what says a little of the same."""
     strong = weighed[at].strong
     reach, place = _BESIDE, at + step
-    while 0 <= place < len(pieces) and reach and place not in held:
+    while 0 <= place < len(pieces) and reach and place not in held and pieces[place] not in released:
         first, second = (place - step, place) if step > 0 else (place, place - step)
         between = text[pieces[first][1] : pieces[second][0]]
         before, here = text[slice(*pieces[first])], text[slice(*pieces[place])]

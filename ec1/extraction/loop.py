@@ -72,11 +72,12 @@ def _sorted(extractor: Extractor, work: Sequence[WorkItem], outbox: Outbox) -> t
     seen: set[tuple[str, str]] = set()
     for item in work:
         unit = (item.stream, item.content_sha256)
-        known = outbox.get(extractor.fingerprint(item.stream), item.content_sha256)
+        fingerprint = extractor.fingerprint(item.stream, item.content_sha256)
+        known = outbox.get(fingerprint, item.content_sha256)
         final = known is not None and known.status != "deferred"
         if final:
             # A kill between a result and the end of its log leaves the log.
-            outbox.answers(extractor.fingerprint(item.stream), item.content_sha256).remove()
+            outbox.answers(fingerprint, item.content_sha256).remove()
         if final or unit in seen:
             report.streams[item.stream].reused += 1
         else:
@@ -190,7 +191,7 @@ class _Run:
         return await asyncio.to_thread(load, item, self.extractor)
 
     async def _open(self, item: WorkItem) -> None:
-        fingerprint = self.extractor.fingerprint(item.stream)
+        fingerprint = self.extractor.fingerprint(item.stream, item.content_sha256)
         unit = Unit(item, self.outbox.answers(fingerprint, item.content_sha256))
         try:
             loaded = await self._loaded(item)
@@ -232,7 +233,7 @@ class _Run:
         named: list[Named] = []
         if problem is None:
             try:
-                answer, cut, named = self.asking.read(unit, completion)
+                answer, cut, named = self.asking.read(unit, chunk, completion)
             except DeferredError as error:
                 cut, problem = True, str(error)
         # An answer that does not count is asked for in halves a few times; a list that is too dense until it fits.

@@ -5,6 +5,7 @@ Belongs here: counting units and what came of them. Does not: the record that a 
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -50,6 +51,8 @@ class ExtractionReport:
     streams: dict[str, StreamCounts] = field(default_factory=lambda: {stream: StreamCounts() for stream in STREAMS})
     dropped: Counter[str] = field(default_factory=Counter)
     llm_calls: int = 0
+    sent_on: int = 0
+    """Chunks that a second model was to read, too."""
     decisions: int = 0
     """Spans that the model decided on."""
     chunks: int = 0
@@ -79,6 +82,18 @@ class ExtractionReport:
         """Different entities by class in one stream's documents."""
         return self._by_class(self._entities.get(stream, set()))
 
+    def add_costs(self, parts: "Iterable[ExtractionReport]") -> None:
+        """Add what these cost, and why they stopped; not what came of their documents."""
+        for part in parts:
+            self.llm_calls += part.llm_calls
+            self.decisions += part.decisions
+            self.chunks += part.chunks
+            self.prompt_tokens += part.prompt_tokens
+            self.completion_tokens += part.completion_tokens
+            self.seconds += part.seconds
+            self.stopped = self.stopped or part.stopped
+            self.skipped = self.skipped or part.skipped
+
     def record(self) -> dict[str, Any]:
         """All figures as JSON types."""
         return {
@@ -89,6 +104,7 @@ class ExtractionReport:
             "llm_calls": self.llm_calls,
             "decisions": self.decisions,
             "chunks": self.chunks,
+            "sent_on": self.sent_on,
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "seconds": round(self.seconds, 3),

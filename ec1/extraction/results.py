@@ -66,6 +66,8 @@ class Dropped(_Record):
     entity_class: str
     chunk: int
     reason: str
+    confidence: float | None = None
+    """Of an entity that was dropped for it."""
 
 
 class Held(_Record):

@@ -38,12 +38,12 @@ class Loaded:
 def load(item: WorkItem, extractor: Extractor) -> Loaded:
     """Parse a document and cut it. Raises what `item.load` raises, and RejectedError if it has too many chunks."""
     document = item.load()
-    text, found = extractor.readable(document.text)
+    text, found = extractor.readable(document.text, item.content_sha256)
     proposed: Sequence[candidates.Candidate] = ()
     if extractor.settings.mode != "answer":
         known = extractor.known
         proposed = candidates.propose(text, known.in_text(text) if known is not None else ())
-    chunks = extractor.chunks(text)
+    chunks = extractor.chunks_to_read(item, text)
     most = extractor.max_chunks
     if most is not None and len(chunks) > most:
         raise RejectedError(f"{len(chunks):,} chunks, and documents.max_chunks is {most:,}")
@@ -135,11 +135,11 @@ class Unit:
         curve = extractor.fitted
         mentions, doubtful = grounding.settle(
             [*self.mentions, *fields.mentions_in(self.text, self.fields_end, extractor.vocabulary)],
-            extractor.settings.min_confidence,
+            extractor.min_confidence,
             curve.calibrated if curve is not None else lambda raw: raw,
         )
         stated, unfit = relations.settle(
-            self.located, mentions, self.text, extractor.settings.min_confidence, extractor.vocabulary
+            self.located, mentions, self.text, extractor.min_confidence, extractor.vocabulary
         )
         # In an order of their own: answers come back in any.
         dropped = sorted([*self.dropped, *doubtful, *unfit], key=lambda each: (each.chunk, each.name, each.reason))
@@ -148,12 +148,12 @@ class Unit:
         return ExtractionResult(
             content_sha256=self.item.content_sha256,
             stream=self.item.stream,
-            fingerprint=extractor.fingerprint(self.item.stream),
+            fingerprint=extractor.fingerprint(self.item.stream, self.item.content_sha256),
             status=status,
             reason=reason,
             blamed=self.blamed,
             characters=len(self.text),
-            calibrated=curve is not None,
+            calibrated=curve is not None and curve.calibrates,
             mentions=tuple(mentions) if kept else (),
             relations=stated if kept else (),
             traits=self._traits(mentions, extractor) if kept else (),

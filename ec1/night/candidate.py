@@ -13,8 +13,9 @@ from pathlib import Path
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.gate import Verdict, judge
 from ec1.adapters.manifest import EvaluationSummary
-from ec1.adapters.scores import EVALUATION, EXAMPLES, Scores, load_scores
+from ec1.adapters.scores import CANDIDATE, EVALUATION, EXAMPLES, Scores, load_scores
 from ec1.errors import InputError, PermanentError
+from ec1.extraction.calibration import CALIBRATION
 from ec1.files import write_json
 from ec1.launch.launcher import Launcher, Subject, Work
 from ec1.night.records import EvaluationRecord
@@ -27,7 +28,7 @@ SPEC = "spec.json"
 EVALUATION_FOLDER = "evaluation"
 BY_HAND = "by-hand"
 """Below a night's folder: trainings that a person started."""
-CANDIDATE, INCUMBENT, BEST = "candidate", "incumbent", "best"
+INCUMBENT, BEST = "incumbent", "best"
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,11 @@ def run_evaluation(
     launcher.run(work, env, log)
     if not (spec.output / EVALUATION).is_file():
         raise PermanentError(f"the evaluation ended without {spec.output / EVALUATION}: what it left is not trusted")
+
+
+def evaluated_files(folder: Path) -> dict[str, Path]:
+    """What an evaluation left for a version to keep, by name."""
+    return {name: folder / name for name in (EVALUATION, EXAMPLES, CALIBRATION) if (folder / name).is_file()}
 
 
 def candidate_in(folder: Path, night: str) -> Candidate:

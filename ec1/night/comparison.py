@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ec1.adapters.gate import Difference, compare
-from ec1.adapters.scores import BASE, Scores, load_scores
+from ec1.adapters.scores import BASE, CANDIDATE, Scores, load_scores
 from ec1.errors import InputError
-from ec1.night.candidate import CANDIDATE, EVALUATION_FOLDER
+from ec1.night.candidate import EVALUATION_FOLDER
 from ec1.night.log_book import TRAINING, Run
 from ec1.recipes.evaluation import EvaluationOptions
 

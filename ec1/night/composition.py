@@ -19,12 +19,12 @@ from ec1.adapters.manifest import (
     RecipeRef,
     SnapshotRef,
 )
-from ec1.adapters.scores import EVALUATION, EXAMPLES
+from ec1.adapters.scores import CANDIDATE
 from ec1.corpus.split import moved
 from ec1.errors import InputError, PermanentError
 from ec1.files import digest_of, read_json, staged_directory, write_json
 from ec1.launch.launcher import Launcher
-from ec1.night.candidate import BY_HAND, CANDIDATE, EVALUATION_FOLDER, Judged, judged_in, run_evaluation
+from ec1.night.candidate import BY_HAND, EVALUATION_FOLDER, Judged, evaluated_files, judged_in, run_evaluation
 from ec1.night.recipe_night import RecipeNight
 
 _TEMPLATE = "chat_template.jinja"
@@ -83,7 +83,7 @@ def compose(
         snapshot_ref=SnapshotRef(bucket=snapshot.bucket, digest=snapshot.digest, tuples=snapshot.trainable),
         dataset_ref=DatasetRef(digest=dataset.digest, train_rows=dataset.train_rows, heldout_rows=dataset.heldout_rows),
     )
-    attachments = {name: spec.output / name for name in (EVALUATION, EXAMPLES)}
+    attachments = evaluated_files(spec.output)
     if judged.verdict.accepted:
         published = step.registry.publish(adapter, manifest, attachments)
         assert published.version is not None

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     """The extractor that the deployment's documents are read with tonight."""
     from ec1.extraction.extractor import Extractor
+    from ec1.extraction.releases import read_releases
 
     model = deployment.inference
     folder = model_folder(model.model, model.revision, deployment.models, home.models)
@@ -33,6 +34,51 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     revision = pinned_revision(folder, model.revision)
     extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter_of(deployment, home))
     extractor.max_chunks = deployment.documents.max_chunks
+    extractor.max_model_len = model.max_model_len
+    extractor.releases = read_releases(home.releases).by_content()
+    if (second := second_of(deployment)) is not None:
+        extractor.second = _second_extractor(second, home)
+    return extractor
+
+
+def second_of(deployment: Deployment) -> Deployment | None:
+    """The deployment as it would be with the second model alone; None without one."""
+    cascade = deployment.extraction.cascade
+    if cascade is None:
+        return None
+    extraction = deployment.extraction.model_copy(
+        update={
+            "cascade": None,
+            "mode": cascade.mode,
+            "adapter": cascade.adapter,
+            "min_confidence": None,
+            "relations": deployment.extraction.relations and cascade.adapter is None,
+        }
+    )
+    return deployment.model_copy(update={"inference": cascade.inference, "extraction": extraction})
+
+
+def second_adapter(second: Deployment) -> "ServedAdapter | None":
+    """The adapter of the second model: the one that the deployment names, whatever versions there are."""
+    from ec1.adapters.extractor import extractor_adapter
+
+    adapter = second.extraction.adapter
+    if not second.extraction.vocabulary.is_contracts:
+        # As the first's: none is trained for other classes.
+        return None
+    return None if adapter is None else extractor_adapter(adapter, second.inference.model)
+
+
+def _second_extractor(second: Deployment, home: Home) -> "Extractor":
+    from ec1.extraction.extractor import Extractor
+
+    model = second.inference
+    folder = model_folder(model.model, model.revision, second.models, home.models)
+    source = second.models.get(model.model)
+    if (source is None or source.source == "hub") and not folder.exists():
+        folder = prepare_model(model.model, model.revision, second.models, home.models)
+    revision = pinned_revision(folder, model.revision)
+    extractor = Extractor(second.extraction, model.model, revision, folder, adapter=second_adapter(second))
     extractor.max_model_len = model.max_model_len
     return extractor
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, ledger_fingerprints
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status, ledger_fingerprints
 from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.parse import read_document
 from ec1.errors import DeferredError, RejectedError
@@ -36,7 +36,7 @@ def apply_night(
     store: "LadybugStore",
     listing: Listing,
     outbox: "Outbox",
-    fingerprints: Mapping[str, str],
+    fingerprints: Fingerprints,
     *,
     quarantine_after: int,
     keep_mentions: bool = True,
@@ -54,7 +54,7 @@ def apply_night(
     done.vanished = len(listing.vanished)
     store.reject_many(
         (
-            (each.key, "", each.content_sha256, recorded.get(each.key.stream, ""), each.reason)
+            (each.key, "", each.content_sha256, recorded.of_stream.get(each.key.stream, ""), each.reason)
             for each in listing.rejected
         ),
         listing.night,
@@ -67,7 +67,13 @@ def apply_night(
         if keep_mentions:
             return found
         return (
-            (key, name, result.model_copy(update={"mentions": (), "fingerprint": recorded[key.stream]}))
+            (
+                key,
+                name,
+                result.model_copy(
+                    update={"mentions": (), "fingerprint": recorded.of(key.stream, result.content_sha256)}
+                ),
+            )
             for key, name, result in found
         )
 
@@ -93,16 +99,14 @@ def apply_night(
 def _rebuild(
     versions: list[DocumentVersion],
     outbox: "Outbox",
-    fingerprints: Mapping[str, str],
+    fingerprints: Fingerprints,
     done: GraphRecord,
     build: "Callable[[GraphRecord], Rebuild]",
 ) -> "Rebuild":
     """Build if every document has been read again, even without a result; count its documents if they are applied."""
     from ec1.graph.rebuild import Rebuild
 
-    waiting = sum(
-        not outbox.path(fingerprints[version.key.stream], version.content_sha256).exists() for version in versions
-    )
+    waiting = sum(not outbox.path(*_unit(version, fingerprints)).exists() for version in versions)
     if waiting:
         done.missing += waiting
         reason = f"{waiting} of {len(versions)} documents still have to be read by the new extractor"
@@ -117,11 +121,11 @@ def _rebuild(
 
 
 def _results(
-    versions: Iterable[DocumentVersion], outbox: "Outbox", fingerprints: Mapping[str, str], done: GraphRecord
+    versions: Iterable[DocumentVersion], outbox: "Outbox", fingerprints: Fingerprints, done: GraphRecord
 ) -> Iterator[tuple[DocumentKey, str, "ExtractionResult"]]:
     """The results of documents, counted; read when their turn comes, so that a batch is in memory."""
     for version in versions:
-        result = outbox.get(fingerprints[version.key.stream], version.content_sha256)
+        result = outbox.get(*_unit(version, fingerprints))
         if result is None:
             done.missing += 1
             continue
@@ -134,9 +138,14 @@ def _results(
         yield version.key, version.document_id, result
 
 
-def trust_of_night(listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str]) -> Trust:
+def _unit(version: DocumentVersion, fingerprints: Fingerprints) -> tuple[str, str]:
+    """What the outbox has a document's result under."""
+    return fingerprints.of(version.key.stream, version.content_sha256), version.content_sha256
+
+
+def trust_of_night(listing: Listing, outbox: "Outbox", fingerprints: Fingerprints) -> Trust:
     """How far the answers about tonight's documents can be trusted."""
-    units = {(fingerprints[version.key.stream], version.content_sha256) for version in listing.changed}
+    units = {_unit(version, fingerprints) for version in listing.changed}
     results = (outbox.get(*unit) for unit in sorted(units))
     return trust_of(result for result in results if result is not None)
 
@@ -147,9 +156,7 @@ def waiting_documents(ledger: Mapping[DocumentKey, LedgerEntry]) -> list[LedgerE
     return sorted(waiting, key=lambda entry: (entry.key.stream, -entry.attempts, entry.key))
 
 
-def ungrounded(
-    listing: Listing, outbox: "Outbox", fingerprints: Mapping[str, str], root: Path, max_bytes: int
-) -> list[str]:
+def ungrounded(listing: Listing, outbox: "Outbox", fingerprints: Fingerprints, root: Path, max_bytes: int) -> list[str]:
     """Mentions of tonight's documents that do not stand where they say, as `path: name`; none if all is well.
 
     Reads the documents again and compares, so that it does not rest on what it checks. A document that changed since
@@ -157,7 +164,7 @@ def ungrounded(
     """
     wrong = []
     for version in listing.changed:
-        result = outbox.get(fingerprints[version.key.stream], version.content_sha256)
+        result = outbox.get(*_unit(version, fingerprints))
         if result is None or result.status != "complete":
             continue
         try:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ec1.deployment import Deployment
-from ec1.documents.ledger import DocumentKey, LedgerEntry, ledger_fingerprints
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, ledger_fingerprints
 from ec1.documents.listing import Listing
 from ec1.documents.refresh import Refresh, plan_refresh
 from ec1.documents.scan import scan_documents
@@ -20,7 +20,7 @@ def list_documents(
     deployment: Deployment,
     home: Home,
     ledger: Mapping[DocumentKey, LedgerEntry],
-    extractors: Mapping[str, str],
+    extractors: Fingerprints,
     outbox: "Outbox",
     night: Night,
     *,
@@ -29,7 +29,7 @@ def list_documents(
 ) -> tuple[Listing, Refresh]:
     """List the streams as of `as_of`, and say which documents a changed extractor is to read again.
 
-    `extractors` are the fingerprints of tonight's extractors by stream. Raises what `scan_documents` raises.
+    `extractors` are the fingerprints of tonight's extractors. Raises what `scan_documents` raises.
     """
     fingerprints = ledger_fingerprints(extractors, keep_mentions="ladybug" in deployment.graph_stores)
     refresh = plan_refresh(
@@ -37,7 +37,9 @@ def list_documents(
         fingerprints,
         deployment.extraction.fingerprint_policy,
         per_night=deployment.extraction.refresh_per_night,
-        has_result=lambda entry: outbox.has(extractors[entry.key.stream], entry.content_sha256),
+        has_result=lambda entry: outbox.has(
+            extractors.of(entry.key.stream, entry.content_sha256), entry.content_sha256
+        ),
     )
     listing = scan_documents(
         deployment.documents_root(home),

@@ -5,7 +5,7 @@ make; they are named by their content and used again.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel
 
@@ -40,6 +40,9 @@ class ExtractionPlan(BaseModel):
     chunks: int
     prompt_tokens: int
     max_answer_tokens: int
+    second_model: str | None = None
+    """What reads the chunks of which the first model is unsure: `sent_on` at most, on the average over documents."""
+    sent_on: int = 0
     policy: str
     stale: int
     again: int
@@ -105,7 +108,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     model = deployment.inference
     prepare_model(model.model, model.revision, deployment.models, home.models)
     extractor = extractor_of(deployment, home)
-    fingerprints: Mapping[str, str] = {stream: extractor.fingerprint(stream) for stream in STREAMS}
+    fingerprints = extractor.fingerprints()
     outbox = Outbox(home.outbox)
     listing, refresh = list_documents(
         deployment,
@@ -122,6 +125,9 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     waiting = pending(work, fingerprints, outbox)
     extractor.check()
     asked = extractor.plan(waiting)
+    cascade = deployment.extraction.cascade
+    if cascade is not None:
+        prepare_model(cascade.inference.model, cascade.inference.revision, deployment.models, home.models)
     return ExtractionPlan(
         documents=len(work),
         reused=len(work) - len(waiting),
@@ -129,6 +135,8 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         chunks=asked.chunks,
         prompt_tokens=asked.prompt_tokens,
         max_answer_tokens=asked.max_answer_tokens,
+        second_model=cascade.inference.model if cascade is not None else None,
+        sent_on=round(asked.chunks * cascade.max_share) if cascade is not None else 0,
         policy=deployment.extraction.fingerprint_policy,
         stale=len(refresh.stale),
         again=len(refresh.due),

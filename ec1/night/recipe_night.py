@@ -17,7 +17,7 @@ from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.manifest import AdapterManifest, BaseModelRef
 from ec1.adapters.reading import ReadingSettings
 from ec1.adapters.registry import AdapterRegistry
-from ec1.adapters.scores import BASE, EVALUATION, EXAMPLES
+from ec1.adapters.scores import BASE, CANDIDATE
 from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.dataset import Dataset, build_dataset, load_dataset
 from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_snapshot
@@ -26,18 +26,19 @@ from ec1.corpus.threshold import Decision, HighWaterMark, day_after, decide, mus
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment, VllmSettings
 from ec1.errors import DamagedError, PermanentError
+from ec1.extraction.calibration import calibration_in
 from ec1.home import Home
 from ec1.launch.launcher import Launcher, Subject
 from ec1.models import model_folder, pinned_revision, prepare_model
 from ec1.night.candidate import (
     BEST,
-    CANDIDATE,
     EVALUATION_FOLDER,
     INCUMBENT,
     Candidate,
     Judged,
     candidate_in,
     earlier_looks,
+    evaluated_files,
     judged_in,
     run_evaluation,
     run_training,
@@ -343,7 +344,7 @@ class RecipeNight:
         )
         attachments = {METRICS: candidate.metrics}
         if judged is not None:
-            attachments |= {name: self._evaluation / name for name in (EVALUATION, EXAMPLES)}
+            attachments |= evaluated_files(self._evaluation)
         outcome = place(self.registry, candidate, manifest, judged, attachments)
         mark = HighWaterMark(self.home, self.recipe.tenant, self.recipe.role)
         mark.advance(manifest.snapshot.digest, self.night.date, run, self.resolved.digest)
@@ -400,7 +401,10 @@ class RecipeNight:
                 f"recipe {self.recipe.name} trains {self.recipe.base_model.id}, and phase 1 reads with {engine.model}: "
                 "set base_model.id to what inference.model names"
             )
-        return ReadingSettings(engine=engine, extraction=extraction)
+        curve = None
+        if (named := self._named_adapter) is not None:
+            curve = calibration_in(named.folder, named.digest, extraction.mode)
+        return ReadingSettings(engine=engine, extraction=extraction, curve=curve)
 
     @property
     def _start(self) -> StartAdapter | None:

@@ -61,6 +61,7 @@ class ExtractionRecord(Record):
     dropped: dict[str, int] = {}
     llm_calls: int = 0
     chunks: int = 0
+    sent_on: int = Field(0, description="chunks of which the first model was unsure, for the second one to read")
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
@@ -107,7 +108,7 @@ class ExtractionRecord(Record):
                 "dropped": _sum(self.dropped, later.dropped),
                 **{
                     name: getattr(self, name) + getattr(later, name)
-                    for name in ("llm_calls", "chunks", "prompt_tokens", "completion_tokens", "seconds")
+                    for name in ("llm_calls", "chunks", "sent_on", "prompt_tokens", "completion_tokens", "seconds")
                 },
                 "problems": [*kept, *later.problems],
                 "held": [*self.held, *(row for row in later.held if row not in self.held)],

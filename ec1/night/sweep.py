@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ec1.adapters.gate import Difference
-from ec1.adapters.scores import BASE
+from ec1.adapters.scores import BASE, CANDIDATE
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.files import digest_of, write_atomic, write_json
 from ec1.home import Home
 from ec1.night.by_hand import Prepared, check_evaluable, evaluate_by_hand, prepare, run_by_hand
-from ec1.night.candidate import CANDIDATE, Candidate, Judged
+from ec1.night.candidate import Candidate, Judged
 from ec1.night.comparison import check_same, paired
 from ec1.recipes.resolution import ResolvedRecipe, parse_overrides
 from ec1.training.spec import TrainingResult, finished

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from scoring_registry import ScoringRegistry
 
+from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.manifest import AdapterManifest, BaseModelRef
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
+from ec1.extraction.calibration import CALIBRATION, Calibration
 from ec1.home import Home
 from ec1.night.extractor import adapter_of, extractor_of
 from ec1.night.recipe_night import RecipeNight
@@ -42,6 +44,34 @@ def test_an_accepted_version_takes_the_place_of_the_shipped_adapter(
     assert extractor_of(shipped, home).fingerprint("meeting") != before
     registry.withdraw("fernhollow", "extractor", 1, "it reads worse")
     assert adapter_of(shipped, home) == first
+
+
+def test_a_version_brings_its_own_curve_and_the_fingerprint_names_it(
+    shipped: Deployment,
+    tmp_path: Path,
+    make_candidate: Callable[..., Path],
+    manifest: Callable[..., AdapterManifest],
+) -> None:
+    home = Home(tmp_path / "home")
+    registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
+    candidate = make_candidate(1)
+    curve = Calibration(
+        adapter=extractor_adapter(candidate, "HuggingFaceTB/SmolLM2-135M-Instruct").digest,
+        mode="both",
+        knots=((0.0, 0.1), (1.0, 0.9)),
+        least=0.4,
+        judged=200,
+    )
+    curve.save(tmp_path)
+    published = registry.publish(candidate, manifest(role="extractor"), {CALIBRATION: tmp_path / CALIBRATION})
+    assert CALIBRATION in published.files, "signed with the weights"
+    extraction = shipped.extraction.model_copy(update={"min_confidence": None})
+    with_curve = extractor_of(shipped.model_copy(update={"extraction": extraction}), home)
+    assert with_curve.fitted == curve.curve and with_curve.min_confidence == 0.4
+    before = with_curve.fingerprint("meeting")
+    with_curve.fitted = curve.model_copy(update={"knots": ((0.0, 0.1), (1.0, 0.8))}).curve
+    with_curve._fingerprints.clear()
+    assert with_curve.fingerprint("meeting") != before
 
 
 def test_a_version_is_served_where_the_deployment_names_no_adapter(

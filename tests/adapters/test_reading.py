@@ -9,11 +9,12 @@ import pytest
 
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.adapters.gate import judge
-from ec1.adapters.reading import ReadingSettings, shares_of_f1
+from ec1.adapters.reading import Held, Reading, ReadingSettings, calibrated_on, shares_of_f1
 from ec1.adapters.scores import Scores, load_scores
 from ec1.deployment import ExtractionSettings, VllmSettings
 from ec1.errors import InputError
 from ec1.extraction import trained
+from ec1.extraction.calibration import CALIBRATION
 from ec1.recipes.evaluation import EvaluationOptions
 
 STAND_IN = Path(__file__).parents[1] / "e2e" / "fake_engine"
@@ -87,6 +88,29 @@ def test_one_that_reads_no_better_or_worse_is_not_published(read: Callable[..., 
     verdict = judge(scores, EvaluationOptions())
     assert verdict.verdict == "rejected"
     assert any("worse than best" in reason for reason in verdict.reasons)
+
+
+def test_a_candidates_curve_lies_beside_its_scores_where_enough_names_were_held_out(
+    read: Callable[..., Scores], tmp_path: Path
+) -> None:
+    read(candidate=3)
+    assert not (tmp_path / "out" / CALIBRATION).exists(), "all of 36 names are right: that says little"
+
+
+def test_a_curve_is_fitted_on_what_was_held_out() -> None:
+    settings = ReadingSettings(engine=VllmSettings(kind="vllm", model=BASE), extraction=ExtractionSettings())
+    held, found = [], []
+    for number in range(120):
+        wrong = ("somebody else", "Person")
+        gold = frozenset((f"{name.lower()} {number}", "Person") for name in PEOPLE[:2])
+        held.append(Held(f"r{number}", f"minutes/{number // 10}", "…", gold))
+        sure = {entity: 0.9 for entity in gold} | ({wrong: 0.6} if number % 2 else {})
+        found.append(Reading(gold, sure))
+    curve = calibrated_on(held, found, settings, "d" * 64)
+    assert curve is not None and (curve.judged, curve.groups, curve.mode) == (300, 12, "answer")
+    assert curve.curve.calibrated(0.9) > 0.95 and curve.curve.calibrated(0.6) < 0.05
+    assert 0.0 < curve.least <= 0.75
+    assert calibrated_on(held[:9], found[:9], settings, "d" * 64) is None
 
 
 def test_the_shares_add_up_to_f1_of_all_texts_together() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.refresh import FingerprintPolicy, plan_refresh
 
 OLD, NEW = "o" * 64, "n" * 64
-NOW = {"meeting": NEW, "research": NEW}
+NOW = Fingerprints({"meeting": NEW, "research": NEW})
 
 
 def ledger(*rows: tuple[str, str, Status, str]) -> dict[DocumentKey, LedgerEntry]:

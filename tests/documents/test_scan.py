@@ -13,7 +13,7 @@ import pytest
 from ec1.deployment import DocumentSettings
 from ec1.documents import scan as scan_module
 from ec1.documents import steady
-from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
 from ec1.errors import DeferredError, InputError, PermanentError
@@ -57,7 +57,7 @@ class Tree:
         return scan_documents(
             self.root,
             self.ledger,
-            fingerprints or FINGERPRINTS,
+            Fingerprints(fingerprints or FINGERPRINTS),
             night="2026-06-01",
             as_of=as_of,
             retract_vanished=retract,

@@ -18,6 +18,7 @@ from ec1.extraction.client import Circuit
 from ec1.extraction.extractor import Extractor
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
+from ec1.extraction.releases import read_releases
 from ec1.extraction.report import ExtractionReport
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.rebuild import rebuild_graph
@@ -66,7 +67,9 @@ class PhaseOne:
         )
 
     def extractor(self) -> Extractor:
-        return Extractor(self.deployment.extraction, "some/model", "main", self.model)
+        extractor = Extractor(self.deployment.extraction, "some/model", "main", self.model)
+        extractor.releases = read_releases(self.home.releases).by_content()
+        return extractor
 
     @contextmanager
     def client(self) -> Iterator[OpenAIClient]:
@@ -86,7 +89,7 @@ class PhaseOne:
     def night(self, date: str, say: Callable[[str], None] = lambda _: None) -> Night:
         """Run phase 1 of a night that is still open; `say` hears where it stands."""
         deployment, home, extractor = self.deployment, self.home, self.extractor()
-        fingerprints = {stream: extractor.fingerprint(stream) for stream in STREAMS}
+        fingerprints = extractor.fingerprints()
         outbox, night = Outbox(home.outbox), deployment.night(date)
         now = night.start + dt.timedelta(hours=20)
         live: dict[str, Any] = {"buffer_pool_mib": 64, "wait_seconds": 20, "published": home.published_graph}

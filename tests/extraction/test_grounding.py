@@ -425,9 +425,12 @@ def test_a_doubtful_class_costs_its_share_of_the_votes() -> None:
 def test_the_bound_is_reached_by_what_equals_it_and_calibrated_before_it_is_compared() -> None:
     kept, dropped = settle([mention("Ann", 0, 4, confidence=0.65), mention("Bob", 9, 4, confidence=0.649)], 0.65)
     assert [each.name for each in kept] == ["Ann"]
-    assert dropped == [Dropped(name="Bob", entity_class="Person", chunk=4, reason="low confidence")]
+    assert dropped == [Dropped(name="Bob", entity_class="Person", chunk=4, reason="low confidence", confidence=0.649)]
     kept, dropped = settle([mention("Ann", 0, confidence=0.8)], 0.5, calibrated=lambda raw: raw / 2)
-    assert (dropped, kept) == ([Dropped(name="Ann", entity_class="Person", chunk=0, reason="low confidence")], [])
+    assert (dropped, kept) == (
+        [Dropped(name="Ann", entity_class="Person", chunk=0, reason="low confidence", confidence=0.4)],
+        [],
+    )
     kept, _ = settle([mention("Ann", 0, confidence=0.8)], 0.2, calibrated=lambda raw: raw / 3)
     assert kept[0].confidence == 0.267
 

@@ -12,7 +12,14 @@ from fake_service_content import FakeServiceContent, alike, fake_service_content
 from graph_samples import FINGERPRINT, NIGHT, key, result
 
 from ec1.deployment import ServiceContentSettings
-from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint, ledger_fingerprints
+from ec1.documents.ledger import (
+    DocumentKey,
+    Fingerprints,
+    LedgerEntry,
+    Status,
+    extractor_fingerprint,
+    ledger_fingerprints,
+)
 from ec1.errors import InputError
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import EntityClass, ExtractionResult, Mention
@@ -346,9 +353,11 @@ def test_a_torn_state_file_costs_only_work(service: FakeServiceContent, bench: B
 
 
 def test_a_ledger_without_mentions_still_names_the_extractor() -> None:
-    marked = ledger_fingerprints({"meeting": FINGERPRINT}, keep_mentions=False)["meeting"]
+    marked = ledger_fingerprints(Fingerprints({"meeting": FINGERPRINT}), keep_mentions=False).of("meeting", "")
     assert marked != FINGERPRINT and extractor_fingerprint(marked) == FINGERPRINT
-    assert ledger_fingerprints({"meeting": FINGERPRINT}, keep_mentions=True) == {"meeting": FINGERPRINT}
+    assert (
+        ledger_fingerprints(Fingerprints({"meeting": FINGERPRINT}), keep_mentions=True).of("meeting", "") == FINGERPRINT
+    )
 
 
 def cluster(name: str, *members: str) -> Cluster:

@@ -11,7 +11,7 @@ import pytest
 from graph_samples import FINGERPRINT, result
 
 from ec1.deployment import DocumentSettings
-from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
 from ec1.extraction.outbox import Outbox
@@ -21,7 +21,7 @@ from ec1.night.graph import apply_night, listing_to_apply
 from ec1.night.records import GraphRecord
 from ec1.streams import STREAMS
 
-FINGERPRINTS = dict.fromkeys(STREAMS, FINGERPRINT)
+FINGERPRINTS = Fingerprints(dict.fromkeys(STREAMS, FINGERPRINT))
 NIGHT = "2026-06-01"
 
 
