@@ -37,8 +37,12 @@ class Watcher:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def kinds(self) -> dict[str, set[int]]:
-        """The families on the card, by kind: an engine's worker counts as the engine, by its mark."""
+        """The families on the card, by kind: an engine's worker counts as the engine, by its mark.
+
+        A trainer's child that is about to become another program still has the trainer's command line: it is no second.
+        """
         found: dict[str, set[int]] = {"engine": set(), "trainer": set()}
+        parents: dict[int, int] = {}
         for process in psutil.process_iter(["cmdline"]):
             words = " ".join(process.info["cmdline"] or [])
             kind = "engine" if "vllm.entrypoints" in words else "trainer" if "-m ec1.training" in words else None
@@ -47,9 +51,11 @@ class Watcher:
                 continue
             try:
                 if process.environ().get(MARK) == str(self.lock) and process.status() != psutil.STATUS_ZOMBIE:
+                    parents[process.pid] = process.ppid()
                     found[kind].add(process.pid)
             except psutil.Error:
                 continue
+        found["trainer"] = {pid for pid in found["trainer"] if parents[pid] not in found["trainer"]}
         return found
 
     def run(self) -> None:
