@@ -22,22 +22,13 @@ log = logging.getLogger(__name__)
 
 def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     """The extractor that the deployment's documents are read with tonight."""
-    from ec1.extraction.extractor import Extractor
     from ec1.extraction.releases import read_releases
 
-    model = deployment.inference
-    folder = model_folder(model.model, model.revision, deployment.models, home.models)
-    source = deployment.models.get(model.model)
-    if (source is None or source.source == "hub") and not folder.exists():
-        # Before anything is asked by it: which commit a branch is belongs to the extractor's fingerprint.
-        folder = prepare_model(model.model, model.revision, deployment.models, home.models)
-    revision = pinned_revision(folder, model.revision)
-    extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter_of(deployment, home))
+    extractor = _extractor(deployment, home, adapter_of(deployment, home))
     extractor.max_chunks = deployment.documents.max_chunks
-    extractor.max_model_len = model.max_model_len
     extractor.releases = read_releases(home.releases).by_content()
     if (second := second_of(deployment)) is not None:
-        extractor.second = _second_extractor(second, home)
+        extractor.second = _extractor(second, home, second_adapter(second))
     return extractor
 
 
@@ -69,16 +60,18 @@ def second_adapter(second: Deployment) -> "ServedAdapter | None":
     return None if adapter is None else extractor_adapter(adapter, second.inference.model)
 
 
-def _second_extractor(second: Deployment, home: Home) -> "Extractor":
+def _extractor(deployment: Deployment, home: Home, adapter: "ServedAdapter | None") -> "Extractor":
+    """An extractor with the deployment's model and this adapter."""
     from ec1.extraction.extractor import Extractor
 
-    model = second.inference
-    folder = model_folder(model.model, model.revision, second.models, home.models)
-    source = second.models.get(model.model)
+    model = deployment.inference
+    folder = model_folder(model.model, model.revision, deployment.models, home.models)
+    source = deployment.models.get(model.model)
     if (source is None or source.source == "hub") and not folder.exists():
-        folder = prepare_model(model.model, model.revision, second.models, home.models)
+        # Before anything is asked by it: which commit a branch is belongs to the extractor's fingerprint.
+        folder = prepare_model(model.model, model.revision, deployment.models, home.models)
     revision = pinned_revision(folder, model.revision)
-    extractor = Extractor(second.extraction, model.model, revision, folder, adapter=second_adapter(second))
+    extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter)
     extractor.max_model_len = model.max_model_len
     return extractor
 

@@ -5,11 +5,9 @@ not all find: what is promised for those is a share.
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from fake_openai import FakeServer, fake_server
+from fake_openai import FakeServer
 from phase_one import MEETINGS, PhaseOne
 from typer.testing import CliRunner
 
@@ -17,7 +15,6 @@ from benchmarks.injected_sentences import held_back, sentences_of
 from ec1.cli import app
 from ec1.extraction import instructions
 from ec1.graph.reader import GraphReader
-from ec1.home import Home
 from ec1.night.records import ExtractionRecord, Records
 from ec1.night.report import night_report
 from ec1.night.report_text import tables
@@ -75,17 +72,6 @@ def test_no_text_takes_long(character: str) -> None:
     """A rule that went back and forth over such a text would not end within the limit of a test."""
     text = character * (20_000 // len(character))
     assert len(instructions.without(text, instructions.find(text))) == len(text)
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with fake_server() as state:
-        yield state
-
-
-@pytest.fixture
-def phase(server: FakeServer, home: Home, words: Path) -> PhaseOne:
-    return PhaseOne(home, server.url, words)
 
 
 def _entities(phase: PhaseOne) -> set[str]:

@@ -1,31 +1,16 @@
 """What phase 1 promises from end to end, by its real functions and a server that counts what it is asked."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-from fake_openai import FakeServer, fake_server
+from fake_openai import FakeServer
 from phase_one import PhaseOne
 
 from ec1.graph.reader import GraphReader, published_ledger
-from ec1.home import Home
 
 FIRST, SECOND, THIRD, FOURTH = (f"2026-06-0{day}" for day in range(1, 5))
 MINUTES = "{} came to the meeting and said that the work on the hall goes on as it was agreed upon."
 LOOSER = {"min_confidence": 0.01}
 """Settings that find the same, and are another extractor."""
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with fake_server() as state:
-        yield state
-
-
-@pytest.fixture
-def phase(server: FakeServer, home: Home, words: Path) -> PhaseOne:
-    return PhaseOne(home, server.url, words)
 
 
 def entities(phase: PhaseOne) -> set[str]:
