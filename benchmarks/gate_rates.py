@@ -5,7 +5,8 @@ small model. Each kind is trained anew with every seed, on other rows; the held-
 
 Of most kinds it is known from how they were made whether they are bad. Of the others (one step; three rows over and
 over) it is measured, on fresh rows that the gate does not see: bad is what gains less there than the least effect that
-the gate asks for, or forgets more than it allows. What gains a little may be accepted or not: both are right.
+the gate asks for, or forgets more than it allows. What gains a little may be accepted or not: both are right. A kind
+that is bad by how it was made may gain on fresh rows, too; of those that are accepted it is said how many do.
 """
 
 import argparse
@@ -184,6 +185,8 @@ class Outcome:
     verdict: str
     reasons: Sequence[str]
     bad: bool | None
+    gains: bool
+    """Whether it truly gains the least effect that the gate asks for, and forgets no more than it allows."""
     gain: float
     forgot: float
 
@@ -217,17 +220,18 @@ def judged(kinds: Sequence[Kind], seed: int, world: World, root: Path) -> list[O
         alone = scores.model_copy(update={"models": (BASE, kind.name)})
         verdict = judge(alone, options, candidate=kind.name)
         gained, forgot = truth.of(folders[kind.name])
-        bad = kind.bad if kind.bad is not None else _measured_bad(objective, gained, forgot, options)
-        outcome = Outcome(kind, seed, verdict.verdict, verdict.reasons, bad, gained, forgot)
+        gains = _gains(objective, gained, forgot, options)
+        bad = kind.bad if kind.bad is not None else None if gains else True
+        outcome = Outcome(kind, seed, verdict.verdict, verdict.reasons, bad, gains, gained, forgot)
         outcomes.append(outcome)
         if outcome.wrong:
             sys.stdout.write(f"  wrong: {kind.name}, seed {seed}: {verdict.verdict}: {verdict.reasons}\n")
     return outcomes
 
 
-def _measured_bad(objective: ScoredObjective, gained: float, forgot: float, options: EvaluationOptions) -> bool | None:
+def _gains(objective: ScoredObjective, gained: float, forgot: float, options: EvaluationOptions) -> bool:
     least = options.min_effect_nats if objective == "sft" else options.min_effect_pairs_nats
-    return True if gained < least or not forgot <= options.max_forgetting_nats else None
+    return gained >= least and forgot <= options.max_forgetting_nats
 
 
 def rates(seeds: range, world: World, kinds: tuple[Kind, ...] = KINDS) -> list[Outcome]:
@@ -279,7 +283,8 @@ def main() -> None:
     honest = [outcome for outcome in found if outcome.bad is False]
     small = [outcome for outcome in found if outcome.bad is None]
     sys.stdout.write(
-        f"bad ones accepted: {sum(outcome.wrong for outcome in bad)} of {len(bad)}\n"
+        f"bad ones accepted: {sum(outcome.wrong for outcome in bad)} of {len(bad)}, of which truly gain "
+        f"{sum(outcome.wrong and outcome.gains for outcome in bad)}\n"
         f"honest ones refused: {sum(outcome.wrong for outcome in honest)} of {len(honest)}\n"
         f"small gains accepted: {sum(outcome.verdict == 'accepted' for outcome in small)} of {len(small)}\n"
         f"{time.monotonic() - began:.0f} s\n"

@@ -11,10 +11,14 @@ import httpx
 import psutil
 import pytest
 
-from ec1.deployment import VllmSettings
+from ec1.adapters.answering import Answer
+from ec1.adapters.judging import judged_by, server_judge
+from ec1.adapters.scores import Judge
+from ec1.deployment import JudgeSettings, VllmSettings
 from ec1.errors import ServiceError
-from ec1.gpu.engine import VllmEngine, meaning, stage
+from ec1.gpu.engine import Endpoint, VllmEngine, meaning, stage
 from ec1.gpu.lease import GpuLease, Grant, marked_processes
+from ec1.recipes.evaluation import TaskCase
 
 SETTINGS = VllmSettings(kind="vllm", model="m/m", max_model_len=512, kv_cache_gib=1, enforce_eager=True)
 
@@ -174,6 +178,19 @@ def test_progress_is_what_the_engine_says_it_does(tmp_path: Path) -> None:
     assert stage(log) == "Resolved architecture: LlamaForCausalLM"
 
 
+def _judged(endpoint: Endpoint) -> tuple[dict[str, dict[str, bool | None]], Judge]:
+    """What the served model says as the judge of a task case."""
+    criterion = {
+        "criterion": "It gives a reason.",
+        "good": "We probe twice because one reply may be lost on the way.",
+        "bad": "We probe twice, as we have done for years and years now.",
+    }
+    case = TaskCase(name="reason", prompt="Why do we probe twice?", check="judge", value=criterion)
+    ask, judge = server_judge(JudgeSettings(base_url=endpoint.base_url, model=endpoint.model))
+    answers = {"base": [Answer("Twice is what the handbook says.", cut=False)]}
+    return judged_by([case], answers, ask, judge)
+
+
 @pytest.mark.slow
 def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, project: Path, small_model: Path) -> None:
     """vLLM with the small model, from an empty outbox to grounded entities, twice."""
@@ -212,8 +229,13 @@ def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, pr
             report = extract(extractor, work, client, outbox, deadline=None, progress=print)
             again = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
             second = extract(extractor, work, again, Outbox(tmp_path / "second"), deadline=None, progress=print)
+            judged, judge = _judged(endpoint)
     assert report.streams["contact"].complete == second.streams["contact"].complete == len(documents)
     assert report.entities["Person"] >= 4
+    # The schema is obeyed; whether so small a model can tell is another matter, and is said.
+    assert judge.digest
+    assert judge.problem == "" or "tell the good from the bad" in judge.problem or "order of" in judge.problem
+    assert judge.problem == "" or judged == {"base": {"reason": None}}
     for digest, document in documents.items():
         result = outbox.get(extractor.fingerprint("contact"), digest)
         assert result is not None

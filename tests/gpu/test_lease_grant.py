@@ -96,6 +96,8 @@ def test_the_holder_of_the_processes_itself_is_not_in_its_own_way(lock: Path) ->
     """A deleted lock file: the same process may take the new one, and what it started before is swept."""
     with lease(lock).hold("training", night="2026-06-01", holder="run 1", wait_seconds=0) as first:
         process = first.start(NAP, env={}, log=lock.with_suffix(".log"))
+        # A process that has just begun has no environment yet for an instant.
+        until(lambda: marked_processes(lock))
         lock.unlink()
         with lease(lock).hold("training", night="2026-06-01", holder="run 1", wait_seconds=0) as second:
             assert process.pid in second.swept and second.swept == tuple(sorted(second.swept))
