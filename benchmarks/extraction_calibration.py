@@ -2,7 +2,8 @@
 
 Without an adapter: on GUM's `seen` documents, from what the model said there (`--record` of `extraction_quality`), into
 `ec1/extraction/curves.json`. With `--trained`: the shipped adapter learnt all of `seen`, and is surer there than
-anywhere else, so its curve is fitted on the bundled sample, which no training saw, and measured on GUM's `unseen`:
+anywhere else. So two adapters are trained as it was, each without half of `seen`, and read that half; the shipped one
+reads the bundled sample, which no training saw; and its curve is fitted on all three. It is measured on GUM's `unseen`:
 beside what was there before, and beside the simplest thing that could work, the same confidence for every name. The
 curve lies beside the adapter (`calibration.json`). What an adapter's own documents would give is measured, too: on
 `unseen`, each document by a curve that was fitted on the others, of which nothing is kept.
@@ -15,8 +16,8 @@ import asyncio
 import hashlib
 import json
 import tempfile
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from benchmarks._engine import embedded, model_of, serving
 from benchmarks._recorded import Recorded
 from benchmarks.extraction_quality import MODES, Mode, extract, extractor_of, shipped
 from benchmarks.gum import Text
+from ec1.adapters.extractor import extractor_adapter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError
@@ -51,13 +53,16 @@ from ec1.extraction.report import ExtractionReport
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.extraction.trained import SHIPPED
 from ec1.extraction.unit import Unit, load
+from ec1.gpu.engine import ServedAdapter
 from ec1.home import CHECKOUT
+from examples.extractor import make
 
 CURVES = CHECKOUT / "ec1" / "extraction" / "curves.json"
 STREAM = "research"
 _RARER = 2.0
 _ANNOTATED = frozenset(gum.CLASSES.values())
 _DRAWN = 2000
+HALVES = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -68,17 +73,30 @@ class Span:
     decided: decision.Decided
     text: str
     answered: str | None
+    annotated: frozenset[str]
+    """The classes that the document's gold has."""
 
 
-def spans_of(texts: Sequence[Text], extractor: Extractor, recorded: Recorded) -> list[Span]:
+@dataclass(frozen=True)
+class Reading:
+    """Texts, what reads them, what it was told there, and the classes that their gold has."""
+
+    texts: Sequence[Text]
+    extractor: Extractor
+    recorded: Recorded
+    annotated: frozenset[str] = _ANNOTATED
+
+
+def spans_of(reading: Reading) -> list[Span]:
     """What the model decided on these texts, asked by the very code of phase 1."""
+    extractor, recorded = reading.extractor, reading.recorded
 
     async def ask(scratch: Path) -> list[Span]:
         asking = Asking(extractor, recorded, None, ExtractionReport(), lambda: None)
         found: list[Span] = []
         async with AsyncExitStack() as stack:
             await asking.enter(stack)
-            for text in texts:
+            for text in reading.texts:
                 item = _item(text)
                 loaded = load(item, extractor)
                 unit = Unit(item, Outbox(scratch).answers("0" * 64, item.content_sha256))
@@ -94,7 +112,7 @@ def spans_of(texts: Sequence[Text], extractor: Extractor, recorded: Recorded) ->
                         pass
                     for span in decided:
                         answered = given.get((span.start, span.end)) if span.source == "answer" else None
-                        found.append(Span(text.name, span, text.text, answered))
+                        found.append(Span(text.name, span, text.text, answered, reading.annotated))
         return found
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -132,8 +150,7 @@ def weights_of(
     rows, right = [], []
     for span in spans:
         best, features = confidence.weighed(span.decided, span.text, bias, span.answered, trained=trained)
-        # The sample, which a trained one is fitted on, has all classes.
-        if trained or best in _ANNOTATED:
+        if best in span.annotated:
             name = normalised(span.text[span.decided.start : span.decided.end])
             rows.append([features[number] for number in fitted])
             right.append((name, best) in gold[span.document])
@@ -162,24 +179,22 @@ def judged_on(
     return found
 
 
-def fit(
-    texts: Sequence[Text], extractor: Extractor, recorded: Recorded, folds: int = 5
-) -> tuple[Curve, list[JudgedName]]:
-    """The curve, and the names it was fitted on with raw confidences by weights of other documents."""
-    trained = extractor.adapter is not None
-    # Many at a time; what follows finds all answers in the record.
-    extract(texts, extractor, recorded)
-    spans = spans_of(texts, extractor, recorded)
+def fit(readings: Sequence[Reading], folds: int = 5) -> tuple[Curve, list[JudgedName]]:
+    """The curve of the readings' one model, and the names it was fitted on with raw confidences by weights of other
+    documents."""
+    trained = readings[0].extractor.adapter is not None
+    spans = [span for reading in readings for span in spans_of(reading)]
+    texts = [text for reading in readings for text in reading.texts]
     gold = {text.name: text.gold for text in texts}
     bias = {} if trained else bias_of(spans)
     raw: list[JudgedName] = []
     for fold in range(folds):
-        held = texts[fold::folds]
-        names = {text.name for text in held}
-        others = [span for span in spans if span.document not in names]
-        weights = weights_of(others, gold, bias, trained=trained)
-        classes = frozenset(ENTITY_CLASSES) if trained else _ANNOTATED
-        raw += judged_on(held, extractor, recorded, Curve(bias, tuple(weights), ()), classes)
+        held = {text.name for text in texts[fold::folds]}
+        weights = weights_of([span for span in spans if span.document not in held], gold, bias, trained=trained)
+        for reading in readings:
+            mine = [text for text in reading.texts if text.name in held]
+            curve = Curve(bias, tuple(weights), ())
+            raw += judged_on(mine, reading.extractor, reading.recorded, curve, reading.annotated)
     knots = knots_of(raw)
     curve = Curve(bias, tuple(weights_of(spans, gold, bias, trained=trained)), knots)
     wanted = sum(len(text.gold) for text in texts)
@@ -234,7 +249,7 @@ def untrained(record: Path, mode: Mode) -> None:
     deployment, settings = embedded()
     with tempfile.TemporaryDirectory() as scratch:
         extractor = extractor_of(mode, model_of(deployment, Path(scratch)), min_confidence=0.0)
-        curve, _ = fit(gum.seen(), extractor, Recorded(record / f"GUM seen.{mode}", None))
+        curve, _ = fit([_read(Reading(gum.seen(), extractor, Recorded(record / f"GUM seen.{mode}", None)))])
     kept = json.loads(CURVES.read_text(encoding="utf-8"))
     kept[f"{settings.model} {mode}"] = {
         "bias": curve.bias,
@@ -246,56 +261,103 @@ def untrained(record: Path, mode: Mode) -> None:
 
 
 def trained(record: Path, mode: Mode, *, replay: bool, only: int = 0) -> dict[str, Any]:
-    """Fit the shipped adapter on the sample, write its curve, and measure it on the first `only` (0: all) of GUM's
-    unseen documents."""
-    deployment, settings = embedded()
+    """Fit the shipped adapter, write its curve, and measure it on the first `only` (0: all) of GUM's unseen
+    documents."""
+    deployment, _ = embedded()
     record.mkdir(parents=True, exist_ok=True)
     adapter = shipped()
-    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         model = model_of(deployment, Path(scratch))
-        with nullcontext() if replay else serving(deployment, settings, model, adapter) as endpoint:
-
-            def recorded(title: str) -> Recorded:
-                if endpoint is None:
-                    return Recorded(record / f"{title}.{mode}", None)
-                client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction, ends_repetition=True)
-                return Recorded(record / f"{title}.{mode}", client)
-
-            def extractor(least: float) -> Extractor:
-                return extractor_of(mode, model, adapter=adapter, min_confidence=least)
-
-            texts, unseen = sample.read(), gum.unseen()[: only or None]
-            asking = extractor(0.0)
-            # Asks about every name, whatever the weights.
-            asking.fitted = confidence.UNFITTED
-            curve, raw = fit(texts, asking, recorded("sample"))
-            share = sum(each.right for each in raw) / len(raw)
-            found = Calibration(
-                adapter=adapter.digest,
-                mode=mode,
-                bias=dict(curve.bias),
-                weights=curve.weights,
-                knots=curve.knots,
-                least=curve.least,
-                judged=len(raw),
-                groups=len(texts),
-                error=round(calibration_error(crossed(raw)), 4),
-            )
-            found.save(SHIPPED)
-            figures["sample, cross-validated"] = report("sample, cross-validated", crossed(raw), share)
-            for title, each in {"sample": texts, "GUM unseen": unseen}.items():
-                classes = _ANNOTATED if title != "sample" else frozenset(ENTITY_CLASSES)
-                for how, fitted, least in (("all", curve, 0.0), ("now", curve, curve.least), ("before", None, 0.5)):
-                    run = extract(each, _with(extractor(least), fitted), recorded(title))
-                    judged = judged_on(each, extractor(least), recorded(title), fitted, classes)
-                    figures[f"{title}, {how}"] = report(f"\n{title}, {how}, min_confidence {least}", judged, share)
-                    print(f"strict F1 {run.table['all'].f1:.3f}, any class {run.table['any class'].f1:.3f}", flush=True)
-            own = judged_on(unseen, extractor(0.0), recorded("GUM unseen"), curve.raw)
-            if own:
-                title = "GUM unseen, by a curve of its own, cross-validated"
-                figures[title] = report(f"\n{title}", crossed(own), share)
+        sets = {"sample": sample.read(), "GUM unseen": gum.unseen()[: only or None]}
+        classes = {"sample": frozenset(ENTITY_CLASSES), "GUM unseen": _ANNOTATED}
+        own = _readings(sets, adapter, model, record, mode, replay)
+        readings = [replace(own["sample"], annotated=classes["sample"])]
+        for half in HALVES:
+            title = f"GUM seen, half {half}"
+            texts = {title: [text for text in gum.seen() if half_of(text.name) == half]}
+            if texts[title]:
+                readings += _readings(texts, _without(half, record), model, record, mode, replay).values()
+        curve, raw = fit(readings)
+        found = Calibration(
+            adapter=adapter.digest,
+            mode=mode,
+            bias=dict(curve.bias),
+            weights=curve.weights,
+            knots=curve.knots,
+            least=curve.least,
+            judged=len(raw),
+            groups=sum(len(reading.texts) for reading in readings),
+            error=round(calibration_error(crossed(raw)), 4),
+        )
+        found.save(SHIPPED)
+        share = sum(each.right for each in raw) / len(raw)
+        known = crossed(raw)
+        names = {text.name for text in sets["sample"]}
+        figures = {
+            "cross-validated": report("cross-validated", known, share),
+            "of that, sample": report("of that, sample", [each for each in known if each.group in names], share),
+            "of that, GUM": report("of that, GUM", [each for each in known if each.group not in names], share),
+        }
+        for title, reading in own.items():
+            for how, fitted, least in (("all", curve, 0.0), ("now", curve, curve.least), ("before", None, 0.0)):
+                extractor = extractor_of(mode, model, adapter=adapter, min_confidence=least)
+                run = extract(reading.texts, _with(extractor, fitted), reading.recorded)
+                judged = judged_on(reading.texts, extractor, reading.recorded, fitted, classes[title])
+                figures[f"{title}, {how}"] = report(f"\n{title}, {how}, min_confidence {least}", judged, share)
+                print(f"strict F1 {run.table['all'].f1:.3f}, any class {run.table['any class'].f1:.3f}", flush=True)
+        reading = own["GUM unseen"]
+        if reading.texts:
+            judged = judged_on(reading.texts, reading.extractor, reading.recorded, curve.raw)
+            title = "GUM unseen, by a curve of its own, cross-validated"
+            figures[title] = report(f"\n{title}", crossed(judged), share)
     return figures
+
+
+def half_of(document: str) -> int:
+    """Which half of GUM's `seen` a document is in, by its name alone."""
+    return int(hashlib.sha1(document.encode(), usedforsecurity=False).hexdigest(), 16) // 3 % len(HALVES)
+
+
+def _without(half: int, record: Path) -> ServedAdapter:
+    """An adapter that is trained as the shipped one, but on nothing of that half; kept with what it says."""
+    _, settings = embedded()
+    folder = record / f"without-{half}"
+    if not (folder / "adapter").is_dir():
+        folder.mkdir(exist_ok=True)
+        tuples = folder / make.TUPLES.name
+        lines = make.TUPLES.read_text(encoding="utf-8").splitlines(keepends=True)
+        origins = [json.loads(line)["document_id"].partition("/") for line in lines]
+        kept = [
+            line
+            for line, (origin, _, name) in zip(lines, origins, strict=True)
+            if origin != "gum" or half_of(name) != half
+        ]
+        tuples.write_text("".join(kept), encoding="utf-8")
+        make.main(folder / "adapter", tuples)
+    return extractor_adapter(folder / "adapter", settings.model)
+
+
+def _readings(
+    sets: Mapping[str, Sequence[Text]], adapter: ServedAdapter, model: Path, record: Path, mode: Mode, replay: bool
+) -> dict[str, Reading]:
+    """The sets as that adapter reads them: asks the engine for whatever the record does not hold yet."""
+    deployment, settings = embedded()
+    # Asks about every name, whatever the weights.
+    extractor = _with(extractor_of(mode, model, adapter=adapter, min_confidence=0.0), confidence.UNFITTED)
+    if not replay:
+        with serving(deployment, settings, model, adapter) as endpoint:
+            for title, texts in sets.items():
+                client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction, ends_repetition=True)
+                _read(Reading(texts, extractor, Recorded(record / f"{title}.{mode}", client)))
+    return {
+        title: Reading(texts, extractor, Recorded(record / f"{title}.{mode}", None)) for title, texts in sets.items()
+    }
+
+
+def _read(reading: Reading) -> Reading:
+    """The same after all questions were asked, many at a time: what follows finds the answers in the record."""
+    extract(reading.texts, reading.extractor, reading.recorded)
+    return reading
 
 
 def _with(extractor: Extractor, curve: Curve | None) -> Extractor:

@@ -31,8 +31,8 @@ TUPLES = HERE / "tuples.jsonl"
 _BUDGET_SECONDS = 3600.0
 
 
-def main(target: Path = SHIPPED) -> None:
-    """Train and write the adapter; what was there is replaced. Needs two gigabytes of memory."""
+def main(target: Path = SHIPPED, tuples: Path = TUPLES) -> None:
+    """Train on `tuples` and write the adapter; what was there is replaced. Needs two gigabytes of memory."""
     resolved = load_recipe(HERE / "recipe.yaml", [])
     recipe, embedded = resolved.recipe, load_deployment("embedded", CHECKOUT)
     # From the model itself: an extractor's training goes on from the adapter that its deployment names.
@@ -44,9 +44,9 @@ def main(target: Path = SHIPPED) -> None:
     with tempfile.TemporaryDirectory(prefix="ec1-extractor-") as scratch:
         home = Home(Path(scratch))
         home.models.symlink_to(models)
-        corpus = home.corpus / recipe.role / TUPLES.name
+        corpus = home.corpus / recipe.role / tuples.name
         corpus.parent.mkdir(parents=True)
-        shutil.copyfile(TUPLES, corpus)
+        shutil.copyfile(tuples, corpus)
         now = dt.datetime.now(dt.UTC)
         night = RecipeNight(resolved, deployment, home, deployment.current_night(now))
         dataset = night.dataset(night.snapshot(now))
@@ -57,7 +57,7 @@ def main(target: Path = SHIPPED) -> None:
         command = [sys.executable, "-m", "ec1.training", str(path)]
         subprocess.run(command, check=True, env=process_environment("cpu", os.environ), cwd=CHECKOUT)
         result = check_result(spec)
-        _ship(spec.output / str(result.weights), target)
+        _ship(spec.output / str(result.weights), target, tuples)
         adapter = extractor_adapter(target, recipe.base_model.id)
         print(
             f"{result.steps} steps in {result.training_seconds:.0f} s, loss {result.loss_first:.3f} to "
@@ -65,7 +65,7 @@ def main(target: Path = SHIPPED) -> None:
         )
 
 
-def _ship(trained: Path, target: Path) -> None:
+def _ship(trained: Path, target: Path, tuples: Path) -> None:
     """Keep the weights in 16 bits: half the size, and what an engine computes with."""
     import torch
     from safetensors.torch import load_file, save_file
@@ -79,7 +79,7 @@ def _ship(trained: Path, target: Path) -> None:
         write_atomic(
             staging / CONFIG, json.dumps({**config, "target_modules": sorted(config["target_modules"])}, indent=2)
         )
-        write_json(staging / "origin.json", {"tuples": sha256_file(TUPLES)})
+        write_json(staging / "origin.json", {"tuples": sha256_file(tuples)})
 
 
 if __name__ == "__main__":
