@@ -178,7 +178,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             resolved = None
             if deployment.graph.resolution:
                 unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift, weights=weights)
-                resolved = metadata.of_resolution(store, unused)
+                resolved = metadata.of_resolution(store, unused, len(overrides.judgements()))
             else:
                 store.drop_resolution()
             exported = export_night(

@@ -15,6 +15,9 @@ from ec1.files import write_atomic
 from ec1.graph.overrides import Judged, Pair
 from ec1.settings import Settings
 
+SAYS = "judged by"
+"""How a judgement begins in the reasons of a link."""
+
 
 class Judgement(Settings):
     """One line: what one model said of two entities, `one` < `other` by key, on what it was shown."""
@@ -83,7 +86,7 @@ def latest(judgements: Iterable[Judgement]) -> dict[Pair, Judgement]:
 def sure(judgements: Iterable[Judgement], bound: float) -> list[Judged]:
     """Those that are as sure as `bound`, for resolution."""
     return [
-        Judged(one=each.one, other=each.other, same=same, says=f"judged by {each}")
+        Judged(one=each.one, other=each.other, same=same, says=f"{SAYS} {each}")
         for each in judgements
         if (same := each.same(bound)) is not None
     ]

@@ -79,8 +79,9 @@ class Judging:
             asyncio.run(self._ask(client, judge, kept, self._questions(reader, pairs, kept, judge), deadline))
 
     def _pairs(self, reader: "GraphReader", mine: "dict[tuple[str, str], Judgement]") -> "list[ReviewPair]":
-        """The pairs that the model may judge: of two clusters, and nothing speaks against them. Those it has judged
+        """The pairs that the model may judge: of two clusters, and nothing speaks against them. Those that it settled
         are among them, since they may have other sentences now."""
+        from ec1.graph.judgements import SAYS
         from ec1.graph.resolution import Band
         from ec1.graph.review import pairs_to_decide
 
@@ -88,7 +89,7 @@ class Judging:
         return [
             pair
             for pair in pairs_to_decide(reader, self._deployment.graph.overrides, mine.keys())
-            if (pair.link.one, pair.link.other) in mine
+            if SAYS in f"{pair.link.reasons} {pair.link.veto}"
             or (
                 pair.link.band is Band.REVIEW
                 and pair.link.veto is None
@@ -151,7 +152,9 @@ class Judging:
         from ec1.graph.judge import PAIRS_A_REQUEST, ask
         from ec1.graph.judgements import Judgement, save_judgements
 
-        left = self._deployment.graph.judge_pairs
+        # An earlier run of this night may have asked.
+        asked = sum(each.night == self._night and each.judge == judge.digest for each in kept)
+        left = max(0, self._deployment.graph.judge_pairs - asked)
         async with client.decider() as decider:
             while left and time.monotonic() < deadline:
                 batch = list(islice(questions, min(left, PAIRS_A_REQUEST)))
@@ -220,7 +223,7 @@ def with_judgements(
         return overrides
     try:
         mine = by_judge(read_judgements(home.judgements), Judge.of(extractor).digest)
-    except InputError as error:
+    except (InputError, OSError) as error:
         log.warning("judgements do not count tonight: %s", error)
         return overrides
     decided = overrides.same_pairs().keys() | overrides.different_pairs().keys()

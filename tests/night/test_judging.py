@@ -101,10 +101,12 @@ class World:
             store.publish(self.home.published_graph)
         return [each.members for each in found.clusters]
 
-    def night(self, revision: str = "main", seconds: float = 60.0, text: str = "Nobody.") -> JudgingRecord:
+    def night(
+        self, revision: str = "main", seconds: float = 60.0, text: str = "Nobody.", date: str = NIGHT
+    ) -> JudgingRecord:
         """A night with one document that the model must read, new each time."""
         extractor = self.extractor(revision)
-        judging = judging_of(self.deployment, self.home, NIGHT, extractor)
+        judging = judging_of(self.deployment, self.home, date, extractor)
         assert judging is not None
         text = f"{text} {time.monotonic_ns()}"
         item = WorkItem(
@@ -228,7 +230,9 @@ def test_a_night_asks_about_so_many_pairs_and_says_that_others_wait(world: World
     done = world.night()
     assert done.asked == 1 and "Sommerfeld" in world.asked[0]
     assert done.problem == "more pairs wait: graph.judge_pairs is 1"
-    assert world.night().asked == 1 and len(read_judgements(world.home.judgements)) == 2
+    again = world.night()
+    assert (again.asked, again.problem) == (0, done.problem), "another run of the same night"
+    assert world.night(date="2026-06-02").asked == 1 and len(read_judgements(world.home.judgements)) == 2
 
 
 def test_sentences_that_tell_a_machine_what_to_answer_are_not_shown(world: World) -> None:
@@ -271,7 +275,7 @@ def test_a_server_that_fails_leaves_pairs_to_a_later_night(world: World, mark: s
     world.publish()
     # The first pair is well, and its answer stays.
     assert world.night().asked == 1
-    done = world.night(seconds=3.0)
+    done = world.night(seconds=3.0, date="2026-06-02")
     assert done.asked == 0 and done.problem, mark
     assert len(read_judgements(world.home.judgements)) == 1
 
