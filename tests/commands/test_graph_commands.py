@@ -251,11 +251,13 @@ def test_decide_asks_and_writes_the_answer(home: Home, tmp_path: Path, monkeypat
 
 
 def test_review_and_decide_show_what_a_model_said(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = ("Person:a. berg", "Person:anna berg")
-    said = Judgement(
-        one=pair[0], other=pair[1], model="small@1", judge="x", night="2026-06-02",
-        at=dt.datetime(2026, 6, 2, tzinfo=dt.UTC), forward=0.9, backward=0.5, sentences=((), ()),
-    )  # fmt: skip
+    said = [
+        Judgement(
+            one="Person:a. berg", other=other, model="small@1", judge="x", night="2026-06-02",
+            at=dt.datetime(2026, 6, 2, tzinfo=dt.UTC), forward=0.9, backward=0.5, sentences=((), ()),
+        )
+        for other in ("Person:anna berg", "Person:berg, anna")
+    ]  # fmt: skip
     overrides = tmp_path / "overrides.yaml"
     ordinary = load_deployment
 
@@ -274,7 +276,7 @@ def test_review_and_decide_show_what_a_model_said(home: Home, tmp_path: Path, mo
         store.publish(home.published_graph)
         assert "the model said" not in ec1(home, "review").stdout
         assert "judged" not in json.loads(ec1(home, "review", "--json").stdout)[0]
-        save_judgements(home.judgements, [said])
+        save_judgements(home.judgements, said)
         assert "the model said: small@1 of 2026-06-02: same 0.700" in ec1(home, "review").stdout
         assert json.loads(ec1(home, "review", "--json").stdout)[0]["judged"].endswith("same 0.700")
         decide = ["--home", str(home.root), "graph", "decide"]
@@ -282,7 +284,7 @@ def test_review_and_decide_show_what_a_model_said(home: Home, tmp_path: Path, mo
         assert "the model said: small@1" in shown
         assert "0 pairs to decide" in CliRunner().invoke(app, [*decide, "--judged"], catch_exceptions=False).stdout
         # What the model settled is not asked again, unless a person wants to see it.
-        store.resolve(with_judged(NO_OVERRIDES, sure([said], 0.6)))
+        store.resolve(with_judged(NO_OVERRIDES, sure(said, 0.6)))
         store.publish(home.published_graph)
     assert "0 pairs to decide" in CliRunner().invoke(app, decide, catch_exceptions=False).stdout
     CliRunner().invoke(app, [*decide, "--judged"], input="n\ntwo desks\n", catch_exceptions=False)
