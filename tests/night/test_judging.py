@@ -20,6 +20,8 @@ from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult, Mention
+from ec1.gpu.engine import ServedAdapter
+from ec1.graph.judge import Judge
 from ec1.graph.judgements import read_judgements
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.overrides import NO_OVERRIDES, load_overrides
@@ -137,7 +139,7 @@ class World:
 
 
 def _result(text: str) -> ExtractionResult:
-    names = ("J. Smith", "Jane Smith", "C. Sommerfeld", "Carl Sommerfeld")
+    names = ("J. Smith", "Jane Smith", "John Smith", "C. Sommerfeld", "Carl Sommerfeld")
     mentions = [
         Mention(name=name, entity_class="Person", confidence=0.9, chunk=0, start=at, end=at + len(name))
         for name in names
@@ -222,6 +224,24 @@ def test_a_person_is_asked_no_more_and_always_wins(world: World, tmp_path: Path)
     assert world.night().asked == 0
     used = json.loads((world.home.night(NIGHT) / USED).read_text())
     assert [each["one"] for each in used["judgements"]] == ["Person:c. sommerfeld"]
+
+
+def test_what_could_be_either_of_two_is_left_to_a_person(world: World) -> None:
+    world.texts = {"a.md": TEXTS["a.md"], "b.md": TEXTS["b.md"], "c.md": "John Smith came."}
+    assert world.publish() == []
+    assert world.night().asked == 0 and world.asked == []
+
+
+def test_a_model_with_an_adapter_is_another_judge(world: World, tmp_path: Path) -> None:
+    extractor = world.extractor()
+    plain = Judge.of(extractor)
+    digests = {plain.digest}
+    for digest in ("1" * 64, "2" * 64):
+        extractor.adapter = ServedAdapter(name="trained", folder=tmp_path, rank=8, digest=digest)
+        judge = Judge.of(extractor)
+        assert judge.model == f"{plain.model} with trained"
+        digests.add(judge.digest)
+    assert len(digests) == 3
 
 
 def test_a_night_asks_about_so_many_pairs_and_says_that_others_wait(world: World) -> None:
