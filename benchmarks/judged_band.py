@@ -7,8 +7,8 @@ keeps three facts, or hardly a pair would be left for a person. The rules were w
 errors were looked at. Nothing of the question was fitted to any of these pairs.
 
 Beside the model: always different, always same, and the half with the higher score is same. `sure` are the pairs of
-which the model is as sure as `graph.judge_bound`, the only ones on which a night would act. Intervals: Wilson, 95 %, as if
-pairs did not depend on each other.
+which the model is as sure as `graph.judge_bound`, the only ones on which a night would act. Intervals: Wilson, 95 %,
+as if pairs did not depend on each other.
 
 `plain` is the model of the embedded deployment without an adapter, `trained` what that deployment serves.
 
