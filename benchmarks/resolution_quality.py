@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.gum import CLASSES, DATA, Marked, Token, is_unseen, marked, parsed
+from benchmarks.gum import CLASSES, DATA, is_unseen, marked, parsed
 from ec1.graph.model import entity_key
 from ec1.graph.resolution import resolve
 from ec1.graph.scoring import Profile
@@ -34,27 +34,28 @@ def parts(data: Path) -> dict[str, list[Path]]:
     }
 
 
-def spans(path: Path) -> Iterator[tuple[Marked, list[Token]]]:
-    """Each mention of a document with its tokens."""
-    for _, tokens in parsed(path):
+def named(path: Path) -> Iterator[tuple[str, str, str, tuple[str, str, str]]]:
+    """The names of a document: key of the entity, name, what it refers to, and its sentence as before, name, after."""
+    for text, tokens in parsed(path):
         for mark in marked(tokens):
-            yield mark, tokens[mark.first : mark.last + 1]
+            words = tokens[mark.first : mark.last + 1]
+            words = list(itertools.dropwhile(lambda word: word.tag in ("DET", "PUNCT"), words))
+            tags = {word.tag for word in words}
+            if mark.kind not in CLASSES or not words or words[0].tag != "PROPN" or tags - _NAME_TAGS:
+                continue
+            name = re.sub(r" (?=[,.]|'s)", "", " ".join(each.form for each in words))
+            begin, end = words[0].start - tokens[0].start, words[-1].end - tokens[0].start
+            yield entity_key(name, CLASSES[mark.kind]), name, mark.identity, (text[:begin], text[begin:end], text[end:])
 
 
 def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
     """The names of documents as entities, and which two are one thing."""
     names, documents, identities = defaultdict(set), defaultdict(set), defaultdict(set)
     for path in paths:
-        for mark, words in spans(path):
-            named = list(itertools.dropwhile(lambda word: word.tag in ("DET", "PUNCT"), words))
-            tags = {word.tag for word in named}
-            if mark.kind not in CLASSES or not named or named[0].tag != "PROPN" or tags - _NAME_TAGS:
-                continue
-            name = re.sub(r" (?=[,.]|'s)", "", " ".join(each.form for each in named))
-            key = entity_key(name, CLASSES[mark.kind])
+        for key, name, identity, _ in named(path):
             names[key].add(name)
             documents[key].add(path.name)
-            identities[key].add((path.name, mark.identity))
+            identities[key].add((path.name, identity))
     profiles = [
         Profile(key, key.partition(":")[0], frozenset(names[key]), {}, frozenset(documents[key])) for key in names
     ]

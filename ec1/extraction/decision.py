@@ -114,7 +114,7 @@ def labels(vocabulary: Vocabulary = CONTRACT) -> Mapping[EntityClass | None, str
 def questions(chunk: Chunk, names: Iterable[str], vocabulary: Vocabulary = CONTRACT) -> list[str]:
     """The prompts about these names of a chunk; all begin with the same bytes."""
     beginning = f"{_beginning(vocabulary)}{_asked(chunk.text)}"
-    return [f"{beginning}{_one_line(name)} =" for name in names]
+    return [f"{beginning}{as_line(name)} =" for name in names]
 
 
 def spans_of(chunk: Chunk, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -165,10 +165,11 @@ def scores_in(content: str, asked: int, labelled: int = len(LABELS)) -> list[lis
 
 
 def _asked(text: str) -> str:
-    return f"Text: {_one_line(text)}\n"
+    return f"Text: {as_line(text)}\n"
 
 
-def _one_line(text: str) -> str:
+def as_line(text: str) -> str:
+    """A text of a document as a part of a question."""
     return escape(" ".join(text.split()))
 
 
@@ -193,4 +194,4 @@ def _shown(vocabulary: Vocabulary) -> Iterator[tuple[str, Sequence[tuple[str, En
             yield text, names
     for own in vocabulary.own:
         for example in own.parsed:
-            yield example.text, [(_one_line(name), entity_class) for name, entity_class in example.names]
+            yield example.text, [(as_line(name), entity_class) for name, entity_class in example.names]

@@ -32,6 +32,7 @@ from ec1.graph.resolution import (
     contested_at,
     find,
     join,
+    judge,
     operator_links,
     profiles_by_class,
 )
@@ -117,6 +118,14 @@ class _Update:
         self.no_longer_decided = decided_before - self.decided
         said = set(before.same) ^ set(overrides.same) | set(before.different) ^ set(overrides.different)
         self.judged = {key for decision in said for key in decision.entities}
+        # What a model judges now and did not before, or the other way round.
+        self.judgements = overrides.judgements()
+        was_judged = before.judgements()
+        self.judged_anew = {
+            pair
+            for pair in was_judged.keys() | self.judgements.keys()
+            if was_judged.get(pair) != self.judgements.get(pair)
+        }
         self.profiles = _Profiles(state)
         self.scorers: dict[str, Scorer] = {}
         self.blocks: dict[str, frozenset[str]] = {}
@@ -268,7 +277,7 @@ class _Update:
                 again |= {_order(key, other) for other in self._candidates(now)}
             else:
                 again |= {_order(key, other) for other in self.met[key] if self._are_candidates(key, other)}
-        for one, other in self.no_longer_decided:
+        for one, other in self.no_longer_decided | self.judged_anew:
             if self._are_candidates(one, other):
                 again.add((one, other))
         again -= self.decided
@@ -277,6 +286,8 @@ class _Update:
         for one, other in again:
             first = self.profiles[one]
             link = compare(self._scorer(first.entity_class), first, self.profiles[other])
+            if link is not None:
+                link = judge(link, self.judgements)
             if link is not None or not (one in fresh or other in fresh):
                 found[one, other] = link
         for pair in lost | self.newly_decided:

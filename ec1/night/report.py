@@ -24,6 +24,7 @@ from ec1.night.records import (
     ExtractionRecord,
     GraphRecord,
     HandoverRecord,
+    JudgingRecord,
     MachineRecord,
     OutcomeRecord,
     PostponedRecord,
@@ -83,6 +84,16 @@ class RecipeReport(BaseModel):
     training: TrainingReport | None = None
 
 
+class JudgedPairs(BaseModel):
+    """Pairs that may be one, by what the served model said of them; `problem`: why others wait."""
+
+    asked: int
+    same: int
+    different: int
+    unsure: int
+    problem: str | None = None
+
+
 class Deferred(BaseModel):
     """One document that waits for a later night, and why."""
 
@@ -125,6 +136,8 @@ class NightReport(BaseModel):
     """Why work was deferred: what stopped the extraction, or what most documents' problems have in common."""
     deferred: list[Deferred] = []
     held: list[HeldBack] = []
+    judged: JudgedPairs | None = None
+    """None where nobody wants the model to judge."""
     graph_entities: int | None = None
     device: str | None = None
     free_gib: float | None = None
@@ -274,6 +287,8 @@ def night_report(
         HeldBack(path=row.get("path", ""), sentence=row.get("sentence", ""), names=row.get("names", ""))
         for row in (extracted.held if extracted is not None else [])[:MAX_HELD]
     ]
+    if (judged := records.total(JudgingRecord)) is not None:
+        report.judged = JudgedPairs.model_validate(judged.model_dump(include=set(JudgedPairs.model_fields)))
     report.machine = records.find(MachineRecord)
     report.failure = find_failure(home, night, run)
     mine = records.find(ExtractionRecord, run)

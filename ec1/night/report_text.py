@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.night.records import Part, RunRecord
-from ec1.night.report import NightReport
+from ec1.night.report import JudgedPairs, NightReport
 
 SHOWN_RUNS = 5
 """Newest runs whose parts are listed."""
@@ -31,6 +31,7 @@ def summary(report: NightReport) -> list[tuple[str, str]]:
     rows = [
         ("documents", _documents(report) if done.documents_read is not None else "not reached"),
         ("entities", _entities(report) if done.entities_found is not None else "not reached"),
+        *((("judged pairs", _judged(report.judged)),) if report.judged is not None else ()),
         *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
     ]
     return rows
@@ -172,6 +173,14 @@ def _entities(report: NightReport) -> str:
     if report.runs > 1:
         calls += f", {count(report.this_run.llm_calls)} in this run"
     return f"{found} ({calls}); the graph holds {count(report.graph_entities)}"
+
+
+def _judged(judged: JudgedPairs) -> str:
+    waits = f"; {judged.problem}" if judged.problem else ""
+    return (
+        f"{judged.asked} asked of the model: {judged.same} same, {judged.different} different, {judged.unsure} unsure"
+        f"{waits}"
+    )
 
 
 def _run_title(run: str, record: RunRecord) -> str:
