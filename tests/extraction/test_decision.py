@@ -28,7 +28,7 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture(params=["decide", "both"])
 def settings(request: pytest.FixtureRequest) -> ExtractionSettings:
-    return SETTINGS.model_copy(update={"mode": request.param, "request_timeout_seconds": 1})
+    return SETTINGS.model_copy(update={"mode": request.param, "request_timeout_seconds": 20})
 
 
 @pytest.fixture
@@ -90,7 +90,12 @@ def test_all_questions_about_a_chunk_go_in_one_request_and_begin_alike(server: F
 
 
 @pytest.mark.parametrize("mark", ["500", "hang", "die", "odd", "flood", "few"])
-def test_a_chunk_without_decisions_is_never_done(server: FakeServer, bench: Bench, mark: str) -> None:
+def test_a_chunk_without_decisions_is_never_done(
+    server: FakeServer, tmp_path: Path, words: Path, settings: ExtractionSettings, mark: str
+) -> None:
+    # What hangs is waited for; a busy machine may need seconds to answer what does not.
+    waits = {"request_timeout_seconds": 3, "max_attempts": 1} if mark == "hang" else {}
+    bench = Bench(server, Outbox(tmp_path / "outbox"), words, settings.model_copy(update=waits))
     work, other = item(long_text(mark)), item(long_text(paragraphs=3))
     bench.run(work, other)
     result, done = bench.result(work), bench.result(other)

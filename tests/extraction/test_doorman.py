@@ -27,7 +27,7 @@ from ec1.extraction.prompt import messages
 from ec1.extraction.schema import ENTITY_SCHEMA
 from ec1.night.extraction import extract_night
 
-SETTINGS = ExtractionSettings(chunk_tokens=40, overlap_tokens=0, max_in_flight=2, request_timeout_seconds=1)
+SETTINGS = ExtractionSettings(chunk_tokens=40, overlap_tokens=0, max_in_flight=2, request_timeout_seconds=10)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from ec1.extraction.results import ExtractionResult
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity
 
 SETTINGS = ExtractionSettings(
-    chunk_tokens=40, overlap_tokens=0, max_answer_tokens=100, max_in_flight=2, request_timeout_seconds=1, max_attempts=2
+    chunk_tokens=40, overlap_tokens=0, max_answer_tokens=100, max_in_flight=2, request_timeout_seconds=10, max_attempts=2
 )
 TEXT = "Clara Sommer came."
 DOCUMENT = Document(DocumentKey("meeting", "a.md"), "a", TEXT)
@@ -257,7 +257,7 @@ def test_any_bytes_leave_the_extraction_whole(kind: str, server: RawServer, word
 @given(body=_json.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=80))
 def test_any_answer_of_service_content_is_a_deferral_or_a_refusal(server: RawServer, body: bytes) -> None:
     server.answer = http_answer(body)
-    values = ServiceContentSettings(base_url=server.url, max_attempts=1, request_timeout_seconds=1)
+    values = ServiceContentSettings(base_url=server.url, max_attempts=1, request_timeout_seconds=10)
     with ServiceContentClient(values, "acme", backoff_seconds=0.001) as client:
         calls: list[Callable[[], object]] = [
             lambda: client.mutate([ServiceEntity("Ann Lee", "Person", 0.8, "mk-a")]),
