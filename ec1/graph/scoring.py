@@ -538,7 +538,11 @@ def _are_far(one: PersonName, other: PersonName) -> bool:
         return all(
             Level.DIFFERENT in (_given_level(*given), _level(*surname)) for given, surname, _ in _alignments(one, other)
         )
-    if one.letters == other.letters or (one.middles and other.middles):
+    if one.middles and other.middles:
+        return False
+    # Looking at both ends first spares most names the making of their letters.
+    ends_alike = one.given[:1] == other.given[:1] and one.surname[-1:] == other.surname[-1:]
+    if ends_alike and one.letters == other.letters:
         return False
     if _level(one.surname, other.surname) is not Level.DIFFERENT:
         if _given_level(one.given, other.given) is not Level.DIFFERENT:
@@ -552,8 +556,7 @@ def _are_far(one: PersonName, other: PersonName) -> bool:
     if len(one.given) == 1 or len(other.given) == 1:
         return True
     return (
-        _level(one.surname, other.given) is Level.DIFFERENT
-        or _given_level(one.given, other.surname) is Level.DIFFERENT
+        _level(one.surname, other.given) is Level.DIFFERENT or _given_level(one.given, other.surname) is Level.DIFFERENT
     )
 
 
