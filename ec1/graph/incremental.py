@@ -205,7 +205,10 @@ class _Update:
             lost |= before - after
             gained |= after - before
         moved = {name: gone[name] | come[name] for name in large}
-        sizes = {name: self._sizes(name, len(gone[name]), len(come[name])) for name in large}
+        sizes = {}
+        for name in large:
+            size = self.state.size(name)
+            sizes[name] = size, size - len(gone[name]) + len(come[name])
         before_of = {name: self._pairs(name, moved[name], sizes[name]) for name in large}
         self.state.move(gone, come)
         for name in large:
@@ -239,11 +242,6 @@ class _Update:
                         lost.add(_order(_key(one), _key(other)))
         return lost, gained
 
-    def _sizes(self, name: str, gone: int, come: int) -> tuple[int, int]:
-        """How many are in a block before and after; of a large block that nobody leaves, `ALL_PAIRS` + 1."""
-        size = self.state.size(name) if gone else len(self.state.members(name, blocking.ALL_PAIRS + 1))
-        return size, size - gone + come
-
     def _pairs(self, name: str, places: set[str], sizes: tuple[int, int]) -> set[Pair]:
         """Pairs of a block that is large or small and changes between the two, among them all that it loses or gains:
         in a large one those with an end in `places` or around such a place."""
@@ -261,11 +259,7 @@ class _Update:
             line = [_key(near) for near in (*reversed(below), *above)]
             for left in range(len(below) + (above[:1] == [each])):
                 one = line[left]
-                # Written out: of a night these are a million.
-                found.update(
-                    (one, other) if one < other else (other, one)
-                    for other in line[max(left + 1, len(below)) : left + reach + 1]
-                )
+                found.update(_order(one, other) for other in line[max(left + 1, len(below)) : left + reach + 1])
         return found
 
     def _candidates(self, profile: Profile) -> set[str]:
