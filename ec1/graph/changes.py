@@ -242,7 +242,7 @@ class Changes:
                 touched.lost.setdefault(row["entity"], set()).add(row["name"])
                 touched.totals.remove("mention", row)
             for row in self._db.execute(
-                "MATCH (d:Document {key: $key})-[t:TRAIT]->(e:Entity) DELETE t "
+                f"{tables.TRAITS_OF} DELETE t "
                 "RETURN d.key AS document, e.key AS entity, t.kind AS kind, t.value AS value",
                 match,
             ):

@@ -16,6 +16,7 @@ How far a change reaches, and why not farther:
 Weights come from statistics that stay as they are, since each new entity changes the frequency of some value a little.
 """
 
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -200,6 +201,11 @@ class _Update:
         large = []
         for name in sorted(gone.keys() | come.keys()):
             line = set(self.state.members(name, blocking.ALL_PAIRS + 1))
+            if len(line) > blocking.ALL_PAIRS and not gone[name]:
+                pushed, new = self._joined_by(name, sorted(come[name]))
+                lost |= pushed
+                gained |= new
+                continue
             if len(line) + len(come[name]) > blocking.ALL_PAIRS:
                 large.append(name)
                 continue
@@ -208,7 +214,10 @@ class _Update:
             lost |= before - after
             gained |= after - before
         moved = {name: gone[name] | come[name] for name in large}
-        sizes = {name: self._sizes(name, len(gone[name]), len(come[name])) for name in large}
+        sizes = {}
+        for name in large:
+            size = self.state.size(name)
+            sizes[name] = size, size - len(gone[name]) + len(come[name])
         before_of = {name: self._pairs(name, moved[name], sizes[name]) for name in large}
         self.state.move(gone, come)
         for name in large:
@@ -217,10 +226,30 @@ class _Update:
             gained |= after - before_of[name]
         return lost, gained
 
-    def _sizes(self, name: str, gone: int, come: int) -> tuple[int, int]:
-        """How many are in a block before and after; of a large block that nobody leaves, `ALL_PAIRS` + 1."""
-        size = self.state.size(name) if gone else len(self.state.members(name, blocking.ALL_PAIRS + 1))
-        return size, size - gone + come
+    def _joined_by(self, name: str, places: list[str]) -> tuple[set[Pair], set[Pair]]:
+        """The pairs that a large block loses and gains by the entities that come into it, `places` in order, where
+        nobody leaves it: nearly all that happens to large blocks in a night.
+
+        Each that comes is compared with those around it, and pushes some apart that stood just near enough.
+        """
+        reach = blocking.WINDOW
+        lost: set[Pair] = set()
+        gained: set[Pair] = set()
+        for number, each in enumerate(places):
+            below = self.state.below(name, each, reach)
+            above = self.state.from_here(name, each, reach)
+            before = sorted([*below, *places[max(0, number - reach) : number]])[-reach:]
+            after = sorted([*above, *places[number + 1 : number + 1 + reach]])[:reach]
+            own = _key(each)
+            gained.update(_order(own, _key(near)) for near in (*before, *after))
+            for far, one in enumerate(below):
+                # At most so many stand between the two now that did not before.
+                for farther in range(max(0, reach - far - len(places)), min(reach - far, len(above))):
+                    other = above[farther]
+                    between = bisect(places, other) - bisect(places, one)
+                    if far + farther + 1 + between > reach:
+                        lost.add(_order(_key(one), _key(other)))
+        return lost, gained
 
     def _pairs(self, name: str, places: set[str], sizes: tuple[int, int]) -> set[Pair]:
         """Pairs of a block that is large or small and changes between the two, among them all that it loses or gains:
@@ -239,11 +268,7 @@ class _Update:
             line = [_key(near) for near in (*reversed(below), *above)]
             for left in range(len(below) + (above[:1] == [each])):
                 one = line[left]
-                # Written out: of a night these are a million.
-                found.update(
-                    (one, other) if one < other else (other, one)
-                    for other in line[max(left + 1, len(below)) : left + reach + 1]
-                )
+                found.update(_order(one, other) for other in line[max(left + 1, len(below)) : left + reach + 1])
         return found
 
     def _candidates(self, profile: Profile) -> set[str]:
@@ -276,7 +301,15 @@ class _Update:
             if key in renamed or (now.entity_class == PERSON and any(name.single for name in now.persons)):
                 again |= {_order(key, other) for other in self._candidates(now)}
             else:
-                again |= {_order(key, other) for other in self.met[key] if self._are_candidates(key, other)}
+                # Nearly all share no block: that is asked first.
+                mine = self._blocks(now)
+                again |= {
+                    _order(key, other)
+                    for other in self.met[key]
+                    if self._is_there(other)
+                    and not mine.isdisjoint(self._blocks(self.profiles[other]))
+                    and self._are_candidates(key, other)
+                }
         for one, other in self.no_longer_decided | self.judged_anew:
             if self._are_candidates(one, other):
                 again.add((one, other))
@@ -290,15 +323,17 @@ class _Update:
                 link = judge(link, self.judgements)
             if link is not None or not (one in fresh or other in fresh):
                 found[one, other] = link
-        for pair in lost | self.newly_decided:
-            # Most that a large block lost are no link.
-            if pair not in again and state.link(pair) and (pair in self.decided or not self._are_candidates(*pair)):
+        # Most that a large block lost are no link.
+        for pair in state.links((lost | self.newly_decided) - again):
+            if pair in self.decided or not self._are_candidates(*pair):
                 found[pair] = None
+        kept = state.links(found)
         changed: dict[Pair, Link | None] = {}
         for pair, link in found.items():
-            kept = state.link(pair)
-            if (kept.found if kept else None) != link:
+            was = kept.get(pair)
+            if (was.found if was else None) != link:
                 changed[pair] = link
+                self.before[pair] = was
         return changed
 
     def _are_candidates(self, one: str, other: str) -> bool:
@@ -325,7 +360,6 @@ class _Update:
     def _contest(self, changed: Mapping[Pair, Link | None], renamed: set[str]) -> set[Pair]:
         """Write the changed links, and ask again where links may contest each other; returns those that are or were
         contested in another way. A changed link stands as it was found until `_settle`."""
-        self.before = {pair: self.state.link(pair) for pair in changed}
         self.state.drop_links(pair for pair, link in changed.items() if link is None)
         self.state.put_links(KeptLink(link, 0, link) for link in changed.values() if link is not None)
         ends = {key for pair in changed for key in pair} | renamed | self.judged

@@ -52,6 +52,8 @@ _LINKS = words("and of the for")
 _WRITTEN_OUT = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
 )
+_TWO_WORDS = re.compile(r"[A-Z][a-z]+ [A-Z][a-z]+")
+_NO_NAMES = _TITLES | _GENERATIONS.keys() | _DEGREES | _PARTICLES | {"and"}
 _SEVERAL = re.compile(r"&|\band\b", re.IGNORECASE)
 _LONGEST_LEGAL = 4
 _ACRONYM = re.compile(r"[A-Z]{3,6}")
@@ -158,6 +160,11 @@ def person_names(name: str) -> tuple[PersonName, ...]:
 @lru_cache(maxsize=200_000)
 def person_name(name: str) -> PersonName:
     """Take a person's name apart; `Smith, Jane` is turned round."""
+    if _TWO_WORDS.fullmatch(name):
+        # Most names, in a third of the time.
+        given, surname = name.lower().split(" ")
+        if given not in _NO_NAMES and surname not in _NO_NAMES:
+            return PersonName(given, (), surname)
     name = _initials_apart(name)
     parts = [_words(part) for part in normalised(name).split(",")]
     generation = addressed = ""

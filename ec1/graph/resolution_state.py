@@ -13,7 +13,7 @@ import contextlib
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -48,6 +48,9 @@ CREATE INDEX member_cluster ON member(cluster);
 """
 _LINK = "one, other, band, score, reasons, veto"
 _AT_ONCE = 500
+# A night reads and writes all over the file. SQLite's own 2 MiB hold too little of it, and pages that do not fit are
+# written early.
+_CACHE_KIB = 65_536
 AT_ONE, AT_OTHER = 1, 2
 """At which end a link is contested."""
 
@@ -83,6 +86,7 @@ class ResolutionState:
         """Open a file that exists."""
         state = cls(path)
         try:
+            state._run(f"PRAGMA cache_size=-{_CACHE_KIB}")
             yield state
         finally:
             state.database.close()
@@ -303,6 +307,18 @@ class ResolutionState:
             f"SELECT {_LINK}, contested, final_band, final_veto FROM link WHERE one = ? AND other = ?", pair
         ).fetchone()
         return _kept(row) if row else None
+
+    def links(self, pairs: Collection[Pair]) -> dict[Pair, KeptLink]:
+        """Those of some pairs that are links."""
+        found = {}
+        ends = iter(sorted({one for one, _ in pairs}))
+        while some := tuple(islice(ends, _AT_ONCE)):
+            marks = ", ".join("?" * len(some))
+            query = f"SELECT {_LINK}, contested, final_band, final_veto FROM link WHERE one IN ({marks})"
+            for row in self._run(query, some):
+                if row[:2] in pairs:
+                    found[row[:2]] = _kept(row)
+        return found
 
     def links_of(self, key: str) -> list[KeptLink]:
         columns = f"SELECT {_LINK}, contested, final_band, final_veto FROM link WHERE"

@@ -89,7 +89,7 @@ def traits(connection: Any) -> Iterator[tuple[str, str, str, str]]:
 def said(connection: Any, documents: Iterable[str]) -> dict[str, Said]:
     """What documents say now, by key; empty for one that is gone."""
     spelt = "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) RETURN e.key AS entity, m.name AS name"
-    shown = "MATCH (d:Document {key: $key})-[t:TRAIT]->(e:Entity) RETURN e.key AS entity, t.kind AS kind, t.value AS v"
+    shown = f"{tables.TRAITS_OF} RETURN e.key AS entity, t.kind AS kind, t.value AS v"
     return {
         key: Said(
             frozenset((row["entity"], row["name"]) for row in tables.rows(connection, spelt, {"key": key})),

@@ -10,10 +10,11 @@ not change the result. A state that was made as a whole waits under another name
 """
 
 import contextlib
+import gc
 import logging
 import sqlite3
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ec1.graph import resolved_tables, tables, unexported
@@ -63,14 +64,28 @@ def update(
     documents = tables.unresolved(connection) if record is not None else []
     if len(documents) > max(_FEW, _MANY * totals.stats.documents):
         record = None
-    if record is not None:
-        try:
-            if _by_differences(database, path, record, documents, overrides, basis):
-                return
-        except sqlite3.DatabaseError as error:
-            log.warning("%s is damaged (%s): all entities are resolved again", path, error)
-            path.unlink(missing_ok=True)
-    _whole(database, path, record, overrides, basis, entities, weights)
+    with _without_garbage_collection():
+        if record is not None:
+            try:
+                if _by_differences(database, path, record, documents, overrides, basis):
+                    return
+            except sqlite3.DatabaseError as error:
+                log.warning("%s is damaged (%s): all entities are resolved again", path, error)
+                path.unlink(missing_ok=True)
+        _whole(database, path, record, overrides, basis, entities, weights)
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Resolution makes many small things and no cycles of them, so looking for cycles finds nothing: of a night, that
+    was a third of the time, and more the more the process holds beside."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def drop(database: GraphDatabase) -> None:

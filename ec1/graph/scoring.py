@@ -113,10 +113,9 @@ class Profile:
 
     @cached_property
     def plain(self) -> PersonName | None:
-        """The name of a person who has but one, of a given name and a surname."""
+        """The name of a person who has but one, without `Jr.` and the like."""
         name = self.persons[0] if self.entity_class == PERSON and len(self.persons) == 1 else None
-        several = name is None or name.middles or name.generation or len(name.given) < 2
-        return None if several else name
+        return None if name is None or name.generation else name
 
     @cached_property
     def things(self) -> tuple[ThingName, ...]:
@@ -208,6 +207,9 @@ class Scorer:
         self._size = statistics.size
         self._fitted = statistics.weights
         self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
+        most = max(self._most("given"), self._most("surname")) + _DIFFERENT_BITS - self._prior
+        # None where a part that agrees could outweigh one that does not.
+        self._far = Comparison(most, ()) if most < REVIEW_BITS else None
         self._last: tuple[PersonName, PersonName, tuple[float, tuple[Level, Level], bool]] | None = None
 
     def compare(self, one: Profile, other: Profile) -> Comparison:
@@ -215,11 +217,15 @@ class Scorer:
         than a bound."""
         if other.key < one.key:
             one, other = other, one
-        if one.plain and other.plain and not (one.attributes and other.attributes):
-            bits, levels, _ = self._aligned(one.plain, other.plain)
-            if bits - self._prior < REVIEW_BITS and Level.INITIAL not in levels:
-                # Most pairs end here, and nothing else could add to these.
-                return Comparison(bits - self._prior, ())
+        if (
+            self._far is not None
+            and (ours := one.plain) is not None
+            and (theirs := other.plain) is not None
+            and not (one.attributes and other.attributes)
+            and _are_far(ours, theirs)
+        ):
+            # Most pairs end here.
+            return self._far
         found = self._weigh(one, other, _ALWAYS)
         if found.bits < REVIEW_BITS:
             # Not even if they were always mentioned together: their documents, which may be many, need no look.
@@ -264,6 +270,13 @@ class Scorer:
                 bits += weight
         # The parts of an address agree together or not at all: they are not independent.
         return bits + min(max(address, _ADDRESS_BITS[0]), _ADDRESS_BITS[1]), levels
+
+    def _most(self, kind: str) -> float:
+        """The bits that two parts of a name can be worth at most: if they are equal and nobody else has them."""
+        fitted = self._fitted.get(kind)
+        exact = fitted["exact"] if fitted else _EXACT
+        rarest = max(_RAREST, _USUAL[kind] * _PRIOR_WEIGHT / (self._size + _PRIOR_WEIGHT))
+        return max(_INITIAL_BITS, math.log2(exact / min(exact, rarest)))
 
     def _frequency(self, kind: str, value: str) -> float:
         usual = KINDS[kind].usual if kind in KINDS else _USUAL[kind]
@@ -516,6 +529,35 @@ def _thing_veto(one: ThingName, other: ThingName) -> str | None:
     if one.qualifiers and other.qualifiers and not set(one.qualifiers) & set(other.qualifiers):
         return "other place"
     return None
+
+
+def _are_far(one: PersonName, other: PersonName) -> bool:
+    """Whether two names that are `plain` differ in one part at least, whichever is compared with which (`_alignments`),
+    and nothing beside facts could add to them: a short form, too, is one only if no part differs."""
+    if one.single or other.single:
+        return all(
+            Level.DIFFERENT in (_given_level(*given), _level(*surname)) for given, surname, _ in _alignments(one, other)
+        )
+    if one.middles and other.middles:
+        return False
+    # Looking at both ends first spares most names the making of their letters.
+    ends_alike = one.given[:1] == other.given[:1] and one.surname[-1:] == other.surname[-1:]
+    if ends_alike and one.letters == other.letters:
+        return False
+    if _level(one.surname, other.surname) is not Level.DIFFERENT:
+        if _given_level(one.given, other.given) is not Level.DIFFERENT:
+            return False
+        if one.middles or other.middles:
+            # One may end the other: `US President Barack Obama`.
+            if one.given in other.middles or other.given in one.middles:
+                return False
+            if _given_level(one.all_given, other.all_given) is not Level.DIFFERENT:
+                return False
+    if len(one.given) == 1 or len(other.given) == 1:
+        return True
+    return (
+        _level(one.surname, other.given) is Level.DIFFERENT or _given_level(one.given, other.surname) is Level.DIFFERENT
+    )
 
 
 def _alignments(one: PersonName, other: PersonName) -> Iterable[tuple[tuple[str, str], tuple[str, str], bool]]:

@@ -52,6 +52,10 @@ MENTION_COLUMNS = ("name", "chunk", "start_char", "end_char", "confidence", "fin
 RELATION_COLUMNS = ("relation", "document", "chunk", "start_char", "end_char", "confidence", "fingerprint", "model")
 ENTITY_COLUMNS = ("key", "name", "entity_class")
 
+TRAITS_OF = "MATCH (d:Document {key: $key})-[t:TRAIT]->(e:Entity) HINT (d JOIN t) JOIN e"
+"""The traits `t` of the document `$key`. Left to itself the database goes through all entities instead: 3 ms where
+there are 100,000."""
+
 # Query results are collected in the buffer pool, which a whole graph does not fit: 600,000 mentions filled 64 MiB.
 _PAGE = 20_000
 _ROTTEN = "a text in the database is no text any more: its file is damaged on the disk"
@@ -291,9 +295,7 @@ def mentions_in(connection: Any, documents: Iterable[str]) -> Iterator[dict[str,
 
 def traits_in(connection: Any, documents: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Every trait in some documents, with `document` and `entity` keys."""
-    query = (
-        "MATCH (d:Document {key: $key})-[t:TRAIT]->(e:Entity) RETURN e.key AS entity, t.kind AS kind, t.value AS value"
-    )
+    query = f"{TRAITS_OF} RETURN e.key AS entity, t.kind AS kind, t.value AS value"
     for key in documents:
         for row in rows(connection, query, {"key": key}):
             yield {"document": key, **row}

@@ -1,5 +1,6 @@
 """Resolution by differences: equal to resolving everything, whatever documents and operators did before."""
 
+import gc
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from graph_samples import NIGHT, key, random_changes, result
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ec1.graph import blocking, resolved_tables, resolver
+from ec1.graph import blocking, incremental, resolved_tables, resolver
 from ec1.graph.incremental import Difference, resolve_changes, resolve_whole
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.model import entity_key
@@ -300,3 +301,79 @@ def test_frequencies_are_counted_anew_when_many_entities_came(tmp_path: Path, mo
             )
             store.resolve(NO_OVERRIDES, whole_below=0, drift=0.1)
             assert len(runs) == whole
+
+
+# --- what a night costs
+
+
+def near_pairs(line: list[str]) -> set[tuple[str, str]]:
+    return {
+        (one, other) if one < other else (other, one)
+        for at, one in enumerate(line)
+        for other in line[at + 1 : at + 1 + blocking.WINDOW]
+    }
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    there=st.sets(st.integers(0, 40), min_size=5),
+    come=st.sets(st.integers(0, 40), min_size=1),
+    window=st.integers(1, 4),
+)
+def test_who_joins_a_large_block_gains_and_loses_the_pairs_that_the_whole_block_does(
+    monkeypatch: pytest.MonkeyPatch, there: set[int], come: set[int], window: int
+) -> None:
+    """The keys are in another order than the places, as they may be in life."""
+    monkeypatch.setattr(blocking, "ALL_PAIRS", 4)
+    monkeypatch.setattr(blocking, "WINDOW", window)
+    come -= there
+    place_of = {number: f"{number:02}\0{(number * 17) % 41:02}" for number in range(41)}
+    state = ResolutionState(None)
+    resolve_whole(state, [], [], NO_OVERRIDES, "0")
+    state.move({}, {"block": {place_of[number] for number in there}})
+    lost, gained = incremental._Update(state, {}, NO_OVERRIDES)._joined_by(
+        "block", [place_of[number] for number in sorted(come)]
+    )
+    before = near_pairs([place_of[number][3:] for number in sorted(there)])
+    after = near_pairs([place_of[number][3:] for number in sorted(there | come)])
+    assert (lost, gained) == (before - after, after - before)
+    state.database.close()
+
+
+def test_a_state_finds_the_links_among_many_pairs() -> None:
+    people = [f"Jane {letter}. Smith" for letter in "AB"] + ["Jane Smith", "Smith, Jane", "Ruth Jones"]
+    names = [(entity_key(name, "Person"), "d", name) for name in people]
+    state = ResolutionState(None)
+    links, _ = resolve_whole(state, names, [], NO_OVERRIDES, "0")
+    assert links
+    keys = sorted({key for key, _, _ in names})
+    asked = {(one, other) for one in keys for other in keys if one < other}
+    # More than SQLite is asked for at once.
+    asked |= {(f"a{number}", f"b{number}") for number in range(1200)}
+    assert sorted(each.final for each in state.links(asked).values()) == sorted(links)
+    (some, *others) = [(link.one, link.other) for link in links]
+    assert state.links({some}).keys() == {some} and others
+    state.database.close()
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_collected_after_a_resolution_as_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collects: bool
+) -> None:
+    during = []
+
+    def failing(*_: Any) -> None:
+        during.append(gc.isenabled())
+        raise MemoryError
+
+    monkeypatch.setattr(resolver, "_whole", failing)
+    before = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        with LadybugStore.open(tmp_path / "live", buffer_pool_mib=64, wait_seconds=0) as store:
+            store.apply_many(HISTORY[0], NIGHT)
+            with pytest.raises(MemoryError):
+                store.update_resolution(NO_OVERRIDES)
+        assert (during, gc.isenabled()) == ([False], collects)
+    finally:
+        (gc.enable if before else gc.disable)()

@@ -662,3 +662,10 @@ def related(found: ExtractionResult, rng: random.Random) -> ExtractionResult:
     )  # fmt: skip
     trait = Trait(name=one.name, entity_class=one.entity_class, kind="email", value=f"{rng.randrange(3)}@a.example")
     return found.model_copy(update={"relations": (relation,), "traits": (trait,)})
+
+
+def test_the_traits_of_a_document_are_found_by_its_key(tmp_path: Path) -> None:
+    """Not by going through all entities, as the database would by itself."""
+    with LadybugStore.open(tmp_path / "live", buffer_pool_mib=64, wait_seconds=0) as store:
+        (plan,) = store._db.execute(f"EXPLAIN {tables.TRAITS_OF} RETURN e.key AS entity".replace("$key", "'x'"))
+    assert "(d)-[t]->(e)" in next(iter(plan.values()))

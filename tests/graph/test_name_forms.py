@@ -1,9 +1,13 @@
 """Forms of names as other languages, countries and habits write them: which are one, and which only look so."""
 
 import itertools
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ec1.graph import names
 from ec1.graph.model import entity_key
 from ec1.graph.names import person_name, thing_name
 from ec1.graph.resolution import Band, Resolution, resolve
@@ -152,3 +156,30 @@ def test_an_acronym_of_two_in_one_document_is_for_review() -> None:
     reviewed = {frozenset((link.one, link.other)) for link in found.band(Band.REVIEW)}
     ends = [frozenset(entity_key(each, "Company") for each in pair) for pair in itertools.combinations(names, 2)]
     assert reviewed == set(ends[:2])
+
+
+WORDS = (
+    "Jane",
+    "Van",
+    "Berg",
+    "Dr",
+    "Junior",
+    "Ii",
+    "Phd",
+    "And",
+    "de",
+    "JL",
+    "O'Neil",
+    "Al",
+    "Ma",
+    "Łukasz",
+    "Smith,",
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join))
+def test_names_of_two_words_are_taken_apart_as_all_others_are(name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        quick = person_name.__wrapped__(name)
+        patch.setattr(names, "_TWO_WORDS", re.compile("never"))
+        assert person_name.__wrapped__(name) == quick

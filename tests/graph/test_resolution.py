@@ -13,8 +13,8 @@ from benchmarks.resolution_quality import febrl
 from ec1.errors import InputError
 from ec1.graph.model import entity_key
 from ec1.graph.overrides import Decision, Overrides, load_overrides
-from ec1.graph.resolution import Band, Cluster, Link, Resolution, resolve
-from ec1.graph.scoring import Profile, veto
+from ec1.graph.resolution import Band, Cluster, Link, Resolution, compare, resolve
+from ec1.graph.scoring import Profile, Scorer, Statistics, veto
 
 
 def profile(name: str, entity_class: str = "Person", documents: Iterable[str] = (), **attributes: str) -> Profile:
@@ -477,3 +477,63 @@ def test_a_decision_about_two_ends_a_contest_in_whatever_order() -> None:
     assert "could be either of two" in {link.veto for link in resolve(people).links}
     found = resolve(people, same("Person:john smith", "Person:jane smith"))
     assert "could be either of two" not in {link.veto for link in found.links}
+
+
+PARTS = ("Jane", "Jan", "J.", "Bill", "William", "US President", "Barack", "Smith", "Smyth", "van Smith", "Obama", "B.")
+SPELT = st.one_of(
+    st.lists(st.sampled_from(PARTS), min_size=1, max_size=4).map(" ".join),
+    st.tuples(st.sampled_from(PARTS), st.lists(st.sampled_from(PARTS), min_size=1, max_size=2).map(" ".join)).map(
+        ", ".join
+    ),
+    st.sampled_from(["Jane Smith Jr.", "Smith & Obama", "Łukasz Smith", "王小明", "Dr. Smith", "Mr. Jan Smith"]),
+)
+PERSONS = st.builds(
+    lambda names, documents, email: Profile(
+        f"Person:{sorted(names)}",
+        "Person",
+        frozenset(names),
+        {"email": frozenset([email])} if email else {},
+        frozenset(documents),
+    ),
+    st.lists(SPELT, min_size=1, max_size=2),
+    st.sets(st.sampled_from("ab"), min_size=1),
+    st.sampled_from(["", "", "j@a.example"]),
+)
+FITTED = {
+    kind: {"exact": 0.99, "close": 0.005, "different": 0.005, "close_of_two": 0.001, "different_of_two": 0.9}
+    for kind in ("given", "surname")
+}
+
+
+@settings(max_examples=400, deadline=None)
+@given(one=PERSONS, other=PERSONS, size=st.sampled_from([10, 30_000, 10_000_000]), fitted=st.booleans())
+def test_a_pair_that_is_dismissed_at_first_sight_would_be_no_link(
+    one: Profile, other: Profile, size: int, fitted: bool
+) -> None:
+    statistics = Statistics(size, {"surname": {"smith": 5}}, FITTED if fitted else {})
+    quick, thorough = Scorer(statistics), Scorer(statistics)
+    thorough._far = None
+    one, other = sorted((one, other), key=lambda profile: profile.key)
+    assert compare(quick, one, other) == compare(thorough, one, other)
+    assert quick.compare(one, other).bits >= thorough.compare(one, other).bits or (
+        quick.compare(one, other) == thorough.compare(one, other)
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "far"),
+    [
+        ("Jane Smith", "Jane Kowalski", True),
+        ("Jane Smith", "Robert Smith", True),
+        ("J. Smith", "Robert Smith", True),
+        ("Jane A. Smith", "Robert Smith", True),
+        ("Smith", "Jane Kowalski", True),
+        ("Smith", "Jane Smith", False),
+        ("Smith Jane", "Jane Smith", False),
+        ("Bill Smith", "William Smith", False),
+        ("Barack Obama", "US President Barack Obama", False),
+    ],
+)
+def test_most_pairs_are_dismissed_at_first_sight(one: str, other: str, far: bool) -> None:
+    scorer = Scorer(Statistics(100_000, {}))
+    assert (scorer.compare(profile(one), profile(other)) is scorer._far) is far
