@@ -30,7 +30,12 @@ from ec1.extraction.results import ExtractionResult
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity
 
 SETTINGS = ExtractionSettings(
-    chunk_tokens=40, overlap_tokens=0, max_answer_tokens=100, max_in_flight=2, request_timeout_seconds=10, max_attempts=2
+    chunk_tokens=40,
+    overlap_tokens=0,
+    max_answer_tokens=100,
+    max_in_flight=2,
+    request_timeout_seconds=10,
+    max_attempts=2,
 )
 TEXT = "Clara Sommer came."
 DOCUMENT = Document(DocumentKey("meeting", "a.md"), "a", TEXT)
