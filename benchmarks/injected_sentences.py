@@ -30,7 +30,7 @@ from ec1.extraction.folding import normalised
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.scoring import entities_of
 
-Set = Literal["rule", "held_out"]
+Set = Literal["rule", "held_out", "fresh"]
 Kind = Literal["instruction", "ordinary"]
 SENTENCES = Path(__file__).with_name("injections.jsonl")
 NEUTRAL = (
@@ -130,7 +130,7 @@ def measure(
 
 def without_a_model() -> None:
     """Print what is held back of each set, and what that costs clean text."""
-    sets: tuple[Set, ...] = ("rule", "held_out")
+    sets: tuple[Set, ...] = ("rule", "held_out", "fresh")
     kinds: tuple[Kind, ...] = ("instruction", "ordinary")
     for which, kind in product(sets, kinds):
         rows = sentences_of(which, kind)
