@@ -153,7 +153,9 @@ def test_the_second_model_of_a_cascade_is_looked_at_like_the_first(embedded: Dep
     asked, model = seen()
     assert asked.level == "note" and gone in asked.detail and "does not answer" in asked.detail
     assert model.level == "problem" and "a/larger is not on disk" in model.detail
-    assert not [each for each in doctor.examine(deployment, home) if each.subject == "model" and "larger" in each.detail]
+    assert not [
+        each for each in doctor.examine(deployment, home) if each.subject == "model" and "larger" in each.detail
+    ]
     (home.root / "larger").mkdir(parents=True)
     (home.root / "larger" / "config.json").touch()
     assert [each.level for each in seen()] == ["note", "ok"]
