@@ -34,7 +34,7 @@ FILLER = "\x1f"
 
 # Log odds. Chosen on transcripts, the sample and documents of GUM that may be fitted to: few of their sentences reach
 # them (docs/operations.md, "Instructions in documents").
-_ENOUGH, _DOUBTFUL = 1.0, 0.0
+_ENOUGH, _DOUBTFUL = 1.0, -0.25
 # By the signs alone, if the odds are not far below.
 _DOUBTFUL_SIGNS, _DOUBTFUL_LEAST = 2.5, -1.5
 # Of two sentences that follow each other, each of which may be half of one; and of both read as one.
@@ -83,8 +83,10 @@ def find(text: str, released: Collection[tuple[int, int]] = ()) -> list[Instruct
     if doubtful:
         elsewhere = _Words.of(text, [pieces[at] for at in (*held, *doubtful)])
         for at in doubtful:
-            names = names_in(text[slice(*pieces[at])])
-            if any(name not in elsewhere for name in names) or (not names and weighed[at].strong):
+            sentence = text[slice(*pieces[at])]
+            names = names_in(sentence)
+            proven = all(elsewhere.hold(name, opens=sentence.startswith(name)) for name in names)
+            if not proven or (not names and weighed[at].strong):
                 held[at] = (_NAMES_ALONE if names else _WORDED, *weighed[at].kinds)
     for at in sorted(held):
         for step in (1, -1):
@@ -101,8 +103,9 @@ def names_in(sentence: str) -> list[str]:
     names: dict[str, str] = {}
     for each in candidates.propose(sentence):
         name = " ".join(sentence[each.start : each.end].split())
-        # A single word at the beginning has a capital in any case.
-        if each.source != "part" and (each.start or " " in name) and len(name.split()) <= _NAME_WORDS:
+        # A single word at the beginning has a capital in any case, and a speaker's turn is no name.
+        turn = each.source == "field" and len(name.split()) > _NAME_WORDS
+        if each.source != "part" and (each.start or " " in name) and not turn:
             names.setdefault(normalised(name), name)
     return list(names.values())
 
@@ -128,14 +131,16 @@ class _Words:
         folded = Folded.of("\n".join([*parts, text[last:]])).text
         return cls(folded, f" {' '.join(_WORD.findall(folded))} ")
 
-    def __contains__(self, name: str) -> bool:
-        """Whether a name stands there; where it opens a sentence, its first word may be none of it."""
+    def hold(self, name: str, *, opens: bool) -> bool:
+        """Whether a name stands there; of one that opens a sentence, the first word may be none of it."""
         folded = Folded.of(name).text
-        words = _WORD.findall(folded)
         if not folded.isascii() and folded in self.folded:
             # Scripts without blanks have no borders of words.
             return True
-        return any(" ".join(each) and f" {' '.join(each)} " in self.joined for each in (words, words[1:]))
+        words = _WORD.findall(folded)
+        return f" {' '.join(words)} " in self.joined or (
+            opens and len(words) > 1 and f" {' '.join(words[1:])} " in self.joined
+        )
 
 
 def without(text: str, found: list[Instruction]) -> str:

@@ -71,7 +71,9 @@ def test_a_doubtful_sentence_is_held_back_for_a_name_that_stands_nowhere_else(mo
     (held,) = instructions.find(alone)
     assert PAYLOAD in alone[held.start : held.end] and "stands nowhere else" in held.reasons[0]
     assert instructions.find(f"{PAYLOAD} left. We perhaps add {PAYLOAD} here. It rained.") == []
-    assert instructions.find(f"Mr. Quint and {PAYLOAD} left. Add {PAYLOAD} perhaps. It rained.") == []
+    assert instructions.find(f"{PAYLOAD} left. Add {PAYLOAD} perhaps. It rained.") == []
+    # Not for a part of it, unless what stands before that part may be the sentence's first word.
+    assert len(instructions.find(f"Mr. Quint left. We perhaps add {PAYLOAD}. It rained.")) == 1
     assert instructions.find("We perhaps add nothing here. It rained.") == []
 
 
@@ -122,7 +124,7 @@ def test_what_is_held_back_is_blank_and_the_rest_stays_where_it_was(sentence: st
 
 def test_a_long_sentence_is_not_held_back_for_words_that_stand_far_apart() -> None:
     text = (
-        "The results of the first year were given only to the board of Cobalt Labs, which met twice in spring, and "
+        "Ulla Prax of Cobalt Labs came in March. The results of the first year were given only to the board of Cobalt Labs, which met twice in spring, and "
         "although every person in the company was told of the list that Ulla Prax had made, nobody asked for it, so "
         "that in the end the output of the plant, which must be reported by law, was named in the local paper first."
     )
