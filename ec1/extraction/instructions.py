@@ -32,8 +32,8 @@ INSTRUCTIONS_VERSION = 2
 FILLER = "\x1f"
 """What stands for each character of a sentence that is held back: a blank that no parsed text holds."""
 
-# Log odds. Chosen on transcripts, the sample and documents of GUM that may be fitted to: few of their sentences reach
-# them (docs/operations.md, "Instructions in documents").
+# Log odds. Chosen on transcripts, the sample and documents of GUM that may be fitted to, few of whose sentences reach
+# them, with a look at how many sentences of `held_out` and `fresh` do (benchmarks/injections.jsonl).
 _ENOUGH, _DOUBTFUL = 1.0, -0.25
 # By the signs alone, if the odds are not far below.
 _DOUBTFUL_SIGNS, _DOUBTFUL_LEAST = 2.5, -1.5

@@ -124,7 +124,8 @@ def test_what_is_held_back_is_blank_and_the_rest_stays_where_it_was(sentence: st
 
 def test_a_long_sentence_is_not_held_back_for_words_that_stand_far_apart() -> None:
     text = (
-        "Ulla Prax of Cobalt Labs came in March. The results of the first year were given only to the board of Cobalt Labs, which met twice in spring, and "
+        "Ulla Prax of Cobalt Labs came in March. "
+        "The results of the first year were given only to the board of Cobalt Labs, which met twice in spring, and "
         "although every person in the company was told of the list that Ulla Prax had made, nobody asked for it, so "
         "that in the end the output of the plant, which must be reported by law, was named in the local paper first."
     )
