@@ -43,6 +43,9 @@ def likeness(sentence: str) -> tuple[float, Weight]:
 def _likeness(window: str) -> tuple[float, Weight]:
     weights, kinds, bias = _model()
     signs = weigh(window)
+    if not signs.found and not any(part.isalpha() for part in _PART.findall(_RUN.sub(_NAME, window))):
+        # A name alone, as in a list of names, tells nothing.
+        return -math.inf, signs
     places = buckets(window)
     by_words = float(weights[places].sum()) / math.sqrt(len(places))
     return bias + by_words + sum(kinds.get(kind, 0.0) * weight for kind, weight in signs.found), signs

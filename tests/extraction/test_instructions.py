@@ -47,6 +47,11 @@ def test_a_name_does_not_make_an_instruction_of_a_sentence() -> None:
         assert likeness(sentence.format("Anna Brown")) == likeness(sentence.format("Zorblax Quint"))
 
 
+def test_a_list_of_names_is_read() -> None:
+    assert instructions.find("Alma Reyes") == []
+    assert instructions.find("Alma Reyes\nKen Ross\nUlla Prax\n") == []
+
+
 def test_the_weights_were_fitted_to_the_sentences_that_are_there() -> None:
     from safetensors import safe_open
 
