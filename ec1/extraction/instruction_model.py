@@ -43,7 +43,8 @@ def likeness(sentence: str) -> tuple[float, Weight]:
 def _likeness(window: str) -> tuple[float, Weight]:
     weights, kinds, bias = _model()
     signs = weigh(window)
-    if not signs.found and not any(part.isalpha() for part in _PART.findall(_RUN.sub(_NAME, window))):
+    short = not signs.found or len(window.split()) <= 2
+    if short and not any(part.isalpha() for part in _PART.findall(_RUN.sub(_NAME, window))):
         # A name alone, as in a list of names, tells nothing.
         return -math.inf, signs
     places = buckets(window)
