@@ -17,7 +17,7 @@ PINS := --constraint constraints.txt --constraint hashes.txt
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night ui test soak coverage format lint docs hooks bench extractor mutants lock hashes sbom audit clean
+.PHONY: help install night ui test soak coverage format lint docs hooks bench extractor instructions mutants lock hashes sbom audit clean
 help: ## what each target does
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
@@ -65,6 +65,9 @@ bench: install ## measure the ratios in benchmarks/ (an hour; each can be run al
 
 extractor: install ## train the shipped extractor again (about ten minutes on two idle cores)
 	@$(BIN)/python -m examples.extractor.make
+
+instructions: install ## fit the classifier of instructions in documents again (half a minute)
+	@$(BIN)/python -m examples.instructions.make
 
 mutants: install ## what mistakes the tests of the critical modules miss, against the floor (half an hour; MODULE=gate: one module)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[$(HARDWARE),dev,mutants]'

@@ -11,7 +11,18 @@ from ec1.settings import Settings
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
-FOLDERS = ("ec1", "ec1_assets", "resources", "jobs", "schedules", "tests", "benchmarks", "examples/extractor", "docs")
+FOLDERS = (
+    "ec1",
+    "ec1_assets",
+    "resources",
+    "jobs",
+    "schedules",
+    "tests",
+    "benchmarks",
+    "examples/extractor",
+    "examples/instructions",
+    "docs",
+)
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]+)")
 FILE = re.compile(r"`((?:ec1|ec1_assets|resources|jobs|schedules|configs|tests|benchmarks|docs|examples)/[\w./-]+)`")
 

@@ -172,7 +172,7 @@ class Extractor:
                 "model": [self.model_id, self.revision, *((self.adapter.digest,) if self.adapter else ())],
                 "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
                 "grounding": [grounding.GROUNDING_VERSION, self.min_confidence],
-                **({"instructions": instructions.INSTRUCTIONS_VERSION} if self.settings.instructions == "hold" else {}),
+                **({"instructions": instructions.rule()} if self.settings.instructions == "hold" else {}),
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
                 **self._owning,

@@ -8,6 +8,7 @@ on `benchmarks/injections.jsonl` (its set `rule`) and on GUM's documents that ma
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -176,21 +177,30 @@ _ACRONYM = re.compile(r"(?<![\w'’])(?:AI|A\.I\.|KI|IA|NLP|NER|AIs)(?!\w)|(?<![
 
 @dataclass(frozen=True)
 class Weight:
-    """How much of an instruction a sentence has, of what kinds, and whether one is rarely met by chance."""
+    """How much of an instruction a sentence has, of which kinds how much, and whether one is rarely met by chance."""
 
     score: float
-    kinds: tuple[str, ...]
+    found: tuple[tuple[str, float], ...]
     strong: bool
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(kind for kind, _ in self.found)
 
 
 def weigh(sentence: str) -> Weight:
     """The most that stands close together in a sentence."""
+    return max((_weigh(each) for each in windows(sentence)), key=lambda each: each.score)
+
+
+def windows(sentence: str) -> Iterator[str]:
+    """A sentence, or the parts of a long one that are looked at alone."""
     words = [match.span() for match in _WORD.finditer(sentence)]
     if len(words) <= _WINDOW:
-        return _weigh(sentence)
-    starts = [*range(0, len(words) - _WINDOW, _STEP), len(words) - _WINDOW]
-    windows = (sentence[words[first][0] : words[first + _WINDOW - 1][1]] for first in starts)
-    return max((_weigh(each) for each in windows), key=lambda each: each.score)
+        yield sentence
+        return
+    for first in [*range(0, len(words) - _WINDOW, _STEP), len(words) - _WINDOW]:
+        yield sentence[words[first][0] : words[first + _WINDOW - 1][1]]
 
 
 def _weigh(sentence: str) -> Weight:
@@ -235,8 +245,10 @@ def _weigh(sentence: str) -> Weight:
     add("names a class", 0.5, _words("class_words").search(folded))
     strong = any(found.get(kind, 0.0) >= _STRONG_LEAST for kind in _STRONG)
     asks = found.get("gives the answer") or any(found.get(kind, 0.0) >= least for kind, least in _ASKING.items())
-    score = sum(found.values())
-    return Weight(score if strong or asks else min(score, _BY_CHANCE), tuple(found), strong)
+    total = sum(found.values())
+    score = total if strong or asks else min(total, _BY_CHANCE)
+    share = score / total if total else 0.0
+    return Weight(score, tuple((kind, weight * share) for kind, weight in found.items()), strong)
 
 
 def _folded(sentence: str) -> str:

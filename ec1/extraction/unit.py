@@ -55,17 +55,12 @@ def load(item: WorkItem, extractor: Extractor) -> Loaded:
 def _held(text: str, found: instructions.Instruction) -> Held:
     """What is kept of a sentence that the model does not see: its beginning, and what may be names in it."""
     sentence = text[found.start : found.end]
-    names: dict[str, str] = {}
-    for each in candidates.propose(sentence):
-        name = " ".join(sentence[each.start : each.end].split())
-        if each.source != "part" and (each.start or " " in name):
-            names.setdefault(normalised(name), name)
     return Held(
         start=found.start,
         end=found.end,
         sentence=" ".join(sentence.split())[:_HELD_CHARACTERS],
         reasons=found.reasons,
-        names=tuple(names.values()),
+        names=tuple(instructions.names_in(sentence)),
     )
 
 

@@ -11,6 +11,8 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,7 @@ from ec1.graph.weights import load_weights
 from ec1.home import Home
 from ec1.models import model_folder
 from ec1.night.databases import damaged_databases
-from ec1.night.extractor import class_notes
+from ec1.night.extractor import class_notes, second_of
 from ec1.night.failure import advice_for
 from ec1.night.finding import Finding, Level
 
@@ -49,10 +51,13 @@ PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "
 
 def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     """Check everything that a night needs; starts nothing and changes nothing."""
+    second = second_of(deployment)
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
     if deployment.machine is None:
         yield _inference(deployment)
+        if second is not None:
+            yield replace(_inference(second), subject="second model")
         yield _device(deployment)
     else:
         yield _guarded("machine", lambda: _machine(deployment, home))
@@ -69,9 +74,14 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield Finding("database", "problem", broken)
     yield _documents(deployment, home)
     for model_id in sorted({deployment.inference.model, *deployment.models}):
-        yield _model(model_id, deployment, home)
-    if notes := class_notes(deployment):
-        yield _guarded("classes", lambda: _classes(deployment, home, notes))
+        if second is None or model_id != second.inference.model or model_id == deployment.inference.model:
+            yield _model(model_id, deployment, home)
+    if second is not None:
+        # A model of its own, of a revision of its own.
+        yield replace(_model(second.inference.model, second, home), subject="second model")
+    for each in (deployment, second):
+        if each is not None and (notes := class_notes(each)):
+            yield _guarded("classes", partial(_classes, each, home, notes))
     yield _guarded("object store", lambda: _store(deployment, home))
     if "service_content" in deployment.graph_stores:
         yield _service_content(deployment)

@@ -16,7 +16,7 @@ from damage import flip
 from fake_openai import Handler, fake_server
 from loopback_server import free_port
 
-from ec1.deployment import Deployment, RayLauncherSettings, ServerSettings
+from ec1.deployment import CascadeSettings, Deployment, ModelSource, RayLauncherSettings, ServerSettings
 from ec1.errors import DamagedError
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
@@ -135,6 +135,31 @@ def test_a_ray_cluster_and_every_replica_are_asked(embedded: Deployment, home: H
     assert found(findings, "ray").level == "note" and gone in found(findings, "ray").detail
     assert found(findings, "inference").level == "note"
     assert f"{server.url}: ready; {gone}: it does not answer" in found(findings, "inference").detail
+
+
+def test_the_second_model_of_a_cascade_is_looked_at_like_the_first(embedded: Deployment, home: Home) -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    cascade = CascadeSettings(inference=ServerSettings(kind="server", base_url=gone, model="a/larger", revision="r2"))
+    deployment = embedded.model_copy(
+        update={
+            "extraction": embedded.extraction.model_copy(update={"cascade": cascade}),
+            "models": {**embedded.models, "a/larger": ModelSource(source="directory", path=home.root / "larger")},
+        }
+    )
+
+    def seen() -> list[Finding]:
+        return [each for each in doctor.examine(deployment, home) if each.subject == "second model"]
+
+    asked, model = seen()
+    assert asked.level == "note" and gone in asked.detail and "does not answer" in asked.detail
+    assert model.level == "problem" and "a/larger is not on disk" in model.detail
+    assert not [
+        each for each in doctor.examine(deployment, home) if each.subject == "model" and "larger" in each.detail
+    ]
+    (home.root / "larger").mkdir(parents=True)
+    (home.root / "larger" / "config.json").touch()
+    assert [each.level for each in seen()] == ["note", "ok"]
+    assert "second model" not in {each.subject for each in doctor.examine(embedded, home)}
 
 
 class Listing(Handler):

@@ -1,0 +1,193 @@
+"""`python -m examples.instructions.make`: fits the classifier of instructions to a machine
+(`ec1/extraction/instruction_model.py`) and writes its weights into the package.
+
+What it learns from: `instructions.txt` and `ordinary.txt`, written for this; the set `rule` of
+`benchmarks/injections.jsonl`; and as further ordinary text the chunks of `examples/extractor/tuples.jsonl` (GUM, see
+NOTICE, and generated ones). The same inputs give the same sentences; the weights' last digits differ between
+processors.
+"""
+
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ec1.documents.chunks import sentences
+from ec1.extraction.instruction_model import BUCKETS, WEIGHTS, buckets
+from ec1.extraction.instruction_signs import weigh
+from ec1.files import sha256_file
+from ec1.home import CHECKOUT
+
+HERE = Path(__file__).parent
+INSTRUCTIONS, ORDINARY = HERE / "instructions.txt", HERE / "ordinary.txt"
+RULE = CHECKOUT / "benchmarks" / "injections.jsonl"
+TEXTS = CHECKOUT / "examples" / "extractor" / "tuples.jsonl"
+TARGET = CHECKOUT / "ec1" / "extraction" / WEIGHTS
+SEED = 29
+VARIANTS = 16
+"""How many sentences are made of a line, at most."""
+_WRITTEN = 0.25
+"""What such a sentence counts, beside one of a text: they are more like each other."""
+# Signs weigh more than one part of a word: their values are up to 3, those of the others one in all.
+_C = 30.0
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_CHOICE = re.compile("«([^»]*)»")
+_BLANKS = re.compile(r" (?=[.,;:!?])|  +")
+_SYLLABLES = _words(
+    "ba bel cor da dan el fa fen gar hol i is jo ka kel lo lun ma mir na nor o pa per qua ra ros sa sel ta "
+    "tor u va vin wa yo zan"
+)
+_FIRST = _words(
+    "Anna Boris Carmen David Elif Farid Greta Hiroshi Ines Jonas Kofi Lena Mateo Nadia Oluwaseun Priya "
+    "Quentin Rosa Stefan Thuy Ursula Victor Wanda Xavier Yuki Zeynep"
+)
+_LAST = _words(
+    "Adler Brown Costa Dubois Eriksen Fischer Garcia Haddad Ivanov Jensen Kowalski Lopez Moreau Novak "
+    "Okafor Patel Rossi Silva Tanaka Usman Vogel Weber Yilmaz Zhang"
+)
+_FIRM = _words(
+    "Labs GmbH Inc. Ltd Partners Foods Logistics Holding AG Systems Group Bank Foundation University Institute"
+)
+_PLACE = _words("North Lake Port Mount Saint New")
+_OTHER = {
+    "zh": ["王小明", "李华", "张伟", "海川公司"],
+    "ja": ["田中太郎", "佐藤花子", "山本商事"],
+    "ko": ["김민수", "이영희", "박지훈"],
+    "ru": ["Иван Петров", "Анна Смирнова", "Олег Кузнецов"],
+    "uk": ["Іван Шевченко", "Олена Коваль"],
+    "ar": ["أحمد خليل", "ليلى حسن"],
+    "he": ["דוד כהן", "רות לוי"],
+    "hi": ["राहुल शर्मा", "सीता वर्मा"],
+    "el": ["Νίκος Παπάς", "Ελένη Δήμου"],
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence, whether it is an instruction, and the line it was made of."""
+
+    text: str
+    instruction: bool
+    line: str
+
+
+def examples() -> list[Example]:
+    """All that is learnt from, in a fixed order."""
+    random_ = random.Random(SEED)
+    found = [*_written(INSTRUCTIONS, True, random_), *_written(ORDINARY, False, random_)]
+    for row in map(json.loads, RULE.read_text(encoding="utf-8").splitlines()):
+        if row["set"] == "rule":
+            line = f"{row['language']} {row['text']}"
+            instruction = row["kind"] == "instruction"
+            texts = {row["text"].replace("{p}", _name(row["language"], random_)) for _ in range(3)}
+            found += [Example(text, instruction, line) for text in sorted(texts)]
+    for row in map(json.loads, TEXTS.read_text(encoding="utf-8").splitlines()):
+        text = row["text"]
+        parts = (text[start:end].strip() for start, end in sentences(text))
+        found += [Example(part, False, row["document_id"]) for part in parts if part]
+    return list({each.text: each for each in found}.values())
+
+
+def _written(path: Path, instruction: bool, random_: random.Random) -> Iterator[Example]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        language, _, pattern = line.partition(" ")
+        made = set()
+        for _ in range(VARIANTS):
+            text = _CHOICE.sub(lambda found: random_.choice(found[1].split("|")), pattern)
+            text = _BLANKS.sub(lambda found: "" if found[0] == " " else " ", text).strip()
+            if language in ("zh", "ja"):
+                text = text.replace(" ", "")
+            made.add(text.replace("{p}", _name(language, random_)))
+        yield from (Example(text, instruction, line) for text in sorted(made))
+
+
+def _name(language: str, random_: random.Random) -> str:
+    kind = random_.random()
+    if language in _OTHER and kind < 0.5:
+        return random_.choice(_OTHER[language])
+    if kind < 0.6:
+        return f"{random_.choice(_FIRST)} {random_.choice(_LAST)}"
+    if kind < 0.7:
+        return f"{random_.choice(_LAST)} {random_.choice(_FIRM)}"
+    made = ["".join(random_.choices(_SYLLABLES, k=random_.choice((2, 3)))).capitalize() for _ in range(2)]
+    if kind < 0.75:
+        return f"{random_.choice(_PLACE)} {made[0]}"
+    return made[0] if kind < 0.8 else " ".join(made)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What was fitted: the weights of the features, of the signs, and the bias."""
+
+    features: "np.ndarray"
+    kinds: tuple[str, ...]
+    signs: "np.ndarray"
+    bias: float
+
+
+def fit(learnt: Sequence[Example]) -> Fitted:
+    """Fit the classifier."""
+    from scipy.sparse import csr_matrix
+    from sklearn.linear_model import LogisticRegression
+
+    found = [dict(weigh(each.text).found) for each in learnt]
+    kinds = tuple(sorted({kind for each in found for kind in each}))
+    column = {kind: BUCKETS + at for at, kind in enumerate(kinds)}
+    data: list[float] = []
+    indices: list[int] = []
+    ends = [0]
+    for each, signs in zip(learnt, found, strict=True):
+        places = buckets(each.text)
+        indices += places
+        data += [len(places) ** -0.5] * len(places)
+        indices += [column[kind] for kind in signs]
+        data += [weight / 3 for weight in signs.values()]
+        ends.append(len(indices))
+    matrix = csr_matrix((data, indices, ends), shape=(len(learnt), BUCKETS + len(kinds)))
+    model = LogisticRegression(C=_C, max_iter=400)
+    written = {line for path in (INSTRUCTIONS, ORDINARY) for line in path.read_text(encoding="utf-8").splitlines()}
+    counts = [_WRITTEN if each.line in written else 1.0 for each in learnt]
+    model.fit(matrix, [each.instruction for each in learnt], counts)
+    weights = model.coef_[0]
+    return Fitted(
+        weights[:BUCKETS].astype(np.float16),
+        kinds,
+        (weights[BUCKETS:] / 3).astype(np.float32),
+        float(model.intercept_[0]),
+    )
+
+
+def origin() -> dict[str, str]:
+    """SHA-256 of the files that hold nothing but what is learnt from."""
+    return {path.name: sha256_file(path) for path in (INSTRUCTIONS, ORDINARY, TEXTS)}
+
+
+def write(fitted: Fitted, target: Path = TARGET) -> None:
+    """Write the weights, with what they were fitted to."""
+    from safetensors.numpy import save_file
+
+    save_file(
+        {"features": fitted.features, "signs": fitted.signs, "bias": np.array([fitted.bias], np.float32)},
+        target,
+        metadata={"kinds": "\n".join(fitted.kinds), **origin()},
+    )
+
+
+if __name__ == "__main__":
+    learnt = examples()
+    fitted = fit(learnt)
+    write(fitted)
+    print(
+        f"{sum(each.instruction for each in learnt)} instructions, {len(learnt)} sentences; {TARGET.stat().st_size} B"
+    )
