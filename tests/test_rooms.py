@@ -4,6 +4,7 @@ That imports point one way, and that nothing in `ec1` knows Dagster, is import-l
 """
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,12 @@ def test_the_domain_reads_no_environment(project: Path) -> None:
             if isinstance(node.value, ast.Name) and node.value.id == "os" and name not in entry_points:
                 wrong.append(f"{name}:{node.lineno}")
     assert wrong == []
+
+
+def test_test_files_have_names_of_their_own(project: Path) -> None:
+    # pytest imports them by bare name: of two that are called the same, the second is not collected.
+    names = Counter(path.name for path in (project / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 @pytest.mark.parametrize(

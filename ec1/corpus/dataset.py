@@ -79,7 +79,7 @@ class DataOptions(Settings):
         0.1, ge=0, le=1, description="the dataset is refused if training knows a larger share of the held-out answers"
     )
     max_length: int = Field(
-        512, ge=16, description="tokens of a whole example, system prompt included; typically 512–4096"
+        2048, ge=16, description="tokens of a whole example, system prompt included; typically 512–4096"
     )
     max_over_length_share: float = Field(
         0.3, ge=0, le=1, description="the dataset is refused if a larger share of the rows is over max_length"

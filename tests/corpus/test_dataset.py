@@ -226,7 +226,7 @@ def test_rows_over_length_are_counted_and_beyond_a_share_refused(tmp_path: Path,
         edit(number, diff=long + f"+# {number}\n" if number % 5 == 0 else edit(number)["diff"]) for number in range(40)
     ]
     snapshot = engineering(tmp_path, home, records)
-    options = DataOptions(near_duplicate_similarity=1)
+    options = DataOptions(near_duplicate_similarity=1, max_length=512)
     dataset = build_dataset(snapshot, options, tokenizer, home=home, objective="sft")
     assert dataset.over_length == dataset.rejected["longer than max_length"] == 8
     assert dataset.percentiles["p100"] > 512 >= dataset.percentiles["p50"]
