@@ -20,6 +20,7 @@ from ec1.graph.model import clean_name, entity_key, preferred_name
 # A transaction holds whole documents, up to about this many mentions or documents.
 BATCH_MENTIONS = 10_000
 _BATCH_DOCUMENTS = 1_000
+_ASKED_ONE_BY_ONE = 16
 
 
 @dataclass(frozen=True)
@@ -337,15 +338,11 @@ class Changes:
     def _settle(self, touched: _Touched) -> None:
         """Remove entities that nothing mentions any more, and find the preferred spelling of those that lost theirs."""
         names = {row["key"]: row["name"] for row in self._entity_names(sorted(touched.lost))}
+        doubtful = [key for key in names if names[key] in touched.lost[key] - touched.gained.get(key, set())]
+        spellings = self._spellings(doubtful)
         gone, renamed = [], []
         for key in sorted(touched.lost):
-            held = {names[key], *touched.gained.get(key, ())}
-            if names[key] in touched.lost[key] - touched.gained.get(key, set()) and not self._spelt(key, names[key]):
-                left = self._db.execute(
-                    "MATCH (e:Entity {key: $key})<-[m:MENTIONS]-(:Document) RETURN DISTINCT m.name AS name",
-                    {"key": key},
-                )
-                held = {row["name"] for row in left}
+            held = spellings.get(key, {names[key], *touched.gained.get(key, ())})
             if not held:
                 gone.append(key)
             elif (best := preferred_name(held)) != names[key]:
@@ -356,10 +353,23 @@ class Changes:
             touched.rewritten.add(key)
         self._rename(renamed, names, touched)
 
-    def _spelt(self, key: str, name: str) -> bool:
-        """Whether some document still spells the entity so; stops at the first."""
-        query = "MATCH (e:Entity {key: $key})<-[m:MENTIONS]-(:Document) WHERE m.name = $name RETURN m.chunk LIMIT 1"
-        return bool(self._db.execute(query, {"key": key, "name": name}))
+    def _spellings(self, keys: Sequence[str]) -> dict[str, set[str]]:
+        """How the documents spell some entities. A mention is stored with its document, so each question goes through
+        the neighbours of all documents, and many of them are dearer than to read all mentions."""
+        found: dict[str, set[str]] = {key: set() for key in keys}
+        if len(keys) > _ASKED_ONE_BY_ONE:
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            for page in tables.mention_tables(self._db.connection, ("name",)):
+                ours = page.filter(pc.is_in(page["entity"], pa.array(keys, pa.string())))
+                for key, name in zip(ours["entity"].to_pylist(), ours["name"].to_pylist(), strict=True):
+                    found[key].add(name)
+            return found
+        query = "MATCH (e:Entity {key: $key})<-[m:MENTIONS]-(:Document) RETURN DISTINCT m.name AS name"
+        for key in keys:
+            found[key].update(row["name"] for row in self._db.execute(query, {"key": key}))
+        return found
 
     def _entity_names(self, keys: list[str]) -> list[dict[str, Any]]:
         return self._db.load(

@@ -24,6 +24,7 @@ from typing import Any
 from ec1.errors import BusyError, DamagedError, PermanentError
 from ec1.files import fsync_dir, write_atomic
 from ec1.graph import file_seal, tables
+from ec1.graph.upgrade import upgrade
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,8 @@ class GraphDatabase:
         problem = problem or self._connect_checked()
         if problem is not None:
             self._recover(problem)
+        if tables.meta(self.connection)["schema"] != tables.SCHEMA_VERSION:
+            self._upgrade()
 
     def _connect_checked(self) -> str | None:
         """Open the database; what a crash or a stranger left is read from end to end. Returns what is wrong with it."""
@@ -114,7 +117,7 @@ class GraphDatabase:
             record = tables.meta(self.connection)
             if not record:
                 self._create_tables()
-            elif record.get("schema") in tables.EARLIER_SCHEMAS:
+            elif record.get("schema") in tables.TWO_WAY_SCHEMAS:
                 self._add_tables()
             elif record.get("schema") != tables.SCHEMA_VERSION:
                 raise PermanentError(
@@ -137,12 +140,31 @@ class GraphDatabase:
     def _add_tables(self) -> None:
         for statement in (*tables.SCHEMA, *tables.RESOLUTION_SCHEMA):
             self.execute(statement)
-        with self.transaction():
-            self.execute("MATCH (m:Meta {name: 'schema'}) SET m.value = $schema", {"schema": tables.SCHEMA_VERSION})
+
+    def _upgrade(self) -> None:
+        """Let a copy with the present tables take the place of an earlier version's graph."""
+        self._check_space()
+        log.info("%s is brought to schema %s", self.path, tables.SCHEMA_VERSION)
+        self.execute("CHECKPOINT")
+        self.close()
+        copy = self.path.with_name(f".{self.path.name}.upgrading")
+        for left in self.path.parent.glob(f"{copy.name}*"):
+            left.unlink()
+        shutil.copyfile(self.path, copy)
+        with _translated(self.path):
+            upgrade(copy, self._buffer_pool)
+        self.replace_closed(copy)
+        self.connect()
+
+    def replace_closed(self, graph: Path) -> None:
+        """Move a closed database file into the closed live one's place, in one step."""
+        # An old log beside the new file would be replayed into it. After a checkpoint it holds nothing.
+        for path in self.companions():
+            path.unlink(missing_ok=True)
+        move_into_place(graph, self.path)
 
     def _create_tables(self) -> None:
-        for statement in (*tables.SCHEMA, *tables.RESOLUTION_SCHEMA):
-            self.execute(statement)
+        self._add_tables()
         # One statement, so both records appear together and last: an interrupted start is simply done again.
         self.execute(
             "CREATE (:Meta {name: 'schema', value: $schema}), (:Meta {name: 'state', value: $state})",

@@ -15,7 +15,7 @@ from ec1.extraction.results import ExtractionResult
 from ec1.files import digest_of
 from ec1.graph import file_seal, resolved_tables, resolver, tables, unexported
 from ec1.graph.changes import Applied, Change, Changes
-from ec1.graph.database import GraphDatabase, copy_into_place, move_into_place
+from ec1.graph.database import GraphDatabase, copy_into_place
 from ec1.graph.model import GraphStats
 from ec1.graph.overrides import Overrides
 from ec1.graph.resolution import Cluster, Resolution
@@ -231,10 +231,7 @@ class LadybugStore:
         The store stays open.
         """
         with self._db.closed():
-            # An old log beside the new file would be replayed into it. After a checkpoint it holds nothing.
-            for path in self._db.companions():
-                path.unlink(missing_ok=True)
-            move_into_place(graph, self._db.path)
+            self._db.replace_closed(graph)
 
     def export(self, directory: Path, number: int | None = None) -> list[Path]:
         """Write all tables as sorted Parquet files, the neutral copy of a night; see `export.write_parquet`.

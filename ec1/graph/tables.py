@@ -18,7 +18,7 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.files import canonical_json
 from ec1.graph.model import GraphStats
 
-SCHEMA_VERSION = "4"
+SCHEMA_VERSION = "5"
 SCHEMA = (
     "CREATE NODE TABLE IF NOT EXISTS Meta(name STRING PRIMARY KEY, value STRING)",
     "CREATE NODE TABLE IF NOT EXISTS Document(key STRING PRIMARY KEY, stream STRING, path STRING, document_id STRING, "
@@ -26,7 +26,7 @@ SCHEMA = (
     "mentions INT64, applied_id STRING, applied_content STRING, applied_night STRING)",
     "CREATE NODE TABLE IF NOT EXISTS Entity(key STRING PRIMARY KEY, name STRING, entity_class STRING)",
     "CREATE REL TABLE IF NOT EXISTS MENTIONS(FROM Document TO Entity, name STRING, chunk INT64, start_char INT64, "
-    "end_char INT64, confidence DOUBLE, fingerprint STRING, model STRING)",
+    "end_char INT64, confidence DOUBLE, fingerprint STRING, model STRING) WITH (storage_direction = 'fwd')",
     "CREATE REL TABLE IF NOT EXISTS RELATES(FROM Entity TO Entity, relation STRING, document STRING, chunk INT64, "
     "start_char INT64, end_char INT64, confidence DOUBLE, fingerprint STRING, model STRING)",
     "CREATE REL TABLE IF NOT EXISTS TRAIT(FROM Document TO Entity, kind STRING, value STRING)",
@@ -40,9 +40,9 @@ RESOLUTION_SCHEMA = (
     "CREATE NODE TABLE IF NOT EXISTS Unresolved(key STRING PRIMARY KEY)",
 )
 """Derived from the rest: may be dropped and made again at any time (`resolved_tables.py`)."""
-EARLIER_SCHEMAS = ("1", "2", "3")
-"""Those that become the present one by creating the tables that they lack."""
-READABLE_SCHEMAS = ("2", "3", SCHEMA_VERSION)
+TWO_WAY_SCHEMAS = ("1", "2", "3", "4")
+"""Those that stored a mention with its entity, too. They become the present one by `upgrade.py`."""
+READABLE_SCHEMAS = ("2", "3", "4", SCHEMA_VERSION)
 """Those that have all that readers ask for."""
 DOCUMENT_COLUMNS = (
     "key", "stream", "path", "document_id", "content_sha256", "fingerprint", "status", "night", "reason", "attempts",
@@ -221,7 +221,7 @@ def all_mentions(connection: Any) -> Iterator[dict[str, Any]]:
         "MATCH (d:Document)-[m:MENTIONS]->(e:Entity) WHERE offset(id(d)) >= $low AND offset(id(d)) < $high "
         f"RETURN d.key AS document, e.key AS entity, {columns}"
     )
-    for low, high in _mention_ranges(connection):
+    for low, high in mention_ranges(connection):
         yield from rows(connection, query, {"low": low, "high": high})
 
 
@@ -232,7 +232,7 @@ def mention_tables(connection: Any, columns: tuple[str, ...] = MENTION_COLUMNS) 
         "MATCH (d:Document)-[m:MENTIONS]->(e:Entity) WHERE offset(id(d)) >= $low AND offset(id(d)) < $high "
         f"RETURN d.key AS document, e.key AS entity, {', '.join(f'm.{name} AS {name}' for name in columns)}"
     )
-    for low, high in _mention_ranges(connection):
+    for low, high in mention_ranges(connection):
         with connection.execute(query, {"low": low, "high": high}) as result:
             table = result.get_as_arrow(_PAGE)
         try:
@@ -327,8 +327,8 @@ def _node_ranges(connection: Any, label: str) -> Iterator[tuple[int, int]]:
         yield low, low + _PAGE
 
 
-def _mention_ranges(connection: Any) -> Iterator[tuple[int, int]]:
-    """Ranges of documents that hold about a page of mentions each."""
+def mention_ranges(connection: Any) -> Iterator[tuple[int, int]]:
+    """Ranges of documents' offsets, from and up to, that hold about a page of mentions each."""
     low = count = 0
     sizes = rows(connection, "MATCH (d:Document) WHERE d.mentions > 0 RETURN offset(id(d)) AS at, d.mentions AS n")
     last = -1

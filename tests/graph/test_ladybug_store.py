@@ -20,7 +20,7 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.errors import BusyError, DamagedError, InputError, PermanentError
 from ec1.extraction.results import ExtractionResult, Mention, Relation, Trait
 from ec1.files import sha256_file
-from ec1.graph import tables
+from ec1.graph import changes, tables
 from ec1.graph.changes import Changes
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.reader import GraphReader
@@ -176,20 +176,36 @@ def test_the_preferred_spelling_follows_the_mentions_that_are_there(live: Path, 
     assert [count for _, count in seen] == [1, 2, 3, 4, 3, 2, 1]
 
 
+def test_many_names_that_vanish_are_settled_as_few_are(live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [(f"{letter}{name}", "Company") for letter in "ABCDE" for name in ("CME", "cme", "Cme Inc")]
+    with opened(live) as store:
+        store.apply(A, "mk-a", result("a", *said[:10], ("Anna Berg", "Person")), NIGHT)
+        store.apply(B, "mk-b", result("b", *said[1::3]), NIGHT)
+        keys = [f"Company:{letter}cme" for letter in "abcde"]
+        few = store._changes._spellings(keys)
+        assert sorted(few["Company:acme"]) == ["ACME", "ACme Inc", "Acme"]
+        monkeypatch.setattr(changes, "_ASKED_ONE_BY_ONE", 0)
+        assert store._changes._spellings(keys) == few
+        store.retract_many([A], NIGHT)
+        assert store.stats().total_entities == 5
+        store.retract_many([B], NIGHT)
+        assert store.stats().total_entities == 0
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_order_and_batching_do_not_matter(tmp_path: Path, seed: int) -> None:
-    changes = random_changes(seed, documents=15, changes=50)
+    history = random_changes(seed, documents=15, changes=50)
     one_by_one, at_once, other_order = (tmp_path / name for name in ("1", "2", "3"))
     with opened(one_by_one) as store:
-        for change in changes:
+        for change in history:
             store.apply(*change, NIGHT)
         expected, exported = store.digest(), [path.read_bytes() for path in store.export(tmp_path / "x1")]
     with opened(at_once) as store:
-        store.apply_many(iter(changes), NIGHT)
+        store.apply_many(iter(history), NIGHT)
         assert store.digest() == expected
         assert [path.read_bytes() for path in store.export(tmp_path / "x2")] == exported
     by_document: dict[DocumentKey, list[Change]] = {}
-    for change in changes:
+    for change in history:
         by_document.setdefault(change[0], []).append(change)
     groups = list(by_document.values())
     random.Random(seed).shuffle(groups)
