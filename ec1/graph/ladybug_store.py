@@ -6,6 +6,7 @@ Belongs here: what the writer offers: applying, resolving, publishing, export. D
 """
 
 import contextlib
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,11 @@ from ec1.graph.writer_lock import writer_lock
 
 QUARANTINE_AFTER = 3
 """Nights on which one version of a document may be deferred, unless the caller says otherwise."""
+
+
+def rebuilding_folder(published: Path) -> Path:
+    """Where a graph is rebuilt before it takes the place of the live one (`rebuild.py`)."""
+    return published.with_name("beside")
 
 
 class LadybugStore:
@@ -208,6 +214,8 @@ class LadybugStore:
         Readers of an older copy keep it until they open again. The store stays open. Raises PermanentError if the
         live graph cannot be written to disk, DamagedError, with the copy before left as it is, if it was spoilt.
         """
+        # What a rebuilding that was killed left.
+        shutil.rmtree(rebuilding_folder(destination), ignore_errors=True)
         with self._db.reading():
             state = tables.meta(self._db.connection)["state"]
             # A copy of another state is replaced: nobody need read it from end to end first.

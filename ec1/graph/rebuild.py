@@ -15,7 +15,7 @@ from typing import Any
 
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction.results import ExtractionResult
-from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.ladybug_store import LadybugStore, rebuilding_folder
 from ec1.graph.model import GraphStats
 
 
@@ -54,8 +54,7 @@ def rebuild_graph(
     """
     before = store.stats()
     store.publish(published)
-    beside = published.with_name("beside")
-    shutil.rmtree(beside, ignore_errors=True)
+    beside = rebuilding_folder(published)
     beside.mkdir(parents=True)
     try:
         copy = beside / "graph"
