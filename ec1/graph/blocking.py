@@ -15,9 +15,9 @@ from ec1.graph.scoring import KINDS, PERSON, Profile
 if TYPE_CHECKING:
     import numpy as np
 
-ALL_PAIRS = 20
+ALL_PAIRS = 12
 """In a block of at most so many entities all are compared."""
-WINDOW = 6
+WINDOW = 3
 """In a larger one each is compared with so many before it and after it in the order of `place`."""
 _SHARED_DOCUMENTS = 20
 _RARE = 1e-3

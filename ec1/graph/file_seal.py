@@ -14,12 +14,23 @@ from ec1.files import read_json, sha256_file, write_json
 SUFFIX = ".seal"
 
 
-def seal(path: Path, state: str | None = None) -> None:
+def seal(path: Path) -> None:
     """Note what a closed file holds; one that did not change since the last note is not read."""
-    if is_current(path):
-        return
+    if not is_current(path):
+        _write(path, sha256_file(path))
+
+
+def seal_copy(copy: Path, original: Path, state: str) -> None:
+    """Note what a closed file holds, and that a copy of it, of this state, holds the same: a copy that does not is
+    noticed as damaged."""
+    seal(original)
+    note = _read(original)
+    _write(copy, str(note and note["sha256"]), state)
+
+
+def _write(path: Path, sha256: str, state: str | None = None) -> None:
     status = path.stat()
-    note = {"bytes": status.st_size, "changed_ns": status.st_mtime_ns, "sha256": sha256_file(path)}
+    note = {"bytes": status.st_size, "changed_ns": status.st_mtime_ns, "sha256": sha256}
     write_json(_note(path), note | ({"state": state} if state is not None else {}))
 
 

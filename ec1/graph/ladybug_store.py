@@ -230,7 +230,7 @@ class LadybugStore:
         with self._db.closed():
             # The lock beside the live file keeps other writers out.
             copy_into_place(self._db.path, destination, check)
-            file_seal.seal(destination, state)
+            file_seal.seal_copy(destination, self._db.path, state)
         return destination
 
     def adopt(self, graph: Path) -> None:

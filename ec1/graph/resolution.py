@@ -30,7 +30,7 @@ from ec1.graph.scoring import (
     veto,
 )
 
-VERSION = 6
+VERSION = 7
 """Raise this when equal entities would give another resolution."""
 # Two links that contradict each other are both left to a person, unless one is so much better, or beyond doubt.
 _CLEARLY_BETTER_BITS = 6.0
