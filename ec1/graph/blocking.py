@@ -21,6 +21,7 @@ WINDOW = 3
 """In a larger one each is compared with so many before it and after it in the order of `place`."""
 _SHARED_DOCUMENTS = 20
 _RARE = 1e-3
+_ONLY, _FIRST = "\0", "\0\0"
 
 
 def candidate_pairs(profiles: Sequence[Profile]) -> "np.ndarray":
@@ -54,7 +55,18 @@ def block_keys(profile: Profile) -> frozenset[str]:
 
 def place(profile: Profile) -> str:
     """Where an entity stands in each of its blocks: by its first name, then by its key, which it ends with."""
-    return f"{min(profile.names)}\0{profile.key}"
+    return f"{min(profile.names)}{_ONLY if len(profile.names) == 1 else _FIRST}{profile.key}"
+
+
+def key_at(where: str) -> str:
+    """The key of the entity that stands at a place."""
+    return where.rpartition("\0")[2]
+
+
+def name_at(where: str) -> str | None:
+    """The name of the entity that stands at a place, if it has but one."""
+    name, only, rest = where.partition(_ONLY)
+    return name if only and "\0" not in rest else None
 
 
 def _keys(profile: Profile) -> Iterator[str]:

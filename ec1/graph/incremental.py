@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from ec1.graph import blocking
-from ec1.graph.blocking import block_keys, place
+from ec1.graph.blocking import block_keys, key_at, name_at, place
 from ec1.graph.overrides import Overrides, Pair
 from ec1.graph.resolution import (
     Band,
@@ -133,6 +133,8 @@ class _Update:
         """The blocks of entities as they are now."""
         self.left: dict[str, set[tuple[str, str]]] = {}
         """Where touched entities were in their blocks, as (block, place)."""
+        self.only_names: dict[str, str] = {}
+        """Of entities that new ones meet in a block, the name of those that have but one."""
         self.statistics = state.statistics()
         self.old: dict[str, Profile | None] = {}
         self.new: dict[str, Profile | None] = {}
@@ -209,6 +211,7 @@ class _Update:
             if len(line) + len(come[name]) > blocking.ALL_PAIRS:
                 large.append(name)
                 continue
+            self._note_names(line)
             after = _all_pairs(come[name] | gone[name], (line - gone[name]) | come[name])
             before = _all_pairs(gone[name], line) if gone[name] else set()
             lost |= before - after
@@ -240,16 +243,22 @@ class _Update:
             above = self.state.from_here(name, each, reach)
             before = sorted([*below, *places[max(0, number - reach) : number]])[-reach:]
             after = sorted([*above, *places[number + 1 : number + 1 + reach]])[:reach]
-            own = _key(each)
-            gained.update(_order(own, _key(near)) for near in (*before, *after))
+            own = key_at(each)
+            self._note_names((*below, *above))
+            gained.update(_order(own, key_at(near)) for near in (*before, *after))
             for far, one in enumerate(below):
                 # At most so many stand between the two now that did not before.
                 for farther in range(max(0, reach - far - len(places)), min(reach - far, len(above))):
                     other = above[farther]
                     between = bisect(places, other) - bisect(places, one)
                     if far + farther + 1 + between > reach:
-                        lost.add(_order(_key(one), _key(other)))
+                        lost.add(_order(key_at(one), key_at(other)))
         return lost, gained
+
+    def _note_names(self, places: Iterable[str]) -> None:
+        for each in places:
+            if (name := name_at(each)) is not None:
+                self.only_names[key_at(each)] = name
 
     def _pairs(self, name: str, places: set[str], sizes: tuple[int, int]) -> set[Pair]:
         """Pairs of a block that is large or small and changes between the two, among them all that it loses or gains:
@@ -257,7 +266,7 @@ class _Update:
         if max(sizes) <= blocking.ALL_PAIRS:
             return _all_pairs(places, set(self.state.members(name)))
         if min(sizes) <= blocking.ALL_PAIRS:
-            line = [_key(each) for each in self.state.members(name)]
+            line = [key_at(each) for each in self.state.members(name)]
             reach = len(line) if len(line) <= blocking.ALL_PAIRS else blocking.WINDOW
             return {_order(one, other) for at, one in enumerate(line) for other in line[at + 1 : at + 1 + reach]}
         found: set[Pair] = set()
@@ -265,7 +274,7 @@ class _Update:
         for each in places:
             above = self.state.from_here(name, each, reach + 1)
             below = self.state.below(name, each, reach)
-            line = [_key(near) for near in (*reversed(below), *above)]
+            line = [key_at(near) for near in (*reversed(below), *above)]
             for left in range(len(below) + (above[:1] == [each])):
                 one = line[left]
                 found.update(_order(one, other) for other in line[max(left + 1, len(below)) : left + reach + 1])
@@ -279,7 +288,7 @@ class _Update:
             line = self.state.members(name, blocking.ALL_PAIRS + 1)
             if len(line) > blocking.ALL_PAIRS:
                 line = [*self.state.below(name, own, reach), *self.state.from_here(name, own, reach + 1)]
-            found.update(map(_key, line))
+            found.update(map(key_at, line))
         return found - {profile.key}
 
     def _blocks(self, profile: Profile) -> frozenset[str]:
@@ -314,6 +323,7 @@ class _Update:
             if self._are_candidates(one, other):
                 again.add((one, other))
         again -= self.decided
+        again = {pair for pair in again if not self._is_far(pair, fresh)}
         self.profiles.read(key for pair in again for key in pair)
         found: dict[Pair, Link | None] = {}
         for one, other in again:
@@ -335,6 +345,15 @@ class _Update:
                 changed[pair] = link
                 self.before[pair] = was
         return changed
+
+    def _is_far(self, pair: Pair, fresh: set[str]) -> bool:
+        """Whether a new person and one that was there have names so different that the other need not be read: most
+        pairs end here, and nothing is kept of them."""
+        for one, other in (pair, pair[::-1]):
+            if one in fresh and other not in self.profiles and (name := self.only_names.get(other)) is not None:
+                profile = self.profiles[one]
+                return profile.entity_class == PERSON and self._scorer(PERSON).is_far(profile, name)
+        return False
 
     def _are_candidates(self, one: str, other: str) -> bool:
         """Whether two entities are there and meet in a block."""
@@ -477,12 +496,8 @@ def _ends(link: KeptLink) -> Pair:
 
 def _all_pairs(places: Set[str], line: Set[str]) -> set[Pair]:
     """The pairs of all in a small block that have an end in `places`."""
-    keys = {_key(each) for each in line}
-    return {_order(end, other) for end in map(_key, places) if end in keys for other in keys if other != end}
-
-
-def _key(at: str) -> str:
-    return at.rpartition("\0")[2]
+    keys = {key_at(each) for each in line}
+    return {_order(end, other) for end in map(key_at, places) if end in keys for other in keys if other != end}
 
 
 def _order(one: str, other: str) -> Pair:

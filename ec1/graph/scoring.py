@@ -233,6 +233,13 @@ class Scorer:
         real = _Together.of(one, other)
         return found if real == _ALWAYS else self._weigh(one, other, real)
 
+    def is_far(self, one: Profile, name: str) -> bool:
+        """Whether `compare` finds a person far from any that has just this name; False where only it can tell."""
+        if self._far is None or one.attributes or (ours := one.plain) is None:
+            return False
+        theirs = person_names(name)
+        return len(theirs) == 1 and not theirs[0].generation and _are_far(ours, theirs[0])
+
     def _weigh(self, one: Profile, other: Profile, together: _Together) -> Comparison:
         names = (self._persons if one.entity_class == PERSON else self._things)(one, other, together)
         odds = names.bits - self._prior
