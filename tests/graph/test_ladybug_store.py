@@ -19,7 +19,7 @@ from graph_samples import FINGERPRINT, NIGHT, Change, key, random_changes, resul
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.errors import BusyError, DamagedError, InputError, PermanentError
 from ec1.extraction.results import ExtractionResult, Mention, Relation, Trait
-from ec1.files import sha256_file
+from ec1.files import read_json, sha256_file, write_json
 from ec1.graph import changes, tables
 from ec1.graph.changes import Changes
 from ec1.graph.ladybug_store import LadybugStore
@@ -568,6 +568,24 @@ def test_a_bit_that_flipped_anywhere_is_noticed_at_opening(closed: tuple[Path, P
         with opened(live, published) as store:
             assert store.recovered is not None and "not as it was written" in store.recovered
             assert set(store.ledger()) == {A} and store.digest() == store.recounted_digest()
+
+
+def test_a_seal_of_an_earlier_version_is_replaced_after_the_graph_was_checked(closed: tuple[Path, Path]) -> None:
+    live, published = closed
+    for path in closed:
+        note = path.with_name(f"{path.name}.seal")
+        was = read_json(note)
+        write_json(note, {**{name: was[name] for name in ("bytes", "changed_ns")}, "sha256": sha256_file(path)})
+    with opened(live, published) as store:
+        assert store.recovered is None and set(store.ledger()) == {A}
+        store.apply(B, "mk-b", result("b", ("Bo Dahl", "Person")), NIGHT)
+        store.publish(published)
+    for path in closed:
+        flip(path, path.stat().st_size // 2)
+    with pytest.raises(InputError, match="damaged on the disk"), GraphReader(published) as reader:
+        reader.stats()
+    with opened(live, published) as store:
+        assert store.recovered is not None and "not as it was written" in store.recovered
 
 
 def test_a_graph_and_its_copy_both_damaged_start_empty(closed: tuple[Path, Path]) -> None:
