@@ -156,18 +156,22 @@ class VllmEngine:
         begin = time.monotonic()
         served = self.model_name + (f" and {self.adapter.name}" if self.adapter else "")
         progress(f"starting vLLM with {served} on the {self.device}, log in {log}")
+        # An engine that served before in the same night wrote into the same log.
+        since = log.stat().st_size if log.exists() else 0
         with grant.start(
             self.command(port, lora=lora),
             env=self.environment({**environment, **secret}, lora=lora),
             log=log,
             grace_seconds=GRACE_SECONDS,
         ) as process:
-            self._wait(process, endpoint, log, progress, begin, give_up)
+            self._wait(process, endpoint, log, since, progress, begin, give_up)
             progress(f"vLLM is ready after {time.monotonic() - begin:.0f} s")
 
             def died() -> str | None:
                 status = process.poll()
-                return None if status is None else f"vLLM ended with status {status}: {meaning(log)} (log: {log})"
+                return (
+                    None if status is None else f"vLLM ended with status {status}: {meaning(log, since)} (log: {log})"
+                )
 
             yield replace(endpoint, died=died)
 
@@ -176,6 +180,7 @@ class VllmEngine:
         process: "SupervisedProcess",
         endpoint: Endpoint,
         log: Path,
+        since: int,
         progress: Callable[[str], None],
         begin: float,
         give_up: Callable[[], bool],
@@ -188,38 +193,40 @@ class VllmEngine:
             ready = _answers(endpoint)
             status = process.poll()
             if status is not None:
-                raise ServiceError(f"vLLM ended with status {status} before it was ready: {meaning(log)} (log: {log})")
+                raise ServiceError(
+                    f"vLLM ended with status {status} before it was ready: {meaning(log, since)} (log: {log})"
+                )
             if ready:
                 return
             now = time.monotonic()
             if now - begin > self.settings.ready_timeout_seconds:
                 raise ServiceError(
                     f"vLLM was not ready after inference.ready_timeout_seconds "
-                    f"({self.settings.ready_timeout_seconds:.0f} s): {meaning(log)} (log: {log})"
+                    f"({self.settings.ready_timeout_seconds:.0f} s): {meaning(log, since)} (log: {log})"
                 )
             if now - told >= _PROGRESS_SECONDS:
                 told = now
-                progress(f"vLLM is starting, {now - begin:.0f} s: {stage(log)}")
+                progress(f"vLLM is starting, {now - begin:.0f} s: {stage(log, since)}")
 
 
-def meaning(log: Path, lines: int = 3) -> str:
-    """The last lines of a log that say what went wrong, in one line."""
-    candidates = [line for line in _tail(log) if not _NOISE.search(line)]
+def meaning(log: Path, since: int = 0, *, lines: int = 3) -> str:
+    """The last lines of a log that say what went wrong, of those after its first `since` bytes, in one line."""
+    candidates = [line for line in _tail(log, since) if not _NOISE.search(line)]
     telling = [line for line in candidates if _FAILURE.search(line)] or candidates
     return " | ".join(telling[-lines:])[-600:] or "its log is empty"
 
 
-def stage(log: Path) -> str:
-    """The last line of progress in vLLM's log, shortened."""
-    words = [match["words"] for line in _tail(log) if (match := _STAGE.match(line))]
+def stage(log: Path, since: int = 0) -> str:
+    """The last line of progress in vLLM's log after its first `since` bytes, shortened."""
+    words = [match["words"] for line in _tail(log, since) if (match := _STAGE.match(line))]
     return words[-1][:100] if words else "loading its libraries"
 
 
-def _tail(log: Path, size: int = 2**15) -> list[str]:
+def _tail(log: Path, since: int, size: int = 2**15) -> list[str]:
     if not log.exists():
         return []
     with log.open("rb") as stream:
-        stream.seek(max(0, log.stat().st_size - size))
+        stream.seek(max(since, log.stat().st_size - size))
         text = stream.read().decode(errors="replace")
     return [_PREFIX.sub("", line).strip() for line in text.splitlines()]
 

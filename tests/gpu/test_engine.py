@@ -122,6 +122,23 @@ def test_a_process_that_dies_is_reported_with_its_reason(grant: Grant, tmp_path:
         pass
 
 
+def test_what_an_engine_before_it_wrote_is_not_its_own(grant: Grant, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    earlier = (
+        "(EngineCore pid=2) INFO 11-21 18:46:28 [loggers.py:1] Engine 000: 840 tokens/s\nValueError: of the first\n"
+    )
+    log.write_text(earlier)
+
+    class DiesSilently(OtherProgram):
+        program = "import sys; sys.exit(3)"
+
+    engine = DiesSilently(SETTINGS, tmp_path, "m/m", "cpu")
+    serve = engine.serve(grant, log=log, progress=lambda line: None, environment={})
+    with pytest.raises(ServiceError, match=r"ended with status 3 before it was ready: its log is empty"), serve:
+        pass
+    assert stage(log) == "Engine 000: 840 tokens/s" and stage(log, len(earlier)) == "loading its libraries"
+
+
 def test_another_servers_answer_does_not_count(grant: Grant, tmp_path: Path) -> None:
     class AnswersForAnother(OtherProgram):
         program = READY.replace('"m/m"', '"other"')
