@@ -13,7 +13,7 @@ from benchmarks.resolution_quality import febrl
 from ec1.errors import InputError
 from ec1.graph.model import entity_key
 from ec1.graph.overrides import Decision, Overrides, load_overrides
-from ec1.graph.resolution import Band, Cluster, Link, Resolution, compare, resolve
+from ec1.graph.resolution import Band, Cluster, Link, Resolution, compare, find, resolve
 from ec1.graph.scoring import Profile, Scorer, Statistics, veto
 
 
@@ -355,6 +355,31 @@ def test_two_that_an_operator_made_one_do_not_contest_a_third() -> None:
     assert {link.veto for link in contested.band(Band.REVIEW)} == {"could be either of two"}
     found = resolve(people, same("Person:jane smith", "Person:john smith"))
     assert "could be either of two" not in {link.veto for link in found.links}
+
+
+def test_all_that_a_short_form_could_be_are_contested_also_beside_two_that_are_one() -> None:
+    names = ("Adele Smith", "Albert Smith", "Astrid Smith", "A. Smith")
+    people = [profile(name, documents=["a"]) for name in names]
+    for decided in (Overrides(), same("Person:adele smith", "Person:albert smith")):
+        found = {(link.one, link.other): link.veto for link in resolve(people, decided).links}
+        for name in names[:3]:
+            assert found["Person:a. smith", f"Person:{name.lower()}"] == "could be either of two"
+
+
+def test_a_finding_says_what_was_found_and_at_which_ends_it_is_contested() -> None:
+    names = ("Jane Smith", "John Smith", "J. A. Smith", "J. B. Smith")
+    finding = find([profile(name, documents=["a"]) for name in names], Overrides())
+    ends = ("Person:j. a. smith", "Person:j. b. smith"), ("Person:jane smith", "Person:john smith")
+    pairs = list(itertools.product(*ends))
+    assert finding.contested == {pair: frozenset(pair) for pair in pairs}
+    assert {finding.found[pair].band for pair in pairs} == {Band.MERGE}
+
+
+def test_weights_come_from_the_statistics_that_are_given() -> None:
+    people = [profile(name, documents=["a"]) for name in ("Jane Smith", "J. Smith")]
+    many = Statistics.of([profile(f"{given} Smith") for given in ("Ann", "Bea", "Carl", "Dora", "Eve", "Finn", "Gus")])
+    bands = [[link.band for link in resolve(people, statistics=given).links] for given in (None, {"Person": many}, {})]
+    assert bands == [[Band.MERGE], [Band.REVIEW], [Band.MERGE]]
 
 
 def test_links_that_do_not_contradict_each_other_are_not_contested() -> None:
