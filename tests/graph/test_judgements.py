@@ -52,7 +52,8 @@ def test_a_judgement_settles_a_pair_that_is_for_a_person() -> None:
     same = resolve(profiles, with_judged(NO_OVERRIDES, [said(True)]))
     assert [each.members for each in same.clusters] == [PAIR] and "judged by m" in same.links[0].reasons
     different = resolve(profiles, with_judged(NO_OVERRIDES, [said(False)]))
-    assert different.clusters == () and different.links[0].veto == "judged by m"
+    assert different.clusters == () and bands(different) == {PAIR: Band.NEW}
+    assert different.links[0].veto == "judged by m"
 
 
 def test_people_and_rules_come_before_a_judgement() -> None:
