@@ -1,11 +1,26 @@
 """Names and texts without the differences that do not matter, and the way back to the places in the real text."""
 
+import re
 import unicodedata
 from dataclasses import dataclass
 
 _SAME = str.maketrans(
     {"’": "'", "‘": "'", "ʼ": "'", "`": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-"}
 )
+# Letters with the same mark between them, as in `i.g.n.o.r.e`; three are an abbreviation (`U.S.A.`).
+_LETTER = "[A-Za-zÀ-ÖØ-öø-ÿА-яЁё]"
+_APART = re.compile(
+    rf"(?<![^\W_]){_LETTER}(?:([-._*~|·])|( )){_LETTER}(?(1)(?:\1{_LETTER}){{2,}}|(?: {_LETTER}){{3,}})(?![^\W_])"
+)
+# A word with digits that stand for letters, half of it letters at least: `t3xt`, but not `B2B`, `v2`, `5kg`, `3rd`.
+_MASKED = re.compile(
+    r"(?<![^\W_])(?<!\d\.)(?=[A-Za-z]*[013457$][\w$]?[A-Za-z0]?)"
+    r"(?:[013457$](?!(?:st|nd|rd|th|[mck]m|[km]g|ml|am|pm|er|re|eme|me|de|ste|r[ao]|da|t[ao]|mins?|days?|weeks?)\b)"
+    r"(?=[a-z]{2}|[a-z][013457$]))?"
+    r"[A-Za-z]+(?:[013457$]{1,2}[A-Za-z]+)*[03]?(?![\w$])"
+)
+_DIGITS = str.maketrans("013457$", "oieasts")
+_UNSEEN = re.compile("[\u00ad\u200b\u2060\ufeff]")
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,21 @@ def normalised(name: str) -> str:
         # Most names, in a tenth of the time.
         return " ".join(name.replace("`", "'").casefold().split()).strip(" .,;:")
     return Folded.of(name.strip()).text.strip(" .,;:")
+
+
+def unmasked(text: str) -> str:
+    """A text with the letters that somebody wrote as digits, or apart, or with unseen characters between them."""
+    if not text.isascii():
+        text = _UNSEEN.sub("", text)
+    return _MASKED.sub(_letters, _APART.sub(lambda found: re.sub(r"[\W_]", "", found[0]), text))
+
+
+def _letters(found: re.Match[str]) -> str:
+    word = found[0]
+    digits = sum(not character.isalpha() for character in word)
+    # `python3` is a version.
+    written = word[-1] != "3" or digits > 1
+    return word.translate(_DIGITS) if written and 0 < digits * 2 <= len(word) > 2 and word != word.upper() else word
 
 
 def words(text: str) -> frozenset[str]:

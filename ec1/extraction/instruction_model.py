@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ec1.extraction.folding import Folded
+from ec1.extraction.folding import Folded, unmasked
 from ec1.extraction.instruction_signs import Weight, weigh, windows
 from ec1.extraction.wordlists import word_list
 from ec1.files import sha256_file
@@ -28,7 +28,7 @@ from ec1.files import sha256_file
 BUCKETS = 2**17
 WEIGHTS = "instruction_weights.safetensors"
 # Raise this when the same sentence would give other features.
-FEATURES_VERSION = 2
+FEATURES_VERSION = 3
 _NAME = "§"
 _CAPITAL = r"[A-ZÀ-ÖØ-ÞΑ-ΩА-ЯІЇЄҐĀ-Ž][\w'’]*\.?"
 _RUN = re.compile(rf"(?<![\w-]){_CAPITAL}(?:[ -](?:(?:de|von|van|der|of|la|du|di|da)[ ])?{_CAPITAL})+(?!\w)")
@@ -78,7 +78,7 @@ def features(sentence: str) -> dict[int, float]:
 
 def _families(sentence: str) -> Iterator[tuple[float, set[str]]]:
     """Words, neighbours, words near each other, parts of words, the sentence's shape, and what the words mean."""
-    parts = _PART.findall(_folded(_RUN.sub(_cover, sentence)))
+    parts = _PART.findall(_folded(_RUN.sub(_cover, unmasked(sentence))))
     yield 1.0, set(parts)
     yield 1.0, {f"{one} {other}" for one, other in pairwise(["^", *parts, "$"])}
     near = set(_ahead(parts))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from ec1.extraction.folding import Folded
+from ec1.extraction.folding import Folded, unmasked
 from ec1.extraction.wordlists import word_list
 
 OVERRIDES = "puts aside what was told"
@@ -204,6 +204,7 @@ def windows(sentence: str) -> Iterator[str]:
 
 
 def _weigh(sentence: str) -> Weight:
+    sentence = unmasked(sentence)
     folded = _folded(sentence)
     found: dict[str, float] = {}
 

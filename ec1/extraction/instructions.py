@@ -34,7 +34,7 @@ FILLER = "\x1f"
 
 # Log odds. `_DOUBTFUL` by cross-validation over the sections of `examples/instructions/` and the documents of GUM that
 # may be fitted to: as few ordinary ones as before more was learnt. How many sentences of `held_out` and `fresh` reach
-# them (benchmarks/injections.jsonl) was looked at three times.
+# them (benchmarks/injections.jsonl) was looked at four times.
 _ENOUGH, _DOUBTFUL = 1.0, 0.5
 # By the signs alone, if the odds are not far below.
 _DOUBTFUL_SIGNS, _DOUBTFUL_LEAST = 2.5, -1.5
