@@ -1,12 +1,13 @@
 """Fit a curve of confidence for the embedded model, with or without the shipped adapter, and say how far off it is.
 
 Without an adapter: on GUM's `seen` documents, from what the model said there (`--record` of `extraction_quality`), into
-`ec1/extraction/curves.json`. With `--trained`: the shipped adapter learnt all of `seen`, and is surer there than
-anywhere else. So two adapters are trained as it was, each without half of `seen`, and read that half; the shipped one
-reads the bundled sample, which no training saw; and its curve is fitted on all three. It is measured on GUM's `unseen`:
-beside what was there before, and beside the simplest thing that could work, the same confidence for every name. The
-curve lies beside the adapter (`calibration.json`). What an adapter's own documents would give is measured, too: on
-`unseen`, each document by a curve that was fitted on the others, of which nothing is kept.
+`ec1/extraction/curves.json`. With `--trained`: the shipped adapter learnt all of `seen` and of the documents of
+invented organisations, and is surer there than anywhere else. So two adapters are trained as it was, each without half
+of both, and read that half; the shipped one reads the bundled sample, which no training saw; and its curve is fitted on
+all of these. It is measured on what is `unseen` of GUM and of the organisations: beside what was there before, and
+beside the simplest thing that could work, the same confidence for every name. The curve lies beside the adapter
+(`calibration.json`). What an adapter's own documents would give is measured, too: on GUM's `unseen`, each document by a
+curve that was fitted on the others, of which nothing is kept.
 
 Names whose class GUM does not annotate (Project, Account) say nothing in GUM and are left out there.
 """
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import gum, sample
+from benchmarks import gum, organisations, sample
 from benchmarks._engine import embedded, model_of, serving
 from benchmarks._recorded import Recorded
 from benchmarks.extraction_quality import MODES, Mode, extract, extractor_of, shipped
@@ -268,15 +269,24 @@ def trained(record: Path, mode: Mode, *, replay: bool, only: int = 0) -> dict[st
     adapter = shipped()
     with tempfile.TemporaryDirectory() as scratch:
         model = model_of(deployment, Path(scratch))
-        sets = {"sample": sample.read(), "GUM unseen": gum.unseen()[: only or None]}
-        classes = {"sample": frozenset(ENTITY_CLASSES), "GUM unseen": _ANNOTATED}
+        everything = frozenset(ENTITY_CLASSES)
+        classes = {"sample": everything, "GUM unseen": _ANNOTATED, "organisations unseen": everything}
+        sets = {
+            "sample": sample.read(),
+            "GUM unseen": gum.unseen()[: only or None],
+            "organisations unseen": organisations.unseen()[: only or None],
+        }
         own = _readings(sets, adapter, model, record, mode, replay)
-        readings = [replace(own["sample"], annotated=classes["sample"])]
+        readings = [replace(own["sample"], annotated=everything)]
         for half in HALVES:
-            title = f"GUM seen, half {half}"
-            texts = {title: [text for text in gum.seen() if half_of(text.name) == half]}
-            if texts[title]:
-                readings += _readings(texts, _without(half, record), model, record, mode, replay).values()
+            parts = {"GUM seen": (gum.seen(), _ANNOTATED), "organisations learnt": (organisations.learnt(), everything)}
+            halves = {
+                f"{title}, half {half}": [text for text in texts if half_of(text.name) == half]
+                for title, (texts, _) in parts.items()
+            }
+            halves = {title: texts for title, texts in halves.items() if texts}
+            for title, reading in _readings(halves, _without(half, record), model, record, mode, replay).items():
+                readings.append(replace(reading, annotated=parts[title.rpartition(",")[0]][1]))
         curve, raw = fit(readings)
         found = Calibration(
             adapter=adapter.digest,
@@ -292,12 +302,12 @@ def trained(record: Path, mode: Mode, *, replay: bool, only: int = 0) -> dict[st
         found.save(SHIPPED)
         share = sum(each.right for each in raw) / len(raw)
         known = crossed(raw)
-        names = {text.name for text in sets["sample"]}
-        figures = {
-            "cross-validated": report("cross-validated", known, share),
-            "of that, sample": report("of that, sample", [each for each in known if each.group in names], share),
-            "of that, GUM": report("of that, GUM", [each for each in known if each.group not in names], share),
-        }
+        figures = {"cross-validated": report("cross-validated", known, share)}
+        groups = {"sample": sets["sample"], "GUM": gum.seen(), "organisations": organisations.learnt()}
+        for title, texts in groups.items():
+            names = {text.name for text in texts}
+            title = f"of that, {title}"
+            figures[title] = report(title, [each for each in known if each.group in names], share)
         for title, reading in own.items():
             for how, fitted, least in (("all", curve, 0.0), ("now", curve, curve.least), ("before", None, 0.0)):
                 extractor = extractor_of(mode, model, adapter=adapter, min_confidence=least)
@@ -314,7 +324,7 @@ def trained(record: Path, mode: Mode, *, replay: bool, only: int = 0) -> dict[st
 
 
 def half_of(document: str) -> int:
-    """Which half of GUM's `seen` a document is in, by its name alone."""
+    """Which half a document that the shipped adapter learnt is in, by its name alone."""
     return int(hashlib.sha1(document.encode(), usedforsecurity=False).hexdigest(), 16) // 3 % len(HALVES)
 
 
@@ -326,11 +336,11 @@ def _without(half: int, record: Path) -> ServedAdapter:
         folder.mkdir(exist_ok=True)
         tuples = folder / make.TUPLES.name
         lines = make.TUPLES.read_text(encoding="utf-8").splitlines(keepends=True)
-        origins = [json.loads(line)["document_id"].partition("/") for line in lines]
+        documents = [json.loads(line)["document_id"] for line in lines]
         kept = [
             line
-            for line, (origin, _, name) in zip(lines, origins, strict=True)
-            if origin != "gum" or half_of(name) != half
+            for line, document in zip(lines, documents, strict=True)
+            if "generated/" in document or half_of(document.rpartition("/")[2]) != half
         ]
         tuples.write_text("".join(kept), encoding="utf-8")
         make.main(folder / "adapter", tuples)

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks import gum, oracle, sample
+from benchmarks import gum, oracle, organisations, sample
 from benchmarks._engine import embedded, forget, model_of, serving
 from benchmarks._recorded import Recorded
 from benchmarks.gum import DATA, Text
@@ -127,7 +127,12 @@ def extractor_of(
 
 def sets(only: int = 0) -> dict[str, list[Text]]:
     """The sets that are there, each with its first `only` documents; 0: all."""
-    found = {"sample": sample.read(), "GUM seen": gum.seen(), "GUM unseen": gum.unseen()}
+    found = {
+        "sample": sample.read(),
+        "organisations": organisations.unseen(),
+        "GUM seen": gum.seen(),
+        "GUM unseen": gum.unseen(),
+    }
     return {title: texts[:only] if only else texts for title, texts in found.items() if texts}
 
 

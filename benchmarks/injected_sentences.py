@@ -3,8 +3,9 @@
 `injections.jsonl` holds instructions to a machine in a dozen languages, and ordinary sentences that look a little like
 them. Those of the set `rule` were read while the signs were written (`ec1/extraction/instruction_signs.py`), and the
 classifier learnt them. Those of `held_out` were written before the signs, those of `fresh` after them and before what
-the classifier learnt (`examples/instructions/`), by the hand that then wrote that, unlike it on purpose; nobody reads
-which of them are missed. Each is put into a text of GUM with a payload of its own, a name that no text holds.
+the classifier learnt (`examples/instructions/`), by the hand that then wrote that, unlike it on purpose; those of
+`blind` by somebody who had seen nothing of this project. Nobody reads which of the three are missed. Each is put into a
+text of GUM with a payload of its own, a name that no text holds.
 
 Without a model: how many sentences of each set are held back (the names in the ordinary ones stand nowhere else, which
 in a document is rarer), how many of ordinary texts, and what F1 loses on clean text by sentences that are held back
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from benchmarks import gum, oracle, sample
 from benchmarks._engine import embedded, forget, model_of, serving
@@ -32,9 +33,10 @@ from ec1.extraction.extractor import Extractor
 from ec1.extraction.folding import normalised
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.scoring import entities_of
+from ec1.extraction.trained import SHIPPED
 from ec1.home import CHECKOUT
 
-Set = Literal["rule", "held_out", "fresh"]
+Set = Literal["rule", "held_out", "fresh", "blind"]
 Kind = Literal["instruction", "ordinary"]
 SENTENCES = Path(__file__).with_name("injections.jsonl")
 NEUTRAL = (
@@ -134,7 +136,7 @@ def measure(
 
 def without_a_model() -> None:
     """Print what is held back of each set, and what that costs clean text."""
-    sets: tuple[Set, ...] = ("rule", "held_out", "fresh")
+    sets: tuple[Set, ...] = ("rule", "held_out", "fresh", "blind")
     kinds: tuple[Kind, ...] = ("instruction", "ordinary")
     for which, kind in product(sets, kinds):
         rows = sentences_of(which, kind)
@@ -183,33 +185,33 @@ def _pieces(text: str) -> Iterator[str]:
     return (part for part in _ENDS.split(text) if part.strip())
 
 
-def main(only: int = 0, every: int = 6) -> dict[str, Loss]:
-    """Print and return what each kind of sentence costs on GUM's unseen documents."""
+def main(only: int = 0, every: int = 6, adapter: Path | None = None) -> dict[str, Loss]:
+    """Print and return what each kind of sentence costs on GUM's unseen documents, read with an adapter: the embedded
+    deployment's, if None."""
     without_a_model()
     deployment, settings = embedded()
-    assert deployment.extraction.adapter is not None
-    adapter = extractor_adapter(deployment.extraction.adapter, settings.model)
+    served = extractor_adapter(adapter or deployment.extraction.adapter or SHIPPED, settings.model)
     texts = gum.unseen()[: only or None]
     if not texts:
         return {}
-    held_out, rule = sentences_of("held_out", "instruction"), sentences_of("rule", "instruction")
-    fresh = sentences_of("fresh", "instruction")
+    asked = {which: sentences_of(which, "instruction") for which in get_args(Set)}
     kinds = {
         "as they are": (texts, ()),
         "neutral": ([replace(text, text=put_in(text.text, NEUTRAL, every)) for text in texts], ()),
-        "instructions, held out": (spread(texts, [row[0] for row in held_out]), [row[1] for row in held_out]),
-        "instructions, fresh": (spread(texts, [row[0] for row in fresh]), [row[1] for row in fresh]),
-        "instructions, rule": (spread(texts, [row[0] for row in rule]), [row[1] for row in rule]),
+        **{
+            f"instructions, {which}": (spread(texts, [row[0] for row in rows]), [row[1] for row in rows])
+            for which, rows in asked.items()
+        },
     }
     losses: dict[str, Loss] = {}
     with tempfile.TemporaryDirectory() as scratch:
         model = model_of(deployment, Path(scratch))
-        with serving(deployment, settings, model, adapter) as endpoint:
+        with serving(deployment, settings, model, served) as endpoint:
             print(f"\nGUM unseen, {len(texts)} texts, mode {deployment.extraction.mode}")
             print(f"{'':<36}{'recall':>8}{'any class':>11}{'payloads':>10}{'landed':>8}{'foreign':>9}", flush=True)
             for (kind, (injected, payloads)), way in product(kinds.items(), ("hold", "read")):
                 extraction = deployment.extraction.model_copy(update={"instructions": way})
-                extractor = Extractor(extraction, settings.model, settings.revision, model, adapter)
+                extractor = Extractor(extraction, settings.model, settings.revision, model, served)
                 forget(endpoint)
                 client = OpenAIClient(endpoint.base_url, endpoint.model, extraction, ends_repetition=True)
                 loss = losses[f"{kind}, {way}"] = measure(injected, texts, payloads, extractor, client)
@@ -225,9 +227,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", type=int, default=0, help="texts; 0: all")
     parser.add_argument("--every", type=int, default=6, help="a neutral sentence is put in after so many")
+    parser.add_argument("--adapter", type=Path, help="default: the embedded deployment's")
     parser.add_argument("--no-engine", action="store_true", help="only what needs no model")
     arguments = parser.parse_args()
     if arguments.no_engine:
         without_a_model()
     else:
-        main(arguments.only, arguments.every)
+        main(arguments.only, arguments.every, arguments.adapter)

@@ -259,8 +259,9 @@ class ExtractionSettings(Settings):
     )
     instructions: Literal["hold", "read"] = Field(
         "hold",
-        description="hold: sentences of a document that tell whoever reads it by machine what to answer are not read; "
-        "the report names them (`ec1 extraction held`); read: they are read like any other",
+        description="hold: sentences of a document that tell whoever reads it by machine what to answer are not read, "
+        "and a name that stands only where such a sentence may be must be found with confidence; the report names them "
+        "(`ec1 extraction held`); read: all are read alike",
     )
     min_confidence: float | None = Field(
         None,

@@ -66,7 +66,7 @@ def held(
     released: Annotated[bool, typer.Option("--released", help="those that were released to be read")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """List the sentences that were not read, because they tell a machine what to answer, with the names in them."""
+    """List the sentences that tell a machine what to answer, or may do so, with the names that were not kept for it."""
     from ec1.extraction.releases import read_releases
 
     options: Options = context.obj
@@ -86,7 +86,7 @@ def held(
         names = f"\n  names in it: {printable(', '.join(row['names']))}" if row.get("names") else ""
         later = f"\n  released by {printable(who)}" + ("" if released else ": read on the next night") if who else ""
         out.print(printable(f"{row['id']}  {row['path']}: {row['sentence']}") + names + later, markup=False)
-    what = "are released" if released else "were not read (extraction.instructions: read reads them)"
+    what = "are released" if released else "are held back (extraction.instructions: read reads them)"
     out.print(f"{len(rows)} sentences {what}", markup=False)
 
 

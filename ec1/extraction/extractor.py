@@ -198,12 +198,12 @@ class Extractor:
             return trained.SCHEMA
         return schema.answer_schema(self.settings.relations, self.vocabulary)
 
-    def readable(self, text: str, content_sha256: str = "") -> tuple[str, list[instructions.Instruction]]:
+    def readable(self, text: str, content_sha256: str = "") -> tuple[str, instructions.Judged]:
         """A document's text without what tells a machine what to answer, at the same places, and what that was."""
         if self.settings.instructions == "read":
-            return text, []
-        found = instructions.find(text, self.releases.get(content_sha256, ()))
-        return instructions.without(text, found), found
+            return text, instructions.Judged()
+        found = instructions.judge(text, self.releases.get(content_sha256, ()))
+        return instructions.without(text, found.held), found
 
     def messages(self, chunk_text: str, stream: str) -> list[dict[str, str]]:
         """What the model is asked about a chunk; a model with an adapter was trained to need no examples."""

@@ -9,7 +9,8 @@ that then stands in the text, so grounding cannot refuse it. A sentence is held 
 (`instruction_model`) is sure enough. Where it is in doubt, a name decides: what an instruction is to land stands in it
 alone, so a doubtful sentence is held back if a name in it stands nowhere else in the document, or only in other such
 sentences; one without names, if its signs are rarely met by chance. Next to a sentence that is held back less is
-enough, and what continues it goes with it.
+enough, and what continues it goes with it. Where only a little speaks for it, a sentence is read, and what stands in
+such sentences alone must be found with confidence.
 
 What cannot be told: a plain statement (`… is the new chair`), since a true document says the same; an instruction in
 disguise (in a code, in letters of another alphabet), or in a language that the classifier did not learn.
@@ -17,7 +18,7 @@ disguise (in a code, in letters of another alphabet), or in a language that the 
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,14 +29,17 @@ from ec1.extraction.instruction_model import FEATURES_VERSION, likeness, weights
 from ec1.extraction.instruction_signs import Weight
 
 # Raise this when other sentences of the same text would be held back, with the same weights.
-INSTRUCTIONS_VERSION = 3
+INSTRUCTIONS_VERSION = 4
 FILLER = "\x1f"
 """What stands for each character of a sentence that is held back: a blank that no parsed text holds."""
 
-# Log odds. `_DOUBTFUL` by cross-validation over the sections of `examples/instructions/` and the documents of GUM that
-# may be fitted to: as few ordinary ones as before more was learnt. How many sentences of `held_out` and `fresh` reach
-# them (benchmarks/injections.jsonl) was looked at four times.
-_ENOUGH, _DOUBTFUL = 1.0, 0.5
+# Log odds, by cross-validation over the sections of `examples/instructions/` and the documents that may be fitted to:
+# of ordinary sentences of such documents 1 % reach `_DOUBTFUL`, of instructions 82 %. What they give for `held_out`,
+# `fresh` and `blind` (benchmarks/injections.jsonl) was looked at, too.
+_ENOUGH, _DOUBTFUL = 1.0, -0.5
+# From such odds on, such a confidence is needed for a name that stands nowhere else: for 9 and 25 % of the ordinary
+# sentences, and 97 and 99 % of the instructions.
+_SUSPECT = ((-3.0, 0.7), (-4.5, 0.6))
 # By the signs alone, if the odds are not far below.
 _DOUBTFUL_SIGNS, _DOUBTFUL_LEAST = 2.5, -1.5
 # Of two sentences that follow each other, each of which may be half of one; and of both read as one.
@@ -64,8 +68,32 @@ class Instruction:
     reasons: tuple[str, ...]
 
 
-def find(text: str, released: Collection[tuple[int, int]] = ()) -> list[Instruction]:
-    """The sentences of a text that are to be held back, in their order.
+@dataclass(frozen=True)
+class Suspect:
+    """The characters `[start, end)` of a text that may be an instruction and are read, and the confidence that is
+    needed for a name that stands nowhere else."""
+
+    start: int
+    end: int
+    needed: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The sentences of a text that are to be held back, and those that may be instructions and are read, in their
+    order."""
+
+    held: Sequence[Instruction] = ()
+    suspect: Sequence[Suspect] = ()
+
+
+def find(text: str, released: Collection[tuple[int, int]] = ()) -> Sequence[Instruction]:
+    """The sentences of a text that are to be held back, in their order."""
+    return judge(text, released).held
+
+
+def judge(text: str, released: Collection[tuple[int, int]] = ()) -> Judged:
+    """Which sentences of a text are to be held back, and which may be instructions.
 
     `released` are the places of sentences that are read all the same; what was held back only because it stands beside
     one of them is read, too.
@@ -92,7 +120,12 @@ def find(text: str, released: Collection[tuple[int, int]] = ()) -> list[Instruct
     for at in sorted(held):
         for step in (1, -1):
             _spread(text, pieces, weighed, held, at, step, released)
-    return [Instruction(*pieces[at], held[at]) for at in sorted(held)]
+    suspect = [
+        Suspect(*piece, needed)
+        for at, (piece, each) in enumerate(zip(pieces, odds, strict=True))
+        if at not in held and (needed := _needed(each))
+    ]
+    return Judged([Instruction(*pieces[at], held[at]) for at in sorted(held)], suspect)
 
 
 def _is_doubtful(odds: float, signs: Weight) -> bool:
@@ -114,6 +147,16 @@ def names_in(sentence: str) -> list[str]:
 def rule() -> list[object]:
     """What decides which sentences are held back, for fingerprints."""
     return [INSTRUCTIONS_VERSION, FEATURES_VERSION, weights_digest()]
+
+
+def _needed(odds: float) -> float:
+    return next((confidence for least, confidence in _SUSPECT if odds >= least), 0.0)
+
+
+def only_in(text: str, places: Collection[tuple[int, int]], names: Collection[str]) -> set[str]:
+    """Those of the names that stand nowhere in a text but in these places."""
+    elsewhere = _Words.of(text, places) if names else None
+    return {name for name in names if elsewhere is not None and not elsewhere.hold(name, opens=False)}
 
 
 @dataclass(frozen=True)
@@ -144,7 +187,7 @@ class _Words:
         )
 
 
-def without(text: str, found: list[Instruction]) -> str:
+def without(text: str, found: Sequence[Instruction]) -> str:
     """The text with `FILLER` for each character of what was found, so that places stay what they are."""
     parts, last = [], 0
     for each in found:

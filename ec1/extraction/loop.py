@@ -195,7 +195,7 @@ class _Run:
         unit = Unit(item, self.outbox.answers(fingerprint, item.content_sha256))
         try:
             loaded = await self._loaded(item)
-            unit.path, unit.text, unit.held = loaded.path, loaded.text, loaded.held
+            unit.path, unit.text, unit.held, unit.suspect = loaded.path, loaded.text, loaded.held, loaded.suspect
             unit.fields_end, unit.proposed = loaded.fields_end, loaded.proposed
             unit.known = await asyncio.to_thread(unit.log.read)
         except RejectedError as error:

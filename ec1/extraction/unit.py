@@ -4,6 +4,7 @@ Belongs here: what is read of a document before the model is asked, and what is 
 (`asking`), the order of work and what is retried (`loop`).
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,6 +21,7 @@ from ec1.extraction.schema import Answer, Named
 from ec1.extraction.traits import traits_of
 
 _HELD_CHARACTERS = 400
+_UNSURE = ("may be worded like one", "the model is unsure of what stands nowhere else")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Loaded:
     text: str
     """With `instructions.FILLER` for what is kept from the model."""
     held: Sequence[Held]
+    suspect: Sequence[instructions.Suspect]
+    """Where sentences stand that may be such, and are read."""
     fields_end: int
     chunks: Sequence[Chunk]
     proposed: Sequence[candidates.Candidate]
@@ -48,20 +52,29 @@ def load(item: WorkItem, extractor: Extractor) -> Loaded:
     if most is not None and len(chunks) > most:
         raise RejectedError(f"{len(chunks):,} chunks, and documents.max_chunks is {most:,}")
     return Loaded(
-        document.key.path, text, [_held(document.text, each) for each in found], document.fields_end, chunks, proposed
+        path=document.key.path,
+        text=text,
+        held=[
+            _held(
+                document.text,
+                each.start,
+                each.end,
+                each.reasons,
+                instructions.names_in(document.text[each.start : each.end]),
+            )
+            for each in found.held
+        ],
+        suspect=found.suspect,
+        fields_end=document.fields_end,
+        chunks=chunks,
+        proposed=proposed,
     )
 
 
-def _held(text: str, found: instructions.Instruction) -> Held:
-    """What is kept of a sentence that the model does not see: its beginning, and what may be names in it."""
-    sentence = text[found.start : found.end]
-    return Held(
-        start=found.start,
-        end=found.end,
-        sentence=" ".join(sentence.split())[:_HELD_CHARACTERS],
-        reasons=found.reasons,
-        names=tuple(instructions.names_in(sentence)),
-    )
+def _held(text: str, start: int, end: int, reasons: tuple[str, ...], names: Sequence[str]) -> Held:
+    """What is kept of a sentence that is held back: its beginning, and names in it."""
+    sentence = " ".join(text[start:end].split())[:_HELD_CHARACTERS]
+    return Held(start=start, end=end, sentence=sentence, reasons=reasons, names=tuple(names))
 
 
 @dataclass
@@ -74,6 +87,7 @@ class Unit:
     path: str = ""
     text: str = ""
     held: Sequence[Held] = ()
+    suspect: Sequence[instructions.Suspect] = ()
     fields_end: int = 0
     proposed: Sequence[candidates.Candidate] = ()
     open_chunks: int = 0
@@ -133,6 +147,9 @@ class Unit:
             extractor.min_confidence,
             curve.calibrated if curve is not None else lambda raw: raw,
         )
+        calibrated = curve is not None and curve.calibrates
+        # Confidences that are not calibrated are no shares.
+        mentions, apart = self._apart(mentions) if calibrated else (mentions, [])
         stated, unfit = relations.settle(
             self.located, mentions, self.text, extractor.min_confidence, extractor.vocabulary
         )
@@ -148,19 +165,51 @@ class Unit:
             reason=reason,
             blamed=self.blamed,
             characters=len(self.text),
-            calibrated=curve is not None and curve.calibrates,
+            calibrated=calibrated,
             mentions=tuple(mentions) if kept else (),
             relations=stated if kept else (),
             traits=self._traits(mentions, extractor) if kept else (),
             dropped=tuple(dropped) if kept else (),
-            held=tuple(_without_known(each, mentions) for each in self.held),
+            held=tuple(
+                _without_known(each, mentions) for each in sorted([*self.held, *apart], key=lambda each: each.start)
+            ),
             answers=tuple(sorted(self.answers, key=lambda each: each.start)),
         )
+
+    def _apart(self, mentions: list[Mention]) -> tuple[list[Mention], list[Held]]:
+        """The mentions but for what stands only where an instruction may be and was found with too little confidence,
+        and these sentences."""
+        surest: dict[str, float] = {}
+        for each in mentions:
+            name = normalised(each.name)
+            surest[name] = max(each.confidence, surest.get(name, 0.0))
+        refused: set[str] = set()
+        for needed in {each.needed for each in self.suspect}:
+            places = [(each.start, each.end) for each in self.suspect if each.needed >= needed]
+            unsure = {
+                each.name
+                for each in mentions
+                if surest[normalised(each.name)] < needed and _place_of(each, places) is not None
+            }
+            refused |= instructions.only_in(self.text, places, unsure)
+        names: dict[Span, list[str]] = {}
+        everywhere = [(each.start, each.end) for each in self.suspect]
+        for each in mentions:
+            if each.name in refused and (place := _place_of(each, everywhere)) is not None:
+                names.setdefault(place, []).append(each.name)
+        held = [_held(self.text, *place, _UNSURE, list(dict.fromkeys(found))) for place, found in names.items()]
+        return [each for each in mentions if each.name not in refused], held
 
     def _traits(self, mentions: Sequence[Mention], extractor: Extractor) -> tuple[Trait, ...]:
         """What the text and the fields say of persons, and of whom a record is of."""
         stated = fields.traits_in(self.text, self.fields_end, extractor.vocabulary)
         return tuple(dict.fromkeys([*traits_of(self.text, mentions), *stated]))
+
+
+def _place_of(mention: Mention, places: Sequence[Span]) -> Span | None:
+    """Which of these places, in their order, holds a mention."""
+    at = bisect_right(places, mention.start, key=lambda place: place[0]) - 1
+    return places[at] if at >= 0 and mention.end <= places[at][1] else None
 
 
 def _without_known(held: Held, mentions: Sequence[Mention]) -> Held:

@@ -101,9 +101,11 @@ def deferred(report: NightReport) -> Table | None:
 
 
 def held(report: NightReport) -> Table | None:
-    """Sentences that were not read, and where they stand."""
+    """Sentences that were held back, and where they stand."""
     rows = [(each.path, each.sentence, each.names) for each in report.held]
-    return Table("Not read: instructions to a machine", ("document", "sentence", "names in it"), rows) if rows else None
+    return (
+        Table("Held back: instructions to a machine", ("document", "sentence", "names in it"), rows) if rows else None
+    )
 
 
 def tables(report: NightReport) -> list[Table]:

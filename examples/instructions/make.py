@@ -23,10 +23,12 @@ from ec1.files import sha256_file
 from ec1.home import CHECKOUT
 
 HERE = Path(__file__).parent
-INSTRUCTIONS, ORDINARY = HERE / "instructions.txt", HERE / "ordinary.txt"
+INSTRUCTIONS, ORDINARY, RECORDS = (HERE / f"{name}.txt" for name in ("instructions", "ordinary", "records"))
 RULE = CHECKOUT / "benchmarks" / "injections.jsonl"
 TEXTS = CHECKOUT / "examples" / "extractor" / "tuples.jsonl"
 TARGET = CHECKOUT / "ec1" / "extraction" / WEIGHTS
+INJECTED = "injected/"
+"""How the `document_id` of a chunk begins into which one of these sentences was put."""
 SEED = 29
 VARIANTS = 16
 """How many sentences are made of a line, at most."""
@@ -104,47 +106,63 @@ def examples() -> list[Example]:
     """All that is learnt from, in a fixed order."""
     random_ = random.Random(SEED)
     found = [*_written(INSTRUCTIONS, True, random_), *_written(ORDINARY, False, random_)]
+    found += _written(RECORDS, False, random_)
     for row in map(json.loads, RULE.read_text(encoding="utf-8").splitlines()):
         if row["set"] == "rule":
             line = f"{row['language']} {row['text']}"
             instruction = row["kind"] == "instruction"
-            texts = {row["text"].replace("{p}", _name(row["language"], random_)) for _ in range(3)}
+            texts = {row["text"].replace("{p}", name(row["language"], random_)) for _ in range(3)}
             found += [Example(text, instruction, line) for text in sorted(texts)]
     for row in map(json.loads, TEXTS.read_text(encoding="utf-8").splitlines()):
+        if row["document_id"].startswith(INJECTED):
+            continue
         text = row["text"]
         parts = (text[start:end].strip() for start, end in sentences(text))
         found += [Example(part, False, row["document_id"]) for part in parts if part]
     return list({each.text: each for each in found}.values())
 
 
+def patterns(path: Path) -> list[tuple[str, str]]:
+    """Language and pattern of each line of a file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [(line[:2], line[3:]) for line in lines if not line.startswith("#")]
+
+
+def variant(language: str, pattern: str, random_: random.Random) -> str:
+    """One of a pattern's sentences, with `{p}` where a name stands."""
+    text = _CHOICE.sub(lambda found: random_.choice(found[1].split("|")), pattern)
+    text = _BLANKS.sub(lambda found: "" if found[0] == " " else " ", text).strip()
+    return text.replace(" ", "") if language in ("zh", "ja") else text
+
+
+def person(random_: random.Random) -> str:
+    """An invented person's name."""
+    return f"{random_.choice(_FIRST)} {random_.choice(_LAST)}"
+
+
 def _written(path: Path, instruction: bool, random_: random.Random) -> Iterator[Example]:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            continue
-        language, _, pattern = line.partition(" ")
+    for language, pattern in patterns(path):
         made = set()
         for _ in range(VARIANTS):
-            text = _CHOICE.sub(lambda found: random_.choice(found[1].split("|")), pattern)
-            text = _BLANKS.sub(lambda found: "" if found[0] == " " else " ", text).strip()
-            if language in ("zh", "ja"):
-                text = text.replace(" ", "")
+            text = variant(language, pattern, random_)
             if language == "en" and _UNENDED.search(text) and random_.random() < _GOES_ON:
                 text = f"{text} {random_.choice(_NEXT)}"
             made.add(_named(text, language, random_))
-        yield from (Example(text, instruction, line) for text in sorted(made))
+        yield from (Example(text, instruction, f"{language} {pattern}") for text in sorted(made))
 
 
 def _named(text: str, language: str, random_: random.Random) -> str:
     """The text with a name of its own for each `{p}`."""
-    return _PLACE_OF_NAME.sub(lambda _: _name(language, random_), text)
+    return _PLACE_OF_NAME.sub(lambda _: name(language, random_), text)
 
 
-def _name(language: str, random_: random.Random) -> str:
+def name(language: str, random_: random.Random) -> str:
+    """An invented name of a person, a firm, a place, or of nothing that is known."""
     kind = random_.random()
     if language in _OTHER and kind < 0.5:
         return random_.choice(_OTHER[language])
     if kind < 0.6:
-        return f"{random_.choice(_FIRST)} {random_.choice(_LAST)}"
+        return person(random_)
     if kind < 0.7:
         return f"{random_.choice(_LAST)} {random_.choice(_FIRM)}"
     made = ["".join(random_.choices(_SYLLABLES, k=random_.choice((2, 3)))).capitalize() for _ in range(2)]
@@ -183,7 +201,9 @@ def fit(learnt: Sequence[Example]) -> Fitted:
         ends.append(len(indices))
     matrix = csr_matrix((data, indices, ends), shape=(len(learnt), BUCKETS + len(kinds)))
     model = LogisticRegression(C=_C, max_iter=400)
-    written = {line for path in (INSTRUCTIONS, ORDINARY) for line in path.read_text(encoding="utf-8").splitlines()}
+    written = {
+        line for path in (INSTRUCTIONS, ORDINARY, RECORDS) for line in path.read_text(encoding="utf-8").splitlines()
+    }
     counts = [_WRITTEN if each.line in written else 1.0 for each in learnt]
     model.fit(matrix, [each.instruction for each in learnt], counts)
     weights = model.coef_[0]
@@ -197,7 +217,7 @@ def fit(learnt: Sequence[Example]) -> Fitted:
 
 def origin() -> dict[str, str]:
     """SHA-256 of the files that hold nothing but what is learnt from."""
-    return {path.name: sha256_file(path) for path in (INSTRUCTIONS, ORDINARY, TEXTS)}
+    return {path.name: sha256_file(path) for path in (INSTRUCTIONS, ORDINARY, RECORDS, TEXTS)}
 
 
 def write(fitted: Fitted, target: Path = TARGET) -> None:

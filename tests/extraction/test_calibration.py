@@ -10,7 +10,7 @@ from fake_openai import FakeServer, fake_server
 from test_extractor import SETTINGS, Bench, item
 
 from ec1.errors import InputError
-from ec1.extraction import confidence, trained
+from ec1.extraction import confidence, instructions, trained
 from ec1.extraction.calibration import (
     CALIBRATION,
     Calibration,
@@ -24,8 +24,9 @@ from ec1.extraction.calibration import (
 )
 from ec1.extraction.confidence import FEATURES, UNFITTED, Curve
 from ec1.extraction.extractor import Extractor
+from ec1.extraction.instruction_signs import Weight
 from ec1.extraction.outbox import Outbox
-from ec1.extraction.results import ENTITY_CLASSES
+from ec1.extraction.results import ENTITY_CLASSES, ExtractionResult
 from ec1.gpu.engine import ServedAdapter
 
 DIGEST = "d" * 64
@@ -164,6 +165,35 @@ def test_knots_and_their_threshold_decide_what_is_kept(server: FakeServer, tmp_p
         SETTINGS.model_copy(update={"mode": "both", "min_confidence": 0.9}), "m", "main", model, sure.extractor.adapter
     )
     assert (sure.extractor.min_confidence, strict.min_confidence) == (0.35, 0.9)
+
+
+def test_what_stands_only_where_an_instruction_may_be_must_be_found_with_confidence(
+    server: FakeServer, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def likeness(sentence: str) -> tuple[float, Weight]:
+        return (-1.0 if "perhaps" in sentence else -9.0), Weight(0.0, (), False)
+
+    monkeypatch.setattr(instructions, "likeness", likeness)
+    suspect = "Then perhaps came Boris Tanaka with Alma Reyes."
+
+    def read(name: str, text: str, right: float) -> ExtractionResult:
+        bench = bench_of(server, tmp_path / name, model, curve_of(0.2, ((0.0, 0.0), (1.0, right)), least=0.1))
+        work = item(text)
+        bench.run(work)
+        found = bench.result(work)
+        assert found is not None and found.calibrated
+        return found
+
+    once = f"We met Alma Reyes there. {suspect} It rained on Monday."
+    unsure = read("unsure", once, 0.6)
+    assert {each.name for each in unsure.mentions} == {"Alma Reyes"} and len(unsure.mentions) == 2
+    (held,) = unsure.held
+    assert (held.sentence, held.names) == (suspect, ("Boris Tanaka",)) and once[held.start : held.end] == suspect
+    assert "unsure" in held.reasons[-1]
+    sure = read("sure", once, 0.99)
+    assert {each.name for each in sure.mentions} == {"Alma Reyes", "Boris Tanaka"} and not sure.held
+    known = read("known", f"{once} We met Boris Tanaka there.", 0.6)
+    assert {each.name for each in known.mentions} == {"Alma Reyes", "Boris Tanaka"} and not known.held
 
 
 def test_an_adapter_without_a_curve_or_with_anothers_is_uncalibrated(

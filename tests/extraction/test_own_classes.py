@@ -83,7 +83,7 @@ def test_the_contracts_prompt_grammar_and_questions_are_the_same_bytes_as_ever()
     [
         ("answer", False, "1a8b759659e32171b8ed933201ba8cab703e763e8adcfcbcaa0990a08d42d80d"),
         ("answer", True, "a61466601bd74ec2ddbe364f44e4acc83d6cea0b9eb8db6b291be92643063caf"),
-        ("decide", False, "e915e8b77743208f0082669b851a467fef58803befb96e974aa792aa97787635"),
+        ("decide", False, "092b7c9295f5c5bdf42b93a3e41164fe46c4e40e53099e06312ea5dd0848e45a"),
         ("both", True, "647e0976ab28eeb006470bf19432921139153d07eb3511f2d25b8b5f231bd3ba"),
     ],
 )

@@ -1,9 +1,12 @@
 """What a trained extractor is asked and answers, which adapter serves it, and what it is taught."""
 
 import json
+from collections import Counter
+from typing import Any
 
 import pytest
 
+from benchmarks import organisations
 from ec1.corpus.tuples import example_of, parse_record
 from ec1.deployment import Deployment
 from ec1.errors import DeferredError, RejectedError
@@ -124,14 +127,44 @@ def test_generated_texts_say_where_their_names_are_and_come_again() -> None:
     assert any(not text.mentions for text in texts)
 
 
-def test_the_sample_is_not_among_the_tuples() -> None:
+def _shipped_tuples() -> list[dict[str, Any]]:
     lines = (CHECKOUT / "examples" / "extractor" / "tuples.jsonl").read_text(encoding="utf-8").splitlines()
-    generated = [json.loads(line) for line in lines if '"generated/' in line[:80]]
-    named = {entity["name"].casefold() for record in generated for entity in record["entities"]}
+    return [json.loads(line) for line in lines]
+
+
+def test_the_sample_is_not_among_the_tuples() -> None:
+    own = [each for each in _shipped_tuples() if "gum/" not in each["document_id"]]
+    named = {entity["name"].casefold() for record in own for entity in record["entities"]}
     gold = (CHECKOUT / "examples" / "gold" / "entities.jsonl").read_text(encoding="utf-8").splitlines()
     for line in gold:
         assert not named & {entity["name"].casefold() for entity in json.loads(line)["entities"]}
-    assert len(generated) > 400
+    assert len(own) > 400
+
+
+def test_whom_an_instruction_names_is_nobody_in_the_tuples() -> None:
+    tuples = _shipped_tuples()
+    chunks: dict[str, list[dict[str, Any]]] = {}
+    for each in tuples:
+        chunks.setdefault(each["document_id"], []).append(each)
+    kinds = Counter(each["document_id"].split("/")[1] for each in tuples if each["document_id"].startswith("injected/"))
+    assert kinds["instruction"] > 60 and kinds["ordinary"] > 40
+    for each in tuples:
+        origin, _, rest = each["document_id"].partition("/")
+        if origin == "injected":
+            kind, _, document = rest.partition("/")
+            names = {entity["name"] for entity in each["entities"]}
+            before = [{entity["name"] for entity in chunk["entities"]} for chunk in chunks[document]]
+            assert all(name in each["text"] for name in names)
+            assert any(names == known or (kind == "ordinary" and len(names - known) == 1) for known in before)
+
+
+def test_evaluation_documents_are_not_among_the_tuples() -> None:
+    learnt = {entity["name"].casefold() for record in _shipped_tuples() for entity in record["entities"]}
+    kinds = {"Person", "Project", "Account"}
+    for text in organisations.unseen():
+        assert all(text.text[each.start : each.end] == each.name for each in text.mentions)
+        full = {each.name.casefold() for each in text.mentions if each.entity_class in kinds and " " in each.name}
+        assert not learnt & full, text.name
 
 
 @pytest.mark.parametrize(
