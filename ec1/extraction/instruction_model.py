@@ -28,8 +28,9 @@ from ec1.files import sha256_file
 BUCKETS = 2**17
 WEIGHTS = "instruction_weights.safetensors"
 # Raise this when the same sentence would give other features.
-FEATURES_VERSION = 3
+FEATURES_VERSION = 4
 _NAME = "§"
+_NUMBER = "0"
 _CAPITAL = r"[A-ZÀ-ÖØ-ÞΑ-ΩА-ЯІЇЄҐĀ-Ž][\w'’]*\.?"
 _RUN = re.compile(rf"(?<![\w-]){_CAPITAL}(?:[ -](?:(?:de|von|van|der|of|la|du|di|da)[ ])?{_CAPITAL})+(?!\w)")
 _BEGINS = re.compile(r"(?:^|[.:;!?>\]\n\"'“„«(])\W*$")
@@ -78,7 +79,9 @@ def features(sentence: str) -> dict[int, float]:
 
 def _families(sentence: str) -> Iterator[tuple[float, set[str]]]:
     """Words, neighbours, words near each other, parts of words, the sentence's shape, and what the words mean."""
-    parts = _PART.findall(_folded(_RUN.sub(_cover, unmasked(sentence))))
+    found = _PART.findall(_folded(_RUN.sub(_cover, unmasked(sentence))))
+    # Which number it is says nothing.
+    parts = [_NUMBER if part.isdigit() else part for part in found]
     yield 1.0, set(parts)
     yield 1.0, {f"{one} {other}" for one, other in pairwise(["^", *parts, "$"])}
     near = set(_ahead(parts))
@@ -86,7 +89,7 @@ def _families(sentence: str) -> Iterator[tuple[float, set[str]]]:
         near.update(f"u{min(one, other)} {max(one, other)}" for other in parts[at + 1 : at + _NEAR])
     yield 1.0, near
     yield 1.0, set(_of_words(parts))
-    yield 1.0, {f"L{min(len(parts) // 4, 8)}", f"F{parts[0] if parts else ''}", f"E{sentence.rstrip()[-1:]}"}
+    yield 1.0, {f"L{min(len(parts) // 4, 8)}", f"F{parts[0] if parts else ''}", f"E{_last(sentence)}"}
     meant = [_sense(part) for part in parts]
     told = [(at, each) for at, each in enumerate(meant) if each[0] in "@§"]
     senses = {each for _, each in told}
@@ -96,6 +99,11 @@ def _families(sentence: str) -> Iterator[tuple[float, set[str]]]:
     senses.update(f"K{''.join(told_alone[at : at + 3])}" for at in range(len(told) - 2))
     yield _SENSES_COUNT, senses
     yield 1.0, {f"{one} {other}" for one, other in pairwise(["^", *meant, "$"])} | set(_ahead(meant))
+
+
+def _last(sentence: str) -> str:
+    last = sentence.rstrip()[-1:]
+    return _NUMBER if last.isdigit() else last
 
 
 def _ahead(parts: list[str]) -> Iterator[str]:

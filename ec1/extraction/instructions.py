@@ -29,21 +29,21 @@ from ec1.extraction.instruction_model import FEATURES_VERSION, likeness, weights
 from ec1.extraction.instruction_signs import Weight
 
 # Raise this when other sentences of the same text would be held back, with the same weights.
-INSTRUCTIONS_VERSION = 4
+INSTRUCTIONS_VERSION = 5
 FILLER = "\x1f"
 """What stands for each character of a sentence that is held back: a blank that no parsed text holds."""
 
 # Log odds, by cross-validation over the sections of `examples/instructions/` and the documents that may be fitted to:
-# of ordinary sentences of such documents 1 % reach `_DOUBTFUL`, of instructions 82 %. What they give for `held_out`,
+# of ordinary sentences of such documents 1 % reach `_DOUBTFUL`, of instructions 74 %. What they give for `held_out`,
 # `fresh` and `blind` (benchmarks/injections.jsonl) was looked at, too.
-_ENOUGH, _DOUBTFUL = 1.0, -0.5
-# From such odds on, such a confidence is needed for a name that stands nowhere else: for 9 and 25 % of the ordinary
-# sentences, and 97 and 99 % of the instructions.
-_SUSPECT = ((-3.0, 0.7), (-4.5, 0.6))
+_ENOUGH, _DOUBTFUL = 1.2, 0.0
+# From such odds on, such a confidence is needed for a name that stands nowhere else: for 7 and 19 % of the ordinary
+# sentences, and 94 and 98 % of the instructions.
+_SUSPECT = ((-2.5, 0.7), (-4.0, 0.6))
 # By the signs alone, if the odds are not far below.
-_DOUBTFUL_SIGNS, _DOUBTFUL_LEAST = 2.5, -1.5
+_DOUBTFUL_SIGNS, _DOUBTFUL_LEAST = 2.5, -1.0
 # Of two sentences that follow each other, each of which may be half of one; and of both read as one.
-_HALF, _ENOUGH_TOGETHER = -1.5, 1.0
+_HALF, _ENOUGH_TOGETHER = -1.0, 1.2
 _GOES_ON = ("goes on",)
 _WORDED = "is worded like one"
 _NAMES_ALONE = "names what stands nowhere else"

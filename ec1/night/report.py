@@ -216,7 +216,7 @@ class NightReport(BaseModel):
         if self.held:
             found.append(
                 Advice(
-                    sentence="Sentences that tell a machine what to answer were not read: look whether they should be",
+                    sentence="Sentences that may tell a machine what to answer were held back: look at them",
                     command="ec1 extraction held",
                 )
             )

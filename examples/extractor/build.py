@@ -29,7 +29,7 @@ TUPLES = HERE / "tuples.jsonl"
 SEED = 17
 GENERATED = 480
 """Generated chunks."""
-INJECTED = 0.5
+INJECTED = 0.75
 """Of all chunks, so many come again with a sentence put in that names somebody."""
 _INSTRUCTED = 0.6
 _ENGLISH = 0.7
