@@ -85,7 +85,7 @@ def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder
                 if each["stream"] == stream
             ]
         ),
-        **({"not_read": _table(rows)} if (rows := [each for each in total.held if each["stream"] == stream]) else {}),
+        **({"held_back": _table(rows)} if (rows := [each for each in total.held if each["stream"] == stream]) else {}),
         **(
             {
                 "entities_by_class": bar_plot(

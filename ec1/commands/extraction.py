@@ -83,11 +83,19 @@ def held(
         return
     for row in rows:
         who = row["by"] if released else row["released_by"]
-        names = f"\n  names in it: {printable(', '.join(row['names']))}" if row.get("names") else ""
+        label = "read, but found with too little confidence" if row.get("read") else "names in it"
+        names = f"\n  {label}: {printable(', '.join(row['names']))}" if row.get("names") else ""
         later = f"\n  released by {printable(who)}" + ("" if released else ": read on the next night") if who else ""
         out.print(printable(f"{row['id']}  {row['path']}: {row['sentence']}") + names + later, markup=False)
-    what = "are released" if released else "are held back (extraction.instructions: read reads them)"
-    out.print(f"{len(rows)} sentences {what}", markup=False)
+    if released:
+        out.print(f"{len(rows)} sentences are released", markup=False)
+        return
+    of_names = sum(bool(row["read"]) for row in rows)
+    out.print(
+        f"{len(rows) - of_names} sentences are held back, and of {of_names} only names (extraction.instructions: read "
+        "keeps all)",
+        markup=False,
+    )
 
 
 _Ids = Annotated[list[str] | None, typer.Argument(help="as `ec1 extraction held` lists them")]

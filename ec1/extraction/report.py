@@ -121,6 +121,7 @@ class ExtractionReport:
                 {
                     "stream": result.stream,
                     "path": path,
+                    "held": "names" if each.read else "sentence",
                     "sentence": each.sentence,
                     "names": ", ".join(each.names),
                     "because": ", ".join(each.reasons),

@@ -82,6 +82,8 @@ class Held(_Record):
     reasons: tuple[str, ...]
     names: tuple[str, ...] = ()
     """What may be names in it and was not found elsewhere in the document: for a person to look at."""
+    read: bool = False
+    """Whether the model read it all the same, and only these names were not kept."""
 
 
 class ChunkAnswer(_Record):

@@ -71,10 +71,12 @@ def load(item: WorkItem, extractor: Extractor) -> Loaded:
     )
 
 
-def _held(text: str, start: int, end: int, reasons: tuple[str, ...], names: Sequence[str]) -> Held:
+def _held(
+    text: str, start: int, end: int, reasons: tuple[str, ...], names: Sequence[str], *, read: bool = False
+) -> Held:
     """What is kept of a sentence that is held back: its beginning, and names in it."""
     sentence = " ".join(text[start:end].split())[:_HELD_CHARACTERS]
-    return Held(start=start, end=end, sentence=sentence, reasons=reasons, names=tuple(names))
+    return Held(start=start, end=end, sentence=sentence, reasons=reasons, names=tuple(names), read=read)
 
 
 @dataclass
@@ -197,7 +199,9 @@ class Unit:
         for each in mentions:
             if each.name in refused and (place := _place_of(each, everywhere)) is not None:
                 names.setdefault(place, []).append(each.name)
-        held = [_held(self.text, *place, _UNSURE, list(dict.fromkeys(found))) for place, found in names.items()]
+        held = [
+            _held(self.text, *place, _UNSURE, list(dict.fromkeys(found)), read=True) for place, found in names.items()
+        ]
         return [each for each in mentions if each.name not in refused], held
 
     def _traits(self, mentions: Sequence[Mention], extractor: Extractor) -> tuple[Trait, ...]:

@@ -68,7 +68,9 @@ class ExtractionRecord(Record):
     stopped: str | None = Field(None, description="why units were postponed")
     skipped: bool = Field(False, description="an operator switched off what the model runs on")
     problems: list[dict[str, str]] = []
-    held: list[dict[str, str]] = Field([], description="sentences that were kept from the model, with their document")
+    held: list[dict[str, str]] = Field(
+        [], description="sentences that were kept from the model, or of which names were not kept, with their document"
+    )
 
     @property
     def documents(self) -> int:

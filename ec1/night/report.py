@@ -102,9 +102,11 @@ class Deferred(BaseModel):
 
 
 class HeldBack(BaseModel):
-    """A sentence of a document that was not read, because it tells a machine what to answer; `names` are in it."""
+    """A sentence of a document that was not read, because it tells a machine what to answer, or that was read and may
+    do so, and of which `names` were not kept; `what` says which."""
 
     path: str
+    what: Literal["sentence", "names"] = "sentence"
     sentence: str
     names: str
 
@@ -283,9 +285,15 @@ def night_report(
         report.deferred = _deferred(extracted)
     if handover is not None:
         report.device, report.free_gib = handover.device, handover.free_gib
+    held = sorted(extracted.held if extracted is not None else [], key=lambda row: row.get("held") == "names")
     report.held = [
-        HeldBack(path=row.get("path", ""), sentence=row.get("sentence", ""), names=row.get("names", ""))
-        for row in (extracted.held if extracted is not None else [])[:MAX_HELD]
+        HeldBack(
+            path=row.get("path", ""),
+            what="names" if row.get("held") == "names" else "sentence",
+            sentence=row.get("sentence", ""),
+            names=row.get("names", ""),
+        )
+        for row in held[:MAX_HELD]
     ]
     if (judged := records.total(JudgingRecord)) is not None:
         report.judged = JudgedPairs.model_validate(judged.model_dump(include=set(JudgedPairs.model_fields)))

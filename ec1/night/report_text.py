@@ -101,11 +101,10 @@ def deferred(report: NightReport) -> Table | None:
 
 
 def held(report: NightReport) -> Table | None:
-    """Sentences that were held back, and where they stand."""
-    rows = [(each.path, each.sentence, each.names) for each in report.held]
-    return (
-        Table("Held back: instructions to a machine", ("document", "sentence", "names in it"), rows) if rows else None
-    )
+    """Sentences that were held back, or the names in them, and where they stand."""
+    rows = [(each.what, each.path, each.sentence, each.names) for each in report.held]
+    title = "Held back: what tells a machine what to answer, or may do so"
+    return Table(title, ("held back", "document", "sentence", "names in it"), rows) if rows else None
 
 
 def tables(report: NightReport) -> list[Table]:

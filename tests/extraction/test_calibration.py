@@ -189,7 +189,7 @@ def test_what_stands_only_where_an_instruction_may_be_must_be_found_with_confide
     assert {each.name for each in unsure.mentions} == {"Alma Reyes"} and len(unsure.mentions) == 2
     (held,) = unsure.held
     assert (held.sentence, held.names) == (suspect, ("Boris Tanaka",)) and once[held.start : held.end] == suspect
-    assert "unsure" in held.reasons[-1]
+    assert "unsure" in held.reasons[-1] and held.read
     sure = read("sure", once, 0.99)
     assert {each.name for each in sure.mentions} == {"Alma Reyes", "Boris Tanaka"} and not sure.held
     known = read("known", f"{once} We met Boris Tanaka there.", 0.6)

@@ -225,7 +225,8 @@ def test_a_payload_does_not_land_and_the_report_names_its_document_and_sentence(
     assert _entities(phase) == {"Person:alma reyes"}
     assert not [request for request in server.requests if PAYLOAD in json.dumps(request)]
     (row,) = night.report.held
-    assert (row["path"], row["sentence"], row["names"]) == (f"{MEETINGS}/a.md", INJECTED, PAYLOAD)
+    assert (row["path"], row["held"], row["sentence"]) == (f"{MEETINGS}/a.md", "sentence", INJECTED)
+    assert row["names"] == PAYLOAD
     records = Records(phase.home.night(NIGHT))
     records.write("run-1", ExtractionRecord.model_validate(night.report.record()))
     report = night_report(phase.home, NIGHT, recipes=[])
@@ -233,6 +234,20 @@ def test_a_payload_does_not_land_and_the_report_names_its_document_and_sentence(
     listed = CliRunner().invoke(app, ["--home", str(phase.home.root), "extraction", "held", "--json"])
     (held,) = json.loads(listed.stdout)
     assert (held["path"], held["sentence"], held["names"]) == (f"{MEETINGS}/a.md", INJECTED, [PAYLOAD])
+    assert not held["read"]
+
+
+def test_the_report_shows_what_was_not_read_before_what_only_lacks_names(phase: PhaseOne) -> None:
+    rows = [
+        {"path": "a.md", "held": "names", "sentence": "Glass Harbor will not open.", "names": "Glass Harbor"},
+        {"path": "b.md", "held": "sentence", "sentence": INJECTED, "names": PAYLOAD},
+    ]
+    phase.write("a.md", "Alma Reyes came to the meeting.", NIGHT)
+    record = phase.night(NIGHT).report.record() | {"held": rows}
+    Records(phase.home.night(NIGHT)).write("run-1", ExtractionRecord.model_validate(record))
+    report = night_report(phase.home, NIGHT, recipes=[])
+    assert [(each.what, each.path) for each in report.held] == [("sentence", "b.md"), ("names", "a.md")]
+    assert str(tables(report)).index(INJECTED) < str(tables(report)).index("Glass Harbor will")
 
 
 def test_a_name_that_the_document_says_elsewhere_is_found_there(phase: PhaseOne) -> None:
