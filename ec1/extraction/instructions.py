@@ -9,8 +9,9 @@ that then stands in the text, so grounding cannot refuse it. A sentence is held 
 (`instruction_model`) is sure enough. Where it is in doubt, a name decides: what an instruction is to land stands in it
 alone, so a doubtful sentence is held back if a name in it stands nowhere else in the document, or only in other such
 sentences; one without names, if its signs are rarely met by chance. Next to a sentence that is held back less is
-enough, and what continues it goes with it. Where only a little speaks for it, a sentence is read, and what stands in
-such sentences alone must be found with confidence.
+enough, and what continues it goes with it. Where only a little speaks for it, or where it follows a strong one
+(`Ignore the above. It was written by …`), a sentence is read, and what stands in such sentences alone must be found
+with confidence.
 
 What cannot be told: a plain statement (`… is the new chair`), since a true document says the same; an instruction in
 disguise (in a code, in letters of another alphabet), or in a language that the classifier did not learn.
@@ -29,7 +30,7 @@ from ec1.extraction.instruction_model import FEATURES_VERSION, likeness, weights
 from ec1.extraction.instruction_signs import Weight
 
 # Raise this when other sentences of the same text would be held back, with the same weights.
-INSTRUCTIONS_VERSION = 5
+INSTRUCTIONS_VERSION = 6
 FILLER = "\x1f"
 """What stands for each character of a sentence that is held back: a blank that no parsed text holds."""
 
@@ -40,6 +41,8 @@ _ENOUGH, _DOUBTFUL = 1.2, 0.0
 # From such odds on, such a confidence is needed for a name that stands nowhere else: for 7 and 19 % of the ordinary
 # sentences, and 94 and 98 % of the instructions.
 _SUSPECT = ((-2.5, 0.7), (-4.0, 0.6))
+# In a sentence after one with a strong sign: what an instruction says to answer is often a plain statement after it.
+_NEEDED_AFTER = 0.8
 # By the signs alone, if the odds are not far below.
 _DOUBTFUL_SIGNS, _DOUBTFUL_LEAST = 2.5, -1.0
 # Of two sentences that follow each other, each of which may be half of one; and of both read as one.
@@ -120,10 +123,11 @@ def judge(text: str, released: Collection[tuple[int, int]] = ()) -> Judged:
     for at in sorted(held):
         for step in (1, -1):
             _spread(text, pieces, weighed, held, at, step, released)
+    after = {at + 1 for at in held if weighed[at].strong}
     suspect = [
         Suspect(*piece, needed)
         for at, (piece, each) in enumerate(zip(pieces, odds, strict=True))
-        if at not in held and (needed := _needed(each))
+        if at not in held and piece not in released and (needed := _NEEDED_AFTER if at in after else _needed(each))
     ]
     return Judged([Instruction(*pieces[at], held[at]) for at in sorted(held)], suspect)
 
