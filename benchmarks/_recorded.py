@@ -36,7 +36,7 @@ class Recorded:
         return Recorded(self._path.with_suffix(".decided"), self._client.decider() if self._client else None)
 
     async def complete(
-        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None
+        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None, variation: int = 0
     ) -> Completion:
         if "labels" in schema:
             return await self._decided(messages, schema, stream, deadline)

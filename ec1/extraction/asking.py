@@ -177,6 +177,7 @@ class Asking:
             self.extractor.answer_schema,
             stream=unit.item.stream,
             deadline=self.deadline,
+            variation=unit.failed_readings,
         )
         self._measure(chunk, completion, time.monotonic() - asked)
         return completion

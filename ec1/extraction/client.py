@@ -32,6 +32,8 @@ _MAX_TOKENS = 10**9
 _LONGEST_PAUSE_SECONDS = 20.0
 _LONGEST_COOL_DOWN_SECONDS = 60.0
 _PATIENCE_SECONDS = 600.0
+# What another answer than the likeliest one is drawn with: at 0 a seed changes nothing.
+_VARIED_TEMPERATURE = 0.3
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Bytes are counted as they come, so they must be what they say: 2 kB of brotli were 3 GB and a minute of CPU.
 _PLAIN = {"Accept-Encoding": "identity"}
@@ -60,11 +62,12 @@ class ChatClient(Protocol):
         """Requests sent so far, retries included."""
 
     async def complete(
-        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None
+        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None, variation: int = 0
     ) -> Completion:
         """Ask once, and again for what is transient, until `deadline` (`time.monotonic` seconds).
 
-        `stream` is where the text is from: a gateway may owe different streams different models.
+        `stream` is where the text is from: a gateway may owe different streams different models. `variation`: 0 asks
+        for the likeliest answer, each other number for another one, where that one did not count.
 
         Raises DeferredError if this request has no answer (refused, timed out, failed too often), its kinds
         NoTimeError and ServerFaultError where that says nothing about the request, ServiceError if the server answers
@@ -240,6 +243,10 @@ class HttpChatClient(ABC):
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """The request's body."""
 
+    def _varied(self, variation: int) -> Mapping[str, Any]:
+        """What of the body differs where another answer than the likeliest is asked for."""
+        return {"temperature": _VARIED_TEMPERATURE}
+
     @abstractmethod
     def _headers(self, stream: str) -> Mapping[str, str]:
         """The headers of one request; called anew for each attempt."""
@@ -277,9 +284,9 @@ class HttpChatClient(ABC):
             self._http = None
 
     async def complete(
-        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None
+        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None, variation: int = 0
     ) -> Completion:
-        body = self._body(messages, schema)
+        body = {**self._body(messages, schema), **(self._varied(variation) if variation else {})}
         begin = time.monotonic()
         attempts = failures = 0
         while True:

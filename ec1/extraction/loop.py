@@ -198,6 +198,8 @@ class _Run:
             unit.path, unit.text, unit.held, unit.suspect = loaded.path, loaded.text, loaded.held, loaded.suspect
             unit.fields_end, unit.proposed = loaded.fields_end, loaded.proposed
             unit.known = await asyncio.to_thread(unit.log.read)
+            earlier = await asyncio.to_thread(self.outbox.get, fingerprint, item.content_sha256)
+            unit.failed_readings = earlier.failed_readings if earlier is not None else 0
         except RejectedError as error:
             await self._keep(unit, "rejected", str(error))
         except DeferredError as error:

@@ -68,6 +68,9 @@ class OpenAIClient(HttpChatClient):
             body["thinking_token_budget"] = self._settings.reasoning_tokens
         return body
 
+    def _varied(self, variation: int) -> Mapping[str, Any]:
+        return {**super()._varied(variation), "seed": variation}
+
     def _headers(self, stream: str) -> Mapping[str, str]:
         return self._key
 

@@ -113,6 +113,9 @@ class ExtractionResult(_Record):
     """Why it is not complete. The mentions of a deferred one are those of the chunks that were answered."""
     blamed: bool = True
     """Of a deferred one: False if the server was at fault, so that the night does not count against the document."""
+    failed_readings: int = 0
+    """Of a deferred one: how often it was read, this time included, without an answer that counts to each chunk, the
+    server not being at fault. Such a chunk is asked about again for another answer than before."""
     characters: int = 0
     calibrated: bool = False
     """Whether the confidences are shares of what was right on gold (`ec1/extraction/confidence.py`)."""

@@ -57,7 +57,7 @@ class SeveralClients:
         return SeveralClients([client.decider() for client in self._clients], self._names)
 
     async def complete(
-        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None
+        self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None, variation: int = 0
     ) -> Completion:
         tried: set[int] = set()
         fault: ServerFaultError | None = None
@@ -69,7 +69,9 @@ class SeveralClients:
             chosen = min(left, key=lambda each: self._in_flight[each])
             self._in_flight[chosen] += 1
             try:
-                return await self._clients[chosen].complete(messages, schema, stream=stream, deadline=deadline)
+                return await self._clients[chosen].complete(
+                    messages, schema, stream=stream, deadline=deadline, variation=variation
+                )
             except ServiceError as error:
                 if chosen not in self._given_up:
                     log.warning("%s is left out from now on: %s", self._names[chosen], error)

@@ -92,6 +92,8 @@ class Unit:
     suspect: Sequence[instructions.Suspect] = ()
     fields_end: int = 0
     proposed: Sequence[candidates.Candidate] = ()
+    failed_readings: int = 0
+    """How many earlier readings of it ended without an answer that counts to each chunk."""
     open_chunks: int = 0
     problem: str | None = None
     blamed: bool = True
@@ -166,6 +168,7 @@ class Unit:
             status=status,
             reason=reason,
             blamed=self.blamed,
+            failed_readings=self.failed_readings + (status == "deferred" and self.blamed),
             characters=len(self.text),
             calibrated=calibrated,
             mentions=tuple(mentions) if kept else (),

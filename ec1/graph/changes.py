@@ -192,8 +192,10 @@ class Changes:
             node["attempts"] = 1 + (old["attempts"] if old is not None and same and old["status"] == "deferred" else 0)
             if node["attempts"] >= quarantine_after:
                 node["status"] = Status.QUARANTINED
-            if change.mentions and node["applied_content"] is None:
-                # Better a part of it than nothing, until all of it counts; a whole older one is better still.
+            more = node["applied_content"] == change.content_sha256 and len(change.mentions) > held
+            if change.mentions and (node["applied_content"] is None or more):
+                # Better a part of it than nothing, and more than less, until all of it counts; an older version of the
+                # document that counts as a whole is better still.
                 node.update(
                     mentions=len(change.mentions),
                     applied_id=change.document_id,

@@ -176,6 +176,7 @@ def test_no_room_uses_up_no_attempt_and_blames_no_document(server: FakeServer, b
     bench.run(work)
     result = bench.result(work)
     assert result is not None and result.status == "deferred" and not result.blamed
+    assert result.failed_readings == 0
 
 
 @pytest.mark.parametrize("mark", ["500", "die"])
@@ -371,6 +372,22 @@ def test_a_deferred_document_is_asked_only_for_what_is_missing(server: FakeServe
     assert report.streams["meeting"].complete == 1
     assert 1 <= server.calls - calls <= 3
     assert not list(bench.outbox.root.rglob("*.answers.jsonl"))
+
+
+def test_a_chunk_without_an_answer_that_counts_is_asked_for_another_answer_later(
+    server: FakeServer, bench: Bench
+) -> None:
+    work = item(long_text("prose"))
+    asked = []
+    for _ in range(3):
+        before = len(server.requests)
+        assert bench.run(work).streams["meeting"].deferred == 1
+        asked.append({(request.get("seed"), request["temperature"]) for request in server.requests[before:]})
+    # At temperature 0 a seed changes nothing; the gateway takes none.
+    seeds = (0, 1, 2) if server.kind == "openai" else (None, None, None)
+    assert asked == [{(seed, temperature)} for seed, temperature in zip(seeds, (0, 0.3, 0.3), strict=True)]
+    server.times["prose"] = 0
+    assert bench.run(work).streams["meeting"].complete == 1
 
 
 def test_a_log_that_outlived_its_result_goes(server: FakeServer, bench: Bench) -> None:

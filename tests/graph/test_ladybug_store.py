@@ -131,6 +131,26 @@ def test_deferred_keeps_the_older_mentions_counts_nights_and_is_quarantined(live
     ]
 
 
+def test_more_of_a_document_replaces_less_of_it_while_a_part_is_missing(live: Path, tmp_path: Path) -> None:
+    with opened(live) as store:
+        store.apply(A, "mk-a", result("a", ACME, status="deferred"), "2026-06-01", quarantine_after=3)
+        mended = result("a", ACME, ANNA, status="deferred")
+        applied = store.apply(A, "mk-a", mended, "2026-06-02", quarantine_after=3)
+        assert (applied.status, applied.mentions, applied.retracted) == (Status.DEFERRED, 2, 1)
+        assert not store.apply(A, "mk-a", mended, "2026-06-02", quarantine_after=3).changed
+        # The night that gives it up keeps what there is.
+        given_up = store.apply(A, "mk-a", mended, "2026-06-03", quarantine_after=3)
+        assert given_up.status is Status.QUARANTINED and store.stats().mentions == 2
+        assert set(names(store, tmp_path / "p")) == {"Company:acme", "Person:anna berg"}
+
+
+def test_a_part_of_a_new_version_does_not_replace_a_whole_older_one(live: Path) -> None:
+    with opened(live) as store:
+        store.apply(A, "mk-1", result("one", ACME), "2026-06-01")
+        store.apply(A, "mk-2", result("two", ACME, ANNA, status="deferred"), "2026-06-02")
+        assert store.stats().mentions == 1
+
+
 def test_another_version_is_deferred_from_one_again(live: Path) -> None:
     with opened(live) as store:
         store.apply(A, "mk-1", result("one", status="deferred"), "2026-06-01")
