@@ -22,6 +22,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 from ec1.documents.chunks import sentences
 from ec1.extraction import candidates
@@ -41,6 +42,9 @@ _ENOUGH, _DOUBTFUL = 1.2, 0.0
 # From such odds on, such a confidence is needed for a name that stands nowhere else: for 7 and 19 % of the ordinary
 # sentences, and 94 and 98 % of the instructions.
 _SUSPECT = ((-2.5, 0.7), (-4.0, 0.6))
+# Half of the sentences of a text of a kind that the classifier knows lie below `_USUAL`. In others, such as those in a
+# language that it hardly learnt, all lie higher, and what counts is by how much one stands out.
+_USUAL, _FEWEST = -5.0, 4
 # In a sentence after one with a strong sign: what an instruction says to answer is often a plain statement after it.
 _NEEDED_AFTER = 0.8
 # By the signs alone, if the odds are not far below.
@@ -124,10 +128,12 @@ def judge(text: str, released: Collection[tuple[int, int]] = ()) -> Judged:
         for step in (1, -1):
             _spread(text, pieces, weighed, held, at, step, released)
     after = {at + 1 for at in held if weighed[at].strong}
+    lift = _lift(odds)
     suspect = [
         Suspect(*piece, needed)
         for at, (piece, each) in enumerate(zip(pieces, odds, strict=True))
-        if at not in held and piece not in released and (needed := _NEEDED_AFTER if at in after else _needed(each))
+        if at not in held and piece not in released
+        if (needed := _NEEDED_AFTER if at in after else _needed(each - lift))
     ]
     return Judged([Instruction(*pieces[at], held[at]) for at in sorted(held)], suspect)
 
@@ -151,6 +157,12 @@ def names_in(sentence: str) -> list[str]:
 def rule() -> list[object]:
     """What decides which sentences are held back, for fingerprints."""
     return [INSTRUCTIONS_VERSION, FEATURES_VERSION, weights_digest()]
+
+
+def _lift(odds: Sequence[float]) -> float:
+    """By how much the sentences of a text lie higher than those of texts that the classifier knows; 0 for few."""
+    known = [each for each in odds if math.isfinite(each)]
+    return max(0.0, median(known) - _USUAL) if len(known) >= _FEWEST else 0.0
 
 
 def _needed(odds: float) -> float:

@@ -13,6 +13,7 @@ from fake_openai import FakeServer
 from phase_one import MEETINGS, PhaseOne
 from typer.testing import CliRunner
 
+from benchmarks import languages
 from benchmarks.injected_sentences import Set, held_back, sentences_of
 from ec1.cli import app
 from ec1.extraction import instructions
@@ -176,6 +177,15 @@ def test_a_name_in_the_sentence_after_a_strong_instruction_needs_confidence() ->
     assert not instructions.judge(text, {place}).suspect
     # Nor is it asked of a sentence that follows an ordinary one.
     assert not instructions.judge(text.replace(strong, "It rained.")).suspect
+
+
+@pytest.mark.parametrize("language", sorted(languages.read()))
+def test_most_of_an_ordinary_text_in_another_language_needs_no_more_confidence(language: str) -> None:
+    texts = [each.text for each in languages.read()[language]]
+    judged = [instructions.judge(text) for text in texts]
+    assert sum(len(each.held) for each in judged) <= 1
+    suspect = sum(each.end - each.start for found in judged for each in found.suspect)
+    assert suspect <= 0.4 * sum(map(len, texts))
 
 
 def test_other_weights_are_another_extractor(phase: PhaseOne, monkeypatch: pytest.MonkeyPatch) -> None:
