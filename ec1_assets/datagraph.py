@@ -14,7 +14,6 @@ import dagster as dg
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.listing import Listing
-from ec1.extraction.scoring import read_gold, score_ledger
 from ec1.graph.exports import export_night
 from ec1.graph.overrides import load_overrides
 from ec1.graph.weights import load_weights
@@ -26,6 +25,7 @@ from ec1.night.handover import hand_over
 from ec1.night.judging import judging_of, with_judgements
 from ec1.night.listing import list_documents
 from ec1.night.records import DeliveryRecord, ExtractionRecord, GraphRecord, Records
+from ec1.night.scores import scores_of
 from ec1.nights import Night
 from ec1.streams import STREAMS
 from ec1_assets import checks, metadata
@@ -158,7 +158,6 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
         overrides, weights = load_overrides(deployment.graph.overrides), load_weights(deployment.graph.weights)
         overrides = with_judgements(overrides, deployment, home, folder, inference.extractor())
-        gold = read_gold(deployment.extraction.gold) if deployment.extraction.gold is not None else None
 
         def brought_up_to_date(store: "LadybugStore") -> "_Mutated":
             listing = listing_to_apply(
@@ -202,9 +201,11 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             records.write(context.run_id, DeliveryRecord.model_validate(delivery.record()))
             if delivery.problem:
                 context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
-        root, max_bytes = deployment.documents_root(home), deployment.documents.max_bytes
-        vocabulary = deployment.extraction.vocabulary
-        scores = score_ledger(ledger, outbox, gold, root, max_bytes, vocabulary) if gold is not None else None
+        scores = scores_of(deployment, home, ledger, outbox)
+        if scores is not None:
+            records.write(context.run_id, scores)
+            if scores.problem:
+                context.log.warning(f"extraction was not scored: {scores.problem}")
         trust = trust_of_night(listing, outbox, fingerprints)
         return dg.MaterializeResult(
             metadata={

@@ -19,13 +19,12 @@ from ec1.documents.listing import Listing
 from ec1.extraction.trust import Trust
 from ec1.home import Home
 from ec1.night.growth import Growth
-from ec1.night.records import ExtractionRecord, GraphRecord, HandoverRecord
+from ec1.night.records import ExtractionRecord, GraphRecord, HandoverRecord, ScoreRecord
 from ec1_assets.plots import bar_plot, interval_plot, line_plot
 
 if TYPE_CHECKING:
     from ec1.adapters.manifest import AdapterManifest
     from ec1.extraction.report import Progress
-    from ec1.extraction.scoring import ScoreTable
     from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.service_content_store import Delivery
     from ec1.night.candidate import Candidate, Judged
@@ -158,7 +157,7 @@ def of_progress(progress: "Progress") -> Metadata:
     }
 
 
-def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: "ScoreTable | None") -> Metadata:
+def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: ScoreRecord | None) -> Metadata:
     """How good tonight's answers were, and which documents are quarantined or deferred, with the reasons."""
     counts: dict[str, int] = {}
     for entry in waiting:
@@ -185,14 +184,14 @@ def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: "ScoreTable |
     }
 
 
-def _of_scores(scores: "ScoreTable") -> Metadata:
-    """By class: `ec1 score`."""
-    whole = scores["all"]
+def _of_scores(scores: ScoreRecord) -> Metadata:
+    if scores.problem is not None:
+        return {"scores": scores.problem}
+    whole = scores.figures["all"]
+    shown = ("precision", "recall", "f1", "baseline_f1")
     return {
-        "precision": round(float(whole.precision), 3),
-        "recall": round(float(whole.recall), 3),
-        "f1": round(float(whole.f1), 3),
-        **({"baseline_f1": round(float(scores.baseline["all"].f1), 3)} if scores.baseline is not None else {}),
+        **{name: float(figure) for name in shown if (figure := whole[name]) is not None},
+        "scores": _table([{"class": name, **figures} for name, figures in scores.figures.items()]),
     }
 
 

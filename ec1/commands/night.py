@@ -234,20 +234,21 @@ def score(
     from ec1.graph.reader import published_ledger
 
     options: Options = context.obj
-    path = gold or options.deployment().extraction.gold
+    deployment = options.deployment()
+    path = gold or deployment.extraction.gold
     if path is None:
         raise InputError("this deployment has no gold file: name one with --gold, or set extraction.gold")
-    deployment = options.deployment()
     table = score_ledger(
         published_ledger(options.home.published_graph),
         Outbox(options.home.outbox),
-        read_gold(path),
+        read_gold(path, deployment.extraction.vocabulary.classes),
         deployment.documents_root(options.home),
         deployment.documents.max_bytes,
         deployment.extraction.vocabulary,
     )
     if as_json:
-        print_json(table.record())
+        print_json({**table.record(), **({"left_out": table.left_out} if table.left_out else {})})
     else:
-        out.print(f"{table.documents} documents, gold {path}", markup=False)
+        left_out = "".join(f", {number} left out ({reason})" for reason, number in table.left_out.items())
+        out.print(f"{table.documents} documents{left_out}, gold {path}", markup=False)
         out.print(str(table), markup=False)

@@ -42,8 +42,9 @@ _ENOUGH, _DOUBTFUL = 1.2, 0.0
 # From such odds on, such a confidence is needed for a name that stands nowhere else: for 7 and 19 % of the ordinary
 # sentences, and 94 and 98 % of the instructions.
 _SUSPECT = ((-2.5, 0.7), (-4.0, 0.6))
-# Half of the sentences of a text of a kind that the classifier knows lie below `_USUAL`. In others, such as those in a
-# language that it hardly learnt, all lie higher, and what counts is by how much one stands out.
+# Half of the sentences of a text of a kind that the classifier knows lie below `_USUAL`, in all that may be fitted to,
+# if those that may be put in are left out. In others, such as those in a language that it hardly learnt, all lie higher,
+# and what counts is by how much one stands out.
 _USUAL, _FEWEST = -5.0, 4
 # In a sentence after one with a strong sign: what an instruction says to answer is often a plain statement after it.
 _NEEDED_AFTER = 0.8
@@ -161,7 +162,7 @@ def rule() -> list[object]:
 
 def _lift(odds: Sequence[float]) -> float:
     """By how much the sentences of a text lie higher than those of texts that the classifier knows; 0 for few."""
-    known = [each for each in odds if math.isfinite(each)]
+    known = [each for each in odds if -math.inf < each < _DOUBTFUL]
     return max(0.0, median(known) - _USUAL) if len(known) >= _FEWEST else 0.0
 
 

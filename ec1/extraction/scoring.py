@@ -5,15 +5,16 @@ path relative to the document root. An entity of a document counts once, however
 if they are after normalisation (case, accents, blanks, punctuation at the ends).
 
 Every figure has an interval beside it: the middle 95 % of what resampling the documents with replacement gives (Efron's
-bootstrap, by document, because names of one document depend on each other).
+bootstrap, by document, because names of one document depend on each other). Where a class has neither gold nor
+anything found there is no figure.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
 from ec1.documents.parse import parse_document
@@ -32,6 +33,9 @@ Entities = Mapping[DocumentKey, frozenset[tuple[str, str]]]
 """Of each document: (normalised name, class) of its entities."""
 
 
+Interval = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Score:
     """How many entities were found, how many should have been, and how many of the found were right."""
@@ -40,8 +44,10 @@ class Score:
     found: int
     gold: int
     right: int
-    interval: tuple[float, float] = (0.0, 1.0)
+    interval: Interval = (0.0, 1.0)
     """Of the F1: the 2.5th and the 97.5th percentile over resampled documents."""
+    precision_interval: Interval = (0.0, 1.0)
+    recall_interval: Interval = (0.0, 1.0)
 
     @property
     def precision(self) -> float:
@@ -69,56 +75,82 @@ class ScoreTable:
     documents: int
     rows: tuple[Score, ...]
     baseline: "ScoreTable | None" = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many documents of the gold were not compared, by the reason."""
 
     def __getitem__(self, label: str) -> Score:
         return next(row for row in self.rows if row.label == label)
 
-    def record(self) -> dict[str, dict[str, Any]]:
-        """All figures as JSON types."""
+    def record(self) -> dict[str, dict[str, float | None]]:
+        """All figures as JSON types; None where there is none."""
         return {
             row.label: {
                 "found": row.found,
                 "gold": row.gold,
                 "right": row.right,
-                "precision": round(row.precision, 3),
-                "recall": round(row.recall, 3),
-                "f1": round(row.f1, 3),
-                "f1_low": round(row.interval[0], 3),
-                "f1_high": round(row.interval[1], 3),
-                **(
-                    {
-                        "baseline_precision": round(self.baseline[row.label].precision, 3),
-                        "baseline_recall": round(self.baseline[row.label].recall, 3),
-                        "baseline_f1": round(self.baseline[row.label].f1, 3),
-                    }
-                    if self.baseline is not None
-                    else {}
-                ),
+                **_figures(row),
+                **(_figures(self.baseline[row.label], "baseline_") if self.baseline is not None else {}),
             }
             for row in self.rows
         }
 
     def __str__(self) -> str:
-        beside = "   base line: precision recall    F1" if self.baseline is not None else ""
-        lines = [f"{'':<12}{'gold':>6}{'found':>7}{'right':>7}{'precision':>11}{'recall':>8}{'F1':>7}  (95 %){beside}"]
+        columns = f"{'precision':>15}{'recall':>15}{'F1':>15}"
+        beside = f"   base line:{'precision':>9}{'recall':>7}{'F1':>15}" if self.baseline is not None else ""
+        lines = [f"{'':<11}{'gold':>5}{'found':>6}{'right':>6}{columns}{beside}"]
         for row in self.rows:
-            line = (
-                f"{row.label:<12}{row.gold:>6}{row.found:>7}{row.right:>7}{row.precision:>11.2f}{row.recall:>8.2f}"
-                f"{row.f1:>7.2f} {row.interval[0]:.2f}-{row.interval[1]:.2f}"
-            )
+            ours = "".join(f"{shown_figure(*each):>15}" for each in figures_of(row))
+            line = f"{row.label:<11}{row.gold:>5}{row.found:>6}{row.right:>6}{ours}"
             if self.baseline is not None:
-                other = self.baseline[row.label]
-                line += f"{other.precision:>20.2f}{other.recall:>7.2f}{other.f1:>6.2f}"
+                precision, recall, f1 = figures_of(self.baseline[row.label])
+                line += f"{shown_figure(precision[0]):>22}{shown_figure(recall[0]):>7}{shown_figure(*f1):>15}"
             lines.append(line)
         return "\n".join(lines)
 
 
-def read_gold(path: Path) -> Entities:
-    """Read a gold file. Raises InputError with the line that is wrong, or if there is no such file."""
+Figure = tuple[float | None, Interval]
+
+
+def figures_of(row: Score) -> tuple[Figure, Figure, Figure]:
+    """Precision, recall and F1, each with its interval; None where nothing was found, or there is no gold."""
+    return (
+        (row.precision if row.found else None, row.precision_interval),
+        (row.recall if row.gold else None, row.recall_interval),
+        (row.f1 if row.found or row.gold else None, row.interval),
+    )
+
+
+def shown_figure(figure: float | None, interval: Interval | None = None) -> str:
+    """A figure for people, with its interval; a hyphen for none."""
+    if figure is None:
+        return "-"
+    return f"{figure:.2f}" + (f" {interval[0]:.2f}-{interval[1]:.2f}" if interval is not None else "")
+
+
+def _figures(row: Score, prefix: str = "") -> dict[str, float | None]:
+    named = zip(("precision", "recall", "f1"), figures_of(row), strict=True)
+    found: dict[str, float | None] = {}
+    for name, (figure, (low, high)) in named:
+        there = figure is not None
+        found[prefix + name] = round(figure, 3) if figure is not None else None
+        found[f"{prefix}{name}_low"] = round(low, 3) if there else None
+        found[f"{prefix}{name}_high"] = round(high, 3) if there else None
+    return found
+
+
+def read_gold(path: Path, classes: Sequence[str] = ENTITY_CLASSES) -> Entities:
+    """Read a gold file of entities of these classes.
+
+    Raises InputError with the line that is wrong, or if there is no such file or nothing in it.
+    """
     if not path.is_file():
         raise InputError(f"there is no gold file {path}: name one that is there (extraction.gold, or --gold)")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: no text in UTF-8 (byte {error.start}): a gold file is JSON lines") from None
     gold: dict[DocumentKey, frozenset[tuple[str, str]]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -127,6 +159,10 @@ def read_gold(path: Path) -> Entities:
             gold[key] = frozenset((normalised(each["name"]), each["class"]) for each in value["entities"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path}:{number}: no gold record: {type(error).__name__} {error}") from None
+        if strange := sorted({str(entity_class) for _, entity_class in gold[key]} - set(classes)):
+            raise InputError(f"{path}:{number}: no class {', '.join(strange)}: the classes are {', '.join(classes)}")
+    if not gold:
+        raise InputError(f"{path} holds no gold: write one document a line")
     return gold
 
 
@@ -139,38 +175,53 @@ def score_ledger(
     ledger: Mapping[DocumentKey, LedgerEntry],
     outbox: "Outbox",
     gold: Entities,
-    documents: Path | None = None,
+    documents: Path,
     max_bytes: int = 50 * 2**20,
     vocabulary: Vocabulary = CONTRACT,
 ) -> ScoreTable:
-    """Score what counts of the documents that `gold` knows: those that the ledger says are applied.
+    """Score what counts of the documents that `gold` knows, with the base line over the same documents beside it.
 
-    With the document root, the base line stands beside it, over those documents that still hold the version scored.
+    Those of which only a part counts count with that part, those that were rejected with nothing. Left out is what was
+    not read yet, or was changed since: there the gold is of another text. Raises InputError if that is all.
     """
     predicted, texts = {}, {}
+    left_out = {"not read": 0, "changed since": 0}
     for key in gold:
         entry = ledger.get(key)
-        if entry is not None and entry.status == Status.APPLIED:
+        if entry is None or entry.status == Status.DELETED:
+            left_out["not read"] += 1
+        elif (data := _unchanged(documents, entry, max_bytes)) is None:
+            left_out["changed since"] += 1
+        else:
             result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
-            if result is not None:
-                predicted[key] = entities_of(result.mentions)
-            if documents is not None and (text := _text(documents, entry, max_bytes)) is not None:
-                texts[key] = baseline.names_of(text, vocabulary)
-    table = score(predicted, gold, vocabulary.classes)
-    return table if documents is None else replace(table, baseline=score(texts, gold, vocabulary.classes))
+            predicted[key] = entities_of(result.mentions if result is not None else ())
+            texts[key] = baseline.names_of(_text(key, data), vocabulary)
+    if not predicted:
+        why = ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
+        raise InputError(f"none of the {len(gold)} documents of the gold file can be scored ({why}): run a night")
+    compared = {key: gold[key] for key in predicted}
+    return replace(
+        score(predicted, compared, vocabulary.classes),
+        baseline=score(texts, compared, vocabulary.classes),
+        left_out={reason: number for reason, number in left_out.items() if number},
+    )
 
 
-def _text(documents: Path, entry: LedgerEntry, max_bytes: int) -> str | None:
+def _unchanged(documents: Path, entry: LedgerEntry, max_bytes: int) -> bytes | None:
+    """A document's bytes, if they are those that were read."""
     path = documents / entry.key.path
+    # One that is larger was rejected unread.
     if not path.is_file() or path.stat().st_size > max_bytes:
         return None
     data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != entry.content_sha256:
-        return None
+    return data if hashlib.sha256(data).hexdigest() == entry.content_sha256 else None
+
+
+def _text(key: DocumentKey, data: bytes) -> str:
     try:
-        return parse_document(entry.key, data).text
+        return parse_document(key, data).text
     except RejectedError:
-        return None
+        return ""
 
 
 def score(predicted: Entities, gold: Entities, classes: Sequence[str] = ENTITY_CLASSES) -> ScoreTable:
@@ -182,23 +233,27 @@ def score(predicted: Entities, gold: Entities, classes: Sequence[str] = ENTITY_C
             ours, theirs = _of_label(predicted.get(key, frozenset()), label), _of_label(expected, label)
             counts.append((len(ours), len(theirs), len(ours & theirs)))
         found, wanted, right = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0)
-        rows.append(Score(label, found, wanted, right, _interval(counts)))
+        rows.append(Score(label, found, wanted, right, *_intervals(counts)))
     return ScoreTable(len(gold), tuple(rows))
 
 
-def _interval(counts: Sequence[tuple[int, int, int]]) -> tuple[float, float]:
-    """The middle 95 % of F1 over resampled documents, each given as (found, gold, right)."""
+def _intervals(counts: Sequence[tuple[int, int, int]]) -> tuple[Interval, Interval, Interval]:
+    """The middle 95 % of F1, precision and recall over resampled documents, each given as (found, gold, right)."""
     import numpy as np
 
     if not counts:
-        return 0.0, 1.0
+        return (0.0, 1.0), (0.0, 1.0), (0.0, 1.0)
     table = np.array(counts)
     # The same documents in every row and in every call: intervals of one run compare.
     drawn = np.random.default_rng(0).integers(0, len(table), (_RESAMPLES, len(table)))
     found, gold, right = table[drawn].sum(axis=1).T
-    f1 = np.where(found + gold > 0, 2 * right / np.maximum(found + gold, 1), 1.0)
-    low, high = np.quantile(f1, [0.025, 0.975])
-    return float(low), float(high)
+
+    def middle(part: "np.ndarray", all_of: "np.ndarray") -> Interval:
+        share = np.where(all_of > 0, part / np.maximum(all_of, 1), 1.0)
+        low, high = np.quantile(share, [0.025, 0.975])
+        return float(low), float(high)
+
+    return middle(2 * right, found + gold), middle(right, found), middle(right, gold)
 
 
 def _of_label(entities: frozenset[tuple[str, str]], label: str) -> frozenset[tuple[str, str]]:

@@ -25,7 +25,8 @@ from ec1.deployment import (
     SshLauncherSettings,
     VllmSettings,
 )
-from ec1.errors import EC1Error, ServiceError
+from ec1.errors import EC1Error, InputError, ServiceError
+from ec1.extraction.scoring import read_gold
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
 from ec1.graph import file_seal
@@ -88,6 +89,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     if deployment.judge is not None:
         yield _judge(deployment.judge)
     yield _guarded("graph", lambda: _graph(home))
+    if deployment.extraction.gold is not None:
+        yield _gold(deployment, deployment.extraction.gold)
     if deployment.graph.overrides is not None:
         yield _guarded("overrides", lambda: _overrides(deployment))
     if deployment.graph.weights is not None:
@@ -98,6 +101,15 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
 
 def _judgements(home: Home) -> Finding:
     return Finding("judgements", "ok", f"{len(read_judgements(home.judgements))} of pairs in {home.judgements}")
+
+
+def _gold(deployment: Deployment, path: Path) -> Finding:
+    try:
+        documents = len(read_gold(path, deployment.extraction.vocabulary.classes))
+    except InputError as error:
+        # The night goes on without figures.
+        return Finding("gold", "note", f"extraction will not be scored: {error}")
+    return Finding("gold", "ok", f"{documents} documents in {path}")
 
 
 def _weights(deployment: Deployment) -> Finding:

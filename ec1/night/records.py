@@ -158,6 +158,17 @@ class GraphRecord(Record):
         )
 
 
+class ScoreRecord(Record):
+    """What the graph knows against the deployment's gold file, with the base line over the same documents; only where
+    there is one. `problem` says why there are no figures."""
+
+    step: ClassVar[str] = "scores"
+    documents: int = 0
+    left_out: dict[str, int] = Field({}, description="documents of the gold that were not compared, by the reason")
+    figures: dict[str, dict[str, float | None]] = Field({}, description="by class, `all` and `any class`")
+    problem: str | None = None
+
+
 class JudgingRecord(Record):
     """What the served model said of pairs that may be one (`ec1.night.judging`); only where it is asked at all.
 

@@ -30,6 +30,7 @@ from ec1.night.records import (
     PostponedRecord,
     Records,
     RunRecord,
+    ScoreRecord,
 )
 from ec1.recipes.resolution import BrokenRecipe
 
@@ -140,6 +141,8 @@ class NightReport(BaseModel):
     held: list[HeldBack] = []
     judged: JudgedPairs | None = None
     """None where nobody wants the model to judge."""
+    scores: ScoreRecord | None = None
+    """None where the deployment has no gold file."""
     graph_entities: int | None = None
     device: str | None = None
     free_gib: float | None = None
@@ -297,6 +300,7 @@ def night_report(
     ]
     if (judged := records.total(JudgingRecord)) is not None:
         report.judged = JudgedPairs.model_validate(judged.model_dump(include=set(JudgedPairs.model_fields)))
+    report.scores = records.find(ScoreRecord)
     report.machine = records.find(MachineRecord)
     report.failure = find_failure(home, night, run)
     mine = records.find(ExtractionRecord, run)

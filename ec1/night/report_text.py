@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.night.records import Part, RunRecord
+from ec1.extraction.scoring import shown_figure
+from ec1.night.records import Part, RunRecord, ScoreRecord
 from ec1.night.report import JudgedPairs, NightReport
 
 SHOWN_RUNS = 5
@@ -31,6 +32,7 @@ def summary(report: NightReport) -> list[tuple[str, str]]:
     rows = [
         ("documents", _documents(report) if done.documents_read is not None else "not reached"),
         ("entities", _entities(report) if done.entities_found is not None else "not reached"),
+        *((("scores", _scores(report.scores)),) if report.scores is not None else ()),
         *((("judged pairs", _judged(report.judged)),) if report.judged is not None else ()),
         *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
     ]
@@ -94,6 +96,24 @@ def evaluations(report: NightReport) -> Table | None:
     return Table("Evaluations", header, rows) if rows else None
 
 
+def scores(report: NightReport) -> Table | None:
+    """What was found against the gold file by class, with the base line of capital letters beside it."""
+    if report.scores is None or not report.scores.figures:
+        return None
+    columns = ("precision", "recall", "f1", "baseline_precision", "baseline_recall", "baseline_f1")
+    rows = [
+        (
+            label,
+            *(f"{figures[name]:.0f}" for name in ("gold", "found", "right")),
+            *(_scored(figures, name) for name in columns),
+        )
+        for label, figures in report.scores.figures.items()
+    ]
+    header = ("class", "gold", "found", "right", "precision", "recall", "F1")
+    beside = ("base line: precision", "recall", "F1")
+    return Table("Found against the gold file (95 % intervals over documents)", (*header, *beside), rows)
+
+
 def deferred(report: NightReport) -> Table | None:
     """What waits for a later night, and why."""
     rows = [(each.what, each.reason) for each in report.deferred]
@@ -109,7 +129,7 @@ def held(report: NightReport) -> Table | None:
 
 def tables(report: NightReport) -> list[Table]:
     """All tables of a report, in their order."""
-    found = (evaluations(report), deferred(report), held(report), *timeline(report))
+    found = (scores(report), evaluations(report), deferred(report), held(report), *timeline(report))
     return [each for each in found if each is not None]
 
 
@@ -174,6 +194,21 @@ def _entities(report: NightReport) -> str:
     if report.runs > 1:
         calls += f", {count(report.this_run.llm_calls)} in this run"
     return f"{found} ({calls}); the graph holds {count(report.graph_entities)}"
+
+
+def _scores(scores: ScoreRecord) -> str:
+    if scores.problem is not None:
+        return f"not measured: {scores.problem}"
+    left_out = "".join(f", {number} left out ({reason})" for reason, number in scores.left_out.items())
+    ours = ", ".join(f"{name} {_scored(scores.figures['all'], name)}" for name in ("precision", "recall", "f1"))
+    base = _scored(scores.figures["all"], "baseline_f1")
+    return f"{ours}; base line f1 {base} ({scores.documents} documents of the gold file{left_out})".replace("f1", "F1")
+
+
+def _scored(figures: Mapping[str, float | None], name: str) -> str:
+    """One figure of a class with its interval, as `ec1 score` shows it."""
+    figure, low, high = (figures.get(each) for each in (name, f"{name}_low", f"{name}_high"))
+    return shown_figure(figure, (low, high) if low is not None and high is not None else None)
 
 
 def _judged(judged: JudgedPairs) -> str:

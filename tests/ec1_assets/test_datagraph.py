@@ -119,6 +119,9 @@ def test_a_night_shows_what_was_found_what_waits_and_how_good_it_is(
     assert (row.data["status"], row.data["nights"], row.data["stream"]) == ("deferred", 1, "meeting")
     assert graph["deferred_meeting"] == 1
     assert (graph["precision"], graph["recall"]) == (1.0, 0.5)
+    by_class = {row.data["class"]: row.data for row in graph["scores"].records}
+    assert (by_class["Person"]["recall"], by_class["Location"]["recall"]) == (1.0, 0.0)
+    assert all("baseline_recall" in row for row in by_class.values())
     assert (graph["grounding_rate"], graph["hallucination_rate"]) == (1.0, 0.0)
     assert (graph["service_content_sent"], graph["service_content_held"], graph["service_content_differ"]) == (2, 2, 0)
     assert sorted(service.of("acme")) == ["alma_reyes", "chidi_obi"]
@@ -129,6 +132,13 @@ def test_a_night_shows_what_was_found_what_waits_and_how_good_it_is(
         "meeting_entities",
         "research_entities",
     }
+
+
+@pytest.mark.slow
+def test_a_gold_file_that_is_gone_costs_figures_and_no_night(project_here: Project) -> None:
+    (project_here.folder / "gold.jsonl").unlink()
+    graph = project_here.shown(project_here.night(), "graph_mutations")
+    assert graph["entities"] == 3 and "there is no gold file" in graph["scores"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.errors import InputError
 from ec1.extraction.outbox import Outbox
+from ec1.extraction.results import ExtractionResult, Mention
 from ec1.extraction.scoring import ScoreTable, read_gold, score, score_ledger
 
 A, B = DocumentKey("meeting", "a.md"), DocumentKey("contact", "b.json")
@@ -26,6 +28,10 @@ def test_classes_are_scored_apart_and_together() -> None:
     assert table["Project"].precision == 1.0
     assert table.documents == 2
     assert table.record()["Person"]["precision"] == 0.333
+    # Of what is not there at all, there is no figure.
+    assert table.record()["Project"]["precision"] is None and table.record()["Project"]["f1"] is None
+    (row,) = [line for line in str(table).splitlines() if line.startswith("Project")]
+    assert row.split() == ["Project", "0", "0", "0", "-", "-", "-"]
     assert "any class" in str(table)
 
 
@@ -72,9 +78,65 @@ def test_the_base_line_stands_beside_what_was_scored(tmp_path: Path) -> None:
     assert "base line" in str(table)
 
 
-def test_a_document_that_was_changed_since_has_no_base_line(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("Maria Alvarez came.")
-    entry = LedgerEntry(A, "mk-1", "0" * 64, "f" * 64, Status.APPLIED, "2026-06-01")
-    table = score_ledger({A: entry}, Outbox(tmp_path), {A: frozenset({("maria alvarez", "Person")})}, tmp_path)
-    assert table.baseline is not None
-    assert table.baseline["all"].found == 0
+def test_ours_and_the_base_line_are_scored_over_the_same_documents(tmp_path: Path) -> None:
+    text = "We met Maria Alvarez at Lake Tahoe."
+    (tmp_path / "a.md").write_text(text)
+    (tmp_path / "b.json").write_text("edited since")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    ledger = {
+        A: LedgerEntry(A, "mk-1", digest, "f" * 64, Status.APPLIED, "2026-06-01"),
+        B: LedgerEntry(B, "mk-2", "0" * 64, "f" * 64, Status.APPLIED, "2026-06-01"),
+    }
+    maria = frozenset({("maria alvarez", "Person")})
+    gold = {A: maria, B: maria, DocumentKey("meeting", "new.md"): maria}
+    table = score_ledger(ledger, Outbox(tmp_path), gold, tmp_path)
+    assert table.documents == 1 and table.left_out == {"not read": 1, "changed since": 1}
+    assert table.baseline is not None and table.baseline["all"].gold == table["all"].gold == 1
+    with pytest.raises(InputError, match=r"none of the 1 documents .* \(1 not read\): run a night"):
+        score_ledger({}, Outbox(tmp_path), {A: maria}, tmp_path)
+
+
+@pytest.mark.parametrize("status", [Status.DEFERRED, Status.QUARANTINED])
+def test_a_part_of_a_document_counts_with_what_was_found(tmp_path: Path, status: Status) -> None:
+    text = "We met Maria Alvarez at Lake Tahoe."
+    (tmp_path / "a.md").write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    outbox = Outbox(tmp_path / "outbox")
+    found = Mention(name="Maria Alvarez", entity_class="Person", chunk=0, start=7, end=20, confidence=0.9)
+    outbox.put(
+        ExtractionResult(
+            content_sha256=digest, stream="meeting", fingerprint="f" * 64, status="deferred", mentions=(found,)
+        )
+    )
+    entry = LedgerEntry(A, "mk-1", digest, "f" * 64, status, "2026-06-01")
+    table = score_ledger({A: entry}, outbox, {A: frozenset({("maria alvarez", "Person")})}, tmp_path)
+    assert table["all"].right == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "holds no gold"),
+        (
+            b'{"stream":"meeting","path":"a","entities":[{"name":"X","class":"Persn"}]}',
+            ":1: no class Persn: the classes",
+        ),
+        (b"\xff\xfe\x00", r"no text in UTF-8 \(byte 0\)"),
+    ],
+)
+def test_gold_that_cannot_be_meant_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "gold.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=says):
+        read_gold(path)
+
+
+def test_precision_recall_and_the_base_line_have_intervals_too() -> None:
+    gold = {DocumentKey("meeting", str(i)): frozenset({("a", "Person"), ("b", "Company")}) for i in range(20)}
+    found = {key: frozenset({("a", "Person")} if i % 2 else {("c", "Person")}) for i, key in enumerate(gold)}
+    table = replace(score(found, gold), baseline=score(found, gold))
+    figures = table.record()["all"]
+    for name in ("precision", "recall", "f1", "baseline_f1"):
+        low, figure, high = (figures[each] for each in (f"{name}_low", name, f"{name}_high"))
+        assert low is not None and figure is not None and high is not None and low < figure < high
+    assert max(map(len, str(table).splitlines())) <= 120

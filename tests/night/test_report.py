@@ -1,16 +1,19 @@
 """The report of a night: how the time was spent, what it cost, what waits, what to do; on constructed records."""
 
 import datetime as dt
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from night_records import NIGHT, ROLE, a_night, fail, run_of, settle
 
+from ec1.documents.ledger import DocumentKey
 from ec1.errors import InputError
+from ec1.extraction.scoring import score
 from ec1.home import Home
 from ec1.night.failure import Failure, write_failure
 from ec1.night.morning import PAGE, page_of, write_report
-from ec1.night.records import GraphRecord, Records
+from ec1.night.records import GraphRecord, Records, ScoreRecord
 from ec1.night.report import NightReport, night_report, nights_since
 from ec1.night.report_text import as_markdown
 from ec1.night.totals import totals_of
@@ -49,6 +52,27 @@ def test_a_version_shows_its_loss_and_its_gain(home: Home) -> None:
     text = shown(night_report(home, NIGHT))
     assert "base 3.000, candidate 1.750" in text and "+1.250 [+1.100, +1.400]" in text
     assert f"ec1 adapters show {ROLE}@v3" in text
+
+
+def test_what_was_found_stands_beside_the_base_line_by_class(home: Home) -> None:
+    records = a_night(home)
+    gold = {DocumentKey("meeting", str(i)): frozenset({("ann", "Person"), ("york", "Location")}) for i in range(9)}
+    found = {key: frozenset({("ann", "Person")} if i % 3 else {("bob", "Person")}) for i, key in enumerate(gold)}
+    table = replace(score(found, gold), baseline=score({}, gold))
+    records.write("run-1", ScoreRecord(documents=9, left_out={"changed since": 2}, figures=table.record()))
+    records.write("run-1", run_of())
+    text = shown(night_report(home, NIGHT))
+    low, high = table["all"].interval
+    assert f"F1 0.44 {low:.2f}-{high:.2f}; base line F1 0.00" in text and "9 documents" in text
+    assert "2 left out (changed since)" in text
+    assert "| Person | 9 | 9 | 6 | 0.67" in text and "| Project | 0 | 0 | 0 | - | - | - | - | - | - |" in text
+
+
+def test_a_night_that_could_not_be_scored_says_why(home: Home) -> None:
+    records = a_night(home)
+    records.write("run-1", ScoreRecord(problem="there is no gold file x.jsonl"))
+    records.write("run-1", run_of())
+    assert "not measured: there is no gold file x.jsonl" in shown(night_report(home, NIGHT))
 
 
 def test_what_was_deferred_is_listed_with_its_reason_and_is_no_markup(home: Home) -> None:
