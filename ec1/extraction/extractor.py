@@ -333,6 +333,15 @@ class Extractor:
                 ]
         return []
 
+    def why_no_first(self) -> str | None:
+        """Why this can be no first model of a cascade; None if it can."""
+        if self.fitted is not None and self.fitted.calibrates:
+            return None
+        return (
+            f"extraction.cascade needs to know how sure {self.model_id} is, and no curve of confidence was fitted for "
+            f"it in mode {self.settings.mode}: leave cascade out, or use a mode and an adapter that have one"
+        )
+
     def plan(self, documents: Iterable[WorkItem]) -> Plan:
         """Count what these units would ask of the model."""
         count_tokens = self.counter()
@@ -341,6 +350,9 @@ class Extractor:
             try:
                 parts = self.chunks(self.readable(item.load().text, item.content_sha256)[0])
             except (RejectedError, DeferredError):
+                rejected += 1
+                continue
+            if self.max_chunks is not None and len(parts) > self.max_chunks:
                 rejected += 1
                 continue
             read += 1

@@ -42,9 +42,9 @@ _ENOUGH, _DOUBTFUL = 1.2, 0.0
 # From such odds on, such a confidence is needed for a name that stands nowhere else: for 7 and 19 % of the ordinary
 # sentences, and 94 and 98 % of the instructions.
 _SUSPECT = ((-2.5, 0.7), (-4.0, 0.6))
-# Half of the sentences of a text of a kind that the classifier knows lie below `_USUAL`, in all that may be fitted to,
-# if those that may be put in are left out. In others, such as those in a language that it hardly learnt, all lie higher,
-# and what counts is by how much one stands out.
+# Half of the sentences of a text of a kind that the classifier knows lie below `_USUAL`, in all that may be fitted to
+# (those that may have been put in do not count). In others, such as those in a language that it hardly learnt, all lie
+# higher, and what counts is by how much one stands out.
 _USUAL, _FEWEST = -5.0, 4
 # In a sentence after one with a strong sign: what an instruction says to answer is often a plain statement after it.
 _NEEDED_AFTER = 0.8

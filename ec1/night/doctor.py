@@ -36,7 +36,7 @@ from ec1.graph.weights import load_weights
 from ec1.home import Home
 from ec1.models import model_folder
 from ec1.night.databases import damaged_databases
-from ec1.night.extractor import class_notes, second_of
+from ec1.night.extractor import class_notes, extractor_of, second_of
 from ec1.night.failure import advice_for
 from ec1.night.finding import Finding, Level
 
@@ -80,6 +80,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     if second is not None:
         # A model of its own, of a revision of its own.
         yield replace(_model(second.inference.model, second, home), subject="second model")
+    if second is not None and _has_tokenizer(deployment, home):
+        yield _guarded("cascade", lambda: _cascade(deployment, home))
     for each in (deployment, second):
         if each is not None and (notes := class_notes(each)):
             yield _guarded("classes", partial(_classes, each, home, notes))
@@ -281,6 +283,17 @@ def _model(model_id: str, deployment: Deployment, home: Home) -> Finding:
         return Finding("model", "problem", f"{model_id}: the package {source.package} is not installed")
     level: Level = "problem" if source.source == "directory" else "note"
     return Finding("model", level, f"{model_id} is not on disk yet (source: {source.source})")
+
+
+def _has_tokenizer(deployment: Deployment, home: Home) -> bool:
+    model = deployment.inference
+    return (model_folder(model.model, model.revision, deployment.models, home.models) / "tokenizer.json").is_file()
+
+
+def _cascade(deployment: Deployment, home: Home) -> Finding:
+    alone = deployment.extraction.model_copy(update={"cascade": None})
+    why = extractor_of(deployment.model_copy(update={"extraction": alone}), home).why_no_first()
+    return Finding("cascade", "problem", why) if why else Finding("cascade", "ok", "it is known how sure the first is")
 
 
 def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Finding:

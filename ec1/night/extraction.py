@@ -127,11 +127,8 @@ def _cascade(
     settings, second = extractor.settings.cascade, extractor.second
     assert settings is not None and second is not None
     first = extractor.alone()
-    if first.fitted is None or not first.fitted.calibrates:
-        raise InputError(
-            f"extraction.cascade needs to know how sure {first.model_id} is, and no curve of confidence was fitted for "
-            f"it in mode {first.settings.mode}: leave cascade out, or use a mode and an adapter that have one"
-        )
+    if (why := first.why_no_first()) is not None:
+        raise InputError(why)
     waiting = {(item.stream, item.content_sha256): item for item in pending(work, extractor.fingerprints(), outbox)}
     report = ExtractionReport()
     done = [_extract_with(first, list(waiting.values()), outbox, serve, deadline_of, progress)]

@@ -48,7 +48,7 @@ class ExtractionPlan(BaseModel):
     again: int
     again_free: int
     notes: list[str] = []
-    """About the classes that are looked for, if they are not the contract's."""
+    """About the classes that are looked for, if they are not the contract's, and what speaks against the settings."""
 
 
 class RecipePlan(BaseModel):
@@ -126,6 +126,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     extractor.check()
     asked = extractor.plan(waiting)
     cascade = deployment.extraction.cascade
+    why = extractor.alone().why_no_first() if cascade is not None else None
     if cascade is not None:
         prepare_model(cascade.inference.model, cascade.inference.revision, deployment.models, home.models)
     return ExtractionPlan(
@@ -141,7 +142,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         stale=len(refresh.stale),
         again=len(refresh.due),
         again_free=refresh.free,
-        notes=class_notes(deployment),
+        notes=[*class_notes(deployment), *([f"the night would fail: {why}"] if why is not None else [])],
     )
 
 

@@ -577,6 +577,8 @@ def test_the_next_document_is_parsed_while_this_one_is_asked(server: FakeServer,
 def test_a_document_of_too_many_chunks_is_rejected_with_a_reason(bench: Bench) -> None:
     bench.extractor.max_chunks = 2
     work = item(long_text())
+    planned = bench.extractor.plan([work])
+    assert (planned.rejected, planned.chunks) == (1, 0), "the plan says so beforehand"
     bench.run(work)
     result = bench.result(work)
     assert result is not None

@@ -3,10 +3,12 @@
 import contextlib
 import fcntl
 import os
+import shutil
 import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -160,6 +162,38 @@ def test_the_second_model_of_a_cascade_is_looked_at_like_the_first(embedded: Dep
     (home.root / "larger" / "config.json").touch()
     assert [each.level for each in seen()] == ["note", "ok"]
     assert "second model" not in {each.subject for each in doctor.examine(embedded, home)}
+
+
+def test_a_cascade_whose_first_model_does_not_say_how_sure_it_is_is_named_beforehand(
+    embedded: Deployment, home: Home, words: Path
+) -> None:
+    (home.root / "model").mkdir(parents=True)
+    shutil.copy(words / "tokenizer.json", home.root / "model")
+    (home.root / "model" / "config.json").touch()
+    cascade = CascadeSettings(inference=ServerSettings(kind="server", base_url="http://127.0.0.1:9", model="a/larger"))
+
+    def level(mode: str) -> str:
+        extraction = embedded.extraction.model_copy(update={"cascade": cascade, "mode": mode})
+        here = ModelSource(source="directory", path=home.root / "model")
+        models = {embedded.inference.model: here, "a/larger": here}
+        deployment = embedded.model_copy(update={"extraction": extraction, "models": models})
+        finding = found(doctor.examine(deployment, home), "cascade")
+        assert finding.level == "ok" or "no curve of confidence was fitted" in finding.detail
+        return finding.level
+
+    assert (level("both"), level("answer")) == ("ok", "problem")
+
+
+@pytest.mark.parametrize("content", [None, "", "not JSON", '{"entities": []}'])
+def test_a_gold_file_that_is_wrong_is_named_and_stops_no_night(
+    embedded: Deployment, home: Home, tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "gold.jsonl"
+    if content is not None:
+        path.write_text(content)
+    extraction = embedded.extraction.model_copy(update={"gold": path})
+    finding = found(doctor.examine(embedded.model_copy(update={"extraction": extraction}), home), "gold")
+    assert finding.level == "note" and "extraction will not be scored" in finding.detail
 
 
 class Listing(Handler):
