@@ -1,11 +1,15 @@
-"""The fields of a document (front matter, a contact record) whose values are names or facts, as lines before its text.
+"""The fields of a document (front matter, a contact record) that hold names, facts or prose, as lines before its text.
 
 Belongs here: which keys say what, and how such a field is written as a line. Does not: what is made of the lines
 (`ec1.extraction.fields`). They are part of the document's text, so that a name in a field has a place like any other.
+
+A record inside a record says what its key says: the name in `employer: {name: …}` is a line `employer: …`. Where that
+key is in none of the lists, the name is a line of a key that is in none either, such as `machine name: …`: text to be
+read, and no proof of a class. What has no such key (ids, tags, dates) is no line.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ec1.documents.text import clean
@@ -17,7 +21,8 @@ def _keys(text: str) -> frozenset[str]:
 
 NAMES: dict[str, frozenset[str]] = {
     "Person": _keys(
-        """name full_name contact contact_name contact_person author authors attendee attendees participant participants
+        """name full_name contact contacts contact_name contact_person person persons people author authors
+        attendee attendees participant participants
         present apologies speaker speakers interviewer interviewee chair chaired_by host owner reviewer
         approver asked_by
         requested_by written_by prepared_by recorded_by minutes_by teilnehmer teilnehmende autor autorin
@@ -25,13 +30,14 @@ NAMES: dict[str, frozenset[str]] = {
         auteur asistentes autora 出席者 姓名 氏名"""
     ),
     "Company": _keys(
-        """company organisation organization employer firm client customer supplier vendor firma unternehmen
+        """company organisation organization employer firm client customer supplier vendor companies organisations
+        organizations employers firms clients customers suppliers vendors firma firmen unternehmen
         kunde société
         entreprise empresa cliente 公司 会社 客户"""
     ),
     "Project": _keys("project projects projekt projet proyecto 项目"),
-    "Account": _keys("account konto compte cuenta"),
-    "Location": _keys("location place venue site standort lieu lugar 地点 場所"),
+    "Account": _keys("account accounts konto konten compte cuenta"),
+    "Location": _keys("location locations place places venue venues site sites standort lieu lugar 地点 場所"),
 }
 """Keys whose values are names of a class."""
 FACTS: dict[str, frozenset[str]] = {
@@ -46,9 +52,18 @@ FACTS: dict[str, frozenset[str]] = {
     "region": _keys("region state province county bundesland"),
 }
 """Keys whose values are facts about whom a record is of, by the kind of fact (`ec1.graph.scoring.KINDS`)."""
+PROSE = _keys(
+    "title subject topic headline summary abstract description note notes comment comments bio about room "
+    "betreff titel objet asunto notiz notizen"
+)
+"""Keys whose values are read like the text."""
 GIVEN = _keys("given_name first_name forename firstname vorname prénom")
 FAMILY = _keys("surname last_name family_name lastname nachname apellido")
+_FULL = ("name", "full_name")
+# What a record of a person may stand in: its fields are the person's.
+_PERSON_ITSELF = _keys("contact person profile personal identity user employee individual card data record details")
 _MAX_CHARACTERS = 200
+_MAX_PROSE = 2000
 _MAX_ITEMS = 100
 _KNOWN = frozenset().union(*NAMES.values(), *FACTS.values())
 
@@ -60,33 +75,81 @@ def plain_key(key: str) -> str:
 
 def lines(record: Mapping[str, Any]) -> str:
     """The fields of a record that are names or facts, a line each, with a blank line at the end; empty if there are
-    none. Fields of a nested record, such as an address, follow those of the record itself."""
-    found = list(_lines(record))
-    return "".join(f"{line}\n" for line in found) + "\n" if found else ""
+    none. Fields of a record inside it, such as an address, follow those of the record itself."""
+    return _joined(_lines(record))
+
+
+def prose(record: Mapping[str, Any], text: str) -> str:
+    """The fields of a record that are prose, in the same way, but for what the text says in the same words."""
+    found = []
+    for key, value in record.items():
+        if plain_key(key) in PROSE:
+            items = value[:_MAX_ITEMS] if isinstance(value, list) else [value]
+            said = "; ".join(each for item in items if (each := _text(item, _MAX_PROSE)))
+            if said and said not in text:
+                found.append(f"{_shown(key)}: {said}")
+    return _joined(found)
+
+
+def _joined(found: Iterable[str]) -> str:
+    text = "".join(f"{line}\n" for line in found)
+    return f"{text}\n" if text else ""
 
 
 def _lines(record: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    keys = {plain_key(key): key for key in record}
-    parts = [_text(record[keys[key]]) for names in (GIVEN, FAMILY) for key in sorted(names & keys.keys())]
-    if any(parts) and "name" not in keys and "full_name" not in keys:
-        yield f"name: {' '.join(part for part in parts if part)}"
-    nested = []
+    if (name := _whole_name(record)) and not any(plain_key(key) in _FULL for key in record):
+        yield f"name: {name}"
+    inner: list[tuple[str, Mapping[str, Any]]] = []
     for key, value in record.items():
-        if isinstance(value, Mapping):
-            nested.append(value)
-        elif plain_key(key) in _KNOWN:
-            items = [_text(item) for item in value[:_MAX_ITEMS]] if isinstance(value, list) else [_text(value)]
-            if text := "; ".join(item for item in items if item):
-                yield f"{plain_key(key).replace('_', ' ')}: {text}"
+        items = value[:_MAX_ITEMS] if isinstance(value, list) else [value]
+        records = [item for item in items if isinstance(item, Mapping)]
+        if plain_key(key) in _KNOWN:
+            named = [_whole_name(item) if isinstance(item, Mapping) else _text(item) for item in items]
+            # One person in a record of its own is whom the record is of: its fields follow as they are.
+            alone = isinstance(value, Mapping) and plain_key(key) in _PERSON_ITSELF
+            if (said := "; ".join(each for each in named if each)) and not alone:
+                yield f"{_shown(key)}: {said}"
+        if isinstance(value, Mapping) or plain_key(key) in _KNOWN:
+            inner += [(plain_key(key), item) for item in records]
     if depth == 0:
-        for value in nested:
-            yield from _lines(value, depth + 1)
+        for key, item in inner:
+            yield from _inner_lines(key, item)
 
 
-def _text(value: object) -> str:
-    """A value as a part of a line; nothing of what is no short text."""
+def _inner_lines(key: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a record inside another, under this key."""
+    if key in _PERSON_ITSELF:
+        yield from _lines(record, 1)
+        return
+    own = next((entity_class for entity_class, keys in NAMES.items() if key in keys), None)
+    name = _whole_name(record)
+    if name and own is None:
+        yield f"{_shown(key)} name: {name}"
+    rest = {each: value for each, value in record.items() if plain_key(each) not in (*_FULL, *GIVEN, *FAMILY)}
+    for line in _lines(rest, 1):
+        # A firm's telephone is no fact about the person whose record it stands in.
+        is_fact = any(plain_key(line.partition(":")[0]) in keys for keys in FACTS.values())
+        yield f"{_shown(key)} {line}" if own is not None and is_fact else line
+
+
+def _whole_name(record: Mapping[str, Any]) -> str:
+    """The name that a record is of: its own field, or its parts; empty if it has none."""
+    keys = {plain_key(key): key for key in record}
+    for key in _FULL:
+        if key in keys and (name := _text(record[keys[key]])):
+            return name
+    parts = [_text(record[keys[key]]) for names in (GIVEN, FAMILY) for key in sorted(names & keys.keys())]
+    return " ".join(part for part in parts if part)
+
+
+def _shown(key: str) -> str:
+    return plain_key(key).replace("_", " ")
+
+
+def _text(value: object, most: int = _MAX_CHARACTERS) -> str:
+    """A value as a part of a line; nothing of what is no text, or a longer one."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if abs(value) < 10**18 else ""
-    if not isinstance(value, str) or len(value) > _MAX_CHARACTERS:
+    if not isinstance(value, str) or len(value) > most:
         return ""
     return " ".join(clean(value).split())

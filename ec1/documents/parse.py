@@ -34,6 +34,8 @@ _FRONT_MATTER_DEPTH = 16
 _JSON_VALUES = 4_000_000
 _TITLE_CHARACTERS = 200
 _HEAD = 4096
+# Of the fields of a contact record.
+_NESTED, _ITEMS = 3, 100
 
 _FENCE = re.compile(r"---[ \t]*\n")
 _CLOSING_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
@@ -96,6 +98,7 @@ def parse_document(key: DocumentKey, data: bytes) -> Document:
     head = fields.lines(metadata)
     if not (head + text).strip():
         raise RejectedError("no text")
+    head += fields.prose(metadata, text)
     title = (title or (text or head).split("\n", 1)[0].strip())[:_TITLE_CHARACTERS]
     whole = (head + text).rstrip()
     return Document(key, title, whole, metadata, min(len(head), len(whole)))
@@ -135,11 +138,12 @@ def _is_plain_yaml(block: str) -> bool:
 def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
     record = _json_object(text)
     metadata = {
-        clean(key): clean(value) for key, value in record.items() if isinstance(value, str) and len(value) < _HEAD
+        clean(key): found
+        for key, value in record.items()
+        if key != "file" and (found := _plain(value)) not in (None, [])
     }
     for name in ("corpus", "body", "text"):
         metadata.pop(name, None)
-    metadata |= _nested(record)
     title = _first(_strings(record.get(name) for name in ("title", "subject", "name")))
     for name in ("corpus", "body", "text"):
         value = record.get(name)
@@ -156,15 +160,15 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
     return title, clean(_payload(file["data"], filename)), metadata
 
 
-def _nested(record: dict[str, Any]) -> dict[str, Any]:
-    """The records inside a contact record, such as an address, with their short strings."""
-    return {
-        clean(key): {
-            clean(name): clean(each) for name, each in value.items() if isinstance(each, str) and len(each) < _HEAD
-        }
-        for key, value in record.items()
-        if key != "file" and isinstance(value, dict)
-    }
+def _plain(value: object, depth: int = 0) -> Any:
+    """The short strings of a value, in lists and records down to those of a record in a list; None of anything else."""
+    if isinstance(value, str):
+        return clean(value) if len(value) < _HEAD else None
+    if isinstance(value, list) and depth < _NESTED:
+        return [found for each in value[:_ITEMS] if (found := _plain(each, depth + 1)) is not None]
+    if isinstance(value, dict) and depth < _NESTED:
+        return {clean(key): found for key, each in value.items() if (found := _plain(each, depth + 1)) is not None}
+    return None
 
 
 def _json_object(text: str) -> dict[str, Any]:

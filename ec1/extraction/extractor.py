@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ec1.gpu.engine import ServedAdapter
 
 # Raise this when `ec1/documents` gives another text or other chunks for the same bytes.
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 # How often a chunk whose answer was cut off is halved before it is given up for this night.
 MAX_SPLITS = 2
 # Tokens that two halves of a chunk have in common.

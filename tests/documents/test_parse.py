@@ -54,7 +54,7 @@ class TestFrontMatter:
         document = parse_document(
             MEETING, b"---\ntitle: Standup\nattendees: [Maria, 'Jo']\nrate: 2e-4\n---\nBody\n\n---\nnot: yaml\n---\nEnd"
         )
-        assert document.text == "attendees: Maria; Jo\n\nBody\n\n---\nnot: yaml\n---\nEnd"
+        assert document.text == "attendees: Maria; Jo\n\ntitle: Standup\n\nBody\n\n---\nnot: yaml\n---\nEnd"
         assert document.metadata == {"title": "Standup", "attendees": ["Maria", "Jo"], "rate": "2e-4"}
         assert document.title == "Standup"
 
@@ -93,7 +93,7 @@ class TestFrontMatter:
 
     def test_windows_line_ends_and_a_byte_order_mark_before_it(self) -> None:
         document = parse_document(MEMO, b"\xef\xbb\xbf---\r\ntitle: A\r\n---\r\nOne\r\nTwo\rThree")
-        assert (document.title, document.text) == ("A", "One\nTwo\nThree")
+        assert (document.title, document.text) == ("A", "title: A\n\nOne\nTwo\nThree")
 
     def test_an_empty_block_and_a_block_alone(self) -> None:
         assert text_of("---\n---\nBody") == "Body"

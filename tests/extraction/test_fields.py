@@ -78,6 +78,58 @@ def test_a_record_of_fields_alone_is_a_document() -> None:
     assert names(contact({"name": "Grace Mbeki", "phone": "1"})) == {("Grace Mbeki", "Person")}
 
 
+RECORDS: dict[str, tuple[dict[str, Any], set[tuple[str, str]]]] = {
+    "a firm": (
+        {"name": "Petra Solano", "employer": {"name": "Nordlicht Werke", "phone": "040 11", "city": "Rostock"}},
+        {("Petra Solano", "Person"), ("Nordlicht Werke", "Company")},
+    ),
+    "an organisation": ({"organization": {"name": "Orvane AB"}}, {("Orvane AB", "Company")}),
+    "a place": (
+        {"first_name": "Bo", "last_name": "Lindahl", "location": {"name": "Harbour Hall", "city": "Lund"}},
+        {("Bo Lindahl", "Person"), ("Harbour Hall", "Location")},
+    ),
+    "lists": (
+        {
+            "contacts": [{"name": "Bo Lindahl"}, {"given_name": "Ada", "surname": "Brisson"}],
+            "companies": ["Tessel Ltd"],
+        },
+        {("Bo Lindahl", "Person"), ("Ada Brisson", "Person"), ("Tessel Ltd", "Company")},
+    ),
+    "a list of both": (
+        {"attendees": ["Quentin Marlowe", {"name": "Odette Brisson", "company": "Varnholt Freight"}]},
+        {("Quentin Marlowe", "Person"), ("Odette Brisson", "Person"), ("Varnholt Freight", "Company")},
+    ),
+    "whom it is of": ({"contact": {"name": "Bo Lindahl", "email": "bo@example.org"}}, {("Bo Lindahl", "Person")}),
+    "something": ({"name": "Bo Lindahl", "device": {"name": "Pump Three"}}, {("Bo Lindahl", "Person")}),
+}
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_record_in_a_record_is_of_the_class_that_its_key_says(kind: str) -> None:
+    record, expected = RECORDS[kind]
+    document = parse_document(DocumentKey("contact", "c.json"), json.dumps(record).encode())
+    found = fields.mentions_in(document.text, document.fields_end)
+    assert {(each.name, each.entity_class) for each in found} == expected
+    # What proves no class is read all the same.
+    assert kind != "something" or "device name: Pump Three" in document.text
+
+
+def test_what_is_said_of_a_firm_in_a_persons_record_is_no_fact_about_the_person() -> None:
+    record = {"name": "Petra Solano", "phone": "555", "employer": {"name": "Nordlicht Werke", "phone": "040 11"}}
+    document = parse_document(DocumentKey("contact", "c.json"), json.dumps(record).encode())
+    traits = fields.traits_in(document.text, document.fields_end)
+    assert [(each.name, each.kind, each.value) for each in traits] == [("Petra Solano", "phone", "555")]
+    assert "employer phone: 040 11" in document.text
+
+
+def test_a_title_is_read_unless_the_text_says_it() -> None:
+    said = "---\ntitle: Interview with Ruth Haldane\ntags: [a, b]\n---\n{}"
+    (new, old) = (said.format(text) for text in ("She spoke.", "# Interview with Ruth Haldane\n\nShe spoke."))
+    key = DocumentKey("research", "a.md")
+    assert parse_document(key, new.encode()).text == "title: Interview with Ruth Haldane\n\nShe spoke."
+    assert parse_document(key, old.encode()).text == "# Interview with Ruth Haldane\n\nShe spoke."
+
+
 def test_facts_are_of_nobody_where_two_persons_are_named() -> None:
     assert traits(meeting("---\nattendees: [Alma Reyes, Boris Tanaka]\nphone: 555 0101\n---\nText.")) == {}
 
