@@ -277,6 +277,25 @@ class ExtractionSettings(Settings):
         None, description="gold file (`ec1/extraction/scoring.py`) that each night is scored against"
     )
     cascade: CascadeSettings | None = Field(None, description="a second model for what the first is unsure of")
+    learn_from: tuple[Literal["stronger", "reviewed"], ...] = Field(
+        (),
+        description="what becomes tuples for the extractor without a file of corrections: stronger (what the second "
+        "model of `cascade` answered, if we serve it ourselves), reviewed (chunks each of whose names a person decided "
+        "about in the review of the graph); docs/recipes.md",
+    )
+
+    @model_validator(mode="after")
+    def _may_be_learnt(self) -> "ExtractionSettings":
+        if self.learn_from and not vocabulary_of(self.classes, self.relation_types).is_contracts:
+            raise ValueError("learn_from: an extractor is trained for the contract's classes only")
+        if "stronger" in self.learn_from and (
+            self.cascade is None or not isinstance(self.cascade.inference, VllmSettings)
+        ):
+            raise ValueError(
+                "learn_from: stronger needs a second model that we serve ourselves (cascade.inference of kind vllm): "
+                "what another's model says is never trained on"
+            )
+        return self
 
     @model_validator(mode="after")
     def _classes_fit_together(self) -> "ExtractionSettings":

@@ -26,6 +26,7 @@ from ec1.night.judging import judging_of, with_judgements
 from ec1.night.listing import list_documents
 from ec1.night.records import DeliveryRecord, ExtractionRecord, GraphRecord, Records
 from ec1.night.scores import scores_of
+from ec1.night.taught import teach
 from ec1.nights import Night
 from ec1.streams import STREAMS
 from ec1_assets import checks, metadata
@@ -159,6 +160,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         overrides, weights = load_overrides(deployment.graph.overrides), load_weights(deployment.graph.weights)
         overrides = with_judgements(overrides, deployment, home, folder, inference.extractor())
 
+        taught = teach(deployment, home, found, inference.extractor(), outbox, dt.datetime.now(dt.UTC))
+
         def brought_up_to_date(store: "LadybugStore") -> "_Mutated":
             listing = listing_to_apply(
                 store,
@@ -218,6 +221,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 ),
                 **(resolved or {}),
                 **metadata.of_trust(trust, waiting_documents(ledger), scores),
+                **{f"tuples_{source}": count for source, count in taught.items()},
                 **(metadata.of_delivery(delivery) if delivery is not None else {}),
             },
             data_version=dg.DataVersion(applied.digest),

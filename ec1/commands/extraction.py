@@ -37,6 +37,8 @@ def label(
     if (corrected is None) == (to is None):
         raise InputError("give either a corrected file, or --out and the file to write")
     if to is not None:
+        if to.is_dir():
+            raise InputError(f"{to} is a folder: name the file to write")
         records = _found(options, path or "")
         write_atomic(to, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
         if as_json:
@@ -56,7 +58,13 @@ def label(
     if as_json:
         print_json(vars(taken))
     else:
-        out.print(f"{taken.written} tuples written to {bucket}, {taken.known} were there", markup=False)
+        tuples = "1 tuple" if taken.written == 1 else f"{taken.written} tuples"
+        out.print(f"{tuples} written to {bucket}, {taken.known} were there", markup=False)
+        if not any(each.recipe.kind == "extraction" for each in options.recipes()):
+            out.print(
+                "no recipe of this deployment trains on them: add one of `kind: extraction` (docs/recipes.md)",
+                markup=False,
+            )
 
 
 @extraction_app.command()

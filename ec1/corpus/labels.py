@@ -54,30 +54,55 @@ def take(source: Path, bucket: Path, now: dt.datetime) -> Taken:
     """
     if not source.is_file():
         raise InputError(f"there is no file {source}: `ec1 extraction label --out {source}` writes one to correct")
-    known = {_identity(record) for file in sorted(bucket.glob("*.jsonl")) for record in _records(file)}
-    tuples: dict[str, dict[str, Any]] = {}
-    read = 0
+    made: list[dict[str, Any]] = []
     for number, record in enumerate(_records(source), 1):
-        read += 1
         try:
-            made = {
-                "tuple_type": "extraction",
-                "document_id": f"{record['stream']}/{record['path']}",
-                "text": record["text"],
-                "entities": record["entities"],
-            }
-            parse_record(made)
+            _check_classes(record)
+            made.append(tuple_of(f"{record['stream']}/{record['path']}", record["text"], record["entities"]))
         except KeyError as error:
             raise InputError(f"{source}, record {number}: {error} is missing") from None
         except RejectedError as error:
             raise InputError(f"{source}, record {number}: {error}") from None
-        if _identity(made) not in known:
-            tuples[_identity(made)] = {**made, "created": now.astimezone(dt.UTC).isoformat(timespec="seconds")}
-    if tuples:
-        lines = b"".join(canonical_json(each) + b"\n" for each in tuples.values())
+    return add(made, bucket, "labels", now)
+
+
+def tuple_of(document_id: str, text: str, entities: object, **origin: str) -> dict[str, Any]:
+    """The training tuple of a chunk and what is named in it. Raises RejectedError if that cannot be meant."""
+    made = {"tuple_type": "extraction", "document_id": document_id, "text": text, "entities": entities, **origin}
+    parse_record(made)
+    return made
+
+
+def add(
+    tuples: Iterable[dict[str, Any]], bucket: Path, name: str, now: dt.datetime, *, gives_way: bool = False
+) -> Taken:
+    """Add tuples to the extractor's bucket, in a file of their own whose name begins with `name`; what is there
+    already, from whatever source, adds nothing. `gives_way`: neither does another answer about a text that is there."""
+    identity = _text_of if gives_way else _identity
+    known = {identity(record) for file in sorted(bucket.glob("*.jsonl")) for record in _records(file)}
+    new: dict[str, dict[str, Any]] = {}
+    read = 0
+    for each in tuples:
+        read += 1
+        if identity(each) not in known:
+            new[identity(each)] = {**each, "created": now.astimezone(dt.UTC).isoformat(timespec="seconds")}
+    if new:
+        lines = b"".join(canonical_json(each) + b"\n" for each in new.values())
         bucket.mkdir(parents=True, exist_ok=True)
-        write_atomic(bucket / f"labels-{hashlib.sha256(lines).hexdigest()[:16]}.jsonl", lines)
-    return Taken(len(tuples), read - len(tuples))
+        write_atomic(bucket / f"{name}-{hashlib.sha256(lines).hexdigest()[:16]}.jsonl", lines)
+    return Taken(len(new), read - len(new))
+
+
+def _check_classes(record: Mapping[str, Any]) -> None:
+    """Raises RejectedError if a name has two classes: what is not well formed is found later."""
+    classes: dict[object, object] = {}
+    for each in record["entities"] if isinstance(record["entities"], list) else ():
+        if isinstance(each, dict) and classes.setdefault(str(each.get("name")), each.get("class")) != each.get("class"):
+            raise RejectedError(f"{each.get('name')!r} has two classes: keep one")
+
+
+def _text_of(record: Mapping[str, Any]) -> str:
+    return str(record.get("text"))
 
 
 def _identity(record: Mapping[str, Any]) -> str:
@@ -85,7 +110,11 @@ def _identity(record: Mapping[str, Any]) -> str:
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: no text in UTF-8 (byte {error.start})") from None
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:

@@ -51,6 +51,10 @@ def test_a_correction_is_learnt_once(tmp_path: Path) -> None:
     [
         ({"entities": [{"name": "Zoe", "class": "Person"}]}, "does not stand in the text"),
         ({"entities": [{"name": "Harlow Foods", "class": "Town"}]}, "class is not one of"),
+        (
+            {"entities": [{"name": "Harlow Foods", "class": each} for each in ("Company", "Person")]},
+            "'Harlow Foods' has two classes",
+        ),
     ],
 )
 def test_a_wrong_record_takes_none(tmp_path: Path, change: dict[str, object], problem: str) -> None:
@@ -67,6 +71,9 @@ def test_what_is_no_record_says_where(tmp_path: Path) -> None:
         take(file, tmp_path / "bucket", NOW)
     file.write_text("Lyon\n")
     with pytest.raises(InputError, match=r"labels\.jsonl:1"):
+        take(file, tmp_path / "bucket", NOW)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"labels\.jsonl: no text in UTF-8"):
         take(file, tmp_path / "bucket", NOW)
     with pytest.raises(InputError, match="there is no file"):
         take(tmp_path / "absent", tmp_path / "bucket", NOW)

@@ -16,7 +16,7 @@ from ec1.night.records import ExtractionRecord, Records
 pytestmark = pytest.mark.slow
 NIGHT, LATER = "2026-06-05", "2026-06-06"
 CASCADE = """max_answer_tokens: 400, adapter: {adapter}, cascade: {{inference: {{kind: vllm, model: {model}}},
-  wrong_names: 0.4, max_share: 1.0}}}}"""
+  wrong_names: 0.4, max_share: 1.0}}, learn_from: [stronger]}}"""
 
 
 def test_both_models_serve_one_night_under_one_lease(small_model: Path, project: Path, tmp_path: Path) -> None:
@@ -43,6 +43,8 @@ def test_both_models_serve_one_night_under_one_lease(small_model: Path, project:
         assert (ec1.home.logs / log).is_file(), "each engine was started once"
     with GraphReader(ec1.home.published_graph) as reader:
         assert sum(reader.stats().entities.values()) > done.documents, "more than the first model names"
+    taught = (ec1.home.root / "training-corpus" / "extractor").glob("stronger-*.jsonl")
+    assert [file for file in taught if file.read_text()], "the extractor can learn from what the second model said"
     # Nothing is read twice, by either.
     again = ec1.run("night", "--date", LATER)
     assert again.returncode == 0, again.stdout

@@ -16,6 +16,7 @@ from ec1.deployment import Deployment, ExtractionSettings
 from ec1.documents.chunks import Chunk
 from ec1.errors import DeferredError, InputError
 from ec1.extraction import decision, fields, grounding, instructions, relations, schema
+from ec1.extraction import extractor as extractor_module
 from ec1.extraction.baseline import names_of
 from ec1.extraction.extractor import Extractor
 from ec1.extraction.prompt import messages, prompt_names
@@ -90,8 +91,9 @@ def test_the_contracts_prompt_grammar_and_questions_are_the_same_bytes_as_ever()
 def test_the_fingerprint_of_the_contracts_classes_is_what_it_was(
     mode: str, stated: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The rule of that time, which has its own place in a fingerprint.
+    # The rule and the parser of that time, which have their own places in a fingerprint.
     monkeypatch.setattr(instructions, "rule", lambda: 1)
+    monkeypatch.setattr(extractor_module, "PARSER_VERSION", 2)
     named = {"classes": list(CONTRACT_CLASSES), "relation_types": list(CONTRACT_RELATIONS)}
     for classes in ({}, named):
         # The default of that time.
@@ -101,6 +103,7 @@ def test_the_fingerprint_of_the_contracts_classes_is_what_it_was(
 
 def test_an_adapters_fingerprint_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instructions, "rule", lambda: 1)
+    monkeypatch.setattr(extractor_module, "PARSER_VERSION", 2)
     adapter = ServedAdapter("extractor@x", Path("/x"), "d" * 64, 16)
     read = Extractor(settings_of(mode="both"), "some/model", "main", Path("nowhere"), adapter).fingerprint("meeting")
     assert read == "221626a1ccd6528dda87357f506d18d9b26becd31ec658f75ed6181b9ef3c80a"
