@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from ec1.recipes.resolution import load_recipe
 from ec1.settings import Settings
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -79,3 +80,10 @@ def test_every_setting_needs_a_description(generator: ModuleType) -> None:
 
     with pytest.raises(ValueError, match=r"Silent\.width needs a description="):
         list(generator._section(Silent, "silent"))
+
+
+def test_the_extractors_recipe_is_valid(tmp_path: Path) -> None:
+    page = (PROJECT / "docs" / "recipes.md").read_text()
+    recipe = tmp_path / "extractor.yaml"
+    recipe.write_text(page.split("```yaml\n# extractor.yaml\n")[1].split("```")[0])
+    assert load_recipe(recipe, []).recipe.kind == "extraction"
