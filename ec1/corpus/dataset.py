@@ -39,6 +39,7 @@ from ec1.corpus.split import HeldOutGroups, Leak, Side, leaks, newest
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.corpus.tuples import (
     Example,
+    Kind,
     Objective,
     TrainingTuple,
     example_of,
@@ -55,10 +56,11 @@ from ec1.settings import Name, Settings
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 """Part of a dataset's identity: raise it when the same snapshot and options would give other rows."""
 
 SHARED = "shares a session, commit, prompt or answer with a held-out tuple"
+OUTDATED = "what is named in this text was answered anew later"
 SIDES: tuple[Side, ...] = ("train", "heldout")
 _BATCH = 256
 _SAMPLES = 4
@@ -304,6 +306,9 @@ class _Builder:
             self._rows.cluster(_clusters(self._rows, twins.pairs(), self._groups.forced()))
             self._rows.hold_out(self._heldout())
             self._heldout_rows = self._rows.sides()
+            outdated = self._rows.outdated()
+            self._reject_all(outdated, OUTDATED)
+            self._rows.drop(outdated)
             kept = self._limit(self._weighed(self._without_duplicates(twins)))
             statistics, hasher = self._write(kept)
             self._require_both_sides()
@@ -381,7 +386,10 @@ class _Builder:
                 output.write(signature(text).tobytes())
                 created = -math.inf if item.created is None else item.created.timestamp()
                 origin, digest = place_without_persons(source.origin), bytes.fromhex(digest_of(text))
-                self._rows.add(Row(source.digest, self._sources(source, item), digest, origin, offset, created, role))
+                # A text's names are corrected, not collected: of two answers one is wrong.
+                question = prompt_source(item) if item.kind == Kind.EXTRACTION else None
+                sources = self._sources(source, item)
+                self._rows.add(Row(source.digest, sources, digest, origin, offset, created, role, question))
         self._rows.flush()
         return StoredSignatures(self._folder / "signatures")
 

@@ -48,7 +48,8 @@ def records_of(
 
 
 def take(source: Path, bucket: Path, now: dt.datetime) -> Taken:
-    """Add the corrected records of a file to the extractor's bucket; the same record again adds nothing.
+    """Add the corrected records of a file to the extractor's bucket; the same record again adds nothing, and another
+    answer about the same text is newer than the one that is there: only the newest is trained on.
 
     Raises InputError with the line that is wrong; then nothing is added.
     """
@@ -76,16 +77,21 @@ def tuple_of(document_id: str, text: str, entities: object, **origin: str) -> di
 def add(
     tuples: Iterable[dict[str, Any]], bucket: Path, name: str, now: dt.datetime, *, gives_way: bool = False
 ) -> Taken:
-    """Add tuples to the extractor's bucket, in a file of their own whose name begins with `name`; what is there
-    already, from whatever source, adds nothing. `gives_way`: neither does another answer about a text that is there."""
-    identity = _text_of if gives_way else _identity
-    known = {identity(record) for file in sorted(bucket.glob("*.jsonl")) for record in _records(file)}
+    """Add tuples to the extractor's bucket, in a file of their own whose name begins with `name`; what the newest
+    tuple of a text says already, from whatever source, adds nothing. `gives_way`: neither does another answer about a
+    text that is there."""
+    known: dict[str, tuple[str, str]] = {}
+    for file in sorted(bucket.glob("*.jsonl")):
+        for record in _records(file):
+            answer = str(record.get("created") or ""), _answer_of(record)
+            known[_text_of(record)] = max(known.get(_text_of(record), answer), answer)
     new: dict[str, dict[str, Any]] = {}
     read = 0
     for each in tuples:
         read += 1
-        if identity(each) not in known:
-            new[identity(each)] = {**each, "created": now.astimezone(dt.UTC).isoformat(timespec="seconds")}
+        text = _text_of(each)
+        if text not in known or not (gives_way or known[text][1] == _answer_of(each)):
+            new[text] = {**each, "created": now.astimezone(dt.UTC).isoformat()}
     if new:
         lines = b"".join(canonical_json(each) + b"\n" for each in new.values())
         bucket.mkdir(parents=True, exist_ok=True)
@@ -105,8 +111,8 @@ def _text_of(record: Mapping[str, Any]) -> str:
     return str(record.get("text"))
 
 
-def _identity(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json([record.get("text"), record.get("entities")])).hexdigest()
+def _answer_of(record: Mapping[str, Any]) -> str:
+    return canonical_json(record.get("entities")).decode()
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

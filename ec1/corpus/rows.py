@@ -23,8 +23,9 @@ _CACHE_KIB = 32 * 1024
 _SCHEMA = """
 CREATE TABLE grp (id INTEGER PRIMARY KEY, name TEXT UNIQUE, stands TEXT);
 CREATE TABLE row (number INTEGER PRIMARY KEY, digest TEXT, text BLOB, grp INT, origin TEXT, offset INT, created REAL,
-                  role INT, side INT DEFAULT 0, written INT DEFAULT 0);
+                  role INT, question BLOB, side INT DEFAULT 0, dropped INT DEFAULT 0, written INT DEFAULT 0);
 CREATE INDEX row_grp ON row (grp);
+CREATE INDEX row_question ON row (question) WHERE question NOT NULL;
 CREATE TABLE source (row INT, name BLOB, PRIMARY KEY (row, name)) WITHOUT ROWID;
 CREATE TABLE held (name TEXT PRIMARY KEY) WITHOUT ROWID;
 """
@@ -34,7 +35,8 @@ CREATE TABLE held (name TEXT PRIMARY KEY) WITHOUT ROWID;
 class Row:
     """One row. `sources` is what it was cut from, what it is grouped by first; `text` a digest of all its text;
     `offset` where its example starts in the file of examples; `created` seconds since 1970, minus infinity if the
-    tuple does not say; `role` the other role that it was mixed in from."""
+    tuple does not say; `role` the other role that it was mixed in from; `question` names what it answers if only the
+    newest answer to it counts."""
 
     digest: str
     sources: tuple[str, ...]
@@ -43,6 +45,7 @@ class Row:
     offset: int
     created: float
     role: str | None = None
+    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +92,20 @@ class RowTable:
         roles = [None if row.role is None else self._role(row.role) for row in rows]
         self.db.executemany("INSERT OR IGNORE INTO grp (name) VALUES (?)", ((row.sources[0],) for row in rows))
         self.db.executemany(
-            "INSERT INTO row (number, digest, text, grp, origin, offset, created, role) "
-            "VALUES (?, ?, ?, (SELECT id FROM grp WHERE name = ?), ?, ?, ?, ?)",
+            "INSERT INTO row (number, digest, text, grp, origin, offset, created, role, question) "
+            "VALUES (?, ?, ?, (SELECT id FROM grp WHERE name = ?), ?, ?, ?, ?, ?)",
             (
-                (number, row.digest, row.text, row.sources[0], row.origin, row.offset, row.created, role)
+                (
+                    number,
+                    row.digest,
+                    row.text,
+                    row.sources[0],
+                    row.origin,
+                    row.offset,
+                    row.created,
+                    role,
+                    None if row.question is None else _short(row.question),
+                )
                 for number, (row, role) in enumerate(zip(rows, roles, strict=True), start=first)
             ),
         )
@@ -190,9 +203,23 @@ class RowTable:
 
     # --- what rows share
 
+    def outdated(self) -> Numbers:
+        """The rows to whose question there is a newer answer; of equally old ones the last counts."""
+        found = self.db.execute(
+            "SELECT number FROM row WHERE question NOT NULL AND EXISTS (SELECT 1 FROM row AS newer WHERE "
+            "newer.question = row.question AND (newer.created, newer.number) > (row.created, row.number)) "
+            "ORDER BY number"
+        )
+        return np.fromiter((number for (number,) in found), np.int64)
+
+    def drop(self, numbers: Numbers) -> None:
+        """Have some rows no longer be examined."""
+        self.db.executemany("UPDATE row SET dropped = 1 WHERE number = ?", ((int(number),) for number in numbers))
+
     def examined(self) -> Iterator[tuple[int, str, str, bool, bool]]:
-        """Every row, held-out ones first and then by digest: number, digest, origin, whether it is a training row that
-        shares a source with a held-out one, and whether its text came before (and was not such a row's)."""
+        """Every row that was not dropped, held-out ones first and then by digest: number, digest, origin, whether it is
+        a training row that shares a source with a held-out one, and whether its text came before (and was not such a
+        row's)."""
         self.db.execute("CREATE TABLE shared (name BLOB PRIMARY KEY) WITHOUT ROWID")
         self.db.execute("CREATE TABLE seen (text BLOB PRIMARY KEY) WITHOUT ROWID")
         self.db.execute(
@@ -200,7 +227,8 @@ class RowTable:
         )
         found = self.db.execute(
             "SELECT number, digest, origin, text, side = 0 AND EXISTS (SELECT 1 FROM source CROSS JOIN shared "
-            "ON shared.name = source.name WHERE source.row = number) FROM row ORDER BY side DESC, digest, number"
+            "ON shared.name = source.name WHERE source.row = number) FROM row "
+            "WHERE NOT dropped ORDER BY side DESC, digest, number"
         )
         for number, digest, origin, text, shares in found:
             known = False

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ec1.corpus.buckets import bucket
+from ec1.corpus.dataset import OUTDATED, DataOptions, build_dataset
 from ec1.corpus.labels import records_of, take
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.tuples import example_of, parse_record
@@ -77,3 +78,37 @@ def test_what_is_no_record_says_where(tmp_path: Path) -> None:
         take(file, tmp_path / "bucket", NOW)
     with pytest.raises(InputError, match="there is no file"):
         take(tmp_path / "absent", tmp_path / "bucket", NOW)
+
+
+def test_of_two_corrections_of_a_text_the_newer_is_learnt(tmp_path: Path, small_model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    home = Home(tmp_path / "home")
+    chunks = [Chunk(number, 0, 29, f"Ana Ruiz was in town {number}{number}.") for number in range(8)]
+    records = [next(records_of("meeting", f"{each.index}.md", "0" * 64, [each], MENTIONS)) for each in chunks]
+
+    def written(day: int, *classes: str) -> int:
+        """How many tuples corrections on that day add that call Ana Ruiz so, one record after the other."""
+        for record, entity_class in zip(records, classes, strict=False):
+            record["entities"] = [{"name": "Ana Ruiz", "class": entity_class}]
+        file = _written(tmp_path, records[: len(classes)])
+        return take(file, home.corpus / "extractor", NOW + dt.timedelta(days=day)).written
+
+    assert written(0, *["Person"] * len(records)) == len(records)
+    assert written(1, "Company") == 1
+    # What was said first again is news: the answer that counts is another.
+    assert written(2, "Person") == 1
+    assert written(3, "Person", "Company") == 1
+    as_of = dt.datetime.now(dt.UTC)
+    snapshot = take_snapshot(bucket(home.corpus, "extractor", "acme"), "sft", as_of=as_of, home=home)
+    tokenizer = AutoTokenizer.from_pretrained(small_model)
+    data = build_dataset(snapshot, DataOptions(near_duplicate_similarity=1), tokenizer, home=home, objective="sft")
+    answers = {
+        row["prompt"][-1]["content"].strip(): row["completion"][0]["content"]
+        for side in ("train", "heldout")
+        for row in data.rows(side)
+    }
+    assert len(answers) == len(records)
+    companies = [text for text, answer in answers.items() if "Company" in answer]
+    assert len(companies) == 1 and "town 11." in companies[0]
+    assert data.rejected == {OUTDATED: 3}
