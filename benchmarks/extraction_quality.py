@@ -96,7 +96,7 @@ def extract(
         outbox, work, digests = Outbox(Path(folder)), list[WorkItem](), dict[str, str]()
         for text in texts:
             digests[text.name] = hashlib.sha256(text.text.encode()).hexdigest()
-            document = Document(DocumentKey(stream, text.name), text.name, text.text)
+            document = Document(DocumentKey(stream, text.name), text.name, text.text, fields_end=text.fields_end)
             work.append(WorkItem(stream, digests[text.name], partial(_same, document)))
         report = loop.extract(extractor, work, client, outbox, deadline=None, progress=lambda _: None)
         found = {name: outbox.get(extractor.fingerprint(stream, sha), sha) for name, sha in digests.items()}

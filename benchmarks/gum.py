@@ -64,6 +64,8 @@ class Text:
     text: str
     mentions: tuple[Named, ...]
     gold: frozenset[tuple[str, str]]
+    fields_end: int = 0
+    """How many of its first characters are the lines of its fields."""
 
 
 def is_unseen(stem: str) -> bool:

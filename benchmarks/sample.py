@@ -12,5 +12,5 @@ def read() -> list[Text]:
     texts = []
     for key, gold in sorted(read_gold(folder / "gold" / "entities.jsonl").items(), key=lambda each: each[0].path):
         document = parse_document(key, (folder / "documents" / key.path).read_bytes())
-        texts.append(Text(key.path, document.text, (), gold))
+        texts.append(Text(key.path, document.text, (), gold, document.fields_end))
     return texts

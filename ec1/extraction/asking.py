@@ -132,7 +132,7 @@ class Asking:
         spans = decision.spans_of(chunk, [*unit.proposed, *given])
         if self.extractor.adapter is not None:
             said = ("", "") if answer is None else (answer.content, answer.finish_reason)
-            spans = trained.left_out(*said, chunk.text, spans, chunk.start)
+            spans = trained.left_out(*said, chunk.text, spans, chunk.start, self.extractor.off)
             if self.extractor.weighs:
                 spans = [*decision.spans_of(chunk, given), *spans]
         asked = time.monotonic()

@@ -31,7 +31,7 @@ from ec1.extraction.wordlists import word_list
 from ec1.vocabulary import CONTRACT, Vocabulary
 
 # Raise this when the same answer would give other mentions.
-GROUNDING_VERSION = 4
+GROUNDING_VERSION = 5
 
 # How many characters on each side of a chunk the filters may look at.
 _CONTEXT = 5000
@@ -39,6 +39,8 @@ _ENDS = " \t\n\"'“”‘’`*_,;:[]{}<>|#=-–—"
 _ABBREVIATED = re.compile(rf"(?:\b\w|\b{LEGAL_SUFFIX}|\b[js]r|\bst)\.$", re.IGNORECASE)
 # Words that stay small inside a name.
 _LINKS = word_list("links")
+# Small words that stand before a name, and are no part of it.
+_BEFORE_NAMES = frozenset().union(*map(word_list, ("stop", "kin", "roles", "person_roles", "speech_verbs")))
 
 
 def ground(
@@ -278,7 +280,9 @@ def trimmed(name: str) -> str:
 def _core(phrase: str) -> str:
     """The longest run of words that a name could have of a phrase such as `spoke with Imani Grove about it`.
 
-    A single small word at the end stays (`the Sparrow Hill redevelopment`), unless the name is in the genitive.
+    A single small word stays at the end (`the Sparrow Hill redevelopment`), unless the name is in the genitive, and at
+    the beginning, where Romance languages have their nouns (`mairie de Vichy`), if it is no word that stands before
+    names in a sentence.
     """
     small = [word for word in phrase.split() if _is_small(word) and word.strip(".,'") not in _LINKS]
     runs: list[list[str]] = [[]]
@@ -289,7 +293,10 @@ def _core(phrase: str) -> str:
         runs[-1].append(word)
         if word.endswith(("'s", "’s")):
             runs.append([])
-    if not small or (len(small) == 1 and phrase.endswith(small[0]) and not re.search(r"['’]s\s", phrase)):
+    if not small:
+        return phrase
+    stays = phrase.endswith(small[0]) or (phrase.startswith(small[0]) and small[0] not in _BEFORE_NAMES)
+    if len(small) == 1 and stays and not re.search(r"['’]s(?:\s|$)", phrase.removesuffix(small[0])):
         return phrase
     longest: list[str] = []
     for run in map(_without_links, runs):

@@ -147,7 +147,7 @@ class Unit:
             self.answers, self.mentions, self.located = [], [], []
         curve = extractor.fitted
         mentions, doubtful = grounding.settle(
-            [*self.mentions, *fields.mentions_in(self.text, self.fields_end, extractor.vocabulary)],
+            [*self.mentions, *fields.mentions_in(self.text, self.fields_end, extractor.vocabulary, extractor.off)],
             extractor.min_confidence,
             curve.calibrated if curve is not None else lambda raw: raw,
         )

@@ -16,11 +16,7 @@ def test_the_oracle_on_public_texts_that_no_rule_was_written_on() -> None:
     assert table["any class"].f1 >= 0.96
 
 
-@pytest.mark.parametrize(
-    ("language", "least"),
-    # French and Spanish put a small noun before a name (`compte Garonne`), which grounding takes for no part of it.
-    [("german", 0.95), ("french", 0.75), ("spanish", 0.95), ("chinese", 0.95), ("japanese", 0.95)],
-)
-def test_the_oracle_in_other_languages(language: str, least: float) -> None:
+@pytest.mark.parametrize("language", ["german", "french", "spanish", "chinese", "japanese"])
+def test_the_oracle_in_other_languages(language: str) -> None:
     texts = languages.read()[language]
-    assert oracle.grounded((text, oracle.perfect(text)) for text in texts)["all"].f1 >= least
+    assert oracle.grounded((text, oracle.perfect(text)) for text in texts)["all"].f1 >= 0.95

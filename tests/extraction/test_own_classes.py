@@ -94,6 +94,7 @@ def test_the_fingerprint_of_the_contracts_classes_is_what_it_was(
     # The rule and the parser of that time, which have their own places in a fingerprint.
     monkeypatch.setattr(instructions, "rule", lambda: 1)
     monkeypatch.setattr(extractor_module, "PARSER_VERSION", 2)
+    monkeypatch.setattr(grounding, "GROUNDING_VERSION", 4)
     named = {"classes": list(CONTRACT_CLASSES), "relation_types": list(CONTRACT_RELATIONS)}
     for classes in ({}, named):
         # The default of that time.
@@ -104,6 +105,7 @@ def test_the_fingerprint_of_the_contracts_classes_is_what_it_was(
 def test_an_adapters_fingerprint_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instructions, "rule", lambda: 1)
     monkeypatch.setattr(extractor_module, "PARSER_VERSION", 2)
+    monkeypatch.setattr(grounding, "GROUNDING_VERSION", 4)
     adapter = ServedAdapter("extractor@x", Path("/x"), "d" * 64, 16)
     read = Extractor(settings_of(mode="both"), "some/model", "main", Path("nowhere"), adapter).fingerprint("meeting")
     assert read == "221626a1ccd6528dda87357f506d18d9b26becd31ec658f75ed6181b9ef3c80a"
