@@ -39,9 +39,10 @@ from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.report import ExtractionReport
 from ec1.extraction.results import ExtractionResult, Mention
-from ec1.extraction.rules import ALL_ON, RuleGroup
+from ec1.extraction.rules import ALL_ON
 from ec1.extraction.scoring import ScoreTable, entities_of, score
 from ec1.gpu.engine import Endpoint, ServedAdapter
+from ec1.vocabulary import RuleGroup
 
 Mode = Literal["answer", "decide", "both"]
 MODES: tuple[Mode, ...] = ("answer", "decide", "both")
@@ -119,10 +120,8 @@ def extractor_of(
 ) -> Extractor:
     """The embedded deployment's extractor in a mode, with or without an adapter."""
     deployment, settings = embedded()
-    extraction = deployment.extraction.model_copy(update={"mode": mode, **changes})
-    extractor = Extractor(extraction, settings.model, settings.revision, model, adapter)
-    extractor.off = off
-    return extractor
+    extraction = deployment.extraction.model_copy(update={"mode": mode, "without_rules": tuple(off), **changes})
+    return Extractor(extraction, settings.model, settings.revision, model, adapter)
 
 
 def sets(only: int = 0) -> dict[str, list[Text]]:

@@ -12,9 +12,10 @@ from ec1.documents.chunks import Chunk, chunk_text
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction import grounding
 from ec1.extraction.folding import Folded
-from ec1.extraction.rules import ALL_ON, RuleGroup
+from ec1.extraction.rules import ALL_ON
 from ec1.extraction.schema import Named
 from ec1.extraction.scoring import ScoreTable, entities_of, score
+from ec1.vocabulary import RuleGroup
 
 Answered = tuple[gum.Text, list[tuple[Chunk, list[Named]]]]
 

@@ -8,8 +8,9 @@ words beside it (a cue, which is weaker). The words are in `words/`; no real nam
 import re
 
 from ec1.extraction.results import EntityClass
-from ec1.extraction.rules import ALL_ON, RuleGroup
+from ec1.extraction.rules import ALL_ON
 from ec1.extraction.wordlists import alternatives
+from ec1.vocabulary import RuleGroup
 
 _SUFFIXES = alternatives("legal_suffixes")
 LEGAL_SUFFIX = rf"(?:{_SUFFIXES})"

@@ -34,7 +34,6 @@ from ec1.extraction import (
 from ec1.extraction.evidence import Off
 from ec1.extraction.known import KnownNames
 from ec1.extraction.releases import Span, released_fingerprint
-from ec1.extraction.rules import ALL_ON
 from ec1.files import digest_of
 from ec1.streams import STREAMS
 from ec1.vocabulary import CONTRACT_CLASSES, CONTRACT_RELATIONS
@@ -112,8 +111,8 @@ class Extractor:
         """A document of more chunks is rejected."""
         self.max_model_len: int | None = None
         """Tokens of prompt and answer together, where that is known."""
-        self.off: Off = ALL_ON
-        """Rule groups that are switched off, to measure what they are worth."""
+        self.off: Off = frozenset(settings.without_rules)
+        """Rule groups that are switched off."""
 
     def _curve(self) -> confidence.Curve | None:
         if self.adapter is None:
@@ -172,6 +171,7 @@ class Extractor:
                 "model": [self.model_id, self.revision, *((self.adapter.digest,) if self.adapter else ())],
                 "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
                 "grounding": [grounding.GROUNDING_VERSION, self.min_confidence],
+                **({"without_rules": sorted(self.off)} if self.off else {}),
                 **({"instructions": instructions.rule()} if self.settings.instructions == "hold" else {}),
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),

@@ -11,8 +11,8 @@ from ec1.extraction.folding import Folded, normalised
 from ec1.extraction.grounding import ground, places_of, settle, trimmed, without_rivals
 from ec1.extraction.prompt import PROMPT_NAMES
 from ec1.extraction.results import Dropped, Mention
-from ec1.extraction.rules import RuleGroup
 from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named
+from ec1.vocabulary import RuleGroup
 
 
 def grounded(text: str, *named: tuple[str, str], start: int = 0) -> tuple[list[Mention], list[Dropped]]:
