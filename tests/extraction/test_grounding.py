@@ -590,6 +590,8 @@ def test_without_nested_names_only_the_longest_stands() -> None:
         ("compte Garonne", "compte Garonne"),
         ("vallée du Célé", "vallée du Célé"),
         ("mairie Lefort's", "Lefort's"),
+        ("Acme kid's", "Acme kid's"),
+        ("Smith and, Jones", "Smith and, Jones"),
         ("nothing at all", "nothing at all"),
         ("", ""),
     ],
