@@ -267,7 +267,7 @@ class ExtractionSettings(Settings):
     without_rules: tuple[RuleGroup, ...] = Field(
         (),
         description="groups of rules that do not act: those that know English mend what small models say, and cost a "
-        "little where the model is right (docs/operations.md)",
+        "little where the model is right (docs/operations.md); confidences are not calibrated then",
     )
     min_confidence: float | None = Field(
         None,

@@ -170,7 +170,8 @@ class Unit:
             blamed=self.blamed,
             failed_readings=self.failed_readings + (status == "deferred" and self.blamed),
             characters=len(self.text),
-            calibrated=calibrated,
+            # A curve is fitted with all rules.
+            calibrated=calibrated and not extractor.off,
             mentions=tuple(mentions) if kept else (),
             relations=stated if kept else (),
             traits=self._traits(mentions, extractor) if kept else (),
