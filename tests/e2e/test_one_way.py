@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
@@ -145,9 +146,11 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
 
 
 def test_a_scheduled_night_a_backfilled_one_and_one_of_the_command_line_are_alike(ec1: LightCommandLine) -> None:
-    night = (dt.datetime.now(dt.UTC).date() - dt.timedelta(days=1)).isoformat()
+    # Where it is not midnight soon: then the schedule would start another night in between.
+    zone = "UTC" if 1 <= dt.datetime.now(dt.UTC).hour < 23 else "Etc/GMT+12"
+    night = (dt.datetime.now(ZoneInfo(zone)).date() - dt.timedelta(days=1)).isoformat()
     deployment = ec1.home.root.parent / "configs" / "deployments" / "light.yaml"
-    schedule = {"enabled": True, "cron": "* * * * *", "timezone": "UTC", "first_night": night}
+    schedule = {"enabled": True, "cron": "* * * * *", "timezone": zone, "first_night": night}
     lines = [line for line in deployment.read_text().splitlines() if not line.startswith("schedule:")]
     deployment.write_text("\n".join([*lines, f"schedule: {json.dumps(schedule)}\n"]))
     ui = Ui(ec1)
