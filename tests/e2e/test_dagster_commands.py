@@ -14,8 +14,6 @@ from ec1.home import Home
 from jobs.instance import prepare_instance
 
 pytestmark = pytest.mark.slow
-# The night of an empty home that exists.
-NIGHT = dt.datetime.now(dt.UTC).date().isoformat()
 
 
 @pytest.mark.parametrize(
@@ -24,17 +22,20 @@ NIGHT = dt.datetime.now(dt.UTC).date().isoformat()
         ["dg", "check", "defs"],
         ["dagster", "definitions", "validate"],
         # On an empty home, and on an instance of its own that ends with the command.
-        ["dg", "launch", "--assets", "source_documents", "--partition", NIGHT],
+        ["dg", "launch", "--assets", "source_documents", "--partition", "TODAY"],
     ],
     ids=" ".join,
 )
 def test_command(command: list[str], project: Path, home: Home) -> None:
     program = Path(sys.executable).with_name(command[0])
     environment = CommandLine(project, home).environment
-    done = subprocess.run([program, *command[1:]], cwd=project, env=environment, capture_output=True, text=True)
+    # The night of an empty home that exists.
+    night = dt.datetime.now(dt.UTC).date().isoformat()
+    words = [night if word == "TODAY" else word for word in command[1:]]
+    done = subprocess.run([program, *words], cwd=project, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     if "launch" in command:
-        assert len(Listing.load(home.night(NIGHT) / "source_documents.json").changed) == 26
+        assert len(Listing.load(home.night(night) / "source_documents.json").changed) == 26
 
 
 def test_the_tables_of_an_instance_are_brought_up_to_date_and_its_nights_stay(project: Path, home: Home) -> None:
