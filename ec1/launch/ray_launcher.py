@@ -17,12 +17,12 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any, Literal
 
-from ec1.deployment import GpuSettings, RayLauncherSettings
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.launch.launcher import GRACE_SECONDS, Work
 from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
+from ec1.launch.settings import GpuSettings, RayLauncherSettings
 from ec1.settings import Settings
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from zoneinfo import ZoneInfo
 
 import httpx
 
-from ec1.deployment import GceSettings
 from ec1.errors import BusyError, DeferredError, EC1Error, PermanentError, ServiceError, SkippedError
 from ec1.gpu.engine import Endpoint
 from ec1.gpu.memory import DeviceMemory
@@ -39,6 +38,7 @@ from ec1.machines.report import (
     Report,
     read_report,
 )
+from ec1.machines.settings import GceSettings
 
 Progress = Callable[[str], None]
 LEAST_SECONDS = 1200.0

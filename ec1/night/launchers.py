@@ -1,6 +1,6 @@
 """Opens the launcher that a deployment names, and what works for others on this machine.
 
-A new kind: its settings in `ec1/deployment.py`, its launcher in `ec1/launch/`, and a line in `_FACTORIES`.
+A new kind: its settings in `ec1/launch/settings.py`, its launcher in `ec1/launch/`, and a line in `_FACTORIES`.
 """
 
 import os

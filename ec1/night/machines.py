@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from ec1.deployment import Deployment, SshLauncherSettings, VllmSettings
+from ec1.deployment import Deployment
 from ec1.errors import DeferredError, EC1Error, InputError, PermanentError, ServiceError
 from ec1.files import atomic_file
 from ec1.gpu.engine import VllmEngine
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.launcher import Launcher
+from ec1.launch.settings import SshLauncherSettings
 from ec1.machines.machine import Machine, Place, Progress, Running
 from ec1.night.launchers import ssh_launcher
 from ec1.night.records import (

@@ -1,8 +1,9 @@
 """Opens the stores that a deployment names."""
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import Deployment, GcsStoreSettings, S3StoreSettings, StoreSettings
+from ec1.deployment import Deployment
 from ec1.home import Home
+from ec1.storage.settings import GcsStoreSettings, S3StoreSettings, StoreSettings
 from ec1.storage.store import ObjectStore
 
 
