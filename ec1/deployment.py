@@ -21,15 +21,12 @@ from ec1.gpu.lease import shared_lock_folder
 from ec1.gpu.settings import VllmSettings
 from ec1.graph.settings import LadybugSettings, ServiceContentSettings
 from ec1.home import CHECKOUT, Home
-from ec1.launch.settings import (
-    GpuSettings,
-    LauncherSettings,
-    LocalLauncherSettings,
-    RayLauncherSettings,
-    SshLauncherSettings,
-    WorkerSettings,
-)
-from ec1.machines.settings import GceSettings
+from ec1.launch.device import GpuSettings
+from ec1.launch.launcher import LocalLauncherSettings
+from ec1.launch.ray_launcher import RayLauncherSettings
+from ec1.launch.settings import LauncherSettings, WorkerSettings
+from ec1.launch.ssh_launcher import SshLauncherSettings
+from ec1.machines.settings import MachineChoice
 from ec1.models import ModelSource
 from ec1.night_settings import BudgetSettings, MetricsSettings, NotifySettings, RetentionSettings, ScheduleSettings
 from ec1.nights import Night
@@ -72,7 +69,9 @@ class Deployment(Settings):
     budgets: BudgetSettings = BudgetSettings()
     retention: RetentionSettings = RetentionSettings()
     gpu: GpuSettings = GpuSettings()
-    machine: GceSettings | None = Field(None, description="a GPU machine that is booted for nights; default: this one")
+    machine: MachineChoice | None = Field(
+        None, description="a GPU machine that is booted for nights; default: this one"
+    )
     serving: ServingSettings = ServingSettings()
     notify: NotifySettings = NotifySettings()
     metrics: MetricsSettings = MetricsSettings()

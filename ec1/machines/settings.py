@@ -1,20 +1,21 @@
 """A GPU machine that is booted for nights, as a deployment sets it."""
 
 import re
+from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ec1.extensions import or_extension
+from ec1.machines.cloud import Cloud
 from ec1.settings import Settings
 
 
-class GceSettings(Settings):
-    """`kind: gce`: the GPU is in a virtual machine of Google Compute Engine, which is started when a night needs it and
-    stopped after use (docs/gce.md). `gpu` then describes its card and its price."""
+class MachineSettings(Settings):
+    """A machine of any cloud, which is started when a night needs it and stopped after use. `gpu` then describes its
+    card and its price."""
 
-    kind: Literal["gce"] = Field(description="chooses this section")
-    project: str = Field(pattern="^[a-z][a-z0-9-]{4,28}[a-z0-9]$", description="id of the Google Cloud project")
     zones: tuple[str, ...] = Field(
         min_length=1, description="tried in this order until one has the machine, such as [us-central1-a, us-east4-c]"
     )
@@ -40,6 +41,31 @@ class GceSettings(Settings):
     )
     daily_cost: float = Field(gt=0, description="USD that its running time may cost in one calendar day")
     daily_starts: int = Field(4, gt=0, description="how often it may be asked for in one calendar day")
+
+    @field_validator("zones")
+    @classmethod
+    def _named_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError("a zone is named twice")
+        return value
+
+    @model_validator(mode="after")
+    def _dead_man_outlives_a_check(self) -> "MachineSettings":
+        if self.poll_seconds * 3 > self.dead_man_seconds:
+            raise ValueError("dead_man_seconds must be at least three times poll_seconds")
+        return self
+
+    def open(self, sleep: Callable[[float], None]) -> Cloud:
+        """The client of the cloud. `sleep` waits so many seconds. Raises ServiceError without credentials."""
+        raise NotImplementedError
+
+
+class GceSettings(MachineSettings):
+    """`kind: gce`: the GPU is in a virtual machine of Google Compute Engine, which is started when a night needs it and
+    stopped after use (docs/gce.md). `gpu` then describes its card and its price."""
+
+    kind: Literal["gce"] = Field(description="chooses this section")
+    project: str = Field(pattern="^[a-z][a-z0-9-]{4,28}[a-z0-9]$", description="id of the Google Cloud project")
     endpoint: str | None = Field(None, description="address of an emulator on loopback; default: Google's")
 
     @field_validator("zones")
@@ -48,12 +74,13 @@ class GceSettings(Settings):
         for zone in value:
             if not re.fullmatch("[a-z]+-[a-z]+[0-9]+-[a-z]", zone):
                 raise ValueError(f"{zone!r} is not a zone, such as us-central1-a")
-        if len(set(value)) != len(value):
-            raise ValueError("a zone is named twice")
         return value
 
-    @model_validator(mode="after")
-    def _dead_man_outlives_a_check(self) -> "GceSettings":
-        if self.poll_seconds * 3 > self.dead_man_seconds:
-            raise ValueError("dead_man_seconds must be at least three times poll_seconds")
-        return self
+    def open(self, sleep: Callable[[float], None]) -> Cloud:
+        from ec1.machines.compute import ComputeClient
+
+        return ComputeClient(self.project, self.endpoint, sleep=sleep)
+
+
+MachineChoice = Annotated[GceSettings, or_extension("ec1.machines")]
+"""The machines that a deployment can choose from."""

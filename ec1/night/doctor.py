@@ -29,7 +29,8 @@ from ec1.graph.judgements import read_judgements
 from ec1.graph.overrides import load_overrides
 from ec1.graph.weights import load_weights
 from ec1.home import Home
-from ec1.launch.settings import RayLauncherSettings, SshLauncherSettings
+from ec1.launch.ray_launcher import RayLauncherSettings
+from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.models import ModelSource, model_folder
 from ec1.night.databases import damaged_databases
 from ec1.night.extractor import class_notes, extractor_of, second_of

@@ -25,7 +25,7 @@ from ec1.extraction.results import ExtractionResult
 from ec1.extraction.settings import CascadeSettings, ServerSettings
 from ec1.graph import file_seal
 from ec1.home import CHECKOUT, Home
-from ec1.launch.settings import RayLauncherSettings
+from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.models import ModelSource
 from ec1.night import doctor
 from ec1.night.databases import damaged_databases
