@@ -33,7 +33,6 @@ from ec1.graph.resolution import (
     contested_at,
     find,
     join,
-    judge,
     operator_links,
     profiles_by_class,
 )
@@ -119,14 +118,6 @@ class _Update:
         self.no_longer_decided = decided_before - self.decided
         said = set(before.same) ^ set(overrides.same) | set(before.different) ^ set(overrides.different)
         self.judged = {key for decision in said for key in decision.entities}
-        # What a model judges now and did not before, or the other way round.
-        self.judgements = overrides.judgements()
-        was_judged = before.judgements()
-        self.judged_anew = {
-            pair
-            for pair in was_judged.keys() | self.judgements.keys()
-            if was_judged.get(pair) != self.judgements.get(pair)
-        }
         self.profiles = _Profiles(state)
         self.scorers: dict[str, Scorer] = {}
         self.blocks: dict[str, frozenset[str]] = {}
@@ -319,7 +310,7 @@ class _Update:
                     and not mine.isdisjoint(self._blocks(self.profiles[other]))
                     and self._are_candidates(key, other)
                 }
-        for one, other in self.no_longer_decided | self.judged_anew:
+        for one, other in self.no_longer_decided:
             if self._are_candidates(one, other):
                 again.add((one, other))
         again -= self.decided
@@ -329,8 +320,6 @@ class _Update:
         for one, other in again:
             first = self.profiles[one]
             link = compare(self._scorer(first.entity_class), first, self.profiles[other])
-            if link is not None:
-                link = judge(link, self.judgements)
             if link is not None or not (one in fresh or other in fresh):
                 found[one, other] = link
         # Most that a large block lost are no link.

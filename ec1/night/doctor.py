@@ -30,7 +30,6 @@ from ec1.extraction.scoring import read_gold
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
 from ec1.graph import file_seal
-from ec1.graph.judgements import read_judgements
 from ec1.graph.overrides import load_overrides
 from ec1.graph.weights import load_weights
 from ec1.home import Home
@@ -97,12 +96,6 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _guarded("overrides", lambda: _overrides(deployment))
     if deployment.graph.weights is not None:
         yield _guarded("weights", lambda: _weights(deployment))
-    if deployment.graph.judge == "model":
-        yield _guarded("judgements", lambda: _judgements(home))
-
-
-def _judgements(home: Home) -> Finding:
-    return Finding("judgements", "ok", f"{len(read_judgements(home.judgements))} of pairs in {home.judgements}")
 
 
 def _gold(deployment: Deployment, path: Path) -> Finding:

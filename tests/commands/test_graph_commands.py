@@ -1,6 +1,5 @@
 """`ec1 graph`: what an auditor sees of the published graph."""
 
-import datetime as dt
 import json
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from ec1.documents.parse import parse_document
 from ec1.errors import InputError
 from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention, Trait
 from ec1.files import sha256_file
-from ec1.graph.judgements import Judgement, save_judgements, sure
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.overrides import NO_OVERRIDES, with_judged
+from ec1.graph.overrides import NO_OVERRIDES
 from ec1.graph.weights import load_weights
 from ec1.home import Home
 
@@ -248,44 +246,3 @@ def test_decide_asks_and_writes_the_answer(home: Home, tmp_path: Path, monkeypat
     monkeypatch.undo()
     with pytest.raises(InputError, match=r"set graph\.overrides"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
-
-
-def test_review_and_decide_show_what_a_model_said(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [
-        Judgement(
-            one="Person:a. berg", other=other, model="small@1", judge="x", night="2026-06-02",
-            at=dt.datetime(2026, 6, 2, tzinfo=dt.UTC), forward=0.9, backward=0.5, sentences=((), ()),
-        )
-        for other in ("Person:anna berg", "Person:berg, anna")
-    ]  # fmt: skip
-    overrides = tmp_path / "overrides.yaml"
-    ordinary = load_deployment
-
-    def with_overrides(name: str, project: Path) -> Deployment:
-        deployment = ordinary(name, project)
-        return deployment.model_copy(update={"graph": deployment.graph.model_copy(update={"overrides": overrides})})
-
-    monkeypatch.setattr(shell, "load_deployment", with_overrides)
-    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
-        mention = Mention(name="A. Berg", entity_class="Person", confidence=0.5, chunk=0, start=0, end=7)
-        found = ExtractionResult(
-            content_sha256="0" * 64, stream="meeting", fingerprint="ab" * 32, status="complete", mentions=(mention,)
-        )
-        store.apply(DocumentKey("meeting", "service-minutebook/assets/b.md"), "mk-b", found, "2026-06-02")
-        store.resolve(NO_OVERRIDES)
-        store.publish(home.published_graph)
-        assert "the model said" not in ec1(home, "review").stdout
-        assert "judged" not in json.loads(ec1(home, "review", "--json").stdout)[0]
-        save_judgements(home.judgements, said)
-        assert "the model said: small@1 of 2026-06-02: same 0.700" in ec1(home, "review").stdout
-        assert json.loads(ec1(home, "review", "--json").stdout)[0]["judged"].endswith("same 0.700")
-        decide = ["--home", str(home.root), "graph", "decide"]
-        shown = CliRunner().invoke(app, decide, input="s\n", catch_exceptions=False).stdout
-        assert "the model said: small@1" in shown
-        assert "0 pairs to decide" in CliRunner().invoke(app, [*decide, "--judged"], catch_exceptions=False).stdout
-        # What the model settled is not asked again, unless a person wants to see it.
-        store.resolve(with_judged(NO_OVERRIDES, sure(said, 0.6)))
-        store.publish(home.published_graph)
-    assert "0 pairs to decide" in CliRunner().invoke(app, decide, catch_exceptions=False).stdout
-    CliRunner().invoke(app, [*decide, "--judged"], input="n\ntwo desks\n", catch_exceptions=False)
-    assert "two desks" in overrides.read_text()
