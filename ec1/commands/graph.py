@@ -261,23 +261,6 @@ def fit(
 
 
 @graph_app.command()
-def namesakes(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the names that several people share, with the documents that speak of each, as far as these tell."""
-    with _reader(context) as reader:
-        found = reader.namesakes()
-    if as_json:
-        print_json({key: asdict(each) for key, each in found.items()})
-        return
-    out.print(f"{len(found)} names of several people")
-    for key, each in found.items():
-        out.print(printable(key), markup=False)
-        for number, documents in enumerate(each.people, 1):
-            out.print(f"  {number}. {printable(', '.join(documents))}", markup=False)
-        if each.unclear:
-            out.print(f"  unclear: {printable(', '.join(each.unclear))}", markup=False)
-
-
-@graph_app.command()
 def decide(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="pairs to ask about, those that would change most first")] = 20,

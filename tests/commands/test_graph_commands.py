@@ -136,29 +136,6 @@ def test_show_and_review_tell_which_entities_are_one(home: Home) -> None:
     assert json.loads(ec1(home, "review", "--json").stdout) == []
 
 
-def test_namesakes_lists_the_documents_of_each_person_of_a_name(home: Home) -> None:
-    assert ec1(home, "namesakes").stdout.strip() == "0 names of several people"
-    born = (("elder", "6988048", "19410211"), ("younger", "1237719", "19851130"))
-    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
-        for name, number, birthday in born:
-            facts = {"identifier": number, "birth_date": birthday}
-            said = ExtractionResult(
-                content_sha256=name.ljust(64, "0"),
-                stream="meeting",
-                fingerprint="ab" * 32,
-                status="complete",
-                mentions=(Mention(name="Cy Eck", entity_class="Person", confidence=0.9, chunk=0, start=0, end=6),),
-                traits=tuple(Trait(name="Cy Eck", entity_class="Person", kind=k, value=v) for k, v in facts.items()),
-                answers=(ChunkAnswer(chunk=0, start=0, end=6, finish_reason="stop", model="small-model"),),
-            )
-            store.apply(DocumentKey("meeting", f"{name}.md"), f"mk-{name}", said, "2026-06-02")
-        store.publish(home.published_graph)
-    lines = [line.strip() for line in ec1(home, "namesakes").stdout.splitlines()]
-    assert lines == ["1 names of several people", "Person:cy eck", "1. meeting/elder.md", "2. meeting/younger.md"]
-    (found,) = json.loads(ec1(home, "namesakes", "--json").stdout).values()
-    assert found == {"people": [["meeting/elder.md"], ["meeting/younger.md"]], "unclear": []}
-
-
 def test_fit_refuses_a_small_graph_and_writes_weights_that_a_deployment_may_name(home: Home, tmp_path: Path) -> None:
     path = tmp_path / "weights.yaml"
     with pytest.raises(InputError, match="too small to fit weights to"):

@@ -562,3 +562,23 @@ def test_a_pair_that_is_dismissed_at_first_sight_would_be_no_link(
 def test_most_pairs_are_dismissed_at_first_sight(one: str, other: str, far: bool) -> None:
     scorer = Scorer(Statistics(100_000, {}))
     assert (scorer.compare(profile(one), profile(other)) is scorer._far) is far
+
+
+ELDER = {"identifier": "6988048", "birth_date": "19410211"}
+YOUNGER = {"identifier": "1237719", "birth_date": "19851130"}
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_a_name_of_several_people_is_one_with_no_other(several: bool) -> None:
+    """Its documents give two numbers and two birthdays."""
+    facts = {kind: frozenset([value, YOUNGER[kind]] if several else [value]) for kind, value in ELDER.items()}
+    one = Profile("Person:jane smith", "Person", frozenset(["Jane Smith"]), facts)
+    other = Profile(
+        "Person:smith, jane",
+        "Person",
+        frozenset(["Smith, Jane"]),
+        {kind: frozenset([value]) for kind, value in ELDER.items()},
+    )
+    (link,) = resolve([one, other]).links
+    assert link.band is (Band.NEW if several else Band.MERGE)
+    assert link.veto == ("a name of several people" if several else None)
