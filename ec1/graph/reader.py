@@ -17,8 +17,6 @@ from ec1.graph import file_seal, resolved_tables, tables
 from ec1.graph.guard import checked_query
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
 from ec1.graph.resolution import Cluster, Link, Resolution
-from ec1.graph.resolution_state import ResolutionState
-from ec1.graph.scoring import Profile
 
 QUERY_SECONDS = 60.0
 """How long a free query may take, unless the caller says otherwise."""
@@ -174,12 +172,6 @@ class GraphReader:
         """The cluster of an entity, if it is in one, and all its links."""
         with self._reading() as connection:
             return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
-
-    def profiles(self) -> list[Profile]:
-        """What is known of every entity, as resolution sees it. Memory grows with the graph."""
-        with self._reading() as connection:
-            state = ResolutionState(None)
-            return state.create(resolved_tables.names(connection), resolved_tables.traits(connection))
 
     def export(self, directory: Path) -> list[Path]:
         """Write the graph as Parquet, like the writer's `export`."""
