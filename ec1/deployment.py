@@ -140,26 +140,6 @@ class Deployment(Settings):
         return self
 
     @model_validator(mode="after")
-    def _a_judge_has_what_it_needs(self) -> "Deployment":
-        if self.graph.judge == "off":
-            return self
-        if "ladybug" not in self.graph_stores or not self.graph.resolution:
-            raise ValueError(
-                "graph.judge judges pairs of the graph's own resolution: add ladybug to graph_stores and leave "
-                "graph.resolution on, or leave graph.judge out"
-            )
-        if isinstance(self.inference, DoormanSettings):
-            raise ValueError(
-                "graph.judge needs log-probabilities, which inference.kind doorman does not give: leave it out"
-            )
-        if self.extraction.cascade is not None:
-            raise ValueError(
-                "graph.judge asks the one model that is served, and extraction.cascade serves two: leave one of them "
-                "out"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _machine_is_used(self) -> "Deployment":
         if self.machine is None:
             return self

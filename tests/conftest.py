@@ -84,7 +84,7 @@ def shared_data() -> Path:
     return data
 
 
-LABELS = ("person", "company", "project", "account", "place", "none", "same", "different")
+LABELS = ("person", "company", "project", "account", "place", "none")
 ONE_NIGHT = ("tests/e2e/test_night.py", "tests/e2e/test_readme.py", "tests/e2e/test_ui.py")
 
 

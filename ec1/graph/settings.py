@@ -23,19 +23,6 @@ class LadybugSettings(Settings):
         "then; until then a night compares only what its documents touch; typically 0.05–0.3",
     )
     overrides: Path | None = Field(None, description="YAML file of operators' decisions: entities that are one, or not")
-    weights: Path | None = Field(
-        None, description="YAML file of weights that `ec1 graph fit` wrote; default: those that come with EC1"
-    )
-    judge: Literal["off", "model"] = Field(
-        "off",
-        description="model: the served model judges pairs that are for a person, after the documents of a night; "
-        "docs/graph.md says how well",
-    )
-    judge_bound: float = Field(
-        0.95, gt=0.5, lt=1, description="how sure the model must be for its judgement to count; typically 0.9–0.99"
-    )
-    judge_pairs: int = Field(200, gt=0, description="pairs that a night asks it about, those first that change most")
-    judge_sentences: int = Field(3, ge=1, le=10, description="sentences about each name that it is shown")
     max_shrink_share: float = Field(
         0.1,
         ge=0,
