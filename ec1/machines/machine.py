@@ -17,9 +17,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import httpx
 
@@ -27,6 +24,7 @@ from ec1.errors import BusyError, DeferredError, EC1Error, PermanentError, Servi
 from ec1.gpu.engine import Endpoint
 from ec1.gpu.memory import DeviceMemory
 from ec1.machines.cloud import RUNNING, STOPPED, Cloud, Instance, QuotaError, StockOutError
+from ec1.machines.installation import Installation
 from ec1.machines.ledger import Ledger, Session
 from ec1.machines.report import (
     ENGINE,
@@ -50,17 +48,6 @@ _PROGRESS_SECONDS = 60.0
 _SKEW_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a machine's files are, and who we are. `zone` decides when a day begins; `owner` is written on the
-    machine, so that two installations do not take it from each other."""
-
-    folder: Path
-    off: Path
-    zone: ZoneInfo
-    owner: str
-
-
 class Machine:
     """One machine of a deployment. `usd_per_hour` is its price while it runs, `min_free_gib` what a phase needs free on
     its card. `clock` gives seconds since the epoch; `beat_seconds` is how often a phase looks after the machine, by
@@ -69,7 +56,7 @@ class Machine:
     def __init__(
         self,
         settings: MachineSettings,
-        place: Place,
+        place: Installation,
         *,
         usd_per_hour: float,
         min_free_gib: float,

@@ -20,7 +20,8 @@ from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.launcher import Grant, Launcher
 from ec1.launch.ssh_launcher import SshLauncherSettings
-from ec1.machines.machine import Machine, Place, Progress, Running
+from ec1.machines.installation import Installation
+from ec1.machines.machine import Machine, Progress, Running
 from ec1.night.launchers import place_of
 from ec1.night.records import (
     DecisionRecord,
@@ -39,7 +40,7 @@ def machine_of(deployment: Deployment, home: Home) -> Machine | None:
     """The machine, or None where the GPU is in this one. Asks nobody anything."""
     if deployment.machine is None:
         return None
-    place = Place(home.machine, home.machine_off, deployment.zone, f"{deployment.name}@{socket.gethostname()}")
+    place = Installation(home.machine, home.machine_off, deployment.zone, f"{deployment.name}@{socket.gethostname()}")
     gpu = deployment.gpu
     return Machine(deployment.machine, place, usd_per_hour=gpu.cost_per_hour, min_free_gib=gpu.min_free_gib)
 
