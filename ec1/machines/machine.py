@@ -23,11 +23,10 @@ from zoneinfo import ZoneInfo
 
 import httpx
 
-from ec1.deployment import GceSettings
 from ec1.errors import BusyError, DeferredError, EC1Error, PermanentError, ServiceError, SkippedError
 from ec1.gpu.engine import Endpoint
 from ec1.gpu.memory import DeviceMemory
-from ec1.machines.compute import RUNNING, STOPPED, ComputeClient, Instance, QuotaError, StockOutError
+from ec1.machines.cloud import RUNNING, STOPPED, Cloud, Instance, QuotaError, StockOutError
 from ec1.machines.ledger import Ledger, Session
 from ec1.machines.report import (
     ENGINE,
@@ -39,6 +38,7 @@ from ec1.machines.report import (
     Report,
     read_report,
 )
+from ec1.machines.settings import MachineSettings
 
 Progress = Callable[[str], None]
 LEAST_SECONDS = 1200.0
@@ -68,7 +68,7 @@ class Machine:
 
     def __init__(
         self,
-        settings: GceSettings,
+        settings: MachineSettings,
         place: Place,
         *,
         usd_per_hour: float,
@@ -84,13 +84,13 @@ class Machine:
         self.clock = clock
         self.sleep = sleep
         self._beat_seconds = settings.poll_seconds if beat_seconds is None else beat_seconds
-        self._client: ComputeClient | None = None
+        self._client: Cloud | None = None
 
     @property
-    def compute(self) -> ComputeClient:
+    def compute(self) -> Cloud:
         """The client, made when it is first needed: a night with nothing to do asks Google nothing."""
         if self._client is None:
-            self._client = ComputeClient(self.settings.project, self.settings.endpoint, sleep=self.sleep)
+            self._client = self.settings.open(self.sleep)
         return self._client
 
     @contextlib.contextmanager
@@ -258,8 +258,8 @@ class Machine:
         if quota is not None:
             raise quota
         raise PermanentError(
-            f"there is no instance {self.settings.instance} in {', '.join(self.settings.zones)} of "
-            f"{self.settings.project}: make one (docs/gce.md), or name machine.template"
+            f"there is no instance {self.settings.instance} in {', '.join(self.settings.zones)}: make one "
+            "(docs/gce.md), or name machine.template"
         )
 
     def _start_in(self, zone: str, night: str, progress: Progress) -> "Running | None":

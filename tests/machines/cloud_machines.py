@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 from fake_compute import PROJECT, FakeCompute
 
-from ec1.deployment import GceSettings
 from ec1.machines.machine import Machine, Place
+from ec1.machines.settings import GceSettings
 
 NIGHT = "2026-06-03"
 ZONES = ("us-central1-a", "us-east4-c")
