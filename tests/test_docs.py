@@ -36,6 +36,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
+def test_a_newcomer_has_read_the_first_pages_in_a_quarter_of_an_hour() -> None:
+    """At 230 words a minute. Detail of one room belongs into its own page, or into its modules."""
+    first = ("CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md")
+    assert sum(len((PROJECT / page).read_text().split()) for page in first) <= 3_500
+
+
 def test_code_refers_to_pages_that_exist() -> None:
     missing = {
         f"{path.relative_to(PROJECT)}: {name}"
