@@ -16,7 +16,6 @@ SHORT = {
     "extraction_quality": ["--modes", "decide", "--only", "2"],
     "gate_rates": ["--seeds", "1"],
     "injected_sentences": ["--only", "2"],
-    "judged_band": ["--by", "plain", "--most", "60"],
     "languages": ["--modes", "both"],
     "night_cost": ["--sizes", "10000,30000", "--nights", "1"],
     "prepare_dataset": ["--sizes", "1000", "10000"],

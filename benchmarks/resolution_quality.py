@@ -34,9 +34,9 @@ def parts(data: Path) -> dict[str, list[Path]]:
     }
 
 
-def named(path: Path) -> Iterator[tuple[str, str, str, tuple[str, str, str]]]:
-    """The names of a document: key of the entity, name, what it refers to, and its sentence as before, name, after."""
-    for text, tokens in parsed(path):
+def named(path: Path) -> Iterator[tuple[str, str, str]]:
+    """The names of a document: key of the entity, name, and what it refers to."""
+    for _, tokens in parsed(path):
         for mark in marked(tokens):
             words = tokens[mark.first : mark.last + 1]
             words = list(itertools.dropwhile(lambda word: word.tag in ("DET", "PUNCT"), words))
@@ -44,15 +44,14 @@ def named(path: Path) -> Iterator[tuple[str, str, str, tuple[str, str, str]]]:
             if mark.kind not in CLASSES or not words or words[0].tag != "PROPN" or tags - _NAME_TAGS:
                 continue
             name = re.sub(r" (?=[,.]|'s)", "", " ".join(each.form for each in words))
-            begin, end = words[0].start - tokens[0].start, words[-1].end - tokens[0].start
-            yield entity_key(name, CLASSES[mark.kind]), name, mark.identity, (text[:begin], text[begin:end], text[end:])
+            yield entity_key(name, CLASSES[mark.kind]), name, mark.identity
 
 
 def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
     """The names of documents as entities, and which two are one thing."""
     names, documents, identities = defaultdict(set), defaultdict(set), defaultdict(set)
     for path in paths:
-        for key, name, identity, _ in named(path):
+        for key, name, identity in named(path):
             names[key].add(name)
             documents[key].add(path.name)
             identities[key].add((path.name, identity))

@@ -347,19 +347,6 @@ class LadybugSettings(Settings):
         "then; until then a night compares only what its documents touch; typically 0.05–0.3",
     )
     overrides: Path | None = Field(None, description="YAML file of operators' decisions: entities that are one, or not")
-    weights: Path | None = Field(
-        None, description="YAML file of weights that `ec1 graph fit` wrote; default: those that come with EC1"
-    )
-    judge: Literal["off", "model"] = Field(
-        "off",
-        description="model: the served model judges pairs that are for a person, after the documents of a night; "
-        "docs/graph.md says how well",
-    )
-    judge_bound: float = Field(
-        0.95, gt=0.5, lt=1, description="how sure the model must be for its judgement to count; typically 0.9–0.99"
-    )
-    judge_pairs: int = Field(200, gt=0, description="pairs that a night asks it about, those first that change most")
-    judge_sentences: int = Field(3, ge=1, le=10, description="sentences about each name that it is shown")
     max_shrink_share: float = Field(
         0.1,
         ge=0,
@@ -867,26 +854,6 @@ class Deployment(Settings):
         return self
 
     @model_validator(mode="after")
-    def _a_judge_has_what_it_needs(self) -> "Deployment":
-        if self.graph.judge == "off":
-            return self
-        if "ladybug" not in self.graph_stores or not self.graph.resolution:
-            raise ValueError(
-                "graph.judge judges pairs of the graph's own resolution: add ladybug to graph_stores and leave "
-                "graph.resolution on, or leave graph.judge out"
-            )
-        if isinstance(self.inference, DoormanSettings):
-            raise ValueError(
-                "graph.judge needs log-probabilities, which inference.kind doorman does not give: leave it out"
-            )
-        if self.extraction.cascade is not None:
-            raise ValueError(
-                "graph.judge asks the one model that is served, and extraction.cascade serves two: leave one of them "
-                "out"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _machine_is_used(self) -> "Deployment":
         if self.machine is None:
             return self
@@ -993,9 +960,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         "sample": shipped(deployment.sample),
         "recipes": tuple(found for path in deployment.recipes if (found := shipped(path)) is not None),
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
-        "graph": deployment.graph.model_copy(
-            update={"overrides": below(deployment.graph.overrides), "weights": below(deployment.graph.weights)}
-        ),
+        "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
         "extraction": deployment.extraction.model_copy(
             update={

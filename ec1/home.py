@@ -52,11 +52,6 @@ class Home:
         """The last nights' graphs as Parquet, `<night>-<digest>/`."""
         return self.root / "graph" / "exports"
 
-    @property
-    def judgements(self) -> Path:
-        """What the served model said of pairs that may be one, a line each."""
-        return self.root / "graph" / "judgements.jsonl"
-
     def service_content(self, module_id: str) -> Path:
         """What was sent to service-content for one tenant, and what still has to be."""
         return self.root / "service-content" / f"{checked_name(module_id, 'module id')}.sqlite"

@@ -16,13 +16,11 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.listing import Listing
 from ec1.graph.exports import export_night
 from ec1.graph.overrides import load_overrides
-from ec1.graph.weights import load_weights
 from ec1.night.extraction import extract_night, work_of
 from ec1.night.extractor import known_names
 from ec1.night.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
 from ec1.night.growth import growth
 from ec1.night.handover import hand_over
-from ec1.night.judging import judging_of, with_judgements
 from ec1.night.listing import list_documents
 from ec1.night.records import DeliveryRecord, ExtractionRecord, GraphRecord, Records
 from ec1.night.scores import scores_of
@@ -111,7 +109,6 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         extractor = inference.extractor()
         if deployment.extraction.mode != "answer":
             extractor.known = known_names(home)
-        judging = judging_of(deployment, home, context.partition_key, extractor)
         with inference.serve(context) as serve:
             report = extract_night(
                 work_of(listing, streams, deployment.documents_root(home), deployment.documents.max_bytes),
@@ -121,7 +118,6 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 deadline_of=inference.deadline,
                 progress=_progress_to(context),
                 serve_second=lambda: serve(second=True),
-                then=judging.run if judging is not None else None,
             )
         if report.stopped:
             context.log.warning(f"work is put off to a later night: {report.stopped}")
@@ -131,8 +127,6 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             context.run_id,
             done.model_copy(update={"streams": {stream: done.streams[stream] for stream in streams}}),
         )
-        if judging is not None:
-            records.write(context.run_id, judging.record(report.stopped))
         total = records.total(ExtractionRecord) or done
         for stream in sorted(streams):
             yield dg.MaterializeResult(
@@ -157,8 +151,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         folder = home.night(context.partition_key)
         found = Listing.load(folder / LISTING)
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
-        overrides, weights = load_overrides(deployment.graph.overrides), load_weights(deployment.graph.weights)
-        overrides = with_judgements(overrides, deployment, home, folder, inference.extractor())
+        overrides = load_overrides(deployment.graph.overrides)
 
         taught = teach(deployment, home, found, inference.extractor(), outbox, dt.datetime.now(dt.UTC))
 
@@ -179,8 +172,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             )
             resolved = None
             if deployment.graph.resolution:
-                unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift, weights=weights)
-                resolved = metadata.of_resolution(store, unused, len(overrides.judgements()))
+                unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift)
+                resolved = metadata.of_resolution(store, unused)
             else:
                 store.drop_resolution()
             exported = export_night(

@@ -130,9 +130,8 @@ def _plots_of_graph(by_class: Mapping[str, int], growth: Growth, folder: Path) -
     return plots
 
 
-def of_resolution(store: "LadybugStore", unused: Sequence[str], judged: int) -> Metadata:
-    """How many entities are one, and how many pairs wait for review; `unused`: entities of overrides that are gone;
-    `judged`: pairs that a model's judgement may settle."""
+def of_resolution(store: "LadybugStore", unused: Sequence[str]) -> Metadata:
+    """How many entities are one, and how many pairs wait for review; `unused`: entities of overrides that are gone."""
     from ec1.graph.resolution import Band
 
     counts = store.resolution_counts()
@@ -143,7 +142,6 @@ def of_resolution(store: "LadybugStore", unused: Sequence[str], judged: int) -> 
         "links_for_review": review,
         "links_vetoed": counts.links.get(Band.NEW, 0),
         **({"review_with": "ec1 graph review"} if review else {}),
-        **({"judgements": judged} if judged else {}),
         **({"overrides_about_no_entity": _list(unused)} if unused else {}),
     }
 

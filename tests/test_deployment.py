@@ -123,28 +123,3 @@ def test_homes_that_share_a_card_share_its_lock(tmp_path: Path) -> None:
     assert locks("{device: cpu}") == [home.root / "gpu.lock" for home in homes]
     assert set(locks("{device: cpu, lock_dir: /srv/locks}")) == {Path("/srv/locks/ec1-gpu.lock")}
     assert set(locks("{device: cuda, lock: /srv/locks/card1}")) == {Path("/srv/locks/card1")}
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (GOOD + "graph: {judge: model, resolution: false}\n", "graph.resolution on"),
-        (GOOD + "graph: {judge: model}\ngraph_stores: [service_content]\n", "add ladybug to graph_stores"),
-        (GOOD.replace("vllm", "doorman") + "graph: {judge: model}\n", "needs log-probabilities"),
-        (
-            GOOD + "graph: {judge: model}\nextraction: {cascade: {inference: {kind: vllm, model: some/large}}}\n",
-            "extraction.cascade serves two",
-        ),
-        (GOOD + "graph: {judge: model, judge_bound: 0.5}\n", "judge_bound"),
-    ],
-)
-def test_a_judge_without_what_it_needs_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        load_deployment("here", project_with(tmp_path, text))
-
-
-def test_nobody_judges_unless_a_deployment_says_so(tmp_path: Path) -> None:
-    project = project_with(tmp_path, GOOD)
-    assert load_deployment("here", project).graph.judge == "off"
-    (project / "configs" / "deployments" / "here.yaml").write_text(GOOD + "graph: {judge: off}\n")
-    assert load_deployment("here", project).graph.judge == "off"

@@ -9,7 +9,6 @@ import typer
 from ec1.commands.shell import Options, out, print_json, printable
 
 if TYPE_CHECKING:
-    from ec1.graph.judgements import Judgement
     from ec1.graph.reader import GraphReader
 
 graph_app = typer.Typer(help="The published graph: what it holds, and the source of each fact.", no_args_is_help=True)
@@ -228,11 +227,7 @@ def review(
 
     with _reader(context) as reader:
         resolution = reader.resolution()
-    said = _judgements(context)
-    pairs = [
-        {**asdict(link), **({"judged": str(said[pair])} if (pair := (link.one, link.other)) in said else {})}
-        for link in resolution.band(Band.REVIEW)
-    ]
+    pairs = [asdict(link) for link in resolution.band(Band.REVIEW)]
     if as_json:
         print_json(pairs[:limit])
         return
@@ -242,60 +237,17 @@ def review(
 
 
 @graph_app.command()
-def fit(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="where to write the weights, such as configs/weights.yaml")],
-) -> None:
-    """Fit the weights of evidence to the published graph, without labels, and write them for `graph.weights`."""
-    from ec1.graph.fitting import fit as fit_weights
-    from ec1.graph.weights import save_weights
-
-    with _reader(context) as reader:
-        found = fit_weights(reader.profiles())
-    save_weights(found.weights, file.expanduser())
-    out.print(f"{found.pairs} pairs, {found.matches:.0f} of them one person", markup=False)
-    for kind, shares in found.weights.person.items():
-        out.print(
-            f"  {kind:<12} equal {shares.exact:.3f}, nearly {shares.close:.3f}, another {shares.different:.3f} "
-            f"in {found.matches_by_kind[kind]:.0f} pairs",
-            markup=False,
-        )
-    out.print(
-        f"set graph.weights: {file} in the deployment; the next night resolves everything with them", markup=False
-    )
-
-
-@graph_app.command()
-def namesakes(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the names that several people share, with the documents that speak of each, as far as these tell."""
-    with _reader(context) as reader:
-        found = reader.namesakes()
-    if as_json:
-        print_json({key: asdict(each) for key, each in found.items()})
-        return
-    out.print(f"{len(found)} names of several people")
-    for key, each in found.items():
-        out.print(printable(key), markup=False)
-        for number, documents in enumerate(each.people, 1):
-            out.print(f"  {number}. {printable(', '.join(documents))}", markup=False)
-        if each.unclear:
-            out.print(f"  unclear: {printable(', '.join(each.unclear))}", markup=False)
-
-
-@graph_app.command()
 def decide(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="pairs to ask about, those that would change most first")] = 20,
     sentences: Annotated[int, typer.Option(min=0, help="sentences to show of each side")] = 3,
-    judged: Annotated[bool, typer.Option("--judged", help="the pairs that the model decided instead")] = False,
 ) -> None:
     """Ask about the pairs that may be one, each with its sentences, and write the answers to `graph.overrides`.
 
-    The next night follows them, whatever a model said (`graph.judge`).
+    The next night follows them.
     """
     from ec1.errors import InputError
     from ec1.graph.quotes import Quotes
-    from ec1.graph.resolution import Band
     from ec1.graph.review import pairs_to_decide, write_decision
 
     options: Options = context.obj
@@ -307,13 +259,8 @@ def decide(
             "configs/overrides.yaml"
         )
     quotes = Quotes(deployment.documents_root(options.home), deployment.documents.max_bytes)
-    said = _judgements(context)
     with _reader(context) as reader:
-        pairs = [
-            pair
-            for pair in pairs_to_decide(reader, path, said.keys() if judged else frozenset())
-            if judged != (pair.link.band is Band.REVIEW)
-        ]
+        pairs = pairs_to_decide(reader, path)
         out.print(f"{len(pairs)} pairs to decide; answers go to {path}", markup=False)
         for number, pair in enumerate(pairs[:limit], 1):
             out.print(f"\n{number}. {pair.weight} mentions would change hands", markup=False)
@@ -323,8 +270,6 @@ def decide(
                 for mention in mentions[:sentences]:
                     _print_evidence({**asdict(mention), "quote": asdict(quotes.of(mention))})
             _print_link("why:", "", asdict(pair.link))
-            if (opinion := said.get((pair.link.one, pair.link.other))) is not None:
-                out.print(f"  the model said: {printable(str(opinion))}", markup=False)
             answer = typer.prompt("one and the same? [y]es, [n]o, [s]kip, [q]uit", default="s").strip().lower()[:1]
             if answer == "q":
                 break
@@ -333,20 +278,10 @@ def decide(
                 write_decision(path, pair.one.key, pair.other.key, same=answer == "y", reason=reason)
 
 
-def _judgements(context: typer.Context) -> "dict[tuple[str, str], Judgement]":
-    """What a model said last of each pair; nothing where it never judged."""
-    from ec1.graph.judgements import latest, read_judgements
-
-    options: Options = context.obj
-    return latest(read_judgements(options.home.judgements))
-
-
 def _print_link(before: str, after: str, link: dict[str, Any]) -> None:
     but = f"; {link['veto']}" if link["veto"] else ""
     why = printable(f"{link['reasons']}{but}")
     out.print(f"  {before} {after} ({link['score']:.1f} bits: {why})", markup=False)
-    if "judged" in link:
-        out.print(f"    the model said: {printable(link['judged'])}", markup=False)
 
 
 def _print_entity(record: dict[str, Any]) -> None:

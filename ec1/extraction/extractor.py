@@ -246,9 +246,12 @@ class Extractor:
 
     def labels(self) -> dict[int, str]:
         """The first token of each label of a decision. Raises InputError if two labels share it."""
+        self.counter()
+        assert self._tokenizer is not None
         labels = decision.labels(self.vocabulary) if self.adapter is None else trained.LABELS
         first: dict[int, str] = {}
-        for word, token in zip(labels.values(), self.first_tokens(labels.values()), strict=True):
+        for word in labels.values():
+            token = self._tokenizer.encode(word, add_special_tokens=False).ids[0]
             if token in first:
                 raise InputError(
                     f"{self.model_id} writes two class labels with the same first token, "
@@ -257,12 +260,6 @@ class Extractor:
                 )
             first[token] = word
         return first
-
-    def first_tokens(self, words: Iterable[str]) -> list[int]:
-        """The token with which the model begins each word. Raises InputError without its tokenizer."""
-        self.counter()
-        assert self._tokenizer is not None
-        return [self._tokenizer.encode(word, add_special_tokens=False).ids[0] for word in words]
 
     def check(self) -> None:
         """Raises InputError if own classes and their examples leave a request no room, or two labels are one to the

@@ -19,7 +19,7 @@ Weights come from statistics that stay as they are, since each new entity change
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ec1.graph import blocking
 from ec1.graph.blocking import block_keys, key_at, name_at, place
@@ -33,13 +33,11 @@ from ec1.graph.resolution import (
     contested_at,
     find,
     join,
-    judge,
     operator_links,
     profiles_by_class,
 )
 from ec1.graph.resolution_state import AT_ONE, AT_OTHER, KeptLink, ResolutionState, Said
 from ec1.graph.scoring import NO_STATISTICS, PERSON, Profile, Scorer, Statistics
-from ec1.graph.weights import NO_WEIGHTS, Weights
 
 
 @dataclass
@@ -63,18 +61,15 @@ def resolve_whole(
     overrides: Overrides,
     token: str,
     statistics: Mapping[str, Statistics] | None = None,
-    weights: Weights = NO_WEIGHTS,
 ) -> tuple[tuple[Link, ...], tuple[Cluster, ...]]:
     """Fill an empty state from all that documents say (see `ResolutionState.create`); returns all links and clusters.
-    Without statistics those of now are taken, with `weights`.
+    Without statistics those of now are taken.
 
     Raises InputError if the overrides contradict each other.
     """
     profiles = state.create(names, traits)
     if statistics is None:
         statistics = {name: Statistics.of(members) for name, members in profiles_by_class(profiles).items()}
-        if weights.person and PERSON in statistics:
-            statistics[PERSON] = replace(statistics[PERSON], weights=weights.model_dump()["person"])
     finding = find(profiles, overrides, statistics)
     state.finish(profiles, finding, overrides, statistics, token)
     return finding.resolution.links, finding.resolution.clusters
@@ -119,14 +114,6 @@ class _Update:
         self.no_longer_decided = decided_before - self.decided
         said = set(before.same) ^ set(overrides.same) | set(before.different) ^ set(overrides.different)
         self.judged = {key for decision in said for key in decision.entities}
-        # What a model judges now and did not before, or the other way round.
-        self.judgements = overrides.judgements()
-        was_judged = before.judgements()
-        self.judged_anew = {
-            pair
-            for pair in was_judged.keys() | self.judgements.keys()
-            if was_judged.get(pair) != self.judgements.get(pair)
-        }
         self.profiles = _Profiles(state)
         self.scorers: dict[str, Scorer] = {}
         self.blocks: dict[str, frozenset[str]] = {}
@@ -319,7 +306,7 @@ class _Update:
                     and not mine.isdisjoint(self._blocks(self.profiles[other]))
                     and self._are_candidates(key, other)
                 }
-        for one, other in self.no_longer_decided | self.judged_anew:
+        for one, other in self.no_longer_decided:
             if self._are_candidates(one, other):
                 again.add((one, other))
         again -= self.decided
@@ -329,8 +316,6 @@ class _Update:
         for one, other in again:
             first = self.profiles[one]
             link = compare(self._scorer(first.entity_class), first, self.profiles[other])
-            if link is not None:
-                link = judge(link, self.judgements)
             if link is not None or not (one in fresh or other in fresh):
                 found[one, other] = link
         # Most that a large block lost are no link.

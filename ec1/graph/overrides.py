@@ -8,7 +8,6 @@ different:
     reason: two firms, see the register
 """
 
-from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 
@@ -47,10 +46,6 @@ class Overrides(BaseModel):
     def different_pairs(self) -> dict[Pair, str]:
         return {pair: decision.reason for decision in self.different for pair in decision.pairs()}
 
-    def judgements(self) -> "dict[Pair, Judged]":
-        """What a model judged of pairs that are for a person: see `Decisions`."""
-        return {}
-
     def groups(self) -> list[frozenset[str]]:
         """The entities that are one by `same`, what follows from several decisions included.
 
@@ -70,32 +65,6 @@ class Overrides(BaseModel):
 
 
 NO_OVERRIDES = Overrides()
-
-
-class Judged(BaseModel):
-    """What a model said of a pair, `one` < `other` by key; `says` is that for people."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    one: str
-    other: str
-    same: bool
-    says: str
-
-
-class Decisions(Overrides):
-    """People's decisions, and below them what a model judged. No file of overrides may hold such judgements."""
-
-    judged: tuple[Judged, ...] = ()
-
-    def judgements(self) -> dict[Pair, Judged]:
-        return {(each.one, each.other): each for each in self.judged}
-
-
-def with_judged(overrides: Overrides, judged: Iterable[Judged]) -> Overrides:
-    """Decisions with a model's judgements below them; the same overrides if there are none, with the same digest."""
-    found = tuple(sorted(judged, key=lambda each: (each.one, each.other)))
-    return Decisions(same=overrides.same, different=overrides.different, judged=found) if found else overrides
 
 
 def load_overrides(path: Path | None) -> Overrides:

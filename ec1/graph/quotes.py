@@ -1,6 +1,5 @@
 """The sentence in which a mention stands, read again from the document that the mention names."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,14 +23,9 @@ class Quote:
 
 
 class Quotes:
-    """Finds the sentences of mentions below one document root; keeps the last documents that it read.
+    """Finds the sentences of mentions below one document root; keeps the last documents that it read."""
 
-    `readable` gets a document's text and the SHA-256 of its bytes, and gives what of it may be shown, at the same
-    places.
-    """
-
-    def __init__(self, root: Path, max_bytes: int, readable: Callable[[str, str], str] = lambda text, _: text) -> None:
-        self._readable = readable
+    def __init__(self, root: Path, max_bytes: int) -> None:
         self._root = root
         self._max_bytes = max_bytes
         self._text = lru_cache(maxsize=8)(self._read)
@@ -51,4 +45,4 @@ class Quotes:
 
     def _read(self, key: DocumentKey, content_sha256: str) -> str:
         version = DocumentVersion(key, content_sha256, document_id="", size=0, modified_ns=0)
-        return self._readable(read_document(self._root, version, self._max_bytes).text, content_sha256)
+        return read_document(self._root, version, self._max_bytes).text

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from ec1.graph.blocking import candidate_pairs
 from ec1.graph.model import preferred_name
-from ec1.graph.overrides import NO_OVERRIDES, Judged, Overrides, Pair
+from ec1.graph.overrides import NO_OVERRIDES, Overrides, Pair
 from ec1.graph.scoring import (
     ACRONYM,
     MERGE_BITS,
@@ -30,7 +30,7 @@ from ec1.graph.scoring import (
     veto,
 )
 
-VERSION = 7
+VERSION = 8
 """Raise this when equal entities would give another resolution."""
 # Two links that contradict each other are both left to a person, unless one is so much better, or beyond doubt.
 _CLEARLY_BETTER_BITS = 6.0
@@ -113,7 +113,7 @@ def find(
     found = {
         (link.one, link.other): link
         for name, members in sorted(by_class.items())
-        for link in _links(members, decided, overrides.judgements(), statistics.get(name, NO_STATISTICS))
+        for link in _links(members, decided, statistics.get(name, NO_STATISTICS))
     }
     ends: dict[str, list[Link]] = defaultdict(list)
     for link in found.values():
@@ -147,14 +147,12 @@ def operator_links(overrides: Overrides, known: Set[str]) -> list[Link]:
     ]
 
 
-def _links(
-    members: Sequence[Profile], decided: Set[Pair], judged: Mapping[Pair, Judged], statistics: Statistics
-) -> Iterator[Link]:
+def _links(members: Sequence[Profile], decided: Set[Pair], statistics: Statistics) -> Iterator[Link]:
     scorer = Scorer(statistics)
     for first, second in candidate_pairs(members).tolist():
         one, other = members[first], members[second]
         if (one.key, other.key) not in decided and (link := compare(scorer, one, other)):
-            yield judge(link, judged)
+            yield link
 
 
 def compare(scorer: Scorer, one: Profile, other: Profile) -> Link | None:
@@ -169,16 +167,6 @@ def compare(scorer: Scorer, one: Profile, other: Profile) -> Link | None:
     else:
         band = Band.REVIEW
     return Link(one.key, other.key, band, round(found.bits, 3), ", ".join(found.reasons), found.veto)
-
-
-def judge(link: Link, judged: Mapping[Pair, Judged]) -> Link:
-    """A link that is for a person, as a model judged it, if one did. What is no such link is not a model's to judge,
-    and whatever forbids a merge forbids this one, too."""
-    if link.band is not Band.REVIEW or (said := judged.get((link.one, link.other))) is None:
-        return link
-    if said.same:
-        return replace(link, band=Band.MERGE, reasons=f"{link.reasons}, {said.says}")
-    return replace(link, band=Band.NEW, veto=said.says)
 
 
 def contested_at(key: str, links: Iterable[Link], known: Mapping[str, Profile], decided: Set[Pair]) -> set[Pair]:

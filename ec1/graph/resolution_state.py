@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ec1.files import canonical_json, digest_of
 from ec1.graph.blocking import block_keys, place
-from ec1.graph.overrides import NO_OVERRIDES, Decisions, Overrides, Pair
+from ec1.graph.overrides import NO_OVERRIDES, Overrides, Pair
 from ec1.graph.resolution import VERSION, Band, Cluster, Finding, Link, operator_links
 from ec1.graph.scoring import Profile, Statistics
 
@@ -101,7 +101,7 @@ class ResolutionState:
         self.database.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", values.items())
 
     def overrides(self) -> Overrides:
-        return Decisions.model_validate_json(self.kept().get("overrides") or NO_OVERRIDES.model_dump_json())
+        return Overrides.model_validate_json(self.kept().get("overrides") or NO_OVERRIDES.model_dump_json())
 
     def statistics(self) -> dict[str, Statistics]:
         """The statistics by class that all weights come from."""
@@ -384,10 +384,7 @@ def statistics_digest(statistics: Mapping[str, Statistics]) -> str:
 
 
 def _plain(statistics: Mapping[str, Statistics]) -> dict[str, object]:
-    return {
-        name: {"size": each.size, "counts": each.counts, **({"weights": each.weights} if each.weights else {})}
-        for name, each in sorted(statistics.items())
-    }
+    return {name: {"size": each.size, "counts": each.counts} for name, each in sorted(statistics.items())}
 
 
 class _Documents(Set[str]):

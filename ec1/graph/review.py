@@ -3,7 +3,6 @@
 Belongs here: order and writing. Does not: what decisions mean (`overrides.py`), showing a pair (`ec1.commands.graph`).
 """
 
-from collections.abc import Set
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.graph.model import Entity
-from ec1.graph.overrides import Pair, load_overrides
+from ec1.graph.overrides import load_overrides
 from ec1.graph.reader import GraphReader
 from ec1.graph.resolution import Band, Link
 
@@ -27,19 +26,12 @@ class ReviewPair:
     weight: int
 
 
-def pairs_to_decide(
-    reader: GraphReader, overrides: Path | None = None, also: Set[Pair] = frozenset()
-) -> list[ReviewPair]:
-    """The pairs of the review band, and those of `also` that have a link of any band, that no decision in `overrides`
-    speaks about; those that would change most first."""
+def pairs_to_decide(reader: GraphReader, overrides: Path | None = None) -> list[ReviewPair]:
+    """The pairs of the review band that no decision in `overrides` speaks about, those that would change most first."""
     known = load_overrides(overrides if overrides is not None and overrides.is_file() else None)
     decided = known.same_pairs().keys() | known.different_pairs().keys()
     resolution = reader.resolution()
-    links = [
-        link
-        for link in resolution.links
-        if (link.band is Band.REVIEW or (link.one, link.other) in also) and (link.one, link.other) not in decided
-    ]
+    links = [link for link in resolution.band(Band.REVIEW) if (link.one, link.other) not in decided]
     home = {member: cluster.members for cluster in resolution.clusters for member in cluster.members}
     entities: dict[str, Entity] = {}
     for key in {key for link in links for end in (link.one, link.other) for key in home.get(end, (end,))}:

@@ -30,9 +30,7 @@ from ec1.extraction.scoring import read_gold
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
 from ec1.graph import file_seal
-from ec1.graph.judgements import read_judgements
 from ec1.graph.overrides import load_overrides
-from ec1.graph.weights import load_weights
 from ec1.home import Home
 from ec1.models import model_folder
 from ec1.night.databases import damaged_databases
@@ -95,14 +93,6 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _gold(deployment, deployment.extraction.gold)
     if deployment.graph.overrides is not None:
         yield _guarded("overrides", lambda: _overrides(deployment))
-    if deployment.graph.weights is not None:
-        yield _guarded("weights", lambda: _weights(deployment))
-    if deployment.graph.judge == "model":
-        yield _guarded("judgements", lambda: _judgements(home))
-
-
-def _judgements(home: Home) -> Finding:
-    return Finding("judgements", "ok", f"{len(read_judgements(home.judgements))} of pairs in {home.judgements}")
 
 
 def _gold(deployment: Deployment, path: Path) -> Finding:
@@ -112,11 +102,6 @@ def _gold(deployment: Deployment, path: Path) -> Finding:
         # The night goes on without figures.
         return Finding("gold", "note", f"extraction will not be scored: {error}")
     return Finding("gold", "ok", f"{documents} documents in {path}")
-
-
-def _weights(deployment: Deployment) -> Finding:
-    kinds = ", ".join(load_weights(deployment.graph.weights).person)
-    return Finding("weights", "ok", f"fitted for {kinds or 'nothing'} in {deployment.graph.weights}")
 
 
 def _overrides(deployment: Deployment) -> Finding:

@@ -61,20 +61,16 @@ def extract_night(
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
     serve_second: "Callable[[], AbstractContextManager[ChatClient]] | None" = None,
-    then: "Callable[[ChatClient, float], None] | None" = None,
 ) -> "ExtractionReport":
     """Extract every unit; `serve` is entered only if a unit needs the model. With a second model, `serve_second` is
     entered after it was left, if a chunk is to be read by that.
-
-    `then` gets the client and the deadline when all units are done and the model is still served; not with a second
-    model, and not if anything stopped the extraction.
 
     `deadline_of` is asked when the model is ready (that is when the phase's clock starts) and answers in
     `time.monotonic` seconds. A `serve` that raises DeferredError when it is entered has no model for this night: every
     unit that needs one is postponed.
     """
     if extractor.second is None:
-        return _extract_with(extractor, work, outbox, serve, deadline_of, progress, then)
+        return _extract_with(extractor, work, outbox, serve, deadline_of, progress)
     assert serve_second is not None, "an extractor with a second model needs a way to serve it"
     return _cascade(work, extractor, outbox, serve, serve_second, cache(deadline_of), progress)
 
@@ -86,7 +82,6 @@ def _extract_with(
     serve: "Callable[[], AbstractContextManager[ChatClient]]",
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
-    then: "Callable[[ChatClient, float], None] | None" = None,
 ) -> "ExtractionReport":
     """Extract every unit with one model."""
     from ec1.extraction.loop import extract, postpone
@@ -100,11 +95,7 @@ def _extract_with(
             report = postpone(extractor, work, outbox, str(error))
             report.skipped = isinstance(error, SkippedError)
             return report
-        deadline = deadline_of()
-        report = extract(extractor, work, client, outbox, deadline=deadline, progress=progress)
-        if then is not None and report.stopped is None:
-            then(client, deadline)
-        return report
+        return extract(extractor, work, client, outbox, deadline=deadline_of(), progress=progress)
 
 
 def _cascade(

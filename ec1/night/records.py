@@ -169,27 +169,6 @@ class ScoreRecord(Record):
     problem: str | None = None
 
 
-class JudgingRecord(Record):
-    """What the served model said of pairs that may be one (`ec1.night.judging`); only where it is asked at all.
-
-    `problem` says why pairs wait for a later night.
-    """
-
-    step: ClassVar[str] = "judging"
-    model: str = ""
-    asked: int = 0
-    same: int = 0
-    different: int = 0
-    unsure: int = 0
-    seconds: float = 0.0
-    problem: str | None = None
-
-    def plus(self, later: Self) -> Self:
-        counts = ("asked", "same", "different", "unsure", "seconds")
-        added = {name: getattr(self, name) + getattr(later, name) for name in counts}
-        return later.model_copy(update={**added, "model": later.model or self.model})
-
-
 class DeliveryRecord(Record):
     """What service-content was sent, and how that compares with what it holds."""
 

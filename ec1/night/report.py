@@ -24,7 +24,6 @@ from ec1.night.records import (
     ExtractionRecord,
     GraphRecord,
     HandoverRecord,
-    JudgingRecord,
     MachineRecord,
     OutcomeRecord,
     PostponedRecord,
@@ -85,16 +84,6 @@ class RecipeReport(BaseModel):
     training: TrainingReport | None = None
 
 
-class JudgedPairs(BaseModel):
-    """Pairs that may be one, by what the served model said of them; `problem`: why others wait."""
-
-    asked: int
-    same: int
-    different: int
-    unsure: int
-    problem: str | None = None
-
-
 class Deferred(BaseModel):
     """One document that waits for a later night, and why."""
 
@@ -139,8 +128,6 @@ class NightReport(BaseModel):
     """Why work was deferred: what stopped the extraction, or what most documents' problems have in common."""
     deferred: list[Deferred] = []
     held: list[HeldBack] = []
-    judged: JudgedPairs | None = None
-    """None where nobody wants the model to judge."""
     scores: ScoreRecord | None = None
     """None where the deployment has no gold file."""
     graph_entities: int | None = None
@@ -298,8 +285,6 @@ def night_report(
         )
         for row in held[:MAX_HELD]
     ]
-    if (judged := records.total(JudgingRecord)) is not None:
-        report.judged = JudgedPairs.model_validate(judged.model_dump(include=set(JudgedPairs.model_fields)))
     report.scores = records.find(ScoreRecord)
     report.machine = records.find(MachineRecord)
     report.failure = find_failure(home, night, run)

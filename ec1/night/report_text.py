@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ec1.extraction.scoring import shown_figure
 from ec1.night.records import Part, RunRecord, ScoreRecord
-from ec1.night.report import JudgedPairs, NightReport
+from ec1.night.report import NightReport
 
 SHOWN_RUNS = 5
 """Newest runs whose parts are listed."""
@@ -33,7 +33,6 @@ def summary(report: NightReport) -> list[tuple[str, str]]:
         ("documents", _documents(report) if done.documents_read is not None else "not reached"),
         ("entities", _entities(report) if done.entities_found is not None else "not reached"),
         *((("scores", _scores(report.scores)),) if report.scores is not None else ()),
-        *((("judged pairs", _judged(report.judged)),) if report.judged is not None else ()),
         *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
     ]
     return rows
@@ -209,14 +208,6 @@ def _scored(figures: Mapping[str, float | None], name: str) -> str:
     """One figure of a class with its interval, as `ec1 score` shows it."""
     figure, low, high = (figures.get(each) for each in (name, f"{name}_low", f"{name}_high"))
     return shown_figure(figure, (low, high) if low is not None and high is not None else None)
-
-
-def _judged(judged: JudgedPairs) -> str:
-    waits = f"; {judged.problem}" if judged.problem else ""
-    return (
-        f"{judged.asked} asked of the model: {judged.same} same, {judged.different} different, {judged.unsure} unsure"
-        f"{waits}"
-    )
 
 
 def _run_title(run: str, record: RunRecord) -> str:

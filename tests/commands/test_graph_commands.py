@@ -1,6 +1,5 @@
 """`ec1 graph`: what an auditor sees of the published graph."""
 
-import datetime as dt
 import json
 from pathlib import Path
 
@@ -14,12 +13,10 @@ from ec1.deployment import Deployment, load_deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import parse_document
 from ec1.errors import InputError
-from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention, Trait
+from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
 from ec1.files import sha256_file
-from ec1.graph.judgements import Judgement, save_judgements, sure
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.overrides import NO_OVERRIDES, with_judged
-from ec1.graph.weights import load_weights
+from ec1.graph.overrides import NO_OVERRIDES
 from ec1.home import Home
 
 TEXT = (
@@ -138,63 +135,6 @@ def test_show_and_review_tell_which_entities_are_one(home: Home) -> None:
     assert json.loads(ec1(home, "review", "--json").stdout) == []
 
 
-def test_namesakes_lists_the_documents_of_each_person_of_a_name(home: Home) -> None:
-    assert ec1(home, "namesakes").stdout.strip() == "0 names of several people"
-    born = (("elder", "6988048", "19410211"), ("younger", "1237719", "19851130"))
-    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
-        for name, number, birthday in born:
-            facts = {"identifier": number, "birth_date": birthday}
-            said = ExtractionResult(
-                content_sha256=name.ljust(64, "0"),
-                stream="meeting",
-                fingerprint="ab" * 32,
-                status="complete",
-                mentions=(Mention(name="Cy Eck", entity_class="Person", confidence=0.9, chunk=0, start=0, end=6),),
-                traits=tuple(Trait(name="Cy Eck", entity_class="Person", kind=k, value=v) for k, v in facts.items()),
-                answers=(ChunkAnswer(chunk=0, start=0, end=6, finish_reason="stop", model="small-model"),),
-            )
-            store.apply(DocumentKey("meeting", f"{name}.md"), f"mk-{name}", said, "2026-06-02")
-        store.publish(home.published_graph)
-    lines = [line.strip() for line in ec1(home, "namesakes").stdout.splitlines()]
-    assert lines == ["1 names of several people", "Person:cy eck", "1. meeting/elder.md", "2. meeting/younger.md"]
-    (found,) = json.loads(ec1(home, "namesakes", "--json").stdout).values()
-    assert found == {"people": [["meeting/elder.md"], ["meeting/younger.md"]], "unclear": []}
-
-
-def test_fit_refuses_a_small_graph_and_writes_weights_that_a_deployment_may_name(home: Home, tmp_path: Path) -> None:
-    path = tmp_path / "weights.yaml"
-    with pytest.raises(InputError, match="too small to fit weights to"):
-        ec1(home, "fit", str(path))
-    assert not path.exists()
-    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
-        documents = []
-        for number in range(160):
-            # Each person is in two documents, in the second under another form of the name.
-            person, again = divmod(number, 2)
-            given, surname = f"Gi{person * 7919:x}", f"Su{person * 104729:x}"
-            name = f"{surname}, {given}" if again else f"{given} {surname}"
-            facts = {
-                "birth_date": f"19{person % 90 + 10}{person % 12 + 1:02}{person % 28 + 1:02}",
-                "city": f"town {person:06}",
-            }
-            said = ExtractionResult(
-                content_sha256=f"{number:064}",
-                stream="meeting",
-                fingerprint="ab" * 32,
-                status="complete",
-                mentions=(Mention(name=name, entity_class="Person", confidence=0.9, chunk=0, start=0, end=len(name)),),
-                traits=tuple(Trait(name=name, entity_class="Person", kind=k, value=v) for k, v in facts.items()),
-                answers=(ChunkAnswer(chunk=0, start=0, end=len(name), finish_reason="stop", model="small-model"),),
-            )
-            documents.append((DocumentKey("meeting", f"{number}.md"), f"mk-{number}", said))
-        store.apply_many(documents, "2026-06-02")
-        store.publish(home.published_graph)
-    told = ec1(home, "fit", str(path)).stdout
-    assert "of them one person" in told and f"set graph.weights: {path}" in " ".join(told.split())
-    weights = load_weights(path).person
-    assert set(weights) == {"birth_date", "city", "given", "surname"}
-
-
 def test_export(home: Home, tmp_path: Path) -> None:
     paths = json.loads(ec1(home, "export", str(tmp_path / "out"), "--json").stdout)
     rows = {Path(path).stem: pq.read_table(path).num_rows for path in paths}
@@ -248,44 +188,3 @@ def test_decide_asks_and_writes_the_answer(home: Home, tmp_path: Path, monkeypat
     monkeypatch.undo()
     with pytest.raises(InputError, match=r"set graph\.overrides"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
-
-
-def test_review_and_decide_show_what_a_model_said(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [
-        Judgement(
-            one="Person:a. berg", other=other, model="small@1", judge="x", night="2026-06-02",
-            at=dt.datetime(2026, 6, 2, tzinfo=dt.UTC), forward=0.9, backward=0.5, sentences=((), ()),
-        )
-        for other in ("Person:anna berg", "Person:berg, anna")
-    ]  # fmt: skip
-    overrides = tmp_path / "overrides.yaml"
-    ordinary = load_deployment
-
-    def with_overrides(name: str, project: Path) -> Deployment:
-        deployment = ordinary(name, project)
-        return deployment.model_copy(update={"graph": deployment.graph.model_copy(update={"overrides": overrides})})
-
-    monkeypatch.setattr(shell, "load_deployment", with_overrides)
-    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
-        mention = Mention(name="A. Berg", entity_class="Person", confidence=0.5, chunk=0, start=0, end=7)
-        found = ExtractionResult(
-            content_sha256="0" * 64, stream="meeting", fingerprint="ab" * 32, status="complete", mentions=(mention,)
-        )
-        store.apply(DocumentKey("meeting", "service-minutebook/assets/b.md"), "mk-b", found, "2026-06-02")
-        store.resolve(NO_OVERRIDES)
-        store.publish(home.published_graph)
-        assert "the model said" not in ec1(home, "review").stdout
-        assert "judged" not in json.loads(ec1(home, "review", "--json").stdout)[0]
-        save_judgements(home.judgements, said)
-        assert "the model said: small@1 of 2026-06-02: same 0.700" in ec1(home, "review").stdout
-        assert json.loads(ec1(home, "review", "--json").stdout)[0]["judged"].endswith("same 0.700")
-        decide = ["--home", str(home.root), "graph", "decide"]
-        shown = CliRunner().invoke(app, decide, input="s\n", catch_exceptions=False).stdout
-        assert "the model said: small@1" in shown
-        assert "0 pairs to decide" in CliRunner().invoke(app, [*decide, "--judged"], catch_exceptions=False).stdout
-        # What the model settled is not asked again, unless a person wants to see it.
-        store.resolve(with_judged(NO_OVERRIDES, sure(said, 0.6)))
-        store.publish(home.published_graph)
-    assert "0 pairs to decide" in CliRunner().invoke(app, decide, catch_exceptions=False).stdout
-    CliRunner().invoke(app, [*decide, "--judged"], input="n\ntwo desks\n", catch_exceptions=False)
-    assert "two desks" in overrides.read_text()

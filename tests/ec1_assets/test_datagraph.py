@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import Any
 import dagster as dg
 import pytest
 from fake_doorman import fake_doorman
-from fake_openai import FakeServer, fake_server
+from fake_openai import FakeServer
 from fake_service_content import FakeServiceContent, fake_service_content
 
 from ec1.home import Home
-from ec1.night.judging import USED
-from ec1.night.records import JudgingRecord, Records
 from ec1_assets import datagraph
 from ec1_assets.definitions import build_defs
 from resources.environment import Choice
@@ -54,14 +51,6 @@ class Project:
     def use(self, stores: str) -> None:
         path = self.folder / "configs" / "deployments" / "here.yaml"
         path.write_text(DEPLOYMENT.format(stores=stores, **self.urls))
-
-    def judge(self, server: str, judge: str) -> None:
-        """A server of answers, whose model may judge pairs of names."""
-        self.use("ladybug")
-        path = self.folder / "configs" / "deployments" / "here.yaml"
-        inference = f'inference: {{kind: server, base_url: "{server}", model: some/model}}'
-        text = re.sub("inference: .*", inference, path.read_text())
-        path.write_text(text.replace("buffer_pool_mib: 64", f"buffer_pool_mib: 64, judge: {judge}"))
 
     def write(self, path: str, text: str) -> None:
         file = self.home.documents / path
@@ -172,26 +161,3 @@ def test_a_graph_that_is_switched_on_later_fills_from_the_outbox(
     assert (second["entities"], second["service_content_sent"]) == (2, 0)
     # One question, about the document that is new.
     assert doorman.calls == calls + 1
-
-
-@pytest.mark.slow
-def test_the_model_judges_what_last_nights_graph_left_for_a_person_and_only_if_it_is_to(project_here: Project) -> None:
-    project_here.write("service-minutebook/assets/2.md", "Bob Tanaka sang.")
-    project_here.write("service-minutebook/assets/3.md", "Robert Tanaka sang.")
-    nights = [f"2026-06-0{number}" for number in range(1, 5)]
-    with fake_server() as server:
-        review = []
-        for number, (night, judge) in enumerate(zip(nights, ("off", "model", "model", "off"), strict=True)):
-            project_here.judge(server.url, judge)
-            # Each night reads something, so the model is served.
-            project_here.write("service-minutebook/assets/4.md", f"Nobody came, {number}.")
-            shown = project_here.shown(project_here.night(night), "graph_mutations")
-            review.append((shown["links_for_review"], shown["links_vetoed"], shown.get("judgements")))
-    # The fake model answers `different`.
-    assert review == [(1, 0, None), (0, 1, 1), (0, 1, 1), (1, 0, None)]
-    asked = [prompt for each in server.requests for prompt in each.get("prompt", ())]
-    assert len(asked) == 2 and all("Bob Tanaka sang." in each and "Robert Tanaka sang." in each for each in asked)
-    folders = [project_here.home.night(night) for night in nights]
-    done = [Records(folder).total(JudgingRecord) for folder in folders]
-    assert [each and (each.asked, each.different) for each in done] == [None, (1, 1), (0, 0), None]
-    assert [(folder / USED).is_file() for folder in folders] == [False, True, True, False]

@@ -15,7 +15,7 @@ from ec1.graph import blocking, incremental, resolved_tables, resolver
 from ec1.graph.incremental import Difference, resolve_changes, resolve_whole
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.model import entity_key
-from ec1.graph.overrides import NO_OVERRIDES, Decision, Judged, Overrides, with_judged
+from ec1.graph.overrides import NO_OVERRIDES, Decision, Overrides
 from ec1.graph.resolution import Cluster, Link, Resolution, resolve
 from ec1.graph.resolution_state import ResolutionState, Said
 from ec1.graph.scoring import Profile
@@ -46,21 +46,11 @@ DECISIONS = st.lists(
     ),
     max_size=2,
 )
-JUDGED = st.lists(
-    st.builds(
-        lambda keys, same: Judged(one=min(keys), other=max(keys), same=same, says="m"),
-        st.sets(st.sampled_from(KEYS), min_size=2, max_size=2),
-        st.booleans(),
-    ),
-    max_size=8,
-    unique_by=lambda each: (each.one, each.other),
-)
 NIGHTS = st.lists(
     st.tuples(
         st.dictionaries(st.sampled_from("abcdefgh"), DOCUMENTS, min_size=1, max_size=3),
         st.one_of(st.none(), DECISIONS),
         st.booleans(),
-        JUDGED,
     ),
     min_size=1,
     max_size=6,
@@ -131,20 +121,9 @@ class Graph:
             {"a": said("Jan Smith Jr."), "c": said("Dr. Jane Jones")},
             [Decision(entities=("Person:dr. jane jones", "Person:jan smith jr"), reason="x")],
             False,
-            [],
         ),
         # Of what an operator put together one goes: the other may now be one with a third.
-        ({"a": said()}, None, False, []),
-    ],
-    blocks=(20, 6),
-)
-@example(
-    documents={"a": said("J. Smith"), "b": said("Jane Smith"), "c": said("Ruth Jones")},
-    nights=[
-        ({"c": said()}, None, False, [Judged(one="Person:j. smith", other="Person:jane smith", same=True, says="m")]),
-        # What was judged of a pair counts no more, or the other way round.
-        ({"c": said()}, None, False, []),
-        ({"c": said()}, None, False, [Judged(one="Person:j. smith", other="Person:jane smith", same=False, says="m")]),
+        ({"a": said()}, None, False),
     ],
     blocks=(20, 6),
 )
@@ -157,8 +136,8 @@ class Graph:
 def test_differences_give_what_resolving_everything_gives(
     monkeypatch: pytest.MonkeyPatch, documents: dict[str, Said], nights: list, blocks: tuple[int, int]
 ) -> None:
-    """Documents come, change, go and come back, operators decide and take it back, a model judges; blocks are small
-    enough to fill."""
+    """Documents come, change, go and come back, operators decide and take it back; blocks are small enough to
+    fill."""
     monkeypatch.setattr(blocking, "ALL_PAIRS", blocks[0])
     monkeypatch.setattr(blocking, "WINDOW", blocks[1])
     documents = dict(documents)
@@ -166,7 +145,7 @@ def test_differences_give_what_resolving_everything_gives(
     state = ResolutionState(None)
     graph = Graph(*resolve_whole(state, *rows(documents), overrides, "0"))
     statistics = state.statistics()
-    for news, decided, away, judged in nights:
+    for news, decided, away in nights:
         if decided is not None:
             new = Overrides(same=tuple(decided[:1]), different=tuple(decided[1:]))
             overrides = overrides if new.same_pairs().keys() & new.different_pairs().keys() else new
@@ -177,9 +156,8 @@ def test_differences_give_what_resolving_everything_gives(
             still |= {entity for said in news.values() for entity, _ in said.names}
         graph.lose(before - still)
         documents |= news
-        everyone = with_judged(overrides, judged)
-        graph.take(resolve_changes(state, news, everyone))
-        whole = resolve(profiles(documents), everyone, statistics)
+        graph.take(resolve_changes(state, news, overrides))
+        whole = resolve(profiles(documents), overrides, statistics)
         assert state.resolution() == (whole.links, whole.clusters)
         assert graph.links == {(link.one, link.other): link for link in whole.links}
         assert graph.clusters == {each.key: (each.name, set(each.members)) for each in whole.clusters}
