@@ -11,9 +11,11 @@ from ec1.settings import HttpAddress, Name, Settings
 class LadybugSettings(Settings):
     kind: Literal["ladybug"] = Field("ladybug", description="the embedded graph store")
     buffer_pool_mib: int = Field(256, ge=64, description="memory of the database, in MiB; typically 256–4096")
-    keep_exports: int = Field(7, ge=0, description="nights whose Parquet export of the graph is kept; 0: none is made")
-    whole_export_every: int = Field(
-        7, ge=1, description="one export in so many holds the whole graph, the others what changed; 1: all do"
+    exports: int = Field(
+        0,
+        ge=0,
+        description="nights whose Parquet export of the whole graph is kept; 0: a night writes none. An export takes "
+        "0.05 CPU seconds for 3,000 mentions, 8 for a million",
     )
     resolution: bool = Field(True, description="decide after each night which entities are one; a separate layer")
     resolution_drift: float = Field(
