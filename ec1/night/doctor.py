@@ -10,7 +10,7 @@ import platform
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from ec1.deployment import (
     Deployment,
     DoormanSettings,
     JudgeSettings,
+    LocalLauncherSettings,
     ModelSource,
     RayLauncherSettings,
     SshLauncherSettings,
@@ -39,6 +40,8 @@ from ec1.night.databases import damaged_databases
 from ec1.night.extractor import class_notes, extractor_of, second_of
 from ec1.night.failure import advice_for
 from ec1.night.finding import Finding, Level
+from ec1.recipes.evaluation import why_unchecked
+from ec1.recipes.resolution import ResolvedRecipe
 
 if TYPE_CHECKING:
     import httpx
@@ -99,6 +102,19 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _guarded("weights", lambda: _weights(deployment))
     if deployment.graph.judge == "model":
         yield _guarded("judgements", lambda: _judgements(home))
+
+
+def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -> list[Finding]:
+    """Whether what recipes' tasks run can be run here; nothing to say if no recipe has such a task."""
+    needing = [each.recipe for each in recipes if each.recipe.evaluation.runs_commands]
+    if not needing:
+        return []
+    names = ", ".join(f"{recipe.tenant}/{recipe.role}" for recipe in needing)
+    if (why := why_unchecked(needing[0].evaluation)) is None:
+        return [Finding("sandbox", "ok", f"works; needed by {names}")]
+    # Evaluations on another machine need it there.
+    here = isinstance(deployment.launcher, LocalLauncherSettings)
+    return [Finding("sandbox", "problem" if here else "note", f"{why}; needed by {names}")]
 
 
 def _judgements(home: Home) -> Finding:

@@ -24,7 +24,7 @@ from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_
 from ec1.corpus.split import moved
 from ec1.corpus.threshold import Decision, HighWaterMark, day_after, decide, must_train_again, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
-from ec1.deployment import Deployment, VllmSettings
+from ec1.deployment import Deployment, LocalLauncherSettings, VllmSettings
 from ec1.errors import DamagedError, PermanentError
 from ec1.extraction.calibration import calibration_in
 from ec1.home import Home
@@ -47,6 +47,7 @@ from ec1.night.records import CandidateRecord, DatasetRecord, OutcomeRecord, Rec
 from ec1.night.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
+from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import HardwareFigures, Plan, plan_training
@@ -218,9 +219,14 @@ class RecipeNight:
         ]
 
     def plan(self, dataset: Dataset, budget_seconds: float | None = None) -> Plan:
-        """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit."""
+        """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit, or
+        could not be evaluated here."""
         from ec1.night.learned import learned
 
+        # On another machine the trainer asks, before it loads anything.
+        here = isinstance(self.deployment.launcher, LocalLauncherSettings)
+        if here and (why := why_unchecked(self.recipe.evaluation)) is not None:
+            raise PermanentError(f"recipe {self.recipe.name}: {why}")
         gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
         return plan_training(
             self.recipe,
