@@ -39,13 +39,13 @@ from ec1.adapters.reading import (
 )
 from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Sample, ScoredObjective, Scores, write_scores
 from ec1.adapters.settings import JudgeSettings
-from ec1.adapters.tasks import check_tasks, passes
+from ec1.adapters.tasks import passes
 from ec1.errors import InputError
 from ec1.extraction.calibration import CALIBRATION
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter
-from ec1.recipes.evaluation import EvaluationOptions
+from ec1.recipes.evaluation import EvaluationOptions, why_unchecked
 from ec1.settings import Settings
 
 Report = Callable[[str], None]
@@ -174,7 +174,8 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
 
     transformers_logging.disable_progress_bar()
     started = time.monotonic()
-    check_tasks(spec.options.tasks)
+    if (why := why_unchecked(spec.options)) is not None:
+        raise InputError(why)
     tokenizer = AutoTokenizer.from_pretrained(spec.model, local_files_only=True)
     examples, skipped = read_examples(
         spec.heldout,

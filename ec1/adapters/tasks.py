@@ -6,28 +6,13 @@ cases that a model judges (`judging.py`), and what follows from a failure (`gate
 
 import json
 import re
-import shutil
-import subprocess
 from typing import Any
 
 from ec1.errors import InputError
 from ec1.recipes.evaluation import TaskCase
+from ec1.sandbox.box import run
 
-COMMAND_SECONDS = 10.0
 _FENCE = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
-# No network, no other process, no home, nothing writable but an empty folder that is gone afterwards.
-_SANDBOX = (
-    *("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin"),
-    *("--ro-bind", "/usr", "/usr", "--ro-bind-try", "/bin", "/bin", "--ro-bind-try", "/lib", "/lib"),
-    *("--ro-bind-try", "/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev"),
-    *("--size", str(16 * 2**20), "--tmpfs", "/tmp", "--chdir", "/tmp"),
-)
-
-
-def check_tasks(tasks: tuple[TaskCase, ...]) -> None:
-    """Raises InputError for a case that this machine cannot check."""
-    if any(task.check == "command" for task in tasks) and shutil.which("bwrap") is None:
-        raise InputError("evaluation.tasks: a command is run in bubblewrap, which is not installed: install `bwrap`")
 
 
 def passes(task: TaskCase, answer: str) -> bool:
@@ -43,7 +28,8 @@ def passes(task: TaskCase, answer: str) -> bool:
         return re.search(str(task.value), text) is not None
     if task.check == "exact":
         return text == str(task.value).strip()
-    return _command(tuple(task.value), text)
+    # The program is the recipe's, written by whoever may write recipes; what it reads was written by a model.
+    return run(tuple(task.value), text.encode()).status == 0
 
 
 def first_json(text: str) -> tuple[Any] | None:
@@ -67,19 +53,3 @@ def _valid(value: Any, schema: Any) -> bool:
     except jsonschema.SchemaError as error:
         raise InputError(f"evaluation.tasks: the schema is none: {error.message}") from None
     return True
-
-
-def _command(command: tuple[str, ...], text: str) -> bool:
-    # The program is the recipe's, written by whoever may write recipes; what it reads was written by a model.
-    try:
-        done = subprocess.run(
-            ["bwrap", *_SANDBOX, *command],
-            input=text.encode(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, run_module
-from ec1.night.doctor import examine
+from ec1.night.doctor import examine, examine_sandbox
 from ec1.night.failure import one_line
 from ec1.night.finding import Finding
 from ec1.night.recipes import broken_recipes
@@ -29,7 +29,7 @@ def doctor(
     recipes = options.recipes()
     if reconcile and (status := run_module(["jobs.reconcile"], options)):
         sys.exit(status)
-    findings = [*examine(deployment, options.home), *_of_dagster(options)]
+    findings = [*examine(deployment, options.home), *examine_sandbox(deployment, recipes), *_of_dagster(options)]
     if deep:
         # Imported here: it loads libraries that the quick look does without.
         from ec1.night.deep import examine_deeply

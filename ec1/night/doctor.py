@@ -10,7 +10,7 @@ import platform
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.graph import file_seal
 from ec1.graph.overrides import load_overrides
 from ec1.home import Home
+from ec1.launch.launcher import LocalLauncherSettings
 from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.models import ModelSource, model_folder
@@ -34,6 +35,8 @@ from ec1.night.databases import damaged_databases
 from ec1.night.extractor import class_notes, extractor_of, second_of
 from ec1.night.failure import advice_for
 from ec1.night.finding import Finding, Level
+from ec1.recipes.evaluation import why_unchecked
+from ec1.recipes.resolution import ResolvedRecipe
 
 if TYPE_CHECKING:
     import httpx
@@ -90,6 +93,19 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _gold(deployment, deployment.extraction.gold)
     if deployment.graph.overrides is not None:
         yield _guarded("overrides", lambda: _overrides(deployment))
+
+
+def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -> list[Finding]:
+    """Whether what recipes' tasks run can be run here; nothing to say if no recipe has such a task."""
+    needing = [each.recipe for each in recipes if each.recipe.evaluation.runs_commands]
+    if not needing:
+        return []
+    names = ", ".join(f"{recipe.tenant}/{recipe.role}" for recipe in needing)
+    if (why := why_unchecked(needing[0].evaluation)) is None:
+        return [Finding("sandbox", "ok", f"works; needed by {names}")]
+    # Evaluations on another machine need it there.
+    here = isinstance(deployment.launcher, LocalLauncherSettings)
+    return [Finding("sandbox", "problem" if here else "note", f"{why}; needed by {names}")]
 
 
 def _gold(deployment: Deployment, path: Path) -> Finding:

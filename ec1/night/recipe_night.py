@@ -29,7 +29,7 @@ from ec1.errors import DamagedError, PermanentError
 from ec1.extraction.calibration import calibration_in
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
-from ec1.launch.launcher import Launcher, Subject
+from ec1.launch.launcher import Launcher, LocalLauncherSettings, Subject
 from ec1.models import model_folder, pinned_revision, prepare_model
 from ec1.night.candidate import (
     BEST,
@@ -48,6 +48,7 @@ from ec1.night.records import CandidateRecord, DatasetRecord, OutcomeRecord, Rec
 from ec1.night.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
+from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import HardwareFigures, Plan, plan_training
@@ -219,9 +220,14 @@ class RecipeNight:
         ]
 
     def plan(self, dataset: Dataset, budget_seconds: float | None = None) -> Plan:
-        """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit."""
+        """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit, or
+        could not be evaluated here."""
         from ec1.night.learned import learned
 
+        # On another machine the trainer asks, before it loads anything.
+        here = isinstance(self.deployment.launcher, LocalLauncherSettings)
+        if here and (why := why_unchecked(self.recipe.evaluation)) is not None:
+            raise PermanentError(f"recipe {self.recipe.name}: {why}")
         gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
         return plan_training(
             self.recipe,

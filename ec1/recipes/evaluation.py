@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from ec1.sandbox.box import why_not
 from ec1.settings import Name, Settings
 
 
@@ -28,8 +29,8 @@ class TaskCase(Settings):
     )
     value: str | dict[str, Any] | tuple[str, ...] = Field(
         description="a JSON Schema, a regular expression, the answer, or a command that reads the answer from standard "
-        "input and ends with status 0 if it is right; it runs in bubblewrap, without network or writable files. Of a "
-        "judge: `criterion`, and a `good` and a `bad` answer that it must tell apart (docs/recipes.md)"
+        "input and ends with status 0 if it is right; it runs in bubblewrap, without network, for 10 seconds at most. "
+        "Of a judge: `criterion`, and a `good` and a `bad` answer that it must tell apart (docs/recipes.md)"
     )
 
     @model_validator(mode="after")
@@ -95,3 +96,14 @@ class EvaluationOptions(Settings):
         if len({task.name for task in value}) != len(value):
             raise ValueError("two tasks have the same name")
         return value
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether a task's check is a program that reads what a model wrote."""
+        return any(task.check == "command" for task in self.tasks)
+
+
+def why_unchecked(options: EvaluationOptions) -> str | None:
+    """Why this machine cannot check an answer's tasks, or None: commands need a sandbox that works."""
+    why = why_not() if options.runs_commands else None
+    return None if why is None else f"evaluation.tasks: a command is run in a sandbox: {why}"

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ec1.errors import InputError
+from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.resolution import Finding, RecipeFile, ResolvedRecipe, read_file, recipe_files, resolve, shadows, shown
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import refusal
@@ -95,6 +96,8 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
     for section in ("dpo", "orpo", "simpo"):
         if section != recipe.objective and getattr(recipe, section) is not None:
             say(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
+    if (why := why_unchecked(recipe.evaluation)) is not None:
+        say("evaluation.tasks", f"{why.partition(': ')[2]}; it must work where evaluations run")
     return found
 
 

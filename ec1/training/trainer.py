@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
+from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.sharing import refusal, shared
 from ec1.seals import FILES, MANIFEST, check_files, read_sealed
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
@@ -150,6 +151,9 @@ def _check(spec: TrainingSpec) -> None:
     if spec.recipe.digest() != spec.recipe_digest:
         raise InputError("the specification's recipe_digest is not that of its recipe")
     if (why := refusal(spec.recipe, spec.processes, spec.fsdp)) is not None:
+        raise InputError(f"recipe {spec.recipe.name}: {why}")
+    # Evaluations run where trainings do: what the gate will need is asked for before anything is paid.
+    if (why := why_unchecked(spec.recipe.evaluation)) is not None:
         raise InputError(f"recipe {spec.recipe.name}: {why}")
     if spec.recipe.method == "full" and spec.start_adapter is not None:
         raise InputError(f"recipe {spec.recipe.name} trains all weights: it cannot start from an adapter")
