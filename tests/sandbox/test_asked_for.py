@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ec1.deployment import Deployment, WorkerLauncherSettings
+from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
+from ec1.launch.worker_launcher import WorkerLauncherSettings
 from ec1.night.doctor import examine_sandbox
 from ec1.night.recipe_night import RecipeNight
 from ec1.recipes.lint import lint

@@ -13,6 +13,7 @@ import pytest
 from ec1.errors import InputError
 from ec1.sandbox.box import Limits, Ran, run, why_not
 
+pytestmark = pytest.mark.needs("bwrap")
 ROOT = Path(__file__).parents[2]
 USUAL = Limits()
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin")
