@@ -39,10 +39,8 @@ from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.report import ExtractionReport
 from ec1.extraction.results import ExtractionResult, Mention
-from ec1.extraction.rules import ALL_ON
 from ec1.extraction.scoring import ScoreTable, entities_of, score
 from ec1.gpu.engine import Endpoint, ServedAdapter
-from ec1.vocabulary import RuleGroup
 
 Mode = Literal["answer", "decide", "both"]
 MODES: tuple[Mode, ...] = ("answer", "decide", "both")
@@ -114,13 +112,12 @@ def shipped() -> ServedAdapter:
 def extractor_of(
     mode: Mode,
     model: Path,
-    off: frozenset[RuleGroup] = ALL_ON,
     adapter: ServedAdapter | None = None,
     **changes: Any,
 ) -> Extractor:
     """The embedded deployment's extractor in a mode, with or without an adapter."""
     deployment, settings = embedded()
-    extraction = deployment.extraction.model_copy(update={"mode": mode, "without_rules": tuple(off), **changes})
+    extraction = deployment.extraction.model_copy(update={"mode": mode, **changes})
     return Extractor(extraction, settings.model, settings.revision, model, adapter)
 
 

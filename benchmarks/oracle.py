@@ -12,10 +12,8 @@ from ec1.documents.chunks import Chunk, chunk_text
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction import grounding
 from ec1.extraction.folding import Folded
-from ec1.extraction.rules import ALL_ON
 from ec1.extraction.schema import Named
 from ec1.extraction.scoring import ScoreTable, entities_of, score
-from ec1.vocabulary import RuleGroup
 
 Answered = tuple[gum.Text, list[tuple[Chunk, list[Named]]]]
 
@@ -43,11 +41,11 @@ def spelled(text: gum.Text) -> list[Named]:
     return found
 
 
-def grounded(answered: Iterable[Answered], off: frozenset[RuleGroup] = ALL_ON) -> ScoreTable:
-    """The score of answers after grounding, with rule groups switched off."""
+def grounded(answered: Iterable[Answered]) -> ScoreTable:
+    """The score of answers after grounding."""
     predicted, gold = {}, {}
     for text, chunks in answered:
-        mentions = [mention for chunk, named in chunks for mention in grounding.ground(named, chunk, text.text, off)[0]]
+        mentions = [mention for chunk, named in chunks for mention in grounding.ground(named, chunk, text.text)[0]]
         key = DocumentKey("research", text.name)
         predicted[key] = entities_of(grounding.settle(mentions, 0.5)[0])
         gold[key] = text.gold

@@ -31,26 +31,8 @@ MAX_CLASSES = 19
 
 ClassName = Annotated[str, Field(pattern="^[A-Z][A-Za-z0-9]{1,31}$")]
 RelationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,31}$")]
-RuleGroup = Literal[
-    "placeholders",
-    "dates",
-    "numbers",
-    "laws",
-    "paths",
-    "code",
-    "common words",
-    "roles",
-    "legal forms",
-    "titles",
-    "nouns",
-    "accounts and projects",
-    "speakers",
-    "cues",
-    "nested names",
-]
-"""Groups of the rules of extraction (`ec1.extraction.rules`)."""
 Kept = Literal["dates", "numbers", "laws", "paths", "code", "roles"]
-"""Those that drop what is the name of none of the contract's classes."""
+"""The filters of `ec1.extraction.filters` that do not act on an own class that keeps what they find."""
 
 _MARKED = re.compile(r"\[([^\[\]|\n]+)(?:\|([^\[\]|\n]+))?\]")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")

@@ -124,7 +124,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         records = Records(home.night(context.partition_key))
         done = ExtractionRecord.model_validate(report.record())
         records.write(
-            context.run_id,
+            context.run.run_id,
             done.model_copy(update={"streams": {stream: done.streams[stream] for stream in streams}}),
         )
         total = records.total(ExtractionRecord) or done
@@ -189,15 +189,15 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
 
         listing, applied, resolved, merged, exported, ledger = graph.use(brought_up_to_date)
         records = Records(folder)
-        records.write(context.run_id, applied)
+        records.write(context.run.run_id, applied)
         delivery = graph.deliver(ledger, outbox, listing.night, merged)
         if delivery is not None:
-            records.write(context.run_id, DeliveryRecord.model_validate(delivery.record()))
+            records.write(context.run.run_id, DeliveryRecord.model_validate(delivery.record()))
             if delivery.problem:
                 context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
         scores = scores_of(deployment, home, ledger, outbox)
         if scores is not None:
-            records.write(context.run_id, scores)
+            records.write(context.run.run_id, scores)
             if scores.problem:
                 context.log.warning(f"extraction was not scored: {scores.problem}")
         trust = trust_of_night(listing, outbox, fingerprints)
@@ -242,7 +242,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         machine = project.machine()
         with gpu.hold(context, "handover") as grant:
             memory = grant.memory if machine is None else machine.handover(context.log.info)
-            handover = hand_over(memory, len(grant.swept), project.home, context.partition_key, context.run_id)
+            handover = hand_over(memory, len(grant.swept), project.home, context.partition_key, context.run.run_id)
         gpu.stop_if_done(context)
         return dg.MaterializeResult(metadata=metadata.of_handover(handover))
 

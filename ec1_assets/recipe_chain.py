@@ -57,7 +57,7 @@ def recipe_chain(
     ) -> dg.AssetCheckResult:
         """Record why a step waits for a later night; a machine that nothing else needs is stopped."""
         context.log.warning(late.reason)
-        step.records.write(context.run_id, late)
+        step.records.write(context.run.run_id, late)
         gpu.stop_if_done(context)
         return checks.of_postponed(late, keys[asset], check)
 
@@ -73,7 +73,7 @@ def recipe_chain(
         now = dt.datetime.now(dt.UTC)
         snapshot = step.snapshot(now)
         taken = SnapshotRecord(bucket=snapshot.bucket, digest=snapshot.digest, as_of=step.night.as_of(now))
-        step.records.write(context.run_id, taken)
+        step.records.write(context.run.run_id, taken)
         return dg.MaterializeResult(
             metadata=metadata.of_snapshot(snapshot), data_version=dg.DataVersion(snapshot.digest)
         )
@@ -93,7 +93,7 @@ def recipe_chain(
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         step = tonight(context, project)
         decision = step.decision(step.taken_snapshot())
-        step.records.write(context.run_id, DecisionRecord(decision=decision))
+        step.records.write(context.run.run_id, DecisionRecord(decision=decision))
         quiet, stale = step.quiet_nights(), step.deployment.schedule.stale_nights
         check = checks.of_threshold(decision, keys["threshold_check"], quiet, stale)
         if decision.train:
@@ -124,7 +124,9 @@ def recipe_chain(
         for warning in step.split_warnings(dataset):
             context.log.warning(warning)
         plan = step.plan(dataset)
-        step.records.write(context.run_id, DatasetRecord(digest=dataset.digest, snapshot=snapshot.digest, plan=plan))
+        step.records.write(
+            context.run.run_id, DatasetRecord(digest=dataset.digest, snapshot=snapshot.digest, plan=plan)
+        )
         return dg.MaterializeResult(
             metadata=metadata.of_dataset(dataset, plan),
             data_version=dg.DataVersion(dataset.digest),
@@ -153,7 +155,7 @@ def recipe_chain(
         dataset, budgets, plan = step.built_dataset(), step.deployment.budgets, step.records.read(DatasetRecord).plan
 
         def left(machine: float | None) -> float:
-            return training_seconds(budgets, step.home, step.night.date, context.run_id, machine)
+            return training_seconds(budgets, step.home, step.night.date, context.run.run_id, machine)
 
         if not step.is_trained(step.spec(dataset)):
             # What would be too late as soon as a machine was ready is not worth its boot.
@@ -174,11 +176,11 @@ def recipe_chain(
                 yield postponed(context, gpu, late, step, "adapter_candidate", "not_a_no_op")
                 return
         candidate = step.candidate()
-        step.records.write(context.run_id, CandidateRecord(result=candidate.result))
+        step.records.write(context.run.run_id, CandidateRecord(result=candidate.result))
         if candidate.diverged:
             tag_verdict(context, step.name, "diverged")
             # The blocking check below ends the chain here, so what follows it is settled now.
-            step.records.write(context.run_id, step.settle(context.run_id))
+            step.records.write(context.run.run_id, step.settle(context.run.run_id))
         yield dg.MaterializeResult(
             metadata=metadata.of_candidate(candidate, step.folder),
             check_results=[checks.of_no_op(candidate, keys["adapter_candidate"])],
@@ -211,7 +213,7 @@ def recipe_chain(
             late = no_machine(error, step.records.read(DatasetRecord).plan, project.seconds_to_have() or 0.0)
             yield postponed(context, gpu, late, step, "evaluation", "evaluation_gate")
             return
-        step.records.write(context.run_id, judged.record())
+        step.records.write(context.run.run_id, judged.record())
         gpu.stop_if_done(context)
         tag_verdict(context, step.name, judged.verdict.verdict)
         yield dg.MaterializeResult(
@@ -229,8 +231,8 @@ def recipe_chain(
     )
     def adapter(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
         step = tonight(context, project)
-        outcome = step.settle(context.run_id)
-        step.records.write(context.run_id, outcome)
+        outcome = step.settle(context.run.run_id)
+        step.records.write(context.run.run_id, outcome)
         return dg.MaterializeResult(metadata=metadata.of_outcome(outcome, step.versions(), step.folder))
 
     return [corpus_snapshot, threshold_check, training_dataset, adapter_candidate, evaluation, adapter]

@@ -13,8 +13,8 @@ def tag_verdict(context: dg.AssetExecutionContext, recipe: str, verdict: str) ->
 
     The steps that call this queue for the GPU, so no two of a run do it at once.
     """
-    run = context.instance.get_run_by_id(context.run_id)
+    run = context.instance.get_run_by_id(context.run.run_id)
     told = dict(line.split(" ", 1) for line in run.tags.get(VERDICT_TAG, "").split(", ") if line) if run else {}
     told[recipe] = verdict
     line = ", ".join(f"{name} {each}" for name, each in sorted(told.items()))
-    context.instance.add_run_tags(context.run_id, {VERDICT_TAG: line})
+    context.instance.add_run_tags(context.run.run_id, {VERDICT_TAG: line})

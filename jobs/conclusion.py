@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
 
 from ec1.deployment import load_deployment
 from ec1.home import Home
@@ -20,6 +19,7 @@ from ec1.night.report import NightReport, night_report
 from ec1_assets.night_report import KEY, metadata_of
 from jobs.failure import PARTITION_TAG, record_failure
 from jobs.timeline import run_record
+from resources.dagster_private import StepMaterializationData
 from resources.environment import Choice, choice_from_environment, shell_environment
 
 
@@ -90,8 +90,8 @@ def _materialise(instance: dg.DagsterInstance, run: dg.DagsterRun, report: Night
     shown = dg.AssetMaterialization(
         KEY, partition=report.night, metadata=metadata_of(report, page), description=report.status
     )
-    event = DagsterEvent(
-        event_type_value=DagsterEventType.ASSET_MATERIALIZATION.value,
+    event = dg.DagsterEvent(
+        event_type_value=dg.DagsterEventType.ASSET_MATERIALIZATION.value,
         job_name=run.job_name,
         event_specific_data=StepMaterializationData(shown, []),
     )

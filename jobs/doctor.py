@@ -10,10 +10,9 @@ import time
 from collections.abc import Iterator
 
 import dagster as dg
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.scheduler.instigation import TickStatus
 
 from ec1.deployment import load_deployment
+from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.failure import one_line
 from ec1.night.finding import Finding
@@ -21,6 +20,7 @@ from jobs.instance import OPEN, daemon_lives
 from jobs.launcher import why_not_ours
 from jobs.workers import is_gone, worker_of
 from resources.environment import choice_from_environment
+from resources.schedule import check_schedule
 
 
 def examine(instance: dg.DagsterInstance, *, scheduled: bool) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def _ticks(instance: dg.DagsterInstance) -> Iterator[Finding]:
     failed = []
     for state in instance.all_instigator_state():
         ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
-        if ticks and ticks[0].status == TickStatus.FAILURE:
+        if ticks and ticks[0].is_failure:
             error = ticks[0].error
             why = one_line(error.cls_name or "", error.message) if error else "no error was recorded"
             failed.append(f"{state.instigator_name} failed at {_clock(ticks[0].timestamp)}: {why}")
@@ -87,13 +87,17 @@ def main() -> int:
     choice = choice_from_environment()
     folder = Home(choice.home).dagster
     findings: list[Finding] = []
+    deployment = load_deployment(choice.deployment, choice.project)
+    try:
+        check_schedule(deployment)
+    except InputError as error:
+        findings.append(Finding("schedule", "problem", str(error)))
     if not (folder / "dagster.yaml").exists():
         findings.append(Finding("dagster", "note", "no instance yet; the first night makes it"))
     else:
-        scheduled = load_deployment(choice.deployment, choice.project).schedule.enabled
         try:
-            with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(folder))) as instance:
-                findings += examine(instance, scheduled=scheduled)
+            with dg.DagsterInstance.from_config(str(folder)) as instance:
+                findings += examine(instance, scheduled=deployment.schedule.enabled)
         except Exception as error:  # noqa: BLE001  whatever it is, it is a finding
             findings.append(Finding("dagster", "problem", one_line(type(error).__name__, str(error))))
     sys.stdout.write(json.dumps([vars(finding) for finding in findings]))

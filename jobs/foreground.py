@@ -12,10 +12,6 @@ import traceback
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
-from dagster._core.storage.dagster_run import ACTIVE_RUN_STATUSES
-from dagster._core.workspace.load_target import WorkspaceFileTarget
-from dagster._utils.tags import TagConcurrencyLimitsCounter
 
 from ec1.errors import EC1Error, InputError
 from ec1.files import write_atomic
@@ -27,11 +23,18 @@ from jobs.launcher import why_not_ours
 from jobs.nightly import NIGHTLY_JOB
 from jobs.worker import execute, repository
 from jobs.workers import Worker, worker_of
+from resources.dagster_private import (
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+    TagConcurrencyLimitsCounter,
+    WorkspaceFileTarget,
+)
 from resources.environment import choice_from_environment
 
 PATIENCE_SECONDS = 15.0
 """How long a daemon with a heartbeat may take to start a run that may begin."""
 POLL_SECONDS = 0.5
+GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 def ask_for(instance: dg.DagsterInstance, night: str, run_id: str) -> None:
@@ -90,7 +93,7 @@ def _blocked(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
     limits = instance.get_concurrency_config().run_queue_config
     # The queue before what is going: a run that moves meanwhile is seen twice rather than not at all.
     queue = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]), ascending=True)
-    going = instance.get_runs(dg.RunsFilter(statuses=ACTIVE_RUN_STATUSES))
+    going = instance.get_runs(dg.RunsFilter(statuses=GOING))
     if limits is None:
         return None
     if limits.max_concurrent_runs != -1 and len(going) >= limits.max_concurrent_runs:

@@ -13,13 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
-from dagster._serdes import ConfigurableClass
-from dagster._serdes.config_class import ConfigurableClassData
 
 from ec1.home import CHECKOUT
 from jobs.mark import LIVING_RUN
 from jobs.workers import Worker, end_leftovers, is_gone, worker_of
+from resources.dagster_private import (
+    CheckRunHealthResult,
+    ConfigurableClass,
+    ConfigurableClassData,
+    LaunchRunContext,
+    RunLauncher,
+    WorkerStatus,
+)
 
 
 def why_not_ours(instance: dg.DagsterInstance) -> str | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+    from resources.dagster_private import UnresolvedAssetJobDefinition
 
 NIGHT_TAG = "ec1/night-run"
 """On every run that is a whole night; the instance lets one such run go at a time (configs/dagster.yaml)."""

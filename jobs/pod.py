@@ -10,11 +10,10 @@ import sys
 from collections.abc import Sequence
 
 import dagster as dg
-from dagster._grpc.types import ExecuteRunArgs
-from dagster._serdes import deserialize_value
 
 from ec1.home import Home
 from jobs.worker import execute
+from resources.dagster_private import ExecuteRunArgs
 from resources.environment import choice_from_environment
 from resources.gpu import GPU_POOL
 
@@ -23,7 +22,7 @@ def run_of(arguments: Sequence[str]) -> str:
     """The id of the run that a pod's arguments name. Raises SystemExit for other arguments."""
     if list(arguments[-3:-1]) != ["api", "execute_run"]:
         raise SystemExit(f"jobs.pod executes what Dagster's launcher asks for, not {' '.join(arguments)[:100]!r}")
-    return deserialize_value(arguments[-1], ExecuteRunArgs).run_id
+    return dg.deserialize_value(arguments[-1], ExecuteRunArgs).run_id
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -9,6 +9,6 @@ import gc
 from ec1.launch.libraries import load_libraries
 
 with contextlib.suppress(Exception):
-    load_libraries("dagster._core.executor.multiprocess", "ec1_assets.definitions")
+    load_libraries("resources.dagster_private", "ec1_assets.definitions")
     # The collector of a step need not look through them, and so does not make copies of the pages that they share.
     gc.freeze()

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
 
 from ec1.deployment import load_deployment
 from ec1.home import Home
@@ -24,6 +22,7 @@ from ec1.night.records import Records, RetentionRecord
 from ec1.night.retention import clean
 from ec1.night.stores import open_registry
 from jobs.failure import PARTITION_TAG
+from resources.dagster_private import LocalComputeLogManager, SqliteEventLogStorage
 from resources.environment import Choice
 
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import dagster as dg
-from dagster._core.execution.stats import RunStepKeyStatsSnapshot, StepEventStatus
 
 from ec1.night.records import Part, RunRecord
+from resources.dagster_private import RunStepKeyStatsSnapshot, StepEventStatus
 from resources.gpu import LEASE_HELD, LEASE_WAIT
 
 _STATUS: Mapping[StepEventStatus, Literal["done", "failed", "skipped"]] = {

@@ -18,10 +18,6 @@ from collections.abc import Iterator
 
 import dagster as dg
 import uvicorn
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import WorkspaceFileTarget
-from dagster._daemon.controller import DagsterDaemonController, create_daemons_from_instance
-from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.version import __version__
 
@@ -32,7 +28,15 @@ from ec1.night.recipes import recipe_folders, recipe_marks
 from jobs.background import in_background
 from jobs.guard import Guard
 from jobs.instance import prepare_instance, reconcile
+from resources.dagster_private import (
+    DagsterDaemonController,
+    WorkspaceFileTarget,
+    WorkspaceProcessContext,
+    configure_loggers,
+    create_daemons_from_instance,
+)
 from resources.environment import Choice, choice_from_environment, ui_token
+from resources.schedule import check_schedule
 
 LOCATION = "ec1"
 HOST = "127.0.0.1"
@@ -74,6 +78,7 @@ def recipes_watched(context: WorkspaceProcessContext, choice: Choice) -> Iterato
 
     def marks() -> dict[str, tuple[int, int]]:
         deployment = load_deployment(choice.deployment, choice.project)
+        check_schedule(deployment)
         settings = [deployment_file(choice.deployment, choice.project), Home(choice.home).first_night]
         return recipe_marks(settings, recipe_folders(deployment, choice.project))
 
@@ -151,6 +156,7 @@ def main() -> int:
     os.chdir(CHECKOUT)
     choice = choice_from_environment()
     try:
+        check_schedule(load_deployment(choice.deployment, choice.project))
         free(arguments.port)
         with only_one(Home(choice.home), arguments.port), prepare_instance(Home(choice.home)) as instance:
             reconcile(instance)

@@ -15,14 +15,6 @@ import time
 from collections.abc import Iterator
 
 import dagster as dg
-from dagster._core.definitions.reconstruct import ReconstructableRepository
-from dagster._core.execution.api import create_execution_plan
-from dagster._core.snap import create_execution_plan_snapshot_id, snapshot_from_execution_plan
-from dagster._core.storage.runs.schema import RunsTable
-from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
-from dagster._grpc.impl import core_execute_run
-from dagster._serdes import serialize_value
-from dagster_shared.record import copy
 
 from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
@@ -32,6 +24,16 @@ from jobs.conclusion import conclude
 from jobs.instance import prepare_instance
 from jobs.mark import LIVING_RUN
 from jobs.retention import clean_up
+from resources.dagster_private import (
+    ReconstructableRepository,
+    RunsTable,
+    SqlRunStorage,
+    copy,
+    core_execute_run,
+    create_execution_plan,
+    create_execution_plan_snapshot_id,
+    snapshot_from_execution_plan,
+)
 from resources.environment import choice_from_environment
 
 DEFINITIONS = ("ec1_assets.definitions", "defs")
@@ -133,7 +135,7 @@ def _rewrite(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
         connection.execute(
             RunsTable.update()
             .where(RunsTable.c.run_id == run.run_id)
-            .values(run_body=serialize_value(run), snapshot_id=run.job_snapshot_id)
+            .values(run_body=dg.serialize_value(run), snapshot_id=run.job_snapshot_id)
         )
 
 

@@ -47,7 +47,7 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
             with self.lease().hold(
                 phase,
                 night=context.partition_key,
-                holder=f"run {context.run_id[:8]} step {context.op_execution_context.op.name}",
+                holder=f"run {context.run.run_id[:8]} step {context.op_execution_context.op.name}",
                 wait_seconds=self.project.deployment().budgets.lease_wait_seconds,
                 progress=context.log.info,
             ) as grant:
@@ -93,4 +93,4 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
         from ec1.night.machines import stop_if_done
 
         recipes = self.project.recipe_names()
-        stop_if_done(machine, self.project.home, context.partition_key, context.run_id, recipes, context.log.info)
+        stop_if_done(machine, self.project.home, context.partition_key, context.run.run_id, recipes, context.log.info)

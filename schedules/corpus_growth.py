@@ -13,7 +13,7 @@ from schedules.nightly import request_of
 from schedules.planning import plan_night
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+    from resources.dagster_private import UnresolvedAssetJobDefinition
 
 
 def corpus_growth_sensor(

@@ -7,10 +7,11 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from ec1.deployment import Deployment
+from resources.schedule import check_schedule
 from schedules.planning import NightPlan, missed_nights, plan_night
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+    from resources.dagster_private import UnresolvedAssetJobDefinition
 
 CATCH_UP_LOOK_BACK = 7
 CATCH_UP_LIMIT = 3
@@ -23,7 +24,10 @@ def nightly_schedule(
 
     After an outage Dagster evaluates only the last tick, at once and perhaps in office hours: a tick that comes more
     than `grace_minutes` late is skipped, and the nights it stood for are caught up by the next one.
+
+    Raises InputError for a cron line that Dagster does not take.
     """
+    check_schedule(deployment)
     settings = deployment.schedule
 
     @dg.schedule(

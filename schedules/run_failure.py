@@ -8,7 +8,7 @@ from jobs.conclusion import conclude, is_concluded
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+    from resources.dagster_private import UnresolvedAssetJobDefinition
 
 
 def night_failure_sensor(jobs: "list[UnresolvedAssetJobDefinition]") -> dg.SensorDefinition:

@@ -9,7 +9,6 @@ from ec1.cli import app
 from ec1.deployment import load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night_settings import ScheduleSettings
 from ec1.settings import Settings, ShippedPath, with_absolute_paths
 
 GOOD = "tenant: acme\nrecipes: [recipes]\ninference: {kind: vllm, model: some/model}\n"
@@ -61,7 +60,6 @@ def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:
         (GOOD + "notify: {urls: ['file:secret']}\n", "name the file by its whole path"),
         (GOOD + "metrics: {textfile: figures.txt}\n", "does not end in .prom"),
         (GOOD + "gpu: {fsdp: true}\n", "set processes to their number"),
-        (GOOD + "schedule: {cron: often}\n", "schedule.cron: 'often' is not a cron line"),
         (GOOD + "store: {kind: ftp}\n", "store"),
         (GOOD + "models: {m: {source: gguf-package}}\n", "needs package and file"),
         (GOOD + "extraction: {chunk_tokens: 4000}\n", "leave 256 or more"),
@@ -86,29 +84,6 @@ def test_mistakes_are_one_line(tmp_path: Path, text: str, message: str) -> None:
 def test_an_unknown_deployment_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown deployment 'nowhere' .* choose one of here"):
         load_deployment("nowhere", project_with(tmp_path, GOOD))
-
-
-@pytest.mark.parametrize(
-    ("cron", "what"),
-    [
-        ("61 2 * * *", "minute"),
-        ("0 25 * * *", "hour"),
-        ("0 2 32 * *", "day of the month"),
-        ("0 2 * 13 *", "month"),
-        ("0 2 * * 8", "day of the week"),
-        ("0-99 2 * * *", "minute"),
-        ("*/0 2 * * *", "minute"),
-        ("x! 2 * * *", "minute"),
-    ],
-)
-def test_a_time_that_never_comes_is_refused(cron: str, what: str) -> None:
-    with pytest.raises(ValueError, match=f"can never be a {what}"):
-        ScheduleSettings(cron=cron)
-
-
-@pytest.mark.parametrize("cron", ["0 2 * * *", "*/5 1-3,22 * * mon-fri", "59 23 31 12 7", "0-30/10 2 * jan *"])
-def test_a_time_that_comes_is_taken(cron: str) -> None:
-    assert ScheduleSettings(cron=cron).cron == cron
 
 
 def test_homes_that_share_a_card_share_its_lock(tmp_path: Path) -> None:

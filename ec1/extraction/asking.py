@@ -88,11 +88,7 @@ class Asking:
         for each in decided:
             name = normalised(unit.text[each.start : each.end])
             extractor = self.extractor
-            named.append(
-                confidence.weigh(
-                    each, unit.text, extractor.fitted, given.get(name), extractor.off, extractor.vocabulary
-                )
-            )
+            named.append(confidence.weigh(each, unit.text, extractor.fitted, given.get(name), extractor.vocabulary))
         likely = [(each, (span.start, span.end)) for each, span in zip(named, decided, strict=True) if _is_likely(each)]
         return answer, full, grounding.without_rivals([each for each, _ in likely], [place for _, place in likely])
 
@@ -114,7 +110,7 @@ class Asking:
         for span in decided:
             place = (span.start, span.end)
             answered = given.get(place) if span.source == "answer" else None
-            sure = confidence.weigh(span, unit.text, self.extractor.fitted, answered, self.extractor.off, trained=True)
+            sure = confidence.weigh(span, unit.text, self.extractor.fitted, answered, trained=True)
             if _is_likely(sure) and answered is not None:
                 listed.append(sure)
             elif _is_likely(sure):
@@ -132,7 +128,7 @@ class Asking:
         spans = decision.spans_of(chunk, [*unit.proposed, *given])
         if self.extractor.adapter is not None:
             said = ("", "") if answer is None else (answer.content, answer.finish_reason)
-            spans = trained.left_out(*said, chunk.text, spans, chunk.start, self.extractor.off)
+            spans = trained.left_out(*said, chunk.text, spans, chunk.start)
             if self.extractor.weighs:
                 spans = [*decision.spans_of(chunk, given), *spans]
         asked = time.monotonic()

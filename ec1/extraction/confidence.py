@@ -20,11 +20,10 @@ from importlib.resources import files
 from itertools import pairwise
 
 from ec1.extraction.decision import Decided
-from ec1.extraction.evidence import Off, is_shouted
+from ec1.extraction.evidence import is_shouted
 from ec1.extraction.filters import is_bare_word
 from ec1.extraction.own import cue_of, proof_of
 from ec1.extraction.results import EntityClass
-from ec1.extraction.rules import ALL_ON
 from ec1.extraction.schema import Named
 from ec1.extraction.wordlists import word_list
 from ec1.vocabulary import CONTRACT, Vocabulary
@@ -155,7 +154,6 @@ def weigh(
     text: str,
     curve: Curve | None,
     answered: str | None,
-    off: Off = ALL_ON,
     vocabulary: Vocabulary = CONTRACT,
     *,
     trained: bool = False,
@@ -165,7 +163,7 @@ def weigh(
     A `trained` model's class is taken as it is, unless the text says otherwise.
     """
     curve = curve or UNFITTED
-    best, features = weighed(decided, text, curve.bias, answered, off, vocabulary, trained=trained)
+    best, features = weighed(decided, text, curve.bias, answered, vocabulary, trained=trained)
     raw = sum(weight * value for weight, value in zip(curve.weights, features, strict=True))
     name = " ".join(text[decided.start : decided.end].split())
     return Named(name, best, 1 / (1 + math.exp(-_bounded(raw, 30.0))))
@@ -176,7 +174,6 @@ def weighed(
     text: str,
     bias: Mapping[str, float],
     answered: str | None,
-    off: Off = ALL_ON,
     vocabulary: Vocabulary = CONTRACT,
     *,
     trained: bool = False,
@@ -184,7 +181,7 @@ def weighed(
     """The likeliest class of a span, the text's evidence included, and the values of `FEATURES` for it."""
     start, end = decided.start, decided.end
     name = text[start:end]
-    proof, cue = proof_of(text, start, end, off, vocabulary), cue_of(text, start, end, off, vocabulary)
+    proof, cue = proof_of(text, start, end, vocabulary), cue_of(text, start, end, vocabulary)
     model = {each: decided.of(each) - bias.get(each, 0.0) for each in decided.classes}
     scores = {
         each: score + _PROOF * (proof == each) + _CUE * (proof is None and cue == each) + _ANSWERED * (answered == each)

@@ -8,9 +8,7 @@ words beside it (a cue, which is weaker). The words are in `words/`; no real nam
 import re
 
 from ec1.extraction.results import EntityClass
-from ec1.extraction.rules import ALL_ON
 from ec1.extraction.wordlists import alternatives
-from ec1.vocabulary import RuleGroup
 
 _SUFFIXES = alternatives("legal_suffixes")
 LEGAL_SUFFIX = rf"(?:{_SUFFIXES})"
@@ -55,7 +53,6 @@ _BEFORE_PLACE = re.compile(
     r"|moved to|drove to|flew to|flight to|drive to|road to)\s+$",
     re.IGNORECASE,
 )
-Off = frozenset[RuleGroup]
 
 
 def is_firm(name: str) -> bool:
@@ -70,7 +67,7 @@ def without_title(name: str) -> str:
     return rest if len(rest.split()) > 1 else name
 
 
-def proven_class(text: str, start: int, end: int, off: Off = ALL_ON) -> EntityClass | None:
+def proven_class(text: str, start: int, end: int) -> EntityClass | None:
     """The class that is proven for the name at `[start, end)`, or None.
 
     Proof is a legal suffix, a person's title, the word account or project beside it, two or more turns of a transcript
@@ -78,18 +75,17 @@ def proven_class(text: str, start: int, end: int, off: Off = ALL_ON) -> EntityCl
     """
     name = " ".join(text[start:end].split())
     before, after = text[max(0, start - 16) : start], text[end : end + 16]
-    if "legal forms" not in off and is_firm(name):
+    if is_firm(name):
         return "Company"
-    if "titles" not in off and (_TITLED.match(name) or _AFTER_TITLE.search(before)):
+    if _TITLED.match(name) or _AFTER_TITLE.search(before):
         return "Person"
-    if "accounts and projects" not in off:
-        if _ACCOUNT.fullmatch(name) or re.match(r"\s+account\b", after):
-            return "Account"
-        if _PROJECT.fullmatch(name) or re.search(r"\b[Pp]roject\s+$", before) or re.match(r"\s+project\b", after):
-            return "Project"
-    if "speakers" not in off and _takes_turns(name, text):
+    if _ACCOUNT.fullmatch(name) or re.match(r"\s+account\b", after):
+        return "Account"
+    if _PROJECT.fullmatch(name) or re.search(r"\b[Pp]roject\s+$", before) or re.match(r"\s+project\b", after):
+        return "Project"
+    if _takes_turns(name, text):
         return "Person"
-    if "nouns" not in off and " " in name:
+    if " " in name:
         if _ORGANISATION.fullmatch(name):
             return "Company"
         if _PLACE.fullmatch(name):
@@ -97,10 +93,8 @@ def proven_class(text: str, start: int, end: int, off: Off = ALL_ON) -> EntityCl
     return None
 
 
-def likely_class(text: str, start: int, end: int, off: Off = ALL_ON) -> EntityClass | None:
+def likely_class(text: str, start: int, end: int) -> EntityClass | None:
     """The class that the words beside the name at `[start, end)` speak for, or None."""
-    if "cues" in off:
-        return None
     name = " ".join(text[start:end].split())
     before, after = text[max(0, start - 40) : start], text[end : end + 40]
     line = text[text.rfind("\n", 0, start) + 1 : start]

@@ -30,7 +30,6 @@ from ec1.extraction import (
     schema,
     trained,
 )
-from ec1.extraction.evidence import Off
 from ec1.extraction.known import KnownNames
 from ec1.extraction.releases import Span, released_fingerprint
 from ec1.extraction.settings import ExtractionSettings
@@ -111,8 +110,6 @@ class Extractor:
         """A document of more chunks is rejected."""
         self.max_model_len: int | None = None
         """Tokens of prompt and answer together, where that is known."""
-        self.off: Off = frozenset(settings.without_rules)
-        """Rule groups that are switched off."""
 
     def _curve(self) -> confidence.Curve | None:
         if self.adapter is None:
@@ -171,7 +168,6 @@ class Extractor:
                 "model": [self.model_id, self.revision, *((self.adapter.digest,) if self.adapter else ())],
                 "answer": [self.settings.max_answer_tokens, MAX_SPLITS, *self._thinking],
                 "grounding": [grounding.GROUNDING_VERSION, self.min_confidence],
-                **({"without_rules": sorted(self.off)} if self.off else {}),
                 **({"instructions": instructions.rule()} if self.settings.instructions == "hold" else {}),
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),

@@ -8,12 +8,10 @@ import re
 from collections.abc import Iterator
 
 from ec1.documents.fields import FACTS, NAMES, plain_key
-from ec1.extraction.evidence import Off
 from ec1.extraction.filters import objection
 from ec1.extraction.folding import normalised
 from ec1.extraction.instructions import FILLER
 from ec1.extraction.results import ENTITY_CLASSES, EntityClass, Mention, Trait
-from ec1.extraction.rules import ALL_ON
 from ec1.vocabulary import CONTRACT, Vocabulary
 
 # Raise this when the same fields would give other names or facts.
@@ -29,7 +27,7 @@ _MOST_WORDS: dict[EntityClass, int] = {"Person": 5}
 _WORDS = 10
 
 
-def mentions_in(text: str, end: int, vocabulary: Vocabulary = CONTRACT, off: Off = ALL_ON) -> list[Mention]:
+def mentions_in(text: str, end: int, vocabulary: Vocabulary = CONTRACT) -> list[Mention]:
     """The names in the fields that stand in the first `end` characters of a text, of the classes that there are."""
     found = []
     for key, start, value in _fields(text, end):
@@ -38,7 +36,7 @@ def mentions_in(text: str, end: int, vocabulary: Vocabulary = CONTRACT, off: Off
                 continue
             for first, last in _items(value, several=_SEVERAL.search(key) is not None and entity_class == "Person"):
                 place = (start + first, start + last)
-                if _is_name(text, place, entity_class, off):
+                if _is_name(text, place, entity_class):
                     found.append(
                         Mention(
                             name=" ".join(text[slice(*place)].split()),
@@ -92,14 +90,14 @@ def _items(value: str, *, several: bool) -> Iterator[tuple[int, int]]:
             yield match.start() + left, match.start() + left + len(core)
 
 
-def _is_name(text: str, place: tuple[int, int], entity_class: EntityClass, off: Off) -> bool:
+def _is_name(text: str, place: tuple[int, int], entity_class: EntityClass) -> bool:
     name = text[slice(*place)]
     if "@" in name or len(name.split()) > _MOST_WORDS.get(entity_class, _WORDS):
         return False
     if entity_class == "Person" and any(character.isdigit() for character in name):
         return False
     # A name stands where a name is expected: that its letters are a word of the text too says nothing.
-    return objection(text, [place], entity_class, off | {"common words"}) is None
+    return objection(text, [place], entity_class, in_field=True) is None
 
 
 def _owner(mentions: list[Mention]) -> Mention | None:

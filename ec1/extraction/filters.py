@@ -6,10 +6,10 @@ the words are in `words/`, and no real name is. `evidence` decides the class.
 
 import re
 
-from ec1.extraction.evidence import Off, is_firm, is_shouted, likely_class, proven_class
+from ec1.extraction.evidence import is_firm, is_shouted, likely_class, proven_class
 from ec1.extraction.folding import normalised
-from ec1.extraction.rules import ALL_ON
 from ec1.extraction.wordlists import word_list
+from ec1.vocabulary import Kept
 
 Place = tuple[int, int]
 """Character offsets `[start, end)` in the text of a chunk."""
@@ -43,36 +43,44 @@ _CODE = re.compile(
 )
 
 
-def objection(text: str, places: list[Place], entity_class: str, off: Off = ALL_ON) -> str | None:
+def objection(
+    text: str,
+    places: list[Place],
+    entity_class: str,
+    kept: frozenset[Kept] = frozenset(),
+    *,
+    in_field: bool = False,
+) -> str | None:
     """Why the name that stands at these places of `text` is no entity, or None. The name's spelling is the text's.
 
-    What the text proves to be a person outvotes the calendar: May and June are persons too.
+    The filters in `kept` do not act: the class keeps what they find. In a field of names (`in_field`) a common word may
+    be a name. What the text proves to be a person outvotes the calendar: May and June are persons too.
     """
     start, end = places[0]
     name = " ".join(text[start:end].split())
     plain = normalised(name)
     parts = [word.strip(".,'\"") for word in plain.split()]
-    if "placeholders" not in off and plain in _PLACEHOLDERS:
+    if plain in _PLACEHOLDERS:
         return "placeholder"
-    if "dates" not in off and _is_date(plain) and not _is_person(text, places):
+    if "dates" not in kept and _is_date(plain) and not _is_person(text, places):
         return "date"
     is_account = entity_class == "Account" and proven_class(text, start, end) == "Account"
-    if "numbers" not in off and _is_number(name) and not is_account:
+    if "numbers" not in kept and _is_number(name) and not is_account:
         return "number"
-    if "laws" not in off and not is_firm(name) and _LAW.fullmatch(name):
+    if "laws" not in kept and not is_firm(name) and _LAW.fullmatch(name):
         return "law"
-    if "paths" not in off and _PATH.fullmatch(name):
+    if "paths" not in kept and _PATH.fullmatch(name):
         return "path"
-    if "code" not in off and (_CODE.fullmatch(name) or all(_in_code(text, place) for place in places)):
+    if "code" not in kept and (_CODE.fullmatch(name) or all(_in_code(text, place) for place in places)):
         return "code identifier"
     if len(name) < 2 or not _is_written_as_name(name, text):
         return "common word"
     shouted = any(is_shouted(text, *place) for place in places)
-    if "common words" not in off and not shouted and all(part in _FUNCTION for part in parts):
+    if not in_field and not shouted and all(part in _FUNCTION for part in parts):
         return "common word"
-    if "roles" not in off and not shouted and _is_role(parts):
+    if "roles" not in kept and not shouted and _is_role(parts):
         return "role"
-    if "common words" not in off and len(parts) == 1 and _is_ordinary(name, text, places):
+    if not in_field and len(parts) == 1 and _is_ordinary(name, text, places):
         return "common word"
     return None
 

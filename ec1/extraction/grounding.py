@@ -19,13 +19,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ec1.documents.chunks import Chunk
-from ec1.extraction.evidence import LEGAL_SUFFIX, Off, without_title
+from ec1.extraction.evidence import LEGAL_SUFFIX, without_title
 from ec1.extraction.filters import Place, is_bare_word, objection
 from ec1.extraction.folding import Folded, normalised
 from ec1.extraction.own import cue_of, own_class, proof_of
 from ec1.extraction.prompt import prompt_names
 from ec1.extraction.results import Dropped, EntityClass, Mention
-from ec1.extraction.rules import ALL_ON
 from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named
 from ec1.extraction.wordlists import word_list
 from ec1.vocabulary import CONTRACT, Vocabulary
@@ -44,9 +43,9 @@ _BEFORE_NAMES = frozenset().union(*map(word_list, ("stop", "kin", "roles", "pers
 
 
 def ground(
-    named: Sequence[Named], chunk: Chunk, text: str, off: Off = ALL_ON, vocabulary: Vocabulary = CONTRACT
+    named: Sequence[Named], chunk: Chunk, text: str, vocabulary: Vocabulary = CONTRACT
 ) -> tuple[list[Mention], list[Dropped]]:
-    """Locate what the model named in one chunk of `text`, and filter it; rules of the groups in `off` do not act.
+    """Locate what the model named in one chunk of `text`, and filter it.
 
     Every place in the chunk where an accepted name stands is a mention, with offsets in `text`. A place inside a longer
     accepted name counts only if it may be a separate entity (`_stands_alone`). What is not accepted is returned with
@@ -67,13 +66,12 @@ def ground(
             leaked = normalised(each.name) in _leaks(vocabulary)
             reason: str | None = "only in the prompt" if leaked else "not in the text"
             reason = "too long" if long else reason
-        elif not (reason := objection(context, places, each.entity_class, off | vocabulary.kept(each.entity_class))):
+        elif not (reason := objection(context, places, each.entity_class, vocabulary.kept(each.entity_class))):
             free = [
                 place
                 for place in places
                 if all(
-                    "nested names" not in off
-                    and _stands_alone(
+                    _stands_alone(
                         each.entity_class,
                         other.entity_class,
                         context[longer[0] : place[0]],
@@ -102,8 +100,8 @@ def ground(
             # Nothing but its own words and filters speaks for or against an own class.
             proof = cue = own_class(context, start, end, vocabulary)
         else:
-            proof = proof_of(context, start, end, off, vocabulary)
-            cue = proof or cue_of(context, start, end, off, vocabulary)
+            proof = proof_of(context, start, end, vocabulary)
+            cue = proof or cue_of(context, start, end, vocabulary)
         confidence = 0.6 + 0.05 * exact
         if each.confidence is not None:
             cue, confidence = None, each.confidence

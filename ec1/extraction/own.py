@@ -11,7 +11,7 @@ contract's classes (`Bank of …`) does not take a name away from the own class 
 import re
 from collections.abc import Mapping, Sequence
 
-from ec1.extraction.evidence import Off, likely_class, proven_class
+from ec1.extraction.evidence import likely_class, proven_class
 from ec1.extraction.filters import objection
 from ec1.extraction.results import EntityClass
 from ec1.vocabulary import Kept, Vocabulary
@@ -52,15 +52,15 @@ def _named_by(vocabulary: Vocabulary, words: Sequence[str]) -> list[EntityClass]
     return [own.name for own in vocabulary.own if not said.isdisjoint(map(_plain, own.words))]
 
 
-def proof_of(text: str, start: int, end: int, off: Off, vocabulary: Vocabulary) -> EntityClass | None:
+def proof_of(text: str, start: int, end: int, vocabulary: Vocabulary) -> EntityClass | None:
     """The class of the deployment that the text proves for the name at `[start, end)`, or None."""
     own = own_class(text, start, end, vocabulary)
-    return own if own is not None else _there(proven_class(text, start, end, off), vocabulary)
+    return own if own is not None else _there(proven_class(text, start, end), vocabulary)
 
 
-def cue_of(text: str, start: int, end: int, off: Off, vocabulary: Vocabulary) -> EntityClass | None:
+def cue_of(text: str, start: int, end: int, vocabulary: Vocabulary) -> EntityClass | None:
     """The class of the deployment that the words beside the name at `[start, end)` speak for, or None."""
-    return _there(likely_class(text, start, end, off), vocabulary)
+    return _there(likely_class(text, start, end), vocabulary)
 
 
 def _there(entity_class: EntityClass | None, vocabulary: Vocabulary) -> EntityClass | None:

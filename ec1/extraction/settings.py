@@ -14,7 +14,6 @@ from ec1.vocabulary import (
     MAX_CLASSES,
     ClassEntry,
     RelationEntry,
-    RuleGroup,
     Vocabulary,
     vocabulary_of,
 )
@@ -161,11 +160,6 @@ class ExtractionSettings(Settings):
         description="hold: sentences of a document that tell whoever reads it by machine what to answer are not read, "
         "and a name that stands only where such a sentence may be must be found with confidence; the report names them "
         "(`ec1 extraction held`); read: all are read alike",
-    )
-    without_rules: tuple[RuleGroup, ...] = Field(
-        (),
-        description="groups of rules that do not act: those that know English mend what small models say, and cost a "
-        "little where the model is right (docs/operations.md); confidences are not calibrated then",
     )
     min_confidence: float | None = Field(
         None,

@@ -20,12 +20,10 @@ from jsonschema.exceptions import best_match
 
 from ec1.errors import DeferredError
 from ec1.extraction.candidates import Candidate, propose
-from ec1.extraction.evidence import Off
 from ec1.extraction.filters import objection
 from ec1.extraction.grounding import places_of
 from ec1.extraction.prompt import escape
 from ec1.extraction.results import ENTITY_CLASSES, EntityClass
-from ec1.extraction.rules import ALL_ON
 from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named, encodable, whole_answer
 
 # Raise this when an adapter that was trained before would be asked or read in another way.
@@ -83,9 +81,7 @@ def decode(content: str, finish_reason: str) -> tuple[list[Named], int]:
     return [Named(encodable(name), kind) for name, kind in listed if kind != NONE], len(listed)
 
 
-def left_out(
-    content: str, finish_reason: str, text: str, spans: Iterable[Candidate], start: int, off: Off = ALL_ON
-) -> list[Candidate]:
+def left_out(content: str, finish_reason: str, text: str, spans: Iterable[Candidate], start: int) -> list[Candidate]:
     """The spans of a chunk that its answer says nothing about: no name that it lists, as whatever, shares a character
     with them. `start` is where the chunk's text begins in the text that the spans are of.
 
@@ -101,7 +97,7 @@ def left_out(
         first, last = each.start - start, each.end - start
         if any(first < end and begin < last for begin, end in taken):
             continue
-        if not objection(text, [(first, last)], ENTITY_CLASSES[0], off):
+        if not objection(text, [(first, last)], ENTITY_CLASSES[0]):
             free.append(each)
     return free
 

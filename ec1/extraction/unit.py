@@ -133,7 +133,7 @@ class Unit:
 
     def ground(self, answer: Answer, named: Sequence[Named], chunk: Chunk, extractor: Extractor) -> None:
         """Locate what was named in a chunk, and what relates to what."""
-        mentions, dropped = grounding.ground(named, chunk, self.text, extractor.off, extractor.vocabulary)
+        mentions, dropped = grounding.ground(named, chunk, self.text, extractor.vocabulary)
         located, apart = relations.locate(answer.relations, answer.entities, mentions, chunk)
         self.mentions += mentions
         self.located += located
@@ -147,7 +147,7 @@ class Unit:
             self.answers, self.mentions, self.located = [], [], []
         curve = extractor.fitted
         mentions, doubtful = grounding.settle(
-            [*self.mentions, *fields.mentions_in(self.text, self.fields_end, extractor.vocabulary, extractor.off)],
+            [*self.mentions, *fields.mentions_in(self.text, self.fields_end, extractor.vocabulary)],
             extractor.min_confidence,
             curve.calibrated if curve is not None else lambda raw: raw,
         )
@@ -170,8 +170,7 @@ class Unit:
             blamed=self.blamed,
             failed_readings=self.failed_readings + (status == "deferred" and self.blamed),
             characters=len(self.text),
-            # A curve is fitted with all rules.
-            calibrated=calibrated and not extractor.off,
+            calibrated=calibrated,
             mentions=tuple(mentions) if kept else (),
             relations=stated if kept else (),
             traits=self._traits(mentions, extractor) if kept else (),

@@ -4,9 +4,11 @@ Belongs here: the neighbourhood and its forms. Does not: reading one entity (`re
 """
 
 import html
+import math
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,43 +106,38 @@ def write_graphml(graph: "nx.MultiGraph", path: Path) -> None:
 
 
 def write_html(graph: "nx.MultiGraph", path: Path) -> None:
-    """A standalone page that shows the graph; it loads nothing over the network. Drawn by gravis."""
-    import gravis as gv
+    """A standalone page that shows the graph: drawn here, moved and enlarged in the browser, nothing is loaded."""
+    import networkx as nx
 
-    nodes = {
-        key: {
-            "label": _harmless(data["name"]),
-            "metadata": {
-                "color": _colour(data["entity_class"]),
-                "hover": f"{_harmless(data['entity_class'])}: {_harmless(data['name'])}",
-            },
-        }
-        for key, data in ((_harmless(key), data) for key, data in graph.nodes(data=True))
+    side = 90 * math.sqrt(len(graph))
+    places = {
+        key: (round(side * x), round(side * y))
+        for key, (x, y) in nx.spring_layout(graph, seed=1, method="force", k=2 / math.sqrt(len(graph))).items()
     }
-    edges = [
-        {
-            "source": _harmless(one),
-            "target": _harmless(other),
-            "metadata": {"hover": f"{_harmless(data['how'])} ({data['documents']} documents)"},
-        }
-        for one, other, data in graph.edges(data=True)
+    numbers = {key: number for number, key in enumerate(graph)}
+    between: dict[tuple[str, str], list[str]] = {}
+    for one, other, data in graph.edges(data=True):
+        between.setdefault((one, other), []).append(f"{data['how']} ({data['documents']} documents)")
+    lines = [
+        f'<path data-ends="{numbers[one]} {numbers[other]}"><title>{html.escape(chr(10).join(told))}</title></path>'
+        for (one, other), told in between.items()
     ]
-    drawn: Any = gv.d3(
-        {"graph": {"directed": False, "nodes": nodes, "edges": edges}},
-        graph_height=800,
-        node_label_data_source="label",
-        zoom_factor=1.5,
-    )
-    write_atomic(path, drawn.to_html_standalone())
+    nodes = [
+        f'<g data-at="{places[key][0]} {places[key][1]}"><circle r="9" fill="{_colour(data["entity_class"])}"/>'
+        f'<text x="13" y="5">{html.escape(data["name"])}</text>'
+        f"<title>{html.escape(data['entity_class'])}: {html.escape(data['name'])}</title></g>"
+        for key, data in graph.nodes(data=True)
+    ]
+    classes = dict.fromkeys(data["entity_class"] for _, data in graph.nodes(data=True))
+    legend = [f'<li style="color:{_colour(each)}">{html.escape(each)}</li>' for each in classes]
+    page = files("ec1.graph").joinpath("neighbourhood.html").read_text(encoding="utf-8")
+    for mark, drawn in (("LINES", lines), ("NODES", nodes), ("LEGEND", legend)):
+        page = page.replace(f"<!-- {mark} -->", "\n".join(drawn), 1)
+    write_atomic(path, page)
 
 
 def _colour(entity_class: str) -> str:
     return _COLOURS.get(entity_class) or _OWN_COLOURS[zlib.crc32(entity_class.encode()) % len(_OWN_COLOURS)]
-
-
-def _harmless(text: str) -> str:
-    """Text from documents that can be no tag, wherever a page puts it."""
-    return html.escape(text.replace("<", "‹").replace(">", "›"), quote=False).replace("&amp;", "&")
 
 
 def as_rows(found: Iterable[Neighbour]) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
-from dagster._core.instance.config import dagster_instance_config
 from ruamel.yaml import YAML
 
 import jobs.pod
@@ -85,8 +85,8 @@ def test_dagster_takes_the_instance(values: dict[str, Any], tmp_path: Path, proj
     }
     with (tmp_path / "dagster.yaml").open("w") as stream:
         YAML(typ="safe", pure=True).dump(written, stream)
-    found, _ = dagster_instance_config(str(tmp_path))
-    assert found["telemetry"] == {"enabled": False}
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert instance.get_settings("telemetry") == {"enabled": False}
     server = YAML(typ="safe", pure=True).load((project / "configs" / "dagster-postgres.yaml").read_text())
     assert written["concurrency"] == server["concurrency"]
 

@@ -208,7 +208,11 @@ BEFORE = {
     ),
     "misspelt setting": Failure(more("grahp: {}"), ("light.yaml", "grahp"), 2, False),
     "a cron that never comes": Failure(
-        deployment("schedule: {", "schedule: {cron: '0 2 31 2 *', "), ("never comes", "29 days"), 2, False
+        deployment("schedule: {", "schedule: {cron: '0 2 31 4 *', "),
+        ("schedule.cron", "'0 2 31 4 *' never comes"),
+        1,
+        False,
+        missed=True,
     ),
     "a night to come": Failure(
         lambda _: None, ("2099-01-01 has not begun",), 2, False, arguments=("night", "--date", "2099-01-01", "--json")

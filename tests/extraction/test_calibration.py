@@ -167,17 +167,6 @@ def test_knots_and_their_threshold_decide_what_is_kept(server: FakeServer, tmp_p
     assert (sure.extractor.min_confidence, strict.min_confidence) == (0.35, 0.9)
 
 
-def test_a_curve_says_nothing_of_a_deployment_without_some_rules(
-    server: FakeServer, tmp_path: Path, model: Path
-) -> None:
-    bench = bench_of(server, tmp_path, model, curve_of(0.2))
-    bench.extractor.off = frozenset({"cues"})
-    work = item(TEXT)
-    bench.run(work)
-    result = bench.result(work)
-    assert result is not None and result.mentions and not result.calibrated
-
-
 def test_what_stands_only_where_an_instruction_may_be_must_be_found_with_confidence(
     server: FakeServer, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,21 +129,6 @@ def test_every_chunk_is_read_and_every_mention_located(server: FakeServer, bench
     assert bench.progress[-1].done == bench.progress[-1].total == 1
 
 
-def test_rules_that_a_deployment_does_without_do_not_act(server: FakeServer, outbox: Outbox, words: Path) -> None:
-    work = item("We looked at the papers of the firm and went to see Cobalt Bank on the day after.")
-
-    def found(settings: ExtractionSettings) -> list[tuple[str, str]]:
-        bench = Bench(server, outbox, words, settings)
-        bench.run(work)
-        result = bench.result(work)
-        assert result is not None
-        return [(each.name, each.entity_class) for each in result.mentions]
-
-    # The fake model calls everything a person.
-    assert found(SETTINGS) == [("Cobalt Bank", "Company")]
-    assert found(SETTINGS.model_copy(update={"without_rules": ("nouns",)})) == [("Cobalt Bank", "Person")]
-
-
 @pytest.mark.parametrize("mark", ["cut", "array", "object", "prose", "think", "blanks", "empty", "many", "its own"])
 def test_an_answer_that_lost_a_chunk_is_never_done(server: FakeServer, bench: Bench, mark: str) -> None:
     if mark == "its own":

@@ -12,7 +12,6 @@ from ec1.extraction.grounding import ground, places_of, settle, trimmed, without
 from ec1.extraction.prompt import PROMPT_NAMES
 from ec1.extraction.results import Dropped, Mention
 from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named
-from ec1.vocabulary import RuleGroup
 
 
 def grounded(text: str, *named: tuple[str, str], start: int = 0) -> tuple[list[Mention], list[Dropped]]:
@@ -523,31 +522,6 @@ def test_votes_for_a_class_are_added_up(proven: bool) -> None:
     two = [mention("Ann", 50 * place, 0, "Person", 0.3, proven) for place in range(2)]
     kept, _ = settle([mention("Ann", 200, 0, "Company", 0.5, proven), *two], 0)
     assert {each.entity_class for each in kept} == {"Person"}
-
-
-@pytest.mark.parametrize(
-    ("group", "text", "name", "entity_class", "with_it", "without"),
-    [
-        ("dates", "We saw June 2026 there.", "June 2026", "Project", None, "Project"),
-        ("legal forms", "We saw Falk GmbH there.", "Falk GmbH", "Person", "Company", "Person"),
-        ("cues", "They live in Toppenish now.", "Toppenish", "Company", "Location", "Company"),
-    ],
-)
-def test_a_group_of_rules_can_be_left_out(
-    group: RuleGroup, text: str, name: str, entity_class: str, with_it: str | None, without: str
-) -> None:
-    def found(off: frozenset[RuleGroup]) -> str | None:
-        mentions, _ = ground([Named(name, entity_class)], Chunk(0, 0, len(text), text), text, off)
-        return mentions[0].entity_class if mentions else None
-
-    assert (found(frozenset()), found(frozenset({group}))) == (with_it, without)
-
-
-def test_without_nested_names_only_the_longest_stands() -> None:
-    text = "From Sydney, Australia it came."
-    named = [Named("Sydney, Australia", "Location"), Named("Australia", "Location")]
-    mentions, dropped = ground(named, Chunk(0, 0, len(text), text), text, frozenset({"nested names"}))
-    assert ([each.name for each in mentions], dropped[0].reason) == (["Sydney, Australia"], "part of a longer name")
 
 
 # --- one name

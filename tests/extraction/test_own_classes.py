@@ -103,12 +103,6 @@ def test_the_fingerprint_of_the_contracts_classes_is_what_it_was(
         assert Extractor(settings, SMALL, "main", Path("nowhere")).fingerprint("meeting") == expected
 
 
-def test_a_fingerprint_says_which_rules_do_not_act() -> None:
-    without = fingerprint(without_rules=["cues", "nouns"])
-    assert without == fingerprint(without_rules=["nouns", "cues"])
-    assert len({without, fingerprint(), fingerprint(without_rules=["cues"])}) == 3
-
-
 def test_an_adapters_fingerprint_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instructions, "rule", lambda: 1)
     monkeypatch.setattr(extractor_module, "PARSER_VERSION", 2)

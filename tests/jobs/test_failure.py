@@ -9,13 +9,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.events import EngineEventData
-from dagster._utils.error import SerializableErrorInfo
 
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 from ec1.night.failure import advice_for, find_failure, one_line
 from jobs.failure import failure_of, record_failure
+from resources.dagster_private import EngineEventData, SerializableErrorInfo
 
 NIGHT = {"dagster/partition": "2026-06-05"}
 

@@ -2,24 +2,19 @@
 
 import dagster as dg
 import pytest
-from dagster._core.code_pointer import ModuleCodePointer
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
-from dagster._grpc.types import ExecuteRunArgs
 
 from ec1.home import Home
 from jobs.instance import prepare_instance
 from jobs.pod import main, run_of
+from jobs.worker import repository
+from resources.dagster_private import ExecuteRunArgs
 
 RUN = "b1946ac9-2492-4d23-8f3c-1c0c0c0c0c0c"
 
 
 def arguments(instance: dg.DagsterInstance) -> list[str]:
-    pointer = ModuleCodePointer("ec1_assets.definitions", "defs")
-    origin = JobPythonOrigin("nightly_job", RepositoryPythonOrigin("python", pointer))
-    ref = instance.get_ref()
-    assert isinstance(ref, InstanceRef)
-    return list(ExecuteRunArgs(origin, RUN, ref).get_command_args())
+    origin = repository().get_reconstructable_job("nightly_job").get_python_origin()
+    return list(ExecuteRunArgs(origin, RUN, instance.get_ref()).get_command_args())  # type: ignore[arg-type]
 
 
 def test_what_the_launcher_gives_a_pod_names_the_run(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

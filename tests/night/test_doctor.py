@@ -12,8 +12,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
-from dagster._core.workspace.load_target import WorkspaceFileTarget
 from damage import flip
 from fake_openai import Handler, fake_server
 from loopback_server import free_port
@@ -36,6 +34,7 @@ from ec1.training.checkpoints import seal
 from jobs.doctor import examine
 from jobs.instance import prepare_instance
 from jobs.workers import PROCESS_TAG, Worker
+from resources.dagster_private import RemoteJobOrigin, RemoteRepositoryOrigin, WorkspaceFileTarget
 
 NIGHT = {"dagster/partition": "2026-06-05"}
 
