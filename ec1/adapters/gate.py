@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ec1.adapters.scores import BASE, Judge, Scores
+from ec1.corpus.row_kinds import ANSWERS, PAIRS
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.settings import Settings
@@ -183,11 +184,9 @@ def _against_base(
     scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
 ) -> Difference:
     groups = [example.group for example in scores.examples]
-    least = {
-        "sft": options.min_effect_nats,
-        "dpo": options.min_effect_pairs_nats,
-        "extraction": options.min_effect_f1,
-    }[scores.objective]
+    least = options.min_effect_f1
+    if scores.rows is not None:
+        least = options.min_effect_pairs_nats if scores.rows is PAIRS else options.min_effect_nats
     # What another batching of the same rows changes is no effect of training.
     least = max(least, scores.noise)
     difference = compare(
@@ -258,8 +257,8 @@ def _control(scores: Scores, options: EvaluationOptions, candidate: str, found: 
     groups = [example.group for example in scores.examples]
     own = [-value for value in _less(scores.losses(candidate), scores.losses(BASE))]
     elsewhere = _less(scores.shuffled(candidate), scores.shuffled(BASE))
-    share = options.min_prompt_share if scores.objective == "sft" else 0.0
-    loose = 0.0 if scores.objective == "sft" else 1 - options.keep_share
+    share = options.min_prompt_share if scores.rows is ANSWERS else 0.0
+    loose = 0.0 if scores.rows is ANSWERS else 1 - options.keep_share
     bound = compare(
         [_o - _e + loose * max(_e, 0.0) - share * max(_o, 0.0) for _o, _e in zip(own, elsewhere, strict=True)],
         groups,
@@ -269,12 +268,12 @@ def _control(scores: Scores, options: EvaluationOptions, candidate: str, found: 
     gains = f"{_mean(own):+.3f} nats/token on the right answers, {_mean(elsewhere):+.3f} on those of other prompts"
     if bound.upper < 0:
         found.rejected.append(f"it learnt the form of the answers, not what belongs to a prompt: {gains}")
-    elif scores.objective == "sft" and bound.lower <= 0:
+    elif scores.rows is ANSWERS and bound.lower <= 0:
         found.review.append(f"not shown to have learnt more than the form of the answers: {gains}")
 
 
 def _guards(scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings) -> None:
-    if scores.objective == "dpo" and scores.examples:
+    if scores.rows is PAIRS and scores.examples:
         lost = _mean(scores.losses(candidate)) - _mean(scores.losses(BASE))
         if lost > options.max_chosen_loss_nats:
             found.rejected.append(f"the chosen answers became less likely by {lost:.3f} nats/token")

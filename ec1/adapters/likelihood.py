@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.errors import InputError
 from ec1.files import canonical_json
 
@@ -50,7 +51,7 @@ def read_examples(
     examples: list[Example] = []
     skipped = 0
     for index, row in sorted(rows[:limit]):
-        columns = ("completion",) if objective == "sft" else ("chosen", "rejected")
+        columns = ROW_KINDS[objective].sides
         messages = {column: _messages(row, column, path) for column in ("prompt", *columns)}
         prompt = messages.pop("prompt")
         if system_prompt and prompt[0]["role"] != "system":

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from ec1.corpus.row_kinds import ROW_KINDS, RowKind, RowKindName
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json, write_atomic, write_json
 from ec1.settings import Settings
@@ -17,7 +18,7 @@ CANDIDATE = "candidate"
 EVALUATION = "evaluation.json"
 EXAMPLES = "examples.jsonl"
 
-ScoredObjective = Literal["sft", "dpo", "extraction"]
+ScoredObjective = Literal[RowKindName, "extraction"]
 """What a score is of: an answer, a pair of answers, or what was read out of a text."""
 
 
@@ -83,6 +84,11 @@ class Scores(Settings):
     precision: str = ""
     device: str = ""
     seconds: dict[str, float] = Field({}, description="what took how long")
+
+    @property
+    def rows(self) -> RowKind | None:
+        """What kind of rows was scored; None for texts that were read."""
+        return ROW_KINDS.get(self.objective)
 
     @property
     def unit(self) -> str:

@@ -33,6 +33,7 @@ from ec1.corpus.cleaning import place_without_persons, without_persons
 from ec1.corpus.duplicates import NearDuplicates, StoredSignatures, signature, survivors
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.rendering import Encoded, Rendered, TrainOn, encode, render, rendered
+from ec1.corpus.row_kinds import ROW_KINDS, RowKind
 from ec1.corpus.rows import Numbers, Row, RowTable, StoredRow
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.corpus.split import HeldOutGroups, Leak, Side, leaks, newest
@@ -290,6 +291,7 @@ class _Builder:
         self._snapshot, self._data, self._tokenizer, self._identity = snapshot, data, tokenizer, identity
         self._judge, self._mixed = judge, mixed
         self._objective: Objective = identity["objective"]
+        self._kind = ROW_KINDS[self._objective]
         self._groups, self._folder = groups, folder
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
@@ -464,7 +466,7 @@ class _Builder:
         tokens: Counter[Side] = Counter()
         samples: list[dict[str, Any]] = []
         over = 0
-        with _Tables(self._folder, self._objective) as tables:
+        with _Tables(self._folder, self._kind) as tables:
             for start in range(0, len(kept), _BATCH):
                 rows = list(self._rows.rows(kept[start : start + _BATCH]))
                 lines = list(self._lines(rows))
@@ -518,7 +520,7 @@ class _Builder:
         """Which answers may not be learnt. Prompts and refused answers may be as bad as they were."""
         if self._judge is None:
             return [False] * len(examples)
-        answer = "completion" if self._objective == "sft" else "chosen"
+        answer = self._kind.sides[0]
         return self._judge.toxic(["\n".join(texts_of({answer: each[answer]})) for each in examples])
 
     def _lines(self, rows: list[StoredRow]) -> Iterator[bytes]:
@@ -530,8 +532,8 @@ class _Builder:
 
     def _measure(self, examples: list[Example]) -> "list[_Measure | str]":
         """Tokens of each example, or why the base model's chat template cannot show it."""
-        if self._objective == "dpo":
-            return [self._measured_pair(example) for example in examples]
+        if not self._kind.tokens:
+            return [self._measured_sides(example) for example in examples]
         forms: list[Rendered | str] = []
         for example in examples:
             try:
@@ -549,11 +551,11 @@ class _Builder:
             measured.append(_Measure(len(item.input_ids), len(item.input_ids), item) if learns else "nothing to learn")
         return measured
 
-    def _measured_pair(self, example: Example) -> "_Measure | str":
+    def _measured_sides(self, example: Example) -> "_Measure | str":
         from jinja2.exceptions import TemplateError
 
         try:
-            texts = [render(self._tokenizer, example["prompt"] + example[side]) for side in ("chosen", "rejected")]
+            texts = [render(self._tokenizer, example["prompt"] + example[side]) for side in self._kind.sides]
         except TemplateError:
             return "the chat template refuses its sequence of roles"
         lengths = [len(ids) for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]]
@@ -606,18 +608,17 @@ class _Measure:
 class _Tables:
     """One Parquet file per side, written in pieces."""
 
-    def __init__(self, folder: Path, objective: Objective) -> None:
+    def __init__(self, folder: Path, kind: RowKind) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         message = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-        columns = ("prompt", "completion") if objective == "sft" else ("prompt", "chosen", "rejected")
         texts = [(name, pa.string()) for name in ("group", "origin", "row")]
-        tokens = [("input_ids", pa.list_(pa.int32())), ("completion_mask", pa.list_(pa.int8()))]
+        tokens = zip(kind.tokens, (pa.list_(pa.int32()), pa.list_(pa.int8())), strict=False)
         self._schema = pa.schema(
             [
-                *((name, message) for name in columns),
-                *((("conversation", pa.string()), *tokens) if objective == "sft" else ()),
+                *((name, message) for name in kind.columns),
+                *((("conversation", pa.string()), *tokens) if kind.tokens else ()),
                 *texts,
                 ("tokens", pa.int32()),
             ]

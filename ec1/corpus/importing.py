@@ -16,6 +16,7 @@ from typing import Any
 from ec1.corpus.containers import find_sources
 from ec1.corpus.formats import Row, read_row
 from ec1.corpus.mapping import ColumnMapping
+from ec1.corpus.row_kinds import ANSWERS, PAIRS
 from ec1.corpus.tuples import metadata_of, parse_record, sources_of, trainable
 from ec1.errors import InputError, RejectedError
 from ec1.files import atomic_file, canonical_json, checked_name, sha256_file
@@ -137,7 +138,7 @@ def _converted(record: Mapping[str, Any], slug: str, dropped: Counter[str]) -> t
         item = parse_record(made)
     except (TypeError, ValueError):
         raise RejectedError("holds something that JSON has no form for") from None
-    reasons = [trainable(item, objective) for objective in ("sft", "dpo")]
+    reasons = [trainable(item, objective) for objective in (ANSWERS.name, PAIRS.name)]
     if all(reasons):
         raise RejectedError(str(reasons[0 if row.chosen is None else 1]))
     return row, made

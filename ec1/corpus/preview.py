@@ -17,6 +17,7 @@ from ec1.corpus import cleaning
 from ec1.corpus.containers import find_sources
 from ec1.corpus.dataset import DataOptions, with_system_prompt
 from ec1.corpus.rendering import encode, rendered
+from ec1.corpus.row_kinds import PAIRS, ROW_KINDS
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.tuples import Example, Objective, example_of, parse_record
 from ec1.errors import RejectedError
@@ -64,7 +65,7 @@ def measure(snapshot: Snapshot, data: DataOptions, model: Path, rows: int = 2000
     for row in itertools.islice(snapshot.rows(), rows):
         try:
             example = with_system_prompt(example_of(parse_record(row.record), snapshot.objective), data.system_prompt)
-            sides = ("chosen", "rejected") if snapshot.objective == "dpo" else ("completion",)
+            sides = ROW_KINDS[snapshot.objective].sides
             forms = [rendered(tokenizer, {**example, "completion": example[side]}, data.train_on) for side in sides]
             lengths.append(max(len(item.input_ids) for item in encode(tokenizer, forms)))
         except RejectedError as error:
@@ -90,7 +91,8 @@ def _preview(
             if data.scrub:
                 example, _ = cleaning.scrub_example(example, data.recognizers)
             example = with_system_prompt(example, data.system_prompt)
-            sides = [example] if objective == "sft" else [_side(example, side) for side in ("chosen", "rejected")]
+            kind = ROW_KINDS[objective]
+            sides = [_side(example, side) for side in kind.sides] if kind is PAIRS else [example]
             shown += [_row(tokenizer, origin, side, data) for side in sides]
         except RejectedError as error:
             shown.append(PreviewRow(origin, 0, 0, (), str(error)))

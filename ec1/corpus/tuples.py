@@ -11,13 +11,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from ec1.corpus.formats import Message, messages_of, read_row
+from ec1.corpus.row_kinds import PAIRS, ROW_KINDS, RowKindName
 from ec1.errors import RejectedError
 from ec1.files import digest_of
 
-Objective = Literal["sft", "dpo"]
+Objective: TypeAlias = RowKindName
 Example: TypeAlias = dict[str, list[dict[str, Any]]]
 """`prompt` with `completion`, or with `chosen` and `rejected`: lists of messages; and `tools`, if the row has any."""
 
@@ -111,7 +112,7 @@ def example_of(item: TrainingTuple, objective: Objective) -> Example:
     example = {"prompt": [dict(message) for message in item.prompt]}
     if item.tools:
         example["tools"] = [dict(tool) for tool in item.tools]
-    if objective == "dpo":
+    if ROW_KINDS[objective] is PAIRS:
         assert item.chosen is not None and item.rejected is not None
         return example | {
             "chosen": [dict(message) for message in item.chosen],
@@ -130,7 +131,7 @@ def trainable(item: TrainingTuple, objective: Objective) -> str | None:
         return item.problem
     if not _words(item.prompt):
         return "empty prompt"
-    if objective == "dpo":
+    if ROW_KINDS[objective] is PAIRS:
         return _pair_problem(item)
     target = item.completion or item.chosen
     if target is None or not _says_something(target):

@@ -49,8 +49,8 @@ from ec1.night.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
 from ec1.recipes.evaluation import why_unchecked
+from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.objectives import OBJECTIVES
 from ec1.training.plan import HardwareFigures, Plan, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ec1.errors import InputError
 from ec1.recipes.evaluation import why_unchecked
+from ec1.recipes.objectives import OBJECTIVES, SECTIONS
 from ec1.recipes.resolution import Finding, RecipeFile, ResolvedRecipe, read_file, recipe_files, resolve, shadows, shown
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import refusal
@@ -60,9 +61,8 @@ def usual_rates(recipe: Recipe) -> tuple[float, float]:
     LoRA's matrices start at nothing and need ten times the rate of full training or more: torchtune's LoRA-DPO takes
     5e-4, Axolotl's 1e-4 to 2e-4. At 5e-6, a few dozen steps move nothing.
     """
-    if recipe.method == "full":
-        return (1e-7, 1e-4) if recipe.objective == "sft" else (1e-7, 1e-5)
-    return (1e-5, 2e-3) if recipe.objective == "sft" else (5e-5, 5e-4)
+    objective = OBJECTIVES[recipe.objective]
+    return objective.full_rates if recipe.method == "full" else objective.lora_rates
 
 
 def _advice(resolved: ResolvedRecipe) -> list[Finding]:
@@ -77,7 +77,7 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
     low, high = usual_rates(recipe)
     if not low <= rate <= high:
         how = "training all weights" if recipe.method == "full" else "LoRA"
-        what = "answers" if recipe.objective == "sft" else "preferences"
+        what = OBJECTIVES[recipe.objective].learns
         far = "high" if rate > high else "low"
         say(
             "optimisation.learning_rate",
@@ -93,8 +93,8 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
         say(key, f"{getattr(recipe, key)} gives no adapter that a night could publish: start it with `ec1 train`")
     if recipe.method != "qlora" and recipe.quantization is not None:
         say("quantization.type", f"has no effect with method {recipe.method}; set the section to null")
-    for section in ("dpo", "orpo", "simpo"):
-        if section != recipe.objective and getattr(recipe, section) is not None:
+    for section in SECTIONS:
+        if section != OBJECTIVES[recipe.objective].section and getattr(recipe, section) is not None:
             say(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
     if (why := why_unchecked(recipe.evaluation)) is not None:
         say("evaluation.tasks", f"{why.partition(': ')[2]}; it must work where evaluations run")

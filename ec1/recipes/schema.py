@@ -12,12 +12,13 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from ec1.corpus.dataset import DataOptions
+from ec1.corpus.row_kinds import RowKindName
 from ec1.files import digest_of
 from ec1.recipes.evaluation import EvaluationOptions
+from ec1.recipes.objectives import OBJECTIVES, ObjectiveName, those
 from ec1.settings import Name, Settings
 
 Method = Literal["full", "lora", "qlora"]
-Objective = Literal["sft", "dpo", "orpo", "simpo"]
 DpoLoss = Literal[
     "sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot",
     "aot_unpaired", "apo_zero", "apo_down", "discopop",
@@ -230,7 +231,7 @@ class Recipe(Settings):
     description: str = Field("", description="one line for people")
     base_model: BaseModelRef
     method: Method = Field(description="which weights are trained: all, or an adapter on a 16- or 4-bit base")
-    objective: Objective = Field(description="what is learnt (docs/recipes.md)")
+    objective: ObjectiveName = Field(description="what is learnt (docs/recipes.md)")
     lora: LoraOptions | None = None
     quantization: QuantizationOptions | None = None
     optimisation: OptimisationOptions
@@ -250,18 +251,20 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> "Recipe":
-        problems = []
+        problems, objective = [], OBJECTIVES[self.objective]
+        imitating = those(lambda each: each.imitates)
         if self.method == "qlora" and self.quantization is None:
             problems.append("method qlora needs a quantization section")
         if self.method != "full" and self.lora is None:
             problems.append(f"method {self.method} needs a lora section")
-        if self.objective != "sft" and getattr(self, self.objective) is None:
-            values = "beta and gamma" if self.objective == "simpo" else "beta"
-            problems.append(f"objective {self.objective} needs the section {self.objective} with {values}")
-        if self.kind == "pretraining" and self.objective != "sft":
-            problems.append(f"kind pretraining learns from every token: objective is sft, not {self.objective}")
-        if self.kind == "extraction" and (self.objective != "sft" or self.method == "full"):
-            problems.append("kind extraction trains an adapter on single answers: objective sft, method lora or qlora")
+        if objective.section is not None and getattr(self, objective.section) is None:
+            problems.append(f"objective {self.objective} needs the section {objective.section} with {objective.values}")
+        if self.kind == "pretraining" and not objective.imitates:
+            problems.append(f"kind pretraining learns from every token: objective is {imitating}, not {self.objective}")
+        if self.kind == "extraction" and (not objective.imitates or self.method == "full"):
+            problems.append(
+                f"kind extraction trains an adapter on single answers: objective {imitating}, method lora or qlora"
+            )
         if self.lora is not None and self.lora.dora and self.method == "qlora":
             problems.append("lora.dora cannot be served by vLLM; switch it off")
         if self.lora is not None and self.lora.modules_to_save and self.nightly:
@@ -271,12 +274,15 @@ class Recipe(Settings):
             )
         if self.role in self.data.mix:
             problems.append(f"data.mix names {self.role}, the recipe's own role: it is trained on anyway")
-        if self.objective != "sft" and self.optimisation.packing:
-            problems.append("optimisation.packing is for objective sft only: pairs are compared row by row")
-        if self.objective != "sft" and self.optimisation.neftune_alpha is not None:
-            problems.append("optimisation.neftune_alpha is for objective sft only: what is compared would be noisy too")
-        if self.optimisation.liger_kernels and (self.hardware.device != "cuda" or self.objective not in ("sft", "dpo")):
-            problems.append("optimisation.liger_kernels needs hardware.device cuda and objective sft or dpo")
+        if not objective.imitates and self.optimisation.packing:
+            problems.append(f"optimisation.packing is for objective {imitating} only: pairs are compared row by row")
+        if not objective.imitates and self.optimisation.neftune_alpha is not None:
+            problems.append(
+                f"optimisation.neftune_alpha is for objective {imitating} only: what is compared would be noisy too"
+            )
+        if self.optimisation.liger_kernels and not (self.hardware.device == "cuda" and objective.fuses):
+            fusing = those(lambda each: each.fuses)
+            problems.append(f"optimisation.liger_kernels needs hardware.device cuda and objective {fusing}")
         if self.hardware.device == "cpu" and self.optimisation.optimizer == "paged_adamw_8bit":
             problems.append("optimisation.optimizer paged_adamw_8bit needs hardware.device cuda")
         if problems:
@@ -284,9 +290,9 @@ class Recipe(Settings):
         return self
 
     @property
-    def rows(self) -> Literal["sft", "dpo"]:
+    def rows(self) -> RowKindName:
         """Which rule of the corpus makes its rows: single answers, or pairs of a chosen and a rejected one."""
-        return "sft" if self.objective == "sft" else "dpo"
+        return OBJECTIVES[self.objective].rows.name
 
     @property
     def nightly(self) -> bool:

@@ -5,6 +5,7 @@ Belongs here: the arithmetic and the refusals, known before anything is loaded. 
 """
 
 from ec1.errors import InputError
+from ec1.recipes.objectives import OBJECTIVES, those
 from ec1.recipes.schema import Recipe
 
 
@@ -25,10 +26,13 @@ def refusal(recipe: Recipe, processes: int, fsdp: bool) -> str | None:
     """Why `processes` cannot share the training of this recipe, in one line; None if they can."""
     if processes == 1:
         return None
-    if recipe.objective not in ("sft", "dpo"):
-        return f"objective {recipe.objective} is trained by one process: set gpu.processes to 1, or use sft or dpo"
-    if fsdp and recipe.objective != "sft":
-        return f"gpu.fsdp is for objective sft, not {recipe.objective}: switch it off, each card then holds the model"
+    objective = OBJECTIVES[recipe.objective]
+    if not objective.shares:
+        others = those(lambda each: each.shares)
+        return f"objective {recipe.objective} is trained by one process: set gpu.processes to 1, or use {others}"
+    if fsdp and not objective.shards:
+        allowed = f"{those(lambda each: each.shards)}, not {recipe.objective}"
+        return f"gpu.fsdp is for objective {allowed}: switch it off, each card then holds the model"
     if fsdp and recipe.method != "lora":
         return f"gpu.fsdp is for method lora, not {recipe.method}: switch it off, each card then holds the model"
     if fsdp and recipe.lora is not None and recipe.lora.modules_to_save:

@@ -1,9 +1,8 @@
-"""Objectives: what a training makes more likely. One entry each, with TRL's trainer for it.
+"""Objectives, as they are trained: TRL's trainer for each entry of `ec1.recipes.objectives`.
 
-Belongs here: what differs between objectives: the columns that they read, TRL's classes, what a recipe's section sets
-in them. Does not: which weights are trained (`methods.py`) and the loop (`trainer.py`).
-
-KTO is left out: docs/decisions/no-kto.md.
+Belongs here: TRL's classes, what a recipe's section sets in them, what we change in them. Does not: what recipes, plans
+and nights ask of an objective (`ec1.recipes.objectives`), which weights are trained (`methods.py`) and the loop
+(`trainer.py`).
 
 https://huggingface.co/docs/trl/sft_trainer, https://huggingface.co/docs/trl/dpo_trainer,
 https://huggingface.co/docs/trl/orpo_trainer, https://huggingface.co/docs/trl/cpo_trainer
@@ -14,36 +13,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from ec1.recipes.schema import Recipe
-
-ANSWERS = ("prompt", "completion")
-TOKENS = ("input_ids", "completion_mask")
-PAIRS = ("prompt", "chosen", "rejected")
+from ec1.training.repeatable import in_epoch_order
 
 
 @dataclass(frozen=True)
-class Objective:
-    """One objective."""
+class ObjectiveTrainer:
+    """How one objective is trained."""
 
-    columns: tuple[str, ...]
-    """What it reads of a dataset."""
     classes: Callable[[], tuple[Any, Any]]
     """TRL's trainer and its configuration; the library is imported when this is called."""
     settings: Callable[[Recipe], dict[str, Any]]
     """What a recipe sets in that configuration, beyond what all objectives share."""
-    tokens: tuple[str, ...] = ()
-    """What it reads instead where the dataset says itself which tokens there are and which of them count."""
-    reference: bool = False
-    """Whether a frozen reference scores every row too."""
-    goes_on: bool = False
-    """Whether it starts from the role's version in use, if there is one."""
+    base: Callable[[Any], Any] = in_epoch_order
+    """What makes a subclass of TRL's trainer that resumes exactly: `repeatable` alone for one that orders its rows in a
+    way of its own."""
     fused_head: bool = True
     """Whether TRL scores tokens without keeping the logits of all of them. One that does not also counts no tokens,
     keeps rows without an answer, and casts a quantised base to 32 bits when it is left to make the adapter."""
-
-    @property
-    def pairs(self) -> bool:
-        """Whether a row is two sequences for the model."""
-        return self.columns == PAIRS
+    margin: str | None = "eval_rewards/margins"
+    """What TRL calls the held-out reward of the chosen answers less the rejected ones'; None if it has none."""
 
 
 def _sft() -> tuple[Any, Any]:
@@ -103,9 +91,9 @@ def _simpo_settings(recipe: Recipe) -> dict[str, Any]:
     return {**own, "remove_unused_columns": False}
 
 
-OBJECTIVES: dict[str, Objective] = {
-    "sft": Objective(ANSWERS, _sft, _sft_settings, tokens=TOKENS),
-    "dpo": Objective(PAIRS, _dpo, _dpo_settings, reference=True, goes_on=True),
-    "orpo": Objective(PAIRS, _orpo, _orpo_settings, fused_head=False),
-    "simpo": Objective(PAIRS, _simpo, _simpo_settings, goes_on=True, fused_head=False),
+TRAINERS: dict[str, ObjectiveTrainer] = {
+    "sft": ObjectiveTrainer(_sft, _sft_settings, margin=None),
+    "dpo": ObjectiveTrainer(_dpo, _dpo_settings),
+    "orpo": ObjectiveTrainer(_orpo, _orpo_settings, fused_head=False),
+    "simpo": ObjectiveTrainer(_simpo, _simpo_settings, fused_head=False),
 }

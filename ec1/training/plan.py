@@ -16,10 +16,11 @@ import math
 from typing import Any
 
 from ec1.errors import InputError, PermanentError
+from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import refusal, shared
 from ec1.settings import Settings
-from ec1.training.objectives import OBJECTIVES
+from ec1.training.objectives import TRAINERS
 from ec1.training.shape import ModelShape, require_modules
 
 GIB = 2.0**30
@@ -247,7 +248,7 @@ def peak_memory_gib(
     trained = trainable_parameters(recipe, model)
     batch, _ = shared(wish.batch_size, wish.gradient_accumulation, processes)
     # A pair is two rows for the model.
-    tokens = batch * length * (2 if OBJECTIVES[recipe.objective].pairs else 1)
+    tokens = batch * length * len(OBJECTIVES[recipe.objective].rows.sides)
     if recipe.method == "qlora":
         assert recipe.quantization is not None
         bits = 4 + (8 / 64 + 32 / (64 * 256) if recipe.quantization.double else 32 / 64)
@@ -276,7 +277,7 @@ def peak_memory_gib(
     else:
         activations = tokens * model.layers * layer
     head = min(tokens, _HEAD_CHUNK_TOKENS) * model.vocabulary * 4 * _HEAD_COPIES
-    if not OBJECTIVES[recipe.objective].fused_head:
+    if not TRAINERS[recipe.objective].fused_head:
         # The logits of all positions, with their gradient.
         head = tokens * model.vocabulary * 4 * _HEAD_COPIES
     return float((weights + trained_bytes + activations * _HEAP[device] + head) / GIB + _RUNTIME_GIB[device])

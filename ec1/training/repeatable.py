@@ -15,28 +15,11 @@ _OPTIMIZER, _SCHEDULER = "optimizer.pt", "scheduler.pt"
 
 
 def repeatable(base: Any) -> Any:
-    """A subclass of one of TRL's trainers."""
+    """A subclass of one of TRL's trainers, with an order of rows as that one makes it."""
     import torch
     from peft import PeftModel
-    from transformers.trainer_pt_utils import LengthGroupedSampler
-
-    class EpochSampler(LengthGroupedSampler):  # type: ignore[misc, unused-ignore]
-        """An order that depends on seed and epoch alone. The library's takes it from the global random state."""
-
-        def __init__(self, seed: int, batch_size: int, lengths: list[int]) -> None:
-            super().__init__(batch_size, lengths=lengths, generator=torch.Generator())
-            self.seed = seed
-            self.epoch = 0
-
-        def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
-
-        def __iter__(self) -> Iterator[int]:
-            self.generator.manual_seed(self.seed * 1_000_003 + self.epoch)
-            return iter(super().__iter__())
 
     class RepeatableTrainer(base):  # type: ignore[misc]
-        group_rows = True
         counted_tokens: int | None = None
         """Tokens read in this process, where TRL does not count them; None where it does."""
 
@@ -52,14 +35,6 @@ def repeatable(base: Any) -> Any:
                 return [max(len(chosen), len(rejected)) for chosen, rejected in pairs]
             columns = zip(data["prompt_ids"], data["chosen_ids"], data["rejected_ids"], strict=True)
             return [min(limit, len(prompt) + max(len(a), len(b))) for prompt, a, b in columns]
-
-        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-            if not self.group_rows:
-                return super()._get_train_sampler(train_dataset)
-            # Accelerate deals the batches of this order out to the processes: a step has the same rows with any number.
-            rows = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
-            effective = rows * self.args.world_size
-            return EpochSampler(self.args.seed, effective, self.row_lengths)
 
         def create_accelerator_and_postprocess(self) -> None:
             if not self.args.fsdp:
@@ -179,3 +154,37 @@ def repeatable(base: Any) -> Any:
             self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER, weights_only=True))
 
     return RepeatableTrainer
+
+
+def in_epoch_order(base: Any) -> Any:
+    """`repeatable`, with rows in an order of ours: by length, and the same whatever was drawn before."""
+    import torch
+    from transformers.trainer_pt_utils import LengthGroupedSampler
+
+    class EpochSampler(LengthGroupedSampler):  # type: ignore[misc, unused-ignore]
+        """An order that depends on seed and epoch alone. The library's takes it from the global random state."""
+
+        def __init__(self, seed: int, batch_size: int, lengths: list[int]) -> None:
+            super().__init__(batch_size, lengths=lengths, generator=torch.Generator())
+            self.seed = seed
+            self.epoch = 0
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epoch = epoch
+
+        def __iter__(self) -> Iterator[int]:
+            self.generator.manual_seed(self.seed * 1_000_003 + self.epoch)
+            return iter(super().__iter__())
+
+    class OrderedTrainer(repeatable(base)):  # type: ignore[misc]
+        group_rows = True
+
+        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+            if not self.group_rows:
+                return super()._get_train_sampler(train_dataset)
+            # Accelerate deals the batches of this order out to the processes: a step has the same rows with any number.
+            rows = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
+            effective = rows * self.args.world_size
+            return EpochSampler(self.args.seed, effective, self.row_lengths)
+
+    return OrderedTrainer

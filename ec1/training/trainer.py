@@ -22,17 +22,17 @@ from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
 from ec1.recipes.evaluation import why_unchecked
+from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.sharing import refusal, shared
 from ec1.seals import FILES, MANIFEST, check_files, read_sealed
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
 from ec1.training.monitor import Monitor, callback_of, peak_memory_gib
-from ec1.training.objectives import OBJECTIVES
+from ec1.training.objectives import TRAINERS
 from ec1.training.plan import VALIDATION_SHARE, Schedule, schedule_of
 from ec1.training.processes import Team, whole
 from ec1.training.provenance import LOCK, package_lock, provenance
-from ec1.training.repeatable import repeatable
 from ec1.training.shape import ModelShape, require_modules
 from ec1.training.spec import (
     METRICS,
@@ -49,7 +49,6 @@ from ec1.training.tracking import PROJECT, TENSORBOARD, check_trackers, tracking
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-_MARGIN = "eval_rewards/margins"
 PACKAGES = ("torch", "transformers", "trl", "peft", "bitsandbytes", "accelerate", "datasets", "safetensors")
 _METRIC_COLUMNS = (
     *("step", "epoch", "loss", "grad_norm", "learning_rate"),
@@ -249,7 +248,8 @@ def _attempt(
         if status == "partial" and state.global_step <= schedule.warmup_steps:
             monitor.note(f"the budget ended at step {state.global_step}, in the warm-up of {schedule.warmup_steps}")
         evaluations = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
-        margins = [entry[_MARGIN] for entry in state.log_history if _MARGIN in entry]
+        margin = TRAINERS[recipe.objective].margin
+        margins = [entry[margin] for entry in state.log_history if margin in entry]
         tokens = round(sum(entry["tokens"] for entry in history))
         return TrainingResult(
             status=status,
@@ -328,8 +328,8 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
     """
     from datasets import Dataset
 
-    objective = OBJECTIVES[spec.recipe.objective]
-    wanted = list(objective.columns)
+    kind = OBJECTIVES[spec.recipe.objective].rows
+    wanted = list(kind.columns)
     if (spec.dataset / MANIFEST).is_file():
         # It may have come from another machine; one that was made by hand has no manifest.
         mend = "start the night again, which builds it again"
@@ -343,8 +343,8 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
         rows = Dataset.from_parquet(files, cache_dir=str(scratch / side))
         if missing := [column for column in wanted if column not in rows.column_names]:
             raise InputError(f"{spec.dataset / side} lacks {', '.join(missing)}: objective {spec.recipe.objective}")
-        if objective.tokens and set(objective.tokens) <= set(rows.column_names):
-            wanted = list(objective.tokens)
+        if kind.tokens and set(kind.tokens) <= set(rows.column_names):
+            wanted = list(kind.tokens)
         parts.append(rows)
     if len(parts[0]) == 0:
         raise PermanentError(f"{spec.dataset} holds no row to train on")
@@ -378,7 +378,7 @@ def build_trainer(
     from peft import PeftModel
 
     recipe, wish = spec.recipe, spec.recipe.optimisation
-    method, objective = METHODS[recipe.method], OBJECTIVES[recipe.objective]
+    method, objective = METHODS[recipe.method], TRAINERS[recipe.objective]
     # One that is to be spread over cards need not fit one.
     model = method.base(recipe, spec.base_model, card if spec.device == "cuda" and not spec.fsdp else None)
     adapter = method.adapter(recipe, model)
@@ -436,7 +436,7 @@ def build_trainer(
     if arguments.n_gpu > 1:
         # One process would spread each batch over all cards that it sees, of which one is its own.
         arguments._n_gpu = 1
-    trainer = repeatable(trainer_class)(
+    trainer = objective.base(trainer_class)(
         model=model,
         args=arguments,
         peft_config=adapter,

@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,15 @@ PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin")
 def works() -> None:
     if (why := why_not()) is not None:
         pytest.skip(why)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that every user may read; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 def shell(text: str, stdin: bytes = b"", limits: Limits = USUAL) -> Ran:
@@ -154,16 +165,14 @@ def test_there_is_no_network_and_no_way_to_privileges() -> None:
     assert shell("unshare --user true").status != 0
 
 
-def test_another_user_s_boxes_are_bounded_alike(tmp_path: Path) -> None:
+def test_another_user_s_boxes_are_bounded_alike(public: Path) -> None:
     if os.geteuid() != 0 or PYTHON is None:
         pytest.skip("only root can become another user, and needs a python3 that it can run")
     # The two modules alone, at a place that everybody may read.
-    room = tmp_path / "ec1" / "sandbox"
+    room = public / "ec1" / "sandbox"
     shutil.copytree(ROOT / "ec1" / "sandbox", room, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("__init__.py", "errors.py"):
-        shutil.copy(ROOT / "ec1" / name, tmp_path / "ec1" / name)
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
+        shutil.copy(ROOT / "ec1" / name, public / "ec1" / name)
     program = f"""
 from ec1.sandbox.box import Limits, run
 assert b"fork" in run(("/bin/sh", "-c", "for n in $(seq 300); do sleep 9 & done")).stderr
@@ -174,7 +183,7 @@ assert run(({PYTHON!r}, "-c", held), limits=Limits(memory_mib=200)).stopped == "
 """
     done = subprocess.run(
         [PYTHON, "-c", program],
-        cwd=tmp_path,
+        cwd=public,
         env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         user=12345,
         group=12345,
@@ -186,13 +195,11 @@ assert run(({PYTHON!r}, "-c", held), limits=Limits(memory_mib=200)).stopped == "
     assert done.returncode == 0, done.stderr
 
 
-def test_a_box_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = tmp_path / "bwrap"
+def test_a_box_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch, public: Path) -> None:
+    broken = public / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
     broken.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setenv("PATH", f"{public}:/bin")
     with pytest.raises(InputError, match="No permissions to create new namespace"):
         run(("true",))
     monkeypatch.setenv("PATH", "")

@@ -1,0 +1,32 @@
+"""Kinds of rows that objectives learn from. One entry each.
+
+Belongs here: the columns of a kind. Does not: which tuples can become such rows (`tuples.py`), and which objective
+reads which kind (`ec1.recipes.objectives`).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+RowKindName = Literal["sft", "dpo"]
+"""As snapshots, datasets and scores on disk name them."""
+
+
+@dataclass(frozen=True)
+class RowKind:
+    """One kind of row: a prompt, and one or more answers to it."""
+
+    name: RowKindName
+    sides: tuple[str, ...]
+    """Columns of the answers; the first is the one that is to become likelier."""
+    tokens: tuple[str, ...] = ()
+    """Columns in which a dataset says itself which tokens there are and which of them count."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of messages."""
+        return ("prompt", *self.sides)
+
+
+ANSWERS = RowKind("sft", ("completion",), tokens=("input_ids", "completion_mask"))
+PAIRS = RowKind("dpo", ("chosen", "rejected"))
+ROW_KINDS: dict[str, RowKind] = {kind.name: kind for kind in (ANSWERS, PAIRS)}

@@ -1,0 +1,68 @@
+"""Objectives: what a training makes more likely. One entry each, with all that a recipe, a plan and a night ask of it.
+
+Belongs here: what differs between objectives and needs no library. Does not: TRL's trainer for each and its settings
+(`ec1.training.objectives`), and the fields of a recipe's sections (`schema.py`).
+
+KTO is left out: docs/decisions/no-kto.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ec1.corpus.row_kinds import ANSWERS, PAIRS, RowKind
+
+ObjectiveName = Literal["sft", "dpo", "orpo", "simpo"]
+Rates = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One objective."""
+
+    rows: RowKind
+    """What it reads."""
+    learns: str
+    """What it learns from a row, for people."""
+    lora_rates: Rates
+    """The learning rates, from and to, that it usually takes with an adapter."""
+    full_rates: Rates
+    """The same where all weights are trained."""
+    section: str | None = None
+    """The recipe's section that it needs, which no other objective uses."""
+    values: str = ""
+    """What that section has no defaults for."""
+    imitates: bool = False
+    """Whether each token counts by itself: only then can rows be packed, embeddings be noisy, and the kinds
+    pretraining and extraction be learnt."""
+    shares: bool = False
+    """Whether several processes can train it together."""
+    shards: bool = False
+    """Whether each of them can hold a part of the model only."""
+    fuses: bool = False
+    """Whether the Triton kernels compute its loss."""
+    reference: bool = False
+    """Whether a frozen reference scores every row too."""
+    goes_on: bool = False
+    """Whether it starts from the role's version in use, if there is one."""
+
+
+def _preferences(section: str, values: str, **more: bool) -> Objective:
+    """An objective that learns from pairs; it takes lower rates than one that learns answers."""
+    return Objective(PAIRS, "preferences", (5e-5, 5e-4), (1e-7, 1e-5), section=section, values=values, **more)
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "sft": Objective(
+        ANSWERS, "answers", (1e-5, 2e-3), (1e-7, 1e-4), imitates=True, shares=True, shards=True, fuses=True
+    ),
+    "dpo": _preferences("dpo", "beta", shares=True, fuses=True, reference=True, goes_on=True),
+    "orpo": _preferences("orpo", "beta"),
+    "simpo": _preferences("simpo", "beta and gamma", goes_on=True),
+}
+SECTIONS = tuple(each.section for each in OBJECTIVES.values() if each.section is not None)
+
+
+def those(which: Callable[[Objective], bool]) -> str:
+    """The names of some objectives, for a message."""
+    return " or ".join(name for name, each in OBJECTIVES.items() if which(each))
