@@ -193,9 +193,9 @@ def forget_(
     as_json: AsJson = False,
 ) -> None:
     """Remove tuples and all that was made of them, keep them out, and withdraw the versions that learnt from them."""
-    from ec1.night.lineage import descendants
     from ec1.night.removal import Query, find, forget
     from ec1.night.stores import open_registry
+    from ec1.queries.adapters import descendants
 
     options: Options = context.obj
     deployment, query = options.deployment(), Query(match, source, person)

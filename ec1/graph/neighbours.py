@@ -5,7 +5,6 @@ Belongs here: the neighbourhood and its forms. Does not: reading one entity (`re
 
 import html
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,11 +140,3 @@ def _colour(entity_class: str) -> str:
 def _harmless(text: str) -> str:
     """Text from documents that can be no tag, wherever a page puts it."""
     return html.escape(text.replace("<", "‹").replace(">", "›"), quote=False).replace("&amp;", "&")
-
-
-def as_rows(found: Iterable[Neighbour]) -> list[dict[str, Any]]:
-    """The neighbours as JSON types."""
-    return [
-        {"key": each.key, "name": each.name, "class": each.entity_class, "how": each.how, "documents": each.documents}
-        for each in found
-    ]

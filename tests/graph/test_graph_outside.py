@@ -59,10 +59,10 @@ def reader(home: Path) -> Iterator[GraphReader]:
 
 
 def test_the_schema_says_what_each_table_means(reader: GraphReader) -> None:
-    tables = {table["table"]: table for table in schema_of(reader)}
+    tables = {table.table: table for table in schema_of(reader)}
     assert set(tables) == set(MEANING)
-    assert tables["Entity"]["columns"] == {"key": "STRING", "name": "STRING", "entity_class": "STRING"}
-    assert tables["MENTIONS"]["kind"] == "rel"
+    assert tables["Entity"].columns == {"key": "STRING", "name": "STRING", "entity_class": "STRING"}
+    assert tables["MENTIONS"].kind == "rel"
 
 
 def test_neighbours_are_stated_before_they_are_seen_together(reader: GraphReader) -> None:
@@ -119,8 +119,9 @@ def test_an_assistant_reads_the_graph_over_mcp(home: Path) -> None:
     from mcp import Client, StdioServerParameters
 
     program = (
-        "import sys; from pathlib import Path; from ec1.graph.mcp_server import graph_server; "
-        "graph_server(Path(sys.argv[1]), buffer_pool_mib=64).run('stdio')"
+        "import sys; from pathlib import Path; from ec1.commands.mcp_server import graph_server; "
+        "from ec1.queries.graph import GraphReader; "
+        "graph_server(lambda: GraphReader(Path(sys.argv[1]), buffer_pool_mib=64)).run('stdio')"
     )
     parameters = StdioServerParameters(command=sys.executable, args=["-c", program, str(home / "published")])
 
