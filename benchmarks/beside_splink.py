@@ -1,8 +1,8 @@
 """Contact records of FEBRL 1 to 4 and names of GUM, by our resolution and by Splink 4: precision and recall over pairs.
 
 All see the same records, and merge from odds of 99 to 1. Splink estimates its weights from the records by expectation
-maximisation, with comparisons of its library for each field. `ours` are the weights that every night uses, `fitted`
-those that `ec1 graph fit` finds in the same records without their labels. Of FEBRL 4 the two files are taken as one.
+maximisation, with comparisons of its library for each field; ours are what every night uses. Of FEBRL 4 the two files
+are taken as one.
 FEBRL 1 and 3 were looked at when our rules were written, 2 and 4 were not; `benchmarks.resolution_quality` says what of
 GUM was. GUM has names only: Splink gets the first and the last word, the class and the documents do not enter it.
 With `--splink-data` and `--dedupe-examples`, clones of two public repositories, four more sets that nothing of ours was
@@ -21,7 +21,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,8 @@ from typing import Any
 from benchmarks.gum import DATA
 from benchmarks.public_records import public_sets
 from benchmarks.resolution_quality import Pairs, febrl_rows, gum, parts
-from ec1.errors import InputError
-from ec1.graph.fitting import fit
-from ec1.graph.resolution import profiles_by_class, resolve
-from ec1.graph.scoring import PERSON, Profile, Statistics
+from ec1.graph.resolution import resolve
+from ec1.graph.scoring import Profile
 
 ODDS = 0.99
 Records = tuple[list[Profile], Pairs, Any]
@@ -174,17 +172,6 @@ def ours(profiles: Sequence[Profile], frame: Any) -> Pairs:
     return pairs(each.members for each in resolve(profiles).clusters)
 
 
-def fitted(profiles: Sequence[Profile], frame: Any) -> Pairs | None:
-    """The same under weights that are fitted; None where there is too little to fit them to."""
-    try:
-        weights = fit(profiles).weights.model_dump()["person"]
-    except InputError:
-        return None
-    statistics = {name: Statistics.of(members) for name, members in profiles_by_class(profiles).items()}
-    statistics[PERSON] = replace(statistics[PERSON], weights=weights)
-    return pairs(each.members for each in resolve(profiles, statistics=statistics).clusters)
-
-
 def splink(profiles: Sequence[Profile], frame: Any) -> Pairs | None:
     """The pairs that Splink clusters; None where it cannot estimate its weights."""
     from splink import DuckDBAPI, Linker, SettingsCreator, block_on
@@ -280,7 +267,7 @@ def main() -> None:
         if arguments.sets and name not in arguments.sets.split(","):
             continue
         profiles, true, frame = read()
-        for by, run in (("ours", ours), ("fitted", fitted), ("Splink", splink)):
+        for by, run in (("ours", ours), ("Splink", splink)):
             began = time.process_time()
             found = run(profiles, frame)
             if found is None:

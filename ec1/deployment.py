@@ -345,9 +345,6 @@ class LadybugSettings(Settings):
         "then; until then a night compares only what its documents touch; typically 0.05–0.3",
     )
     overrides: Path | None = Field(None, description="YAML file of operators' decisions: entities that are one, or not")
-    weights: Path | None = Field(
-        None, description="YAML file of weights that `ec1 graph fit` wrote; default: those that come with EC1"
-    )
     max_shrink_share: float = Field(
         0.1,
         ge=0,
@@ -961,9 +958,7 @@ def _absolute(deployment: Deployment, project: Path) -> Deployment:
         "sample": shipped(deployment.sample),
         "recipes": tuple(found for path in deployment.recipes if (found := shipped(path)) is not None),
         "documents": deployment.documents.model_copy(update={"root": below(deployment.documents.root)}),
-        "graph": deployment.graph.model_copy(
-            update={"overrides": below(deployment.graph.overrides), "weights": below(deployment.graph.weights)}
-        ),
+        "graph": deployment.graph.model_copy(update={"overrides": below(deployment.graph.overrides)}),
         "corpus": deployment.corpus.model_copy(update={"root": below(deployment.corpus.root)}),
         "extraction": deployment.extraction.model_copy(
             update={

@@ -16,7 +16,6 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.listing import Listing
 from ec1.graph.exports import export_night
 from ec1.graph.overrides import load_overrides
-from ec1.graph.weights import load_weights
 from ec1.night.extraction import extract_night, work_of
 from ec1.night.extractor import known_names
 from ec1.night.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
@@ -152,7 +151,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         folder = home.night(context.partition_key)
         found = Listing.load(folder / LISTING)
         outbox, fingerprints = inference.outbox(), inference.fingerprints()
-        overrides, weights = load_overrides(deployment.graph.overrides), load_weights(deployment.graph.weights)
+        overrides = load_overrides(deployment.graph.overrides)
 
         taught = teach(deployment, home, found, inference.extractor(), outbox, dt.datetime.now(dt.UTC))
 
@@ -173,7 +172,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             )
             resolved = None
             if deployment.graph.resolution:
-                unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift, weights=weights)
+                unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift)
                 resolved = metadata.of_resolution(store, unused)
             else:
                 store.drop_resolution()

@@ -202,47 +202,6 @@ def review(
 
 
 @graph_app.command()
-def fit(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="where to write the weights, such as configs/weights.yaml")],
-) -> None:
-    """Fit the weights of evidence to the published graph, without labels, and write them for `graph.weights`."""
-    from ec1.graph.fitting import fit as fit_weights
-    from ec1.graph.weights import save_weights
-
-    with _reader(context) as reader:
-        found = fit_weights(reader.profiles())
-    save_weights(found.weights, file.expanduser())
-    out.print(f"{found.pairs} pairs, {found.matches:.0f} of them one person", markup=False)
-    for kind, shares in found.weights.person.items():
-        out.print(
-            f"  {kind:<12} equal {shares.exact:.3f}, nearly {shares.close:.3f}, another {shares.different:.3f} "
-            f"in {found.matches_by_kind[kind]:.0f} pairs",
-            markup=False,
-        )
-    out.print(
-        f"set graph.weights: {file} in the deployment; the next night resolves everything with them", markup=False
-    )
-
-
-@graph_app.command()
-def namesakes(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the names that several people share, with the documents that speak of each, as far as these tell."""
-    with _reader(context) as reader:
-        found = reader.namesakes()
-    if as_json:
-        print_json({key: asdict(each) for key, each in found.items()})
-        return
-    out.print(f"{len(found)} names of several people")
-    for key, each in found.items():
-        out.print(printable(key), markup=False)
-        for number, documents in enumerate(each.people, 1):
-            out.print(f"  {number}. {printable(', '.join(documents))}", markup=False)
-        if each.unclear:
-            out.print(f"  unclear: {printable(', '.join(each.unclear))}", markup=False)
-
-
-@graph_app.command()
 def decide(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="pairs to ask about, those that would change most first")] = 20,

@@ -19,7 +19,7 @@ Weights come from statistics that stay as they are, since each new entity change
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ec1.graph import blocking
 from ec1.graph.blocking import block_keys, key_at, name_at, place
@@ -38,7 +38,6 @@ from ec1.graph.resolution import (
 )
 from ec1.graph.resolution_state import AT_ONE, AT_OTHER, KeptLink, ResolutionState, Said
 from ec1.graph.scoring import NO_STATISTICS, PERSON, Profile, Scorer, Statistics
-from ec1.graph.weights import NO_WEIGHTS, Weights
 
 
 @dataclass
@@ -62,18 +61,15 @@ def resolve_whole(
     overrides: Overrides,
     token: str,
     statistics: Mapping[str, Statistics] | None = None,
-    weights: Weights = NO_WEIGHTS,
 ) -> tuple[tuple[Link, ...], tuple[Cluster, ...]]:
     """Fill an empty state from all that documents say (see `ResolutionState.create`); returns all links and clusters.
-    Without statistics those of now are taken, with `weights`.
+    Without statistics those of now are taken.
 
     Raises InputError if the overrides contradict each other.
     """
     profiles = state.create(names, traits)
     if statistics is None:
         statistics = {name: Statistics.of(members) for name, members in profiles_by_class(profiles).items()}
-        if weights.person and PERSON in statistics:
-            statistics[PERSON] = replace(statistics[PERSON], weights=weights.model_dump()["person"])
     finding = find(profiles, overrides, statistics)
     state.finish(profiles, finding, overrides, statistics, token)
     return finding.resolution.links, finding.resolution.clusters

@@ -21,7 +21,6 @@ from ec1.graph.model import GraphStats
 from ec1.graph.overrides import Overrides
 from ec1.graph.resolution import Cluster, Resolution
 from ec1.graph.resolver import DRIFT, WHOLE_BELOW
-from ec1.graph.weights import NO_WEIGHTS, Weights
 from ec1.graph.writer_lock import writer_lock
 
 QUARANTINE_AFTER = 3
@@ -129,41 +128,29 @@ class LadybugStore:
         """Record that documents vanished: their mentions go, their ledger rows say `deleted`."""
         return self._changes.apply((Change(key, "", "", "", "deleted") for key in keys), night, QUARANTINE_AFTER)
 
-    def resolve(
-        self,
-        overrides: Overrides,
-        *,
-        drift: float = DRIFT,
-        whole_below: int = WHOLE_BELOW,
-        weights: Weights = NO_WEIGHTS,
-    ) -> Resolution:
+    def resolve(self, overrides: Overrides, *, drift: float = DRIFT, whole_below: int = WHOLE_BELOW) -> Resolution:
         """Say which entities are one (`resolution.py`) and keep it beside the graph; returns all of it, which takes
         time in a large graph. See `update_resolution`."""
-        unused = self.update_resolution(overrides, drift=drift, whole_below=whole_below, weights=weights)
+        unused = self.update_resolution(overrides, drift=drift, whole_below=whole_below)
         with self._db.reading():
             return replace(resolved_tables.read(self._db.connection), unused_overrides=tuple(unused))
 
     def update_resolution(
-        self,
-        overrides: Overrides,
-        *,
-        drift: float = DRIFT,
-        whole_below: int = WHOLE_BELOW,
-        weights: Weights = NO_WEIGHTS,
+        self, overrides: Overrides, *, drift: float = DRIFT, whole_below: int = WHOLE_BELOW
     ) -> list[str]:
         """Bring the resolution up to date, in one transaction; returns the entities that `overrides` names and the
         graph lacks.
 
         Only what new, changed or removed documents touch is resolved again, with the result that resolving everything
         under the same statistics gives. Everything is resolved, with statistics of now, if more than `drift` (a share)
-        of the entities came or went since they were taken, if `weights` are others, or if there are fewer than
-        `whole_below` entities. An unchanged graph under unchanged overrides and weights is not resolved again.
+        of the entities came or went since they were taken, or if there are fewer than `whole_below` entities. An
+        unchanged graph under unchanged overrides is not resolved again.
 
         Raises InputError for overrides that contradict each other.
         """
         self._db.make_room()
         with self._db.reading():
-            resolver.update(self._db, overrides, drift=drift, whole_below=whole_below, weights=weights)
+            resolver.update(self._db, overrides, drift=drift, whole_below=whole_below)
             return resolver.unused(self._db, overrides)
 
     def resolution_counts(self) -> resolved_tables.Counts:

@@ -3,7 +3,6 @@
 Belongs here: lists, one entity with its evidence, free queries. Does not: writing of any kind.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,11 +15,8 @@ from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.graph import file_seal, resolved_tables, tables
 from ec1.graph.guard import checked_query
-from ec1.graph.homonyms import COMPANY_DOCUMENTS, Namesakes, Sighting, namesakes
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
 from ec1.graph.resolution import Cluster, Link, Resolution
-from ec1.graph.resolution_state import ResolutionState
-from ec1.graph.scoring import KINDS, PERSON, Profile
 
 QUERY_SECONDS = 60.0
 """How long a free query may take, unless the caller says otherwise."""
@@ -176,58 +172,6 @@ class GraphReader:
         """The cluster of an entity, if it is in one, and all its links."""
         with self._reading() as connection:
             return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
-
-    def profiles(self) -> list[Profile]:
-        """What is known of every entity, as resolution sees it. Memory grows with the graph."""
-        with self._reading() as connection:
-            state = ResolutionState(None)
-            return state.create(resolved_tables.names(connection), resolved_tables.traits(connection))
-
-    def namesakes(self) -> dict[str, Namesakes]:
-        """The names of people whom documents tell apart, by key (`homonyms.py`)."""
-        facts: dict[str, dict[str, dict[str, set[str]]]] = {}
-        for row in self._rows(
-            "MATCH (d:Document)-[t:TRAIT]->(e:Entity {entity_class: $class}) "
-            "RETURN e.key AS entity, d.key AS document, t.kind AS kind, t.value AS value",
-            {"class": PERSON},
-        ):
-            if row["kind"] in KINDS:
-                by_document = facts.setdefault(row["entity"], {})
-                by_document.setdefault(row["document"], {}).setdefault(row["kind"], set()).add(row["value"])
-        found = {}
-        for key, by_document in sorted(facts.items()):
-            stated = {
-                name: {kind: frozenset(each) for kind, each in kinds.items()} for name, kinds in by_document.items()
-            }
-            # Most names are told apart by nothing: then nobody asks who is named beside them.
-            if len(namesakes(Sighting(name, kinds) for name, kinds in stated.items()).people) > 1:
-                found[key] = namesakes(
-                    Sighting(name, stated.get(name, {}), beside) for name, beside in self._beside(key).items()
-                )
-        return found
-
-    def _beside(self, key: str) -> dict[str, frozenset[str]]:
-        """By document that names an entity, whom else it names; without those that very many documents name."""
-        beside: dict[str, set[str]] = defaultdict(set)
-        often: Counter[str] = Counter()
-        for row in self._rows(
-            "MATCH (:Entity {key: $key})<-[:MENTIONS]-(d:Document) WITH DISTINCT d MATCH (d)-[:MENTIONS]->(b:Entity) "
-            "RETURN DISTINCT d.key AS document, b.key AS other",
-            {"key": key},
-        ):
-            beside[row["document"]].add(row["other"])
-        for other in {each for names in beside.values() for each in names}:
-            ((often[other],),) = (
-                row.values()
-                for row in self._rows(
-                    "MATCH (:Entity {key: $key})<-[:MENTIONS]-(d:Document) RETURN count(DISTINCT d.key) AS documents",
-                    {"key": other},
-                )
-            )
-        return {
-            document: frozenset(other for other in names if other != key and often[other] <= COMPANY_DOCUMENTS)
-            for document, names in beside.items()
-        }
 
     def export(self, directory: Path) -> list[Path]:
         """Write the graph as Parquet, like the writer's `export`."""

@@ -384,10 +384,7 @@ def statistics_digest(statistics: Mapping[str, Statistics]) -> str:
 
 
 def _plain(statistics: Mapping[str, Statistics]) -> dict[str, object]:
-    return {
-        name: {"size": each.size, "counts": each.counts, **({"weights": each.weights} if each.weights else {})}
-        for name, each in sorted(statistics.items())
-    }
+    return {name: {"size": each.size, "counts": each.counts} for name, each in sorted(statistics.items())}
 
 
 class _Documents(Set[str]):

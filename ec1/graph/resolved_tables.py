@@ -17,7 +17,6 @@ from ec1.graph.overrides import Overrides
 from ec1.graph.resolution import VERSION, Band, Cluster, Link, Resolution
 from ec1.graph.resolution_state import Said
 from ec1.graph.scoring import KINDS
-from ec1.graph.weights import Weights
 
 CLUSTER_COLUMNS = ("key", "name", "entity_class", "members")
 LINK_COLUMNS = ("one", "other", "band", "score", "reasons", "veto")
@@ -39,9 +38,9 @@ class Counts:
     links: dict[str, int]
 
 
-def basis(graph_digest: str, overrides: Overrides, weights: Weights) -> str:
+def basis(graph_digest: str, overrides: Overrides) -> str:
     """What a resolution was made from, as a digest."""
-    return digest_of([VERSION, graph_digest, overrides.model_dump(mode="json"), *filter(None, [weights.digest])])
+    return digest_of([VERSION, graph_digest, overrides.model_dump(mode="json")])
 
 
 class Record(BaseModel):
@@ -57,8 +56,6 @@ class Record(BaseModel):
     """Entities when the statistics were taken."""
     turned: int = 0
     """Entities that came or went since."""
-    weights: str = ""
-    """Digest of the fitted weights (`weights.py`); empty for those that come with EC1."""
 
     @property
     def digest(self) -> str:

@@ -26,7 +26,6 @@ from ec1.graph.resolution import VERSION, Cluster, Link
 from ec1.graph.resolution_state import ResolutionState, statistics_digest
 from ec1.graph.resolved_tables import Record
 from ec1.graph.scoring import Statistics
-from ec1.graph.weights import NO_WEIGHTS, Weights
 
 log = logging.getLogger(__name__)
 
@@ -43,18 +42,16 @@ def state_path(graph: Path) -> Path:
     return graph.with_name(f"{graph.name}.resolution")
 
 
-def update(
-    database: GraphDatabase, overrides: Overrides, *, drift: float, whole_below: int, weights: Weights = NO_WEIGHTS
-) -> None:
+def update(database: GraphDatabase, overrides: Overrides, *, drift: float, whole_below: int) -> None:
     """See `LadybugStore.update_resolution`."""
     overrides.groups()
     connection = database.connection
     totals = tables.totals(connection)
-    basis = resolved_tables.basis(totals.digest, overrides, weights)
+    basis = resolved_tables.basis(totals.digest, overrides)
     record = resolved_tables.record(connection)
     if record is not None and record.basis == basis:
         return
-    if record is not None and (record.version, record.weights) != (VERSION, weights.digest):
+    if record is not None and record.version != VERSION:
         record = None
     path = state_path(database.path)
     _adopt_waiting(path, record)
@@ -72,7 +69,7 @@ def update(
             except sqlite3.DatabaseError as error:
                 log.warning("%s is damaged (%s): all entities are resolved again", path, error)
                 path.unlink(missing_ok=True)
-        _whole(database, path, record, overrides, basis, entities, weights)
+        _whole(database, path, record, overrides, basis, entities)
 
 
 @contextlib.contextmanager
@@ -132,13 +129,7 @@ def _by_differences(
 
 
 def _whole(
-    database: GraphDatabase,
-    path: Path,
-    record: Record | None,
-    overrides: Overrides,
-    basis: str,
-    entities: int,
-    weights: Weights,
+    database: GraphDatabase, path: Path, record: Record | None, overrides: Overrides, basis: str, entities: int
 ) -> None:
     """Resolve everything; with a record, under the statistics that it names, if they are still there."""
     waiting = _waiting(path)
@@ -154,10 +145,9 @@ def _whole(
             overrides,
             token,
             statistics,
-            weights,
         )
         used = statistics_digest(state.statistics())
-    new = Record(basis=basis, version=VERSION, statistics=used, token=token, size=entities, weights=weights.digest)
+    new = Record(basis=basis, version=VERSION, statistics=used, token=token, size=entities)
     if record is not None and statistics is not None:
         # Who came or went since the record was made is not known here: a night's worth at most.
         new = new.model_copy(update={"size": record.size, "turned": record.turned})

@@ -178,8 +178,6 @@ class Statistics:
 
     size: int
     counts: Mapping[str, Mapping[str, int]]
-    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Shares that were fitted, by kind (`weights.py`)."""
 
     @classmethod
     def of(cls, profiles: Sequence[Profile]) -> "Statistics":
@@ -205,11 +203,10 @@ class Scorer:
         self._prior = math.log2(max(_PRIOR_WEIGHT, statistics.size))
         self._counts = statistics.counts
         self._size = statistics.size
-        self._fitted = statistics.weights
         self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
         most = max(self._most("given"), self._most("surname")) + _DIFFERENT_BITS - self._prior
-        # None where a part that agrees could outweigh one that does not.
-        self._far = Comparison(most, ()) if most < REVIEW_BITS else None
+        # However rare the part that agrees is, it does not outweigh the one that differs.
+        self._far = Comparison(most, ())
         self._last: tuple[PersonName, PersonName, tuple[float, tuple[Level, Level], bool]] | None = None
 
     def compare(self, one: Profile, other: Profile) -> Comparison:
@@ -218,8 +215,7 @@ class Scorer:
         if other.key < one.key:
             one, other = other, one
         if (
-            self._far is not None
-            and (ours := one.plain) is not None
+            (ours := one.plain) is not None
             and (theirs := other.plain) is not None
             and not (one.attributes and other.attributes)
             and _are_far(ours, theirs)
@@ -235,7 +231,7 @@ class Scorer:
 
     def is_far(self, one: Profile, name: str) -> bool:
         """Whether `compare` finds a person far from any that has just this name; False where only it can tell."""
-        if self._far is None or one.attributes or (ours := one.plain) is None:
+        if one.attributes or (ours := one.plain) is None:
             return False
         theirs = person_names(name)
         return len(theirs) == 1 and not theirs[0].generation and _are_far(ours, theirs[0])
@@ -256,11 +252,6 @@ class Scorer:
         ]
         return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
 
-    def levels(self, one: Profile, other: Profile) -> list[tuple[str, Level]]:
-        """How well the names of two people and each kind of fact that both have agree, in one document or not."""
-        names = self._persons(one, other, _Together(False, False, False))
-        return [*names.levels, *self.facts(one.attributes, other.attributes)[1]]
-
     def facts(
         self, one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]
     ) -> tuple[float, list[tuple[str, Level]]]:
@@ -280,10 +271,8 @@ class Scorer:
 
     def _most(self, kind: str) -> float:
         """The bits that two parts of a name can be worth at most: if they are equal and nobody else has them."""
-        fitted = self._fitted.get(kind)
-        exact = fitted["exact"] if fitted else _EXACT
         rarest = max(_RAREST, _USUAL[kind] * _PRIOR_WEIGHT / (self._size + _PRIOR_WEIGHT))
-        return max(_INITIAL_BITS, math.log2(exact / min(exact, rarest)))
+        return max(_INITIAL_BITS, math.log2(_EXACT / min(_EXACT, rarest)))
 
     def _frequency(self, kind: str, value: str) -> float:
         usual = KINDS[kind].usual if kind in KINDS else _USUAL[kind]
@@ -293,22 +282,17 @@ class Scorer:
     def _weight(self, kind: str, level: Level, values: tuple[str, str]) -> float:
         if level is Level.MISSING:
             return 0.0
-        fitted = self._fitted.get(kind)
         if level is Level.DIFFERENT:
-            # However often one person's facts differ, a difference counts for no less: that costs precision.
-            bits = math.log2(fitted["different"] / fitted["different_of_two"]) if fitted else _DIFFERENT_BITS
-            return min(bits, _DIFFERENT_BITS)
+            return _DIFFERENT_BITS
         if level is Level.INITIAL:
             return _INITIAL_BITS
         known = self._weights.get((kind, level, values))
         if known is None:
             frequency = max(self._frequency(kind, value) for value in values)
-            exact, close = (fitted["exact"], fitted["close"]) if fitted else (_EXACT, _CLOSE)
-            equal = math.log2(exact / min(exact, frequency))
-            common = fitted["close_of_two"] if fitted else frequency * _NEIGHBOURS
-            nearly = math.log2(close / min(close, common))
-            # What was fitted to few pairs must not let a slip count for more than none.
-            known = equal if level is Level.EXACT else min(nearly, equal) if fitted else nearly
+            if level is Level.EXACT:
+                known = math.log2(_EXACT / min(_EXACT, frequency))
+            else:
+                known = math.log2(_CLOSE / min(_CLOSE, frequency * _NEIGHBOURS))
             self._weights[kind, level, values] = known
         return known
 

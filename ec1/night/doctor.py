@@ -31,7 +31,6 @@ from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
 from ec1.graph import file_seal
 from ec1.graph.overrides import load_overrides
-from ec1.graph.weights import load_weights
 from ec1.home import Home
 from ec1.models import model_folder
 from ec1.night.databases import damaged_databases
@@ -94,8 +93,6 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _gold(deployment, deployment.extraction.gold)
     if deployment.graph.overrides is not None:
         yield _guarded("overrides", lambda: _overrides(deployment))
-    if deployment.graph.weights is not None:
-        yield _guarded("weights", lambda: _weights(deployment))
 
 
 def _gold(deployment: Deployment, path: Path) -> Finding:
@@ -105,11 +102,6 @@ def _gold(deployment: Deployment, path: Path) -> Finding:
         # The night goes on without figures.
         return Finding("gold", "note", f"extraction will not be scored: {error}")
     return Finding("gold", "ok", f"{documents} documents in {path}")
-
-
-def _weights(deployment: Deployment) -> Finding:
-    kinds = ", ".join(load_weights(deployment.graph.weights).person)
-    return Finding("weights", "ok", f"fitted for {kinds or 'nothing'} in {deployment.graph.weights}")
 
 
 def _overrides(deployment: Deployment) -> Finding:

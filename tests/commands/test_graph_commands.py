@@ -13,11 +13,10 @@ from ec1.deployment import Deployment, load_deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import parse_document
 from ec1.errors import InputError
-from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention, Trait
+from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
 from ec1.files import sha256_file
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.overrides import NO_OVERRIDES
-from ec1.graph.weights import load_weights
 from ec1.home import Home
 
 TEXT = (
@@ -134,63 +133,6 @@ def test_show_and_review_tell_which_entities_are_one(home: Home) -> None:
     assert [link["band"] for link in entity["links"]] == ["merge"]
     assert "1 clusters; 0 pairs for review" in ec1(home, "review").stdout
     assert json.loads(ec1(home, "review", "--json").stdout) == []
-
-
-def test_namesakes_lists_the_documents_of_each_person_of_a_name(home: Home) -> None:
-    assert ec1(home, "namesakes").stdout.strip() == "0 names of several people"
-    born = (("elder", "6988048", "19410211"), ("younger", "1237719", "19851130"))
-    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
-        for name, number, birthday in born:
-            facts = {"identifier": number, "birth_date": birthday}
-            said = ExtractionResult(
-                content_sha256=name.ljust(64, "0"),
-                stream="meeting",
-                fingerprint="ab" * 32,
-                status="complete",
-                mentions=(Mention(name="Cy Eck", entity_class="Person", confidence=0.9, chunk=0, start=0, end=6),),
-                traits=tuple(Trait(name="Cy Eck", entity_class="Person", kind=k, value=v) for k, v in facts.items()),
-                answers=(ChunkAnswer(chunk=0, start=0, end=6, finish_reason="stop", model="small-model"),),
-            )
-            store.apply(DocumentKey("meeting", f"{name}.md"), f"mk-{name}", said, "2026-06-02")
-        store.publish(home.published_graph)
-    lines = [line.strip() for line in ec1(home, "namesakes").stdout.splitlines()]
-    assert lines == ["1 names of several people", "Person:cy eck", "1. meeting/elder.md", "2. meeting/younger.md"]
-    (found,) = json.loads(ec1(home, "namesakes", "--json").stdout).values()
-    assert found == {"people": [["meeting/elder.md"], ["meeting/younger.md"]], "unclear": []}
-
-
-def test_fit_refuses_a_small_graph_and_writes_weights_that_a_deployment_may_name(home: Home, tmp_path: Path) -> None:
-    path = tmp_path / "weights.yaml"
-    with pytest.raises(InputError, match="too small to fit weights to"):
-        ec1(home, "fit", str(path))
-    assert not path.exists()
-    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
-        documents = []
-        for number in range(160):
-            # Each person is in two documents, in the second under another form of the name.
-            person, again = divmod(number, 2)
-            given, surname = f"Gi{person * 7919:x}", f"Su{person * 104729:x}"
-            name = f"{surname}, {given}" if again else f"{given} {surname}"
-            facts = {
-                "birth_date": f"19{person % 90 + 10}{person % 12 + 1:02}{person % 28 + 1:02}",
-                "city": f"town {person:06}",
-            }
-            said = ExtractionResult(
-                content_sha256=f"{number:064}",
-                stream="meeting",
-                fingerprint="ab" * 32,
-                status="complete",
-                mentions=(Mention(name=name, entity_class="Person", confidence=0.9, chunk=0, start=0, end=len(name)),),
-                traits=tuple(Trait(name=name, entity_class="Person", kind=k, value=v) for k, v in facts.items()),
-                answers=(ChunkAnswer(chunk=0, start=0, end=len(name), finish_reason="stop", model="small-model"),),
-            )
-            documents.append((DocumentKey("meeting", f"{number}.md"), f"mk-{number}", said))
-        store.apply_many(documents, "2026-06-02")
-        store.publish(home.published_graph)
-    told = ec1(home, "fit", str(path)).stdout
-    assert "of them one person" in told and f"set graph.weights: {path}" in " ".join(told.split())
-    weights = load_weights(path).person
-    assert set(weights) == {"birth_date", "city", "given", "surname"}
 
 
 def test_export(home: Home, tmp_path: Path) -> None:
