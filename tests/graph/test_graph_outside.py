@@ -128,7 +128,7 @@ def test_an_assistant_reads_the_graph_over_mcp(home: Path) -> None:
     async def talk() -> tuple[set[str], object, object, bool]:
         async with Client(parameters) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
-            found = await client.call_tool("search", {"text": "alvarez"})
+            found = await client.call_tool("search", {"text": "alvarez", "limit": 1})
             rows = await client.call_tool("query", {"cypher": "MATCH (e:Entity) RETURN count(*) AS n"})
             refused = await client.call_tool("query", {"cypher": "MATCH (e:Entity) DETACH DELETE e"})
             return tools, found.structured_content, rows.structured_content, bool(refused.is_error)
