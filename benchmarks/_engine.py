@@ -10,9 +10,10 @@ from pathlib import Path
 import httpx
 
 from ec1.adapters.merged import merged_model
-from ec1.deployment import Deployment, VllmSettings, load_deployment
+from ec1.deployment import Deployment, load_deployment
 from ec1.gpu.engine import Endpoint, ServedAdapter, VllmEngine
 from ec1.gpu.lease import GpuLease
+from ec1.gpu.settings import VllmSettings
 from ec1.home import CHECKOUT, Home
 from ec1.models import prepare_model
 

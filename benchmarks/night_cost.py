@@ -3,9 +3,9 @@
 The graph is made: names as in `resolve_entities`, a million mentions over the entities (a few are in very many
 documents, as in life), 20 to a document. The night brings 100 documents of 20 mentions, half of them of new entities,
 and runs in a process of its own. `load` is what importing the libraries takes there; `night` is the sum of all steps
-after it.
+after it. `export` is a Parquet export of the whole graph, which nights write only with `graph.exports`.
 
-Run: python -m benchmarks.night_cost [--sizes 30000,100000,300000] [--steps apply,resolve,export,publish]
+Run: python -m benchmarks.night_cost [--sizes 30000,100000,300000] [--mentions N] [--steps apply,resolve,export,publish]
 """
 
 import argparse
@@ -130,9 +130,6 @@ def fill(folder: Path, size: int, mentions: int, steps: list[str]) -> tuple[list
         # The first change to a graph that was filled from outside counts its rows once.
         store.apply_many(documents("first", ["Some Body"], 1), "2026-06-09")
         whole = cpu(lambda: store.update_resolution(NO_OVERRIDES))
-        if "export" in steps:
-            # The nights after it write what changed.
-            export_night(store, folder / "exports", "2026-06-09", store.digest_with_resolution(), 7)
     return names, whole
 
 
@@ -140,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="10000,30000,100000")
     parser.add_argument("--mentions", type=int, default=MENTIONS)
-    parser.add_argument("--steps", default="apply,resolve,export,publish")
+    parser.add_argument("--steps", default="apply,resolve,publish")
     parser.add_argument("--nights", type=int, default=3, help="the median of so many nights is shown")
     arguments = parser.parse_args()
     steps = arguments.steps.split(",")

@@ -18,10 +18,10 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
+from ec1.documents.settings import DocumentSettings
 from ec1.streams import STREAMS
 
 AS_OF = dt.datetime(2026, 6, 2, tzinfo=dt.UTC)

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._engine import embedded, forget, model_of, serving
-from ec1.deployment import Deployment, ExtractionSettings, ServerSettings, VllmSettings
+from ec1.deployment import Deployment
 from ec1.extraction.prompt import messages
 from ec1.extraction.schema import ENTITY_SCHEMA
+from ec1.extraction.settings import ExtractionSettings, ServerSettings
 from ec1.extraction.several import server_client
 from ec1.gpu.engine import Endpoint
+from ec1.gpu.settings import VllmSettings
 from ec1.home import CHECKOUT
 
 STREAM = "meeting"

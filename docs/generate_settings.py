@@ -5,6 +5,7 @@ The descriptions are those of the types' fields, so they cannot differ from what
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -49,7 +50,8 @@ def _section(model: type[Settings], prefix: str, about: str = "") -> Iterator[st
         yield f"\n### `{prefix}`\n"
         # Pydantic's own docstring stands where a type has none.
         if text := about or " ".join((model.__dict__.get("__doc__") or "").split()):
-            yield f"\n{text[0].upper()}{text[1:].rstrip('.')}.\n"
+            sentence = f"{text[0].upper()}{text[1:].rstrip('.')}."
+            yield f"\n{textwrap.fill(sentence, 150, break_long_words=False, break_on_hyphens=False)}\n"
     rows: list[str] = []
     sections: list[tuple[type[Settings], str, str]] = []
     for name, field in model.model_fields.items():

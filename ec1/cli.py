@@ -19,7 +19,6 @@ from ec1.commands.doctor import doctor
 from ec1.commands.extraction import extraction_app
 from ec1.commands.graph import graph_app
 from ec1.commands.init import init
-from ec1.commands.manifests import manifests
 from ec1.commands.night import night, plan, score, ui
 from ec1.commands.recipes import recipe_app
 from ec1.commands.report import report
@@ -46,7 +45,7 @@ app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 app.add_typer(serve_app, name="serve")
-for command in (init, night, report, ui, plan, submit, train, sweep, manifests, score, worker, doctor, backup, restore):
+for command in (init, night, report, ui, plan, submit, train, sweep, score, worker, doctor, backup, restore):
     app.command()(command)
 
 

@@ -1,4 +1,4 @@
-"""Where files are under EC1_HOME (docs/architecture.md). The only module that spells these folder names."""
+"""Where files are under EC1_HOME (docs/operations.md). The only module that spells these folder names."""
 
 from dataclasses import dataclass
 from pathlib import Path

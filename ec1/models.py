@@ -8,10 +8,13 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
-from ec1.deployment import ModelSource
+from pydantic import Field, model_validator
+
 from ec1.errors import InputError, ServiceError
 from ec1.files import read_json, staged_directory, write_json
+from ec1.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +23,25 @@ PINNED = "ec1-revision.json"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _WANTED = ("*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt")
 """Weights only as safetensors: a pickle runs code when it is loaded."""
+
+
+class ModelSource(Settings):
+    """Where the weights of a model id come from."""
+
+    source: Literal["hub", "directory", "gguf-package"] = Field(
+        description="the Hugging Face hub, a folder, or a GGUF file inside an installed package"
+    )
+    path: Path | None = Field(None, description="source=directory: a folder of safetensors")
+    package: str | None = Field(None, description="source=gguf-package: the installed package that ships the file")
+    file: str | None = Field(None, description="source=gguf-package: the GGUF file's name inside the package")
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> "ModelSource":
+        needs = {"hub": (), "directory": ("path",), "gguf-package": ("package", "file")}[self.source]
+        missing = [key for key in needs if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"source {self.source!r} needs {' and '.join(missing)}")
+        return self
 
 
 def model_folder(model_id: str, revision: str, sources: Mapping[str, ModelSource], models: Path) -> Path:

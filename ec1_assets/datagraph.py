@@ -181,10 +181,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
                 home.graph_exports,
                 listing.night,
                 store.digest_with_resolution(),
-                deployment.graph.keep_exports,
-                deployment.graph.whole_export_every,
+                deployment.graph.exports,
             )
-            # After the export, which notes in the graph that it was made.
             store.publish(home.published_graph)
             merged = store.clusters() if "service_content" in deployment.graph_stores else ()
             return _Mutated(listing, applied, resolved, merged, exported, store.ledger())

@@ -5,7 +5,7 @@ import datetime as dt
 import dagster as dg
 
 from ec1.corpus.buckets import bucket
-from ec1.deployment import LocalLauncherSettings
+from ec1.launch.launcher import LocalLauncherSettings
 from ec1.night.first import first_night
 from ec1.night.recipes import sound_and_broken
 from ec1_assets.broken_recipes import broken_recipe_assets

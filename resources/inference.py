@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import dagster as dg
 
-from ec1.deployment import DoormanSettings, ServerSettings, VllmSettings
 from ec1.documents.ledger import Fingerprints
+from ec1.extraction.settings import DoormanSettings, ServerSettings
+from ec1.gpu.settings import VllmSettings
 from ec1.models import prepare_model
 from ec1.night.budgets import extraction_seconds
 from resources.environment import child_environment

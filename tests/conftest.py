@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from debian import packages_that_skipped, program
 from tiny_model import make_tiny_model
 from xdist.scheduler import LoadScopeScheduling
 
@@ -83,7 +84,7 @@ def shared_data() -> Path:
     return data
 
 
-LABELS = ("person", "company", "project", "account", "place", "none", "same", "different")
+LABELS = ("person", "company", "project", "account", "place", "none")
 ONE_NIGHT = ("tests/e2e/test_night.py", "tests/e2e/test_readme.py", "tests/e2e/test_ui.py")
 
 
@@ -107,6 +108,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if soaks:
         config.hook.pytest_deselected(items=soaks)
         items[:] = [item for item in items if item not in soaks]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            program(name)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if packages := packages_that_skipped([str(report.longrepr) for report in skipped]):
+        terminalreporter.write_line(
+            f"{len(skipped)} skipped; apt-get install {' '.join(packages)} would run more of them"
+        )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -167,8 +167,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         choices = []
         for index, prompt in enumerate(prompts):
-            right = self.chosen(prompt, tokens)
-            top = {f"token_id:{token}": -0.05 if right in (token, None) else -5.0 for token in tokens}
+            # A trained extractor's question ends in its answer's beginning: `[["Alma Reyes","`.
+            begun = prompt.rpartition('[["')[2].removesuffix('","')
+            name = begun if prompt.endswith('","') else prompt.rpartition("\n")[2].removesuffix(" =")
+            right = tokens[0] if NAME.fullmatch(name) else tokens[-1]
+            top = {f"token_id:{token}": -0.05 if token == right else -5.0 for token in tokens}
             choices.append(
                 {"index": index, "text": "?", "logprobs": {"top_logprobs": [top]}, "finish_reason": "length"}
             )
@@ -176,13 +179,6 @@ class Handler(BaseHTTPRequestHandler):
             choices = choices[:-1]
         usage = {"prompt_tokens": 10 * len(prompts), "completion_tokens": len(prompts)}
         self._send(200, json.dumps({"model": "fake", "choices": choices, "usage": usage}).encode())
-
-    def chosen(self, prompt: str, tokens: list[int]) -> int | None:
-        """The likeliest of the tokens; None if all are alike."""
-        # A trained extractor's question ends in its answer's beginning: `[["Alma Reyes","`.
-        begun = prompt.rpartition('[["')[2].removesuffix('","')
-        name = begun if prompt.endswith('","') else prompt.rpartition("\n")[2].removesuffix(" =")
-        return tokens[0] if NAME.fullmatch(name) else tokens[-1]
 
     def _misbehaves(self, text: str) -> bool:
         """Take the time that an answer takes, and give one that is none if the text asks for it."""

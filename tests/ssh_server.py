@@ -2,7 +2,6 @@
 
 import contextlib
 import getpass
-import shutil
 import socket
 import subprocess
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from debian import program
 
 from ec1.storage.ssh import SshHost
 
@@ -55,9 +55,9 @@ class SshServer:
 
 @pytest.fixture(scope="session")
 def ssh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
-    if sshd is None or shutil.which("rsync") is None:
-        pytest.skip("sshd and rsync are not installed: apt-get install openssh-server rsync")
+    sshd = program("sshd")
+    program("ssh")
+    program("rsync")
     folder = tmp_path_factory.mktemp("ssh")
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)

@@ -6,9 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ec1.cli import app
-from ec1.deployment import ScheduleSettings, load_deployment
+from ec1.deployment import load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
+from ec1.night_settings import ScheduleSettings
+from ec1.settings import Settings, ShippedPath, with_absolute_paths
 
 GOOD = "tenant: acme\nrecipes: [recipes]\ninference: {kind: vllm, model: some/model}\n"
 
@@ -123,3 +125,40 @@ def test_homes_that_share_a_card_share_its_lock(tmp_path: Path) -> None:
     assert locks("{device: cpu}") == [home.root / "gpu.lock" for home in homes]
     assert set(locks("{device: cpu, lock_dir: /srv/locks}")) == {Path("/srv/locks/ec1-gpu.lock")}
     assert set(locks("{device: cuda, lock: /srv/locks/card1}")) == {Path("/srv/locks/card1")}
+
+
+def test_every_path_of_a_deployment_is_made_absolute(tmp_path: Path) -> None:
+    """Whatever section it stands in, so that a new setting cannot be forgotten."""
+
+    class Inner(Settings):
+        file: Path
+        own: ShippedPath | None = None
+
+    class Outer(Settings):
+        folder: Path | None
+        many: tuple[ShippedPath, ...]
+        inner: Inner
+        by_name: dict[str, Inner]
+        listed: tuple[Inner, ...]
+        text: str
+
+    checkout, project = tmp_path / "checkout", tmp_path / "project"
+    for folder in (checkout / "brought", project / "both", checkout / "both"):
+        folder.mkdir(parents=True)
+    inner = {"file": "brought", "own": "brought"}
+    outer = Outer.model_validate(
+        {
+            "folder": "/elsewhere",
+            "many": ["brought", "both", "neither"],
+            "inner": inner,
+            "by_name": {"a": inner},
+            "listed": [inner],
+            "text": "both",
+        }
+    )
+    found = with_absolute_paths(outer, project, checkout)
+    assert found.folder == Path("/elsewhere")
+    assert found.many == (checkout / "brought", project / "both", project / "neither")
+    for each in (found.inner, found.by_name["a"], found.listed[0]):
+        assert (each.file, each.own) == (project / "brought", checkout / "brought")
+    assert found.text == "both"

@@ -11,7 +11,7 @@ from ec1.recipes.resolution import load_recipe
 from ec1.settings import Settings
 
 PROJECT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
+PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), PROJECT / "examples" / "README.md"])
 FOLDERS = (
     "ec1",
     "ec1_assets",
@@ -34,6 +34,21 @@ def test_links_lead_somewhere(page: Path) -> None:
     missing = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
     missing += [name for name in FILE.findall(text) if not (PROJECT / name).exists()]
     assert missing == []
+
+
+def test_no_line_of_prose_is_longer_than_160_characters() -> None:
+    long = []
+    for page in PAGES:
+        prose = re.sub(r"^( *)```.*?^\1```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL).splitlines()
+        name = page.relative_to(PROJECT).as_posix()
+        long += [f"{name}: {line}" for line in prose if len(line) > 160 and not line.lstrip().startswith(("|", "!["))]
+    assert [line for line in long if not line.startswith("CHANGELOG.md")] == []
+
+
+def test_a_newcomer_has_read_the_first_pages_in_a_quarter_of_an_hour() -> None:
+    """At 230 words a minute. Detail of one room belongs into its own page, or into its modules."""
+    first = ("CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md")
+    assert sum(len((PROJECT / page).read_text().split()) for page in first) <= 3_500
 
 
 def test_code_refers_to_pages_that_exist() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from ec1.deployment import ServingSettings
+from ec1.serving_settings import ServingSettings
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="run `make install`")
 

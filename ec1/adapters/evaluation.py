@@ -38,8 +38,8 @@ from ec1.adapters.reading import (
     scored,
 )
 from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Sample, ScoredObjective, Scores, write_scores
+from ec1.adapters.settings import JudgeSettings
 from ec1.adapters.tasks import check_tasks, passes
-from ec1.deployment import JudgeSettings
 from ec1.errors import InputError
 from ec1.extraction.calibration import CALIBRATION
 from ec1.files import sha256_file

@@ -22,7 +22,6 @@ from pydantic import Field
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.likelihood import name_of, rows_of
 from ec1.adapters.scores import ExampleScores, Sample
-from ec1.deployment import ExtractionSettings, VllmSettings
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, ServiceError
@@ -35,7 +34,9 @@ from ec1.extraction.loop import extract
 from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import Mention
+from ec1.extraction.settings import ExtractionSettings
 from ec1.gpu.engine import GRACE_SECONDS, ServedAdapter, VllmEngine
+from ec1.gpu.settings import VllmSettings
 from ec1.launch.process import SupervisedProcess
 from ec1.settings import Settings
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import Options, out
-from ec1.deployment import GcsStoreSettings
+from ec1.storage.settings import GcsStoreSettings
 
 
 def backup(

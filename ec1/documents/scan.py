@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import DocumentVersion, Listing, Postponed, Rejected
 from ec1.documents.scan_cache import Row, ScanCache
+from ec1.documents.settings import DocumentSettings
 from ec1.documents.steady import Unreadable, Unsteady, read_steadily
 from ec1.errors import DeferredError, InputError, PermanentError
 from ec1.files import digest_of

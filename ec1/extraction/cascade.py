@@ -15,9 +15,9 @@ its bytes alone, and not on which others came that night.
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from ec1.deployment import CascadeSettings
 from ec1.extraction.folding import normalised
 from ec1.extraction.results import Dropped, ExtractionResult, Mention
+from ec1.extraction.settings import CascadeSettings
 from ec1.files import digest_of
 
 # Raise this when other chunks would be sent on, or two results would become another one.

@@ -20,9 +20,9 @@ from typing import Any, Protocol, Self, TypedDict
 
 import httpx
 
-from ec1.deployment import ExtractionSettings
 from ec1.errors import DeferredError, InputError, ServiceError
 from ec1.extraction.flow import Flow
+from ec1.extraction.settings import ExtractionSettings
 
 Messages = Sequence[Mapping[str, str]]
 

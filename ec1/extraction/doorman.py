@@ -12,7 +12,6 @@ from typing import Any, Unpack
 
 import httpx
 
-from ec1.deployment import DoormanSettings, ExtractionSettings
 from ec1.errors import DeferredError
 from ec1.extraction.client import (
     AgainError,
@@ -29,6 +28,7 @@ from ec1.extraction.client import (
     unreadable,
 )
 from ec1.extraction.schema import FINISH_UNSTATED
+from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 from ec1.files import checked_name
 
 LABEL = "graph"

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ec1.deployment import ExtractionSettings
 from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
 from ec1.documents.ledger import Fingerprints
 from ec1.documents.parse import Document
@@ -34,6 +33,7 @@ from ec1.extraction import (
 from ec1.extraction.evidence import Off
 from ec1.extraction.known import KnownNames
 from ec1.extraction.releases import Span, released_fingerprint
+from ec1.extraction.settings import ExtractionSettings
 from ec1.files import digest_of
 from ec1.streams import STREAMS
 from ec1.vocabulary import CONTRACT_CLASSES, CONTRACT_RELATIONS

@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ec1.deployment import ExtractionSettings
 from ec1.extraction.client import (
     Completion,
     Endurance,
@@ -20,6 +19,7 @@ from ec1.extraction.client import (
     tokens_of,
     unreadable,
 )
+from ec1.extraction.settings import ExtractionSettings
 
 
 class OpenAIClient(HttpChatClient):

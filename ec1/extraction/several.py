@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from ec1.deployment import ExtractionSettings, ServerSettings
 from ec1.errors import ServiceError
 from ec1.extraction.client import ChatClient, Circuit, Completion, Messages, ServerFaultError
 from ec1.extraction.openai import OpenAIClient
+from ec1.extraction.settings import ExtractionSettings, ServerSettings
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 import httpx
 
-from ec1.deployment import VllmSettings
 from ec1.errors import BusyError, ServiceError
+from ec1.gpu.settings import VllmSettings
 from ec1.launch.local import free_port, usable_cores
 
 if TYPE_CHECKING:

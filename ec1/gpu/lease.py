@@ -297,3 +297,10 @@ def _read_holder(text: str) -> Holder | None:
         return Holder(**json.loads(text))
     except (ValueError, TypeError):
         return None
+
+
+def shared_lock_folder() -> Path:
+    """Where locks of all users can be: the same answer for each of them, whoever asks."""
+    folder = Path("/run/lock")
+    everybody = stat.S_ISVTX | stat.S_IWOTH
+    return folder if folder.is_dir() and folder.stat().st_mode & everybody == everybody else Path("/tmp")

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ec1.deployment import shared_lock_folder
 from ec1.errors import EC1Error, PermanentError, ServiceError
 from ec1.files import read_json, write_json
-from ec1.gpu.lease import GpuLease, Phase
+from ec1.gpu.lease import GpuLease, Phase, shared_lock_folder
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.launcher import NOBODY, LocalLauncher, Work
 from ec1.launch.local import free_port

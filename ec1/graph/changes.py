@@ -13,7 +13,7 @@ from typing import Any
 from ec1.documents.ledger import DocumentKey, Status
 from ec1.errors import PermanentError
 from ec1.extraction.results import ExtractionResult, Mention
-from ec1.graph import tables, unexported
+from ec1.graph import tables
 from ec1.graph.database import GraphDatabase
 from ec1.graph.model import clean_name, entity_key, preferred_name
 
@@ -85,8 +85,6 @@ class _Touched:
     totals: tables.Totals
     gained: dict[str, set[str]] = field(default_factory=dict)
     lost: dict[str, set[str]] = field(default_factory=dict)
-    rewritten: set[str] = field(default_factory=set)
-    """Entities that came, went or have another name now."""
 
 
 class Changes:
@@ -132,8 +130,6 @@ class Changes:
                 self._write_relations(todo, touched.totals)
                 self._settle(touched)
                 self._note([plan.node["key"] for plan in todo if plan.retract or plan.mentions])
-                unexported.note(self._db, "documents", [plan.node["key"] for plan in todo])
-                unexported.note(self._db, "entities", touched.rewritten)
                 self._keep(touched.totals, todo)
                 self._db.written += sum(len(plan.mentions) + plan.retract for plan in todo)
         return [
@@ -274,7 +270,6 @@ class Changes:
         self._db.write_nodes("Entity", tables.ENTITY_COLUMNS, fresh)
         for row in fresh:
             touched.totals.add("entity", row)
-            touched.rewritten.add(row["key"])
         better = []
         for key, name in known.items():
             if touched.gained[key] != {name} and name not in touched.lost.get(key, ()):
@@ -288,7 +283,6 @@ class Changes:
         for row in renamed:
             touched.totals.remove("entity", _entity_row(row["key"], names[row["key"]]))
             touched.totals.add("entity", _entity_row(row["key"], row["name"]))
-            touched.rewritten.add(row["key"])
 
     def _write_mentions(self, plans: Sequence[_Plan], totals: tables.Totals) -> None:
         mentions = [mention for plan in plans for mention in plan.mentions]
@@ -352,7 +346,6 @@ class Changes:
         for key in gone:
             self._db.execute("MATCH (e:Entity {key: $key}) DETACH DELETE e", {"key": key})
             touched.totals.remove("entity", _entity_row(key, names[key]))
-            touched.rewritten.add(key)
         self._rename(renamed, names, touched)
 
     def _spellings(self, keys: Sequence[str]) -> dict[str, set[str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ec1.errors import InputError
-from ec1.graph.exports import exports, read_table
+from ec1.graph.exports import exports
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def difference(folder: Path, night: str) -> Difference:
     at = next((number for number, path in enumerate(known) if path.name.startswith(night)), None)
     if at is None:
         nights = ", ".join(path.name[:10] for path in known) or "none"
-        raise InputError(f"no export of night {night} is kept in {folder}: there are {nights} (graph.keep_exports)")
+        raise InputError(f"no export of night {night} is kept in {folder}: there are {nights} (setting graph.exports)")
     if at == 0:
         raise InputError(f"{night} is the oldest night whose export is kept in {folder}: nothing to compare it with")
     new, old = known[at], known[at - 1]
@@ -61,9 +61,13 @@ def difference(folder: Path, night: str) -> Difference:
 
 
 def _column_map(export: Path, table: str, key: str, value: str) -> dict[str, Any]:
-    found = read_table(export, table, [key, value])
+    import pyarrow.parquet as pq
+
+    found = pq.read_table(export / f"{table}.parquet", columns=[key, value])
     return dict(zip(found[key].to_pylist(), found[value].to_pylist(), strict=True))
 
 
 def _rows(export: Path, table: str) -> int:
-    return int(read_table(export, table, ["document"]).num_rows)
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(export / f"{table}.parquet").num_rows)

@@ -7,14 +7,14 @@ Belongs here: what the writer offers: applying, resolving, publishing, export. D
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
 from ec1.files import digest_of
-from ec1.graph import file_seal, resolved_tables, resolver, tables, unexported
+from ec1.graph import file_seal, resolved_tables, resolver, tables
 from ec1.graph.changes import Applied, Change, Changes
 from ec1.graph.database import GraphDatabase, copy_into_place
 from ec1.graph.model import GraphStats
@@ -228,35 +228,12 @@ class LadybugStore:
         with self._db.closed():
             self._db.replace_closed(graph)
 
-    def export(self, directory: Path, number: int | None = None) -> list[Path]:
-        """Write all tables as sorted Parquet files, the neutral copy of a night; see `export.write_parquet`.
+    def export(self, directory: Path) -> list[Path]:
+        """Write all tables as sorted Parquet files; see `export.write_parquet`.
 
         Equal graphs give equal bytes. Memory grows with the graph: about 400 bytes a mention.
         """
         from ec1.graph.export import write_parquet
 
         with self._db.reading():
-            return write_parquet(self._db.connection, directory, number)
-
-    def export_changes(self, directory: Path, changed: Mapping[str, list[str]], number: int) -> list[Path]:
-        """Write the rows that `unexported` names; see `export.write_changes`."""
-        from ec1.graph.export import write_changes
-
-        self._db.make_room()
-        with self._db.reading():
-            return write_changes(self._db.connection, directory, changed, number)
-
-    def unexported(self) -> Mapping[str, list[str]]:
-        """The keys of the rows that changed since `last_export`, by table."""
-        with self._db.reading():
-            return unexported.noted(self._db.connection)
-
-    def last_export(self) -> str | None:
-        """The name of the last export that `begin_export` was told of; None if more changed since than is noted."""
-        with self._db.reading():
-            return unexported.last_export(self._db.connection)
-
-    def begin_export(self, name: str) -> None:
-        """Note from now on what changes after the export of this name, which holds the graph as it is."""
-        with self._db.reading():
-            unexported.begin(self._db, name)
+            return write_parquet(self._db.connection, directory)

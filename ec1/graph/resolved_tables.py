@@ -145,25 +145,6 @@ def links_of(connection: Any, key: str) -> list[Link]:
     return sorted(found, key=lambda link: (-link.score, link))
 
 
-def link(connection: Any, one: str, other: str) -> Link | None:
-    """The link of two entities, `one` < `other`, or None if there is none."""
-    found = _links(connection, "{key: $one}", "{key: $other}", {"one": one, "other": other})
-    return found[0] if found else None
-
-
-def cluster(connection: Any, key: str) -> Cluster | None:
-    """One cluster, or None if there is none of this key."""
-    found = tables.rows(
-        connection,
-        "MATCH (c:Cluster {key: $key})<-[:MEMBER_OF]-(e:Entity) "
-        "RETURN c.name AS name, c.entity_class AS entity_class, e.key AS member",
-        {"key": key},
-    )
-    if not found:
-        return None
-    return Cluster(key, found[0]["name"], found[0]["entity_class"], tuple(sorted(row["member"] for row in found)))
-
-
 def cluster_of(connection: Any, key: str) -> Cluster | None:
     """The cluster that an entity is in, or None if it is in none."""
     found = tables.rows(

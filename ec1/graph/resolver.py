@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ec1.graph import resolved_tables, tables, unexported
+from ec1.graph import resolved_tables, tables
 from ec1.graph.changes import BATCH_MENTIONS
 from ec1.graph.database import GraphDatabase, move_into_place
 from ec1.graph.incremental import Difference, resolve_changes, resolve_whole
@@ -119,10 +119,6 @@ def _by_differences(
         with database.transaction():
             _take_out(database, difference)
             _put_in(database, difference.links_come, difference.clusters_come)
-            links = [*difference.links_gone, *((link.one, link.other) for link in difference.links_come)]
-            unexported.note(database, "links", ["\t".join(pair) for pair in links])
-            clusters = [*difference.clusters_gone, *(each.key for each in difference.clusters_come)]
-            unexported.note(database, "clusters", clusters)
             _keep(database, new)
         state.database.execute("COMMIT")
     return True
@@ -214,7 +210,6 @@ def _keep(database: GraphDatabase, record: Record) -> None:
 
 
 def _drop(database: GraphDatabase) -> None:
-    unexported.forget(database)
     for table in ("SAME_AS", "MEMBER_OF", "Cluster", "Unresolved"):
         database.execute(f"DROP TABLE {table}")
     for statement in tables.RESOLUTION_SCHEMA:

@@ -15,7 +15,6 @@ MEANING = {
     "MEMBER_OF": "from an Entity to its Cluster",
     "SAME_AS": "between two Entities that resolution compared: band `merge`, `review` or `new`, and why",
     "Unresolved": "the keys of documents that resolution has not looked at yet",
-    "Unexported": "what changed since the last Parquet export of a night",
     "Meta": "the graph's own record",
 }
 

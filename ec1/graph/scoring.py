@@ -139,6 +139,10 @@ class Comparison:
     """False if nothing told one person from others of the same surname and address."""
 
 
+_FAR = Comparison(-math.inf, ())
+"""Of two people with other names: however rare the part that agrees is, it does not outweigh the one that differs."""
+
+
 class _Names(NamedTuple):
     """What the names alone say: bits before the prior, levels by part, notes; whether they tell one person from others
     of the same surname, and whether they are one name in two forms."""
@@ -204,14 +208,10 @@ class Scorer:
         self._counts = statistics.counts
         self._size = statistics.size
         self._weights: dict[tuple[str, Level, tuple[str, str]], float] = {}
-        most = max(self._most("given"), self._most("surname")) + _DIFFERENT_BITS - self._prior
-        # However rare the part that agrees is, it does not outweigh the one that differs.
-        self._far = Comparison(most, ())
         self._last: tuple[PersonName, PersonName, tuple[float, tuple[Level, Level], bool]] | None = None
 
     def compare(self, one: Profile, other: Profile) -> Comparison:
-        """Weigh one pair. The order of the two does not matter; of a pair that is far from a link, `bits` is no more
-        than a bound."""
+        """Weigh one pair. The order of the two does not matter."""
         if other.key < one.key:
             one, other = other, one
         if (
@@ -221,7 +221,7 @@ class Scorer:
             and _are_far(ours, theirs)
         ):
             # Most pairs end here.
-            return self._far
+            return _FAR
         found = self._weigh(one, other, _ALWAYS)
         if found.bits < REVIEW_BITS:
             # Not even if they were always mentioned together: their documents, which may be many, need no look.
@@ -242,7 +242,7 @@ class Scorer:
         if names.same:
             # Two documents that spell a name alike are one entity already; a name in another form is no less the same.
             odds = max(odds, _SAME_NAME_BITS)
-        bits, levels = self.facts(one.attributes, other.attributes)
+        bits, levels = self._facts(one.attributes, other.attributes)
         odds += bits
         if odds < REVIEW_BITS:
             return Comparison(odds, ())
@@ -252,7 +252,7 @@ class Scorer:
         ]
         return Comparison(odds, (*said, *names.notes), veto(one, other), singled_out)
 
-    def facts(
+    def _facts(
         self, one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]
     ) -> tuple[float, list[tuple[str, Level]]]:
         """What the facts beside the names say, in bits, with the level of each kind that both have."""
@@ -269,11 +269,6 @@ class Scorer:
         # The parts of an address agree together or not at all: they are not independent.
         return bits + min(max(address, _ADDRESS_BITS[0]), _ADDRESS_BITS[1]), levels
 
-    def _most(self, kind: str) -> float:
-        """The bits that two parts of a name can be worth at most: if they are equal and nobody else has them."""
-        rarest = max(_RAREST, _USUAL[kind] * _PRIOR_WEIGHT / (self._size + _PRIOR_WEIGHT))
-        return max(_INITIAL_BITS, math.log2(_EXACT / min(_EXACT, rarest)))
-
     def _frequency(self, kind: str, value: str) -> float:
         usual = KINDS[kind].usual if kind in KINDS else _USUAL[kind]
         count = self._counts.get(kind, {}).get(value, 0)
@@ -289,10 +284,8 @@ class Scorer:
         known = self._weights.get((kind, level, values))
         if known is None:
             frequency = max(self._frequency(kind, value) for value in values)
-            if level is Level.EXACT:
-                known = math.log2(_EXACT / min(_EXACT, frequency))
-            else:
-                known = math.log2(_CLOSE / min(_CLOSE, frequency * _NEIGHBOURS))
+            m, u = (_EXACT, frequency) if level is Level.EXACT else (_CLOSE, frequency * _NEIGHBOURS)
+            known = math.log2(m / min(m, u))
             self._weights[kind, level, values] = known
         return known
 

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,6 @@ SCHEMA = (
     "CREATE REL TABLE IF NOT EXISTS RELATES(FROM Entity TO Entity, relation STRING, document STRING, chunk INT64, "
     "start_char INT64, end_char INT64, confidence DOUBLE, fingerprint STRING, model STRING)",
     "CREATE REL TABLE IF NOT EXISTS TRAIT(FROM Document TO Entity, kind STRING, value STRING)",
-    "CREATE NODE TABLE IF NOT EXISTS Unexported(key STRING PRIMARY KEY)",
 )
 RESOLUTION_SCHEMA = (
     "CREATE NODE TABLE IF NOT EXISTS Cluster(key STRING PRIMARY KEY, name STRING, entity_class STRING, members INT64)",
@@ -262,56 +261,6 @@ def all_relations(connection: Any) -> Iterator[dict[str, Any]]:
     if rows(connection, "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"):
         for low, high in _node_ranges(connection, "Entity"):
             yield from rows(connection, query, {"low": low, "high": high})
-
-
-def documents(connection: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
-    """The nodes of some documents, without those that are not there."""
-    return _nodes(connection, "Document", DOCUMENT_COLUMNS, keys)
-
-
-def entities(connection: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
-    """The nodes of some entities, without those that are not there."""
-    return _nodes(connection, "Entity", ENTITY_COLUMNS, keys)
-
-
-def _nodes(connection: Any, label: str, columns: tuple[str, ...], keys: Sequence[str]) -> list[dict[str, Any]]:
-    import pyarrow as pa
-
-    if not keys:
-        return []
-    returned = ", ".join(f"n.{name} AS {name}" for name in columns)
-    query = f"LOAD FROM $batch MATCH (n:{label} {{key: row_key}}) RETURN {returned}"
-    return rows(connection, query, {"batch": pa.table({"row_key": pa.array(keys, pa.string())})})
-
-
-def mentions_in(connection: Any, documents: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Every mention in some documents, with `document` and `entity` keys."""
-    columns = ", ".join(f"m.{name} AS {name}" for name in MENTION_COLUMNS)
-    query = f"MATCH (d:Document {{key: $key}})-[m:MENTIONS]->(e:Entity) RETURN e.key AS entity, {columns}"
-    for key in documents:
-        for row in rows(connection, query, {"key": key}):
-            yield {"document": key, **row}
-
-
-def traits_in(connection: Any, documents: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Every trait in some documents, with `document` and `entity` keys."""
-    query = f"{TRAITS_OF} RETURN e.key AS entity, t.kind AS kind, t.value AS value"
-    for key in documents:
-        for row in rows(connection, query, {"key": key}):
-            yield {"document": key, **row}
-
-
-def relations_in(connection: Any, documents: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Every relation that some documents state, with its `subject` and `object` keys."""
-    columns = ", ".join(f"r.{name} AS {name}" for name in RELATION_COLUMNS)
-    # An entity that is mentioned twice is reached twice, and a relation is one.
-    query = (
-        "MATCH (d:Document {key: $key})-[:MENTIONS]->(a:Entity) WITH DISTINCT a MATCH (a)-[r:RELATES]->(b:Entity) "
-        f"WHERE r.document = $key RETURN a.key AS subject, b.key AS object, {columns}"
-    )
-    if rows(connection, "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"):
-        for key in documents:
-            yield from rows(connection, query, {"key": key})
 
 
 def _node_pages(connection: Any, label: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:

@@ -13,10 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from pydantic import Field
+
 from ec1.errors import PermanentError, ServiceError
+from ec1.launch.device import GpuSettings
 from ec1.launch.environment import process_environment
+from ec1.launch.markers import PendingMarkers
 from ec1.launch.process import SupervisedProcess
 from ec1.launch.ranks import LOST_OTHERS
+from ec1.settings import Settings
+from ec1.storage.store import ObjectStore
 
 GRACE_SECONDS = 60.0
 """From the interrupt to the kill: one step of the optimiser and the writing of a checkpoint."""
@@ -119,3 +125,31 @@ class LocalLauncher:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(1.0)
         return process.wait()
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a launcher is opened with: what there is on the machine that asks, and the deployment's rules."""
+
+    hold: Callable[[], AbstractContextManager[Grant]]
+    """Takes the lease of this machine's GPU, for work that runs here."""
+    gpu: GpuSettings
+    lease_wait_seconds: float
+    """How long work queues for a GPU."""
+    open_store: Callable[[], ObjectStore]
+    """The deployment's store."""
+    open_markers: Callable[[ObjectStore], PendingMarkers]
+    """The markers in a store, under the deployment's rules for claims."""
+    keep_days: float
+    """Days that files which travelled are kept."""
+    deployment: str
+    """Its name."""
+
+
+class LocalLauncherSettings(Settings):
+    """`kind: local`: a process on this machine."""
+
+    kind: Literal["local"] = Field("local", description="chooses this section")
+
+    def open(self, place: Place) -> Launcher:
+        return LocalLauncher(place.hold)

@@ -17,10 +17,12 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any, Literal
 
-from ec1.deployment import GpuSettings, RayLauncherSettings
+from pydantic import Field
+
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
-from ec1.launch.launcher import GRACE_SECONDS, Work
+from ec1.launch.device import GpuSettings
+from ec1.launch.launcher import GRACE_SECONDS, Launcher, Place, Work
 from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
 from ec1.settings import Settings
@@ -62,6 +64,20 @@ class RayResult(Settings):
 
     error: str | None = None
     message: str = ""
+
+
+class RayLauncherSettings(Settings):
+    """`kind: ray`: jobs of a Ray cluster, whose nodes see the home at the same place and have EC1 installed alike."""
+
+    kind: Literal["ray"] = Field("ray", description="chooses this section")
+    address: str = Field("http://127.0.0.1:8265", description="of the cluster's dashboard, which takes jobs")
+    retries: int = Field(
+        3, ge=0, le=100, description="how often work is started again whose node or process was lost; typically 1–5"
+    )
+    cpus: float = Field(1, ge=0, description="CPUs that Ray sets aside for one work, beside its card; typically 1–8")
+
+    def open(self, place: Place) -> Launcher:
+        return RayLauncher(self, place.gpu, place.lease_wait_seconds)
 
 
 class RayLauncher:

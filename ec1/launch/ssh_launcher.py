@@ -11,13 +11,17 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from ec1.errors import InputError, ServiceError
-from ec1.launch.launcher import Work
+from ec1.launch.launcher import Launcher, Place, Work
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.orders import own_version
 from ec1.launch.worker_launcher import WorkerLauncher
-from ec1.storage.ssh import SshHost
+from ec1.settings import Name, Settings
+from ec1.storage.ssh import SshHost, SshStore
 
 log = logging.getLogger(__name__)
 _WAKE_SECONDS = 20
@@ -91,3 +95,49 @@ class SshLauncher:
         except ServiceError as error:
             # The next look tries again, and the wait for a worker has an end.
             log.warning("%s", error)
+
+
+class SshLauncherSettings(Settings):
+    """`kind: ssh`: a machine that ssh reaches, with EC1 of the same version and a deployment for its device."""
+
+    kind: Literal["ssh"] = Field("ssh", description="chooses this section")
+    host: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*$",
+        description="as ssh knows it: `name`, `user@name`, a `Host`; default: the `machine` that is booted for nights, "
+        "at the address that it has then",
+    )
+    options: tuple[str, ...] = Field(
+        (), description="further options of ssh, such as `-p` and `2222`, or `-l` and the user's name"
+    )
+    python: str = Field(description="the Python of EC1 there, such as /opt/ec1/.venv/bin/python")
+    folder: str = Field(pattern="^/", description="where the work is kept there, such as /var/lib/ec1-work")
+    deployment: Name | None = Field(None, description="its deployment; default: of the same name as this one")
+    project: str | None = Field(None, description="its EC1_PROJECT; default: the checkout there")
+    wait_seconds: float = Field(14400, gt=0, description="how long work may wait for the machine's worker")
+    follow_seconds: float = Field(5, gt=0, description="seconds between two looks at how far it is")
+
+    def open(self, place: Place) -> Launcher:
+        if self.host is None:
+            raise InputError("launcher.host is missing: name the machine that ssh is to reach")
+        return self.launcher(place, SshHost(self.host, self.options))
+
+    def launcher(
+        self, place: Place, host: SshHost, *, watch: Callable[[], None] = lambda: None, alone: bool = False
+    ) -> Launcher:
+        """The launcher to this host; `watch` and `alone` as for `SshLauncher`."""
+        store = f"{self.folder}/store"
+        choice = ["--deployment", self.deployment or place.deployment, "--home", f"{self.folder}/home"]
+        if self.project is not None:
+            choice += ["--project", self.project]
+        return SshLauncher(
+            host,
+            self.folder,
+            place.open_markers(SshStore(host, store)),
+            [self.python, "-m", "ec1.cli", *choice, "worker", "--folder", store],
+            wait_seconds=self.wait_seconds,
+            follow_seconds=self.follow_seconds,
+            keep_days=place.keep_days,
+            watch=watch,
+            alone=alone,
+        )

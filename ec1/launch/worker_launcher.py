@@ -11,15 +11,18 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
+
+from pydantic import Field
 
 from ec1.errors import BusyError, PermanentError, ServiceError
 from ec1.launch import blobs
-from ec1.launch.launcher import Work
+from ec1.launch.launcher import Launcher, Place, Work
 from ec1.launch.markers import PendingMarkers, State, WorkMarker
 from ec1.launch.orders import LOG, MESSAGES, PROGRESS, RESULTS, SESSION, WORK, Order, Result, order_of
 from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
+from ec1.settings import Settings
 from ec1.storage.store import NotFound, ObjectStore
 from ec1.strict_yaml import validate
 
@@ -189,3 +192,21 @@ class _Follower:
 def _newest_attempt(store: ObjectStore, digest: str) -> int:
     numbers = [item.key.split("/")[3] for item in store.list(f"{PROGRESS}{digest}/")]
     return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+class WorkerLauncherSettings(Settings):
+    """`kind: worker`: the night puts markers into the store, and `ec1 worker` on another machine does the work."""
+
+    kind: Literal["worker"] = Field("worker", description="chooses this section")
+    wait_seconds: float = Field(
+        14400, gt=0, description="how long work may wait for a worker, and after one that died for the next"
+    )
+    follow_seconds: float = Field(5, gt=0, description="seconds between two looks at how far it is")
+
+    def open(self, place: Place) -> Launcher:
+        return WorkerLauncher(
+            place.open_markers(place.open_store()),
+            wait_seconds=self.wait_seconds,
+            follow_seconds=self.follow_seconds,
+            keep_days=place.keep_days,
+        )

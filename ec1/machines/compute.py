@@ -12,10 +12,10 @@ import datetime as dt
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from ec1.errors import DeferredError, PermanentError, ServiceError
+from ec1.errors import PermanentError, ServiceError
+from ec1.machines.cloud import Instance, QuotaError, StockOutError
 from ec1.storage.loopback import checked_loopback
 
 _GOOGLE = "compute.googleapis.com"
@@ -30,39 +30,10 @@ STOCK_OUT = ("ZONE_RESOURCE_POOL_EXHAUSTED", "STOCKOUT", "RESOURCE_POOL_EXHAUSTE
 """Beginnings of the codes with which an operation says that the zone has no such machine now."""
 _QUOTA = ("QUOTA_EXCEEDED", "QUOTAEXCEEDED")
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded", "concurrentLimitExceeded")
-RUNNING, STOPPED = "RUNNING", "TERMINATED"
-
-
-class StockOutError(DeferredError):
-    """The zone has no such machine now. Another zone may, or a later hour."""
-
-
-class QuotaError(PermanentError):
-    """The project may not have such a machine here: a person must ask for the quota."""
 
 
 class _ChangedError(PermanentError):
     """Something was not as it was when it was read; of metadata: somebody wrote it between our reading and writing."""
-
-
-@dataclass(frozen=True)
-class Instance:
-    """What is known of an instance. Times are seconds since the epoch, None where the API names none.
-
-    `status` is the API's: PROVISIONING and STAGING before RUNNING, STOPPING before TERMINATED, which means stopped.
-    """
-
-    zone: str
-    name: str
-    status: str
-    address: str | None
-    """Inside its network."""
-    metadata: Mapping[str, str] = field(repr=False)
-    fingerprint: str
-    lifetime_seconds: int | None
-    """After so many seconds Google itself stops it."""
-    started: float | None
-    stopped: float | None
 
 
 class ComputeClient:

@@ -17,17 +17,14 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import httpx
 
-from ec1.deployment import GceSettings
 from ec1.errors import BusyError, DeferredError, EC1Error, PermanentError, ServiceError, SkippedError
 from ec1.gpu.engine import Endpoint
 from ec1.gpu.memory import DeviceMemory
-from ec1.machines.compute import RUNNING, STOPPED, ComputeClient, Instance, QuotaError, StockOutError
+from ec1.machines.cloud import RUNNING, STOPPED, Cloud, Instance, QuotaError, StockOutError
+from ec1.machines.installation import Installation
 from ec1.machines.ledger import Ledger, Session
 from ec1.machines.report import (
     ENGINE,
@@ -39,6 +36,7 @@ from ec1.machines.report import (
     Report,
     read_report,
 )
+from ec1.machines.settings import MachineSettings
 
 Progress = Callable[[str], None]
 LEAST_SECONDS = 1200.0
@@ -50,17 +48,6 @@ _PROGRESS_SECONDS = 60.0
 _SKEW_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a machine's files are, and who we are. `zone` decides when a day begins; `owner` is written on the
-    machine, so that two installations do not take it from each other."""
-
-    folder: Path
-    off: Path
-    zone: ZoneInfo
-    owner: str
-
-
 class Machine:
     """One machine of a deployment. `usd_per_hour` is its price while it runs, `min_free_gib` what a phase needs free on
     its card. `clock` gives seconds since the epoch; `beat_seconds` is how often a phase looks after the machine, by
@@ -68,8 +55,8 @@ class Machine:
 
     def __init__(
         self,
-        settings: GceSettings,
-        place: Place,
+        settings: MachineSettings,
+        place: Installation,
         *,
         usd_per_hour: float,
         min_free_gib: float,
@@ -84,13 +71,13 @@ class Machine:
         self.clock = clock
         self.sleep = sleep
         self._beat_seconds = settings.poll_seconds if beat_seconds is None else beat_seconds
-        self._client: ComputeClient | None = None
+        self._client: Cloud | None = None
 
     @property
-    def compute(self) -> ComputeClient:
+    def compute(self) -> Cloud:
         """The client, made when it is first needed: a night with nothing to do asks Google nothing."""
         if self._client is None:
-            self._client = ComputeClient(self.settings.project, self.settings.endpoint, sleep=self.sleep)
+            self._client = self.settings.open(self.sleep)
         return self._client
 
     @contextlib.contextmanager
@@ -258,8 +245,8 @@ class Machine:
         if quota is not None:
             raise quota
         raise PermanentError(
-            f"there is no instance {self.settings.instance} in {', '.join(self.settings.zones)} of "
-            f"{self.settings.project}: make one (docs/gce.md), or name machine.template"
+            f"there is no instance {self.settings.instance} in {', '.join(self.settings.zones)}: make one "
+            "(docs/gce.md), or name machine.template"
         )
 
     def _start_in(self, zone: str, night: str, progress: Progress) -> "Running | None":

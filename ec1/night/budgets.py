@@ -4,10 +4,10 @@ Belongs here: the bounds that follow from settings, from what the run has used, 
 run. Does not: how a phase keeps to them (`ec1.extraction.loop`, `ec1.training.monitor`).
 """
 
-from ec1.deployment import BudgetSettings
 from ec1.errors import DeferredError, SkippedError
 from ec1.home import Home
 from ec1.night.records import CandidateRecord, ExtractionRecord, PostponedRecord, Records
+from ec1.night_settings import BudgetSettings
 from ec1.training.plan import Plan
 
 

@@ -16,23 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ec1.deployment import (
-    Deployment,
-    DoormanSettings,
-    JudgeSettings,
-    ModelSource,
-    RayLauncherSettings,
-    SshLauncherSettings,
-    VllmSettings,
-)
+from ec1.adapters.settings import JudgeSettings
+from ec1.deployment import Deployment
 from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.extraction.scoring import read_gold
+from ec1.extraction.settings import DoormanSettings
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.memory import GIB, device_memory
+from ec1.gpu.settings import VllmSettings
 from ec1.graph import file_seal
 from ec1.graph.overrides import load_overrides
 from ec1.home import Home
-from ec1.models import model_folder
+from ec1.launch.ray_launcher import RayLauncherSettings
+from ec1.launch.ssh_launcher import SshLauncherSettings
+from ec1.models import ModelSource, model_folder
 from ec1.night.databases import damaged_databases
 from ec1.night.extractor import class_notes, extractor_of, second_of
 from ec1.night.failure import advice_for

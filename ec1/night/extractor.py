@@ -7,8 +7,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ec1.deployment import Deployment, VllmSettings
+from ec1.deployment import Deployment
 from ec1.errors import InputError
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.models import model_folder, pinned_revision, prepare_model
 

@@ -8,10 +8,10 @@ are of a kind. Does not: the plan (`ec1.training.plan`).
 import statistics
 from pathlib import Path
 
-from ec1.deployment import GpuSettings
 from ec1.errors import EC1Error
 from ec1.files import read_json
 from ec1.home import Home
+from ec1.launch.device import GpuSettings
 from ec1.night.candidate import BY_HAND
 from ec1.recipes.schema import Recipe
 from ec1.training.plan import Learned, peak_memory_gib

@@ -8,17 +8,21 @@ not: the machine itself (`ec1.machines`).
 import contextlib
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
-from ec1.deployment import Deployment, SshLauncherSettings, VllmSettings
+from ec1.deployment import Deployment
 from ec1.errors import DeferredError, EC1Error, InputError, PermanentError, ServiceError
 from ec1.files import atomic_file
 from ec1.gpu.engine import VllmEngine
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
-from ec1.launch.launcher import Launcher
-from ec1.machines.machine import Machine, Place, Progress, Running
-from ec1.night.launchers import ssh_launcher
+from ec1.launch.launcher import Grant, Launcher
+from ec1.launch.ssh_launcher import SshLauncherSettings
+from ec1.machines.installation import Installation
+from ec1.machines.machine import Machine, Progress, Running
+from ec1.night.launchers import place_of
 from ec1.night.records import (
     DecisionRecord,
     EvaluationRecord,
@@ -36,7 +40,7 @@ def machine_of(deployment: Deployment, home: Home) -> Machine | None:
     """The machine, or None where the GPU is in this one. Asks nobody anything."""
     if deployment.machine is None:
         return None
-    place = Place(home.machine, home.machine_off, deployment.zone, f"{deployment.name}@{socket.gethostname()}")
+    place = Installation(home.machine, home.machine_off, deployment.zone, f"{deployment.name}@{socket.gethostname()}")
     gpu = deployment.gpu
     return Machine(deployment.machine, place, usd_per_hour=gpu.cost_per_hour, min_free_gib=gpu.min_free_gib)
 
@@ -60,7 +64,7 @@ def machine_launcher(
 
         host = SshHost(running.address, [*settings.options, *_known(running, home)], gone=running.lost)
         try:
-            yield ssh_launcher(deployment, host, watch=watch, alone=True)
+            yield settings.launcher(place_of(deployment, home, _held_there), host, watch=watch, alone=True)
         except (InputError, PermanentError) as error:
             # A training that fails says nothing against the machine, and the next recipe may need it.
             failed = error
@@ -71,6 +75,10 @@ def machine_launcher(
             raise
     if failed is not None:
         raise failed
+
+
+def _held_there() -> AbstractContextManager[Grant]:
+    raise PermanentError("work for the machine takes the lease there, never here")
 
 
 def _known(running: Running, home: Home) -> list[str]:

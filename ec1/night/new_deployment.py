@@ -1,6 +1,6 @@
 """`ec1 init`: the two files that a deployment of one's own begins with, with comments that say what to change.
 
-Belongs here: their text. Does not: what the settings mean (`ec1/deployment.py`, `docs/settings.md`).
+Belongs here: their text. Does not: what the settings mean (`settings.py` of each room, `docs/settings.md`).
 """
 
 from pathlib import Path

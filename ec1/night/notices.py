@@ -7,13 +7,14 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ec1.deployment import Deployment, NotifyEvent
+from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.first import first_night
 from ec1.night.outgoing import Notice, State, deliver, ping, remembered
 from ec1.night.report import NightReport, night_report
 from ec1.night.report_text import headline, summary
+from ec1.night_settings import NotifyEvent
 
 
 def tell(report: NightReport, deployment: Deployment, home: Home, environment: Mapping[str, str]) -> None:

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from ec1.deployment import NotifyEvent, NotifySettings
 from ec1.errors import InputError
 from ec1.files import read_json, write_json
 from ec1.home import Home
+from ec1.night_settings import NotifyEvent, NotifySettings
 from ec1.strict_yaml import validate
 
 KEEP_TRYING = dt.timedelta(days=7)

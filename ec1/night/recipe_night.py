@@ -24,9 +24,10 @@ from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_
 from ec1.corpus.split import moved
 from ec1.corpus.threshold import Decision, HighWaterMark, day_after, decide, must_train_again, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
-from ec1.deployment import Deployment, VllmSettings
+from ec1.deployment import Deployment
 from ec1.errors import DamagedError, PermanentError
 from ec1.extraction.calibration import calibration_in
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.launcher import Launcher, Subject
 from ec1.models import model_folder, pinned_revision, prepare_model

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from ec1.adapters.manifest import MANIFEST
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import RetentionSettings
 from ec1.home import Home
 from ec1.night.cleanup import QUIET_SECONDS, Removed, age_of, remove
 from ec1.night.unused import clean_unused
+from ec1.night_settings import RetentionSettings
 from ec1.storage.store import ObjectInfo
 from ec1.training.spec import ADAPTER, CHECKPOINTS, MODEL
 

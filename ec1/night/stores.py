@@ -1,8 +1,9 @@
 """Opens the stores that a deployment names."""
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import Deployment, GcsStoreSettings, S3StoreSettings, StoreSettings
+from ec1.deployment import Deployment
 from ec1.home import Home
+from ec1.storage.settings import StoreSettings
 from ec1.storage.store import ObjectStore
 
 
@@ -13,14 +14,4 @@ def open_registry(deployment: Deployment, home: Home) -> AdapterRegistry:
 
 def open_store(settings: StoreSettings, home: Home) -> ObjectStore:
     """The store that a deployment asks for. Raises InputError for an endpoint that may not be used."""
-    if isinstance(settings, GcsStoreSettings):
-        from ec1.storage.gcs import GcsStore
-
-        return GcsStore(settings.bucket, settings.endpoint)
-    if isinstance(settings, S3StoreSettings):
-        from ec1.storage.s3 import S3Store
-
-        return S3Store(settings.bucket, settings.endpoint, region=settings.region)
-    from ec1.storage.directory import DirectoryStore
-
-    return DirectoryStore(settings.root or home.root)
+    return settings.open(home.root)

@@ -15,13 +15,13 @@ from typing import Any
 from ec1.adapters.manifest import MANIFEST
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.threshold import HighWaterMark
-from ec1.deployment import RetentionSettings
 from ec1.documents.ledger import extractor_fingerprint
 from ec1.errors import PermanentError
 from ec1.files import read_json
 from ec1.graph.reader import published_ledger
 from ec1.home import Home
 from ec1.night.cleanup import QUIET_SECONDS, Removed, age_of, newest, remove
+from ec1.night_settings import RetentionSettings
 
 _BULK = ("*.png", "source_documents.json")
 """Of an old night: plots, and the listing of all documents. What they were made from is in the records."""

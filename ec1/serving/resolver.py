@@ -15,12 +15,12 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import DirectoryStoreSettings, StoreSettings
 from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.home import Home
 from ec1.night.stores import open_store
 from ec1.serving.versions import parse_name
 from ec1.settings import Settings
+from ec1.storage.settings import DirectoryStoreSettings, StoreSettings
 
 VARIABLE = "EC1_ADAPTERS"
 PLUGIN = "ec1_adapters"

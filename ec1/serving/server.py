@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 import uvicorn
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import Deployment, ServerSettings, VllmSettings
+from ec1.deployment import Deployment
 from ec1.errors import InputError
+from ec1.extraction.settings import ServerSettings
 from ec1.gpu.engine import Endpoint, VllmEngine
 from ec1.gpu.lease import GpuLease
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.process import inherited
 from ec1.models import prepare_model

@@ -5,12 +5,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from ec1.deployment import Tracker
 from ec1.errors import InputError, PermanentError
 from ec1.files import digest_of, read_json
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings
 from ec1.strict_yaml import validate
+from ec1.training.tracking import Tracker
 
 RUN = "run.json"
 SUMMARY = "summary.json"

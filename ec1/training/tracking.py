@@ -10,14 +10,14 @@ with the tracker's own variables (`MLFLOW_TRACKING_URI`, `WANDB_MODE`, ...), whi
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from ec1.deployment import Tracker
 from ec1.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
+Tracker = Literal["mlflow", "wandb", "trackio"]
 TENSORBOARD = "tensorboard"
 """Folder of event files, in a training's output folder."""
 PROJECT = "ec1"

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from ec1.adapters.answering import Answer
 from ec1.adapters.judging import base_judge, judged_by, server_judge
 from ec1.adapters.scores import Judge
-from ec1.deployment import Deployment, JudgeSettings
+from ec1.adapters.settings import JudgeSettings
+from ec1.deployment import Deployment
 from ec1.home import Home
 from ec1.night.doctor import examine
 from ec1.night.finding import Finding

@@ -11,10 +11,11 @@ from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.adapters.gate import judge
 from ec1.adapters.reading import Held, Reading, ReadingSettings, calibrated_on, shares_of_f1
 from ec1.adapters.scores import Scores, load_scores
-from ec1.deployment import ExtractionSettings, VllmSettings
 from ec1.errors import InputError
 from ec1.extraction import trained
 from ec1.extraction.calibration import CALIBRATION
+from ec1.extraction.settings import ExtractionSettings
+from ec1.gpu.settings import VllmSettings
 from ec1.recipes.evaluation import EvaluationOptions
 
 STAND_IN = Path(__file__).parents[1] / "e2e" / "fake_engine"

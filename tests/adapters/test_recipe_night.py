@@ -12,9 +12,10 @@ from scoring_registry import ScoringRegistry
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.manifest import AdapterManifest, BaseModelRef
 from ec1.corpus.dataset import Dataset
-from ec1.deployment import Deployment, ModelSource
+from ec1.deployment import Deployment
 from ec1.home import Home
 from ec1.launch.launcher import LocalLauncher, Subject
+from ec1.models import ModelSource
 from ec1.night.candidate import run_evaluation
 from ec1.night.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ec1.deployment import CascadeSettings, Deployment, ServerSettings, VllmSettings
+from ec1.deployment import Deployment
+from ec1.extraction.settings import CascadeSettings, ServerSettings
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.night.extractor import extractor_of, second_of
 

@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from ec1.cli import app
-from ec1.deployment import WorkerSettings, load_deployment
+from ec1.deployment import load_deployment
 from ec1.launch.orders import own_version
+from ec1.launch.settings import WorkerSettings
 
 DEPLOYMENT = """
 tenant: acme

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -41,9 +40,7 @@ def test_the_compose_file_says_what_ec1_reads(compose: dict[str, Any], project: 
     assert all(port.startswith("127.0.0.1:") for port in compose["services"]["postgres"]["ports"])
 
 
-@pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed (Debian: systemd)"
-)
+@pytest.mark.needs("systemd-analyze")
 def test_systemd_takes_the_units(project: Path, tmp_path: Path) -> None:
     units = []
     for path in sorted((project / "deploy" / "systemd").glob("ec1*.*")):

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -254,7 +253,7 @@ def test_it_reports_the_keys_of_its_sshd(machine: ModuleType, tmp_path: Path) ->
     assert machine.host_keys(tmp_path) == ["ssh-ed25519 AAAA"]
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.needs("systemd-analyze")
 def test_systemd_takes_the_machine_s_units(tmp_path: Path) -> None:
     units = []
     for path in sorted(GCE.glob("ec1-*.*")):

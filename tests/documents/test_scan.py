@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ec1.deployment import DocumentSettings
 from ec1.documents import scan as scan_module
 from ec1.documents import steady
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
+from ec1.documents.settings import DocumentSettings
 from ec1.errors import DeferredError, InputError, PermanentError
 from ec1.streams import STREAMS
 

@@ -1,7 +1,9 @@
-"""The batch script of `ec1 manifests`, as `sbatch` runs it, without Slurm."""
+"""The batch script in deploy/slurm, as `sbatch` runs it, without Slurm."""
 
 import json
+import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,12 +20,9 @@ def test_the_batch_script_trains_and_goes_on_after_a_termination(
     recipe = tmp_path / "recipes" / "engineering.yaml"
     recipe.write_text(recipe.read_text().replace("epochs: 1", "epochs: 6, checkpoint_minutes: 0.01"))
     ec1.run("plan")
-    script = tmp_path / "job.sh"
-    made = ec1.run("manifests", "engineering", "--for", "slurm", "--out", str(script))
-    assert made.returncode == 0, made.stdout
-    assert "--gpus" not in script.read_text()
-    run = ["bash", str(script)]
-    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as first:
+    run = ["bash", str(project / "deploy/slurm/train.sh"), "engineering", "1", "0"]
+    env = {**ec1.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    with subprocess.Popen(run, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as first:
         deadline = time.monotonic() + 120
         while not list(ec1.home.runs.glob("*/*/*/*/*/checkpoints/checkpoint-*")):
             assert first.poll() is None and time.monotonic() < deadline, first.communicate()[0]
@@ -31,7 +30,7 @@ def test_the_batch_script_trains_and_goes_on_after_a_termination(
         first.terminate()
         first.communicate(timeout=90)
     assert first.returncode == 130
-    second = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    second = subprocess.run(run, env=env, capture_output=True, text=True, timeout=300)
     assert second.returncode == 0, second.stderr
     result = json.loads(second.stdout)
     assert result["status"] == "finished" and result["resumed_from"] >= 1

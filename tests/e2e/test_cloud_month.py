@@ -31,8 +31,8 @@ from ec1.extraction.outbox import Outbox
 from ec1.graph.reader import GraphReader, published_ledger
 from ec1.home import Home
 from ec1.launch.launcher import Launcher, Work
+from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.machines.machine import Machine
-from ec1.night.launchers import ssh_launcher
 from ec1.night.records import CandidateRecord, MachineRecord, OutcomeRecord, Records
 from ec1.night.report import night_report
 from ec1_assets.definitions import build_defs
@@ -206,10 +206,12 @@ def month(
         compute.answered = answered
         # All that is replaced: where the machine's clock comes from, and what work does to it.
 
-        def slow(*given: Any, **named: Any) -> Launcher:
-            return found.working(ssh_launcher(*given, **named))
+        launcher = SshLauncherSettings.launcher
 
-        monkeypatch.setattr("ec1.night.machines.ssh_launcher", slow)
+        def slow(*given: Any, **named: Any) -> Launcher:
+            return found.working(launcher(*given, **named))
+
+        monkeypatch.setattr(SshLauncherSettings, "launcher", slow)
         monkeypatch.setattr(ProjectResource, "machine", lambda self: found.machine())
         monkeypatch.setattr(conclusion, "machine_of", lambda deployment, home: found.machine())
         yield found

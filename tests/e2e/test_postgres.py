@@ -12,6 +12,7 @@ from pathlib import Path
 import dagster as dg
 import psycopg2
 import pytest
+from debian import program
 from light import light_project
 from loopback_server import free_port
 
@@ -24,11 +25,7 @@ NIGHT = "2026-06-05"
 @pytest.fixture
 def postgres_url() -> Iterator[str]:
     """A separate cluster on loopback, removed afterwards."""
-    # Debian keeps the server's programs out of the path, by version.
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[-3]))
-    found = shutil.which("pg_ctl") or (str(programs[-1]) if programs else "")
-    if not found:
-        pytest.skip("no PostgreSQL on this machine (Debian: apt-get install postgresql)")
+    found = program("pg_ctl")
     # PostgreSQL refuses to run as root; Debian's package brings a user for it, who may not enter pytest's folders.
     user = "postgres" if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="ec1-postgres-"))

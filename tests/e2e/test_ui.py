@@ -1,6 +1,5 @@
 """The Dagster UI as a person sees it, in a real browser, on the instance of a real night."""
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commandline import RealNight, wait_for_ui
+from debian import program
 from loopback_server import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -25,12 +25,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def chromium() -> str:
-    found = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-    )
-    if not found:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    return found
+    return program("chromium")
 
 
 @pytest.fixture(scope="module")

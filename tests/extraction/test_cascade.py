@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from fake_openai import FakeServer, fake_server
 
-from ec1.deployment import CascadeSettings, ExtractionSettings, ServerSettings
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError
@@ -23,6 +22,7 @@ from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.report import ExtractionReport
 from ec1.extraction.results import ChunkAnswer, Dropped, ExtractionResult, Mention
+from ec1.extraction.settings import CascadeSettings, ExtractionSettings, ServerSettings
 from ec1.night.extraction import extract_night
 
 CASCADE = CascadeSettings(

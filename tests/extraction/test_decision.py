@@ -7,7 +7,6 @@ import pytest
 from fake_openai import FakeServer, fake_server
 from test_extractor import NAMES, SETTINGS, Bench, item, long_text
 
-from ec1.deployment import DoormanSettings, ExtractionSettings
 from ec1.documents.chunks import Chunk
 from ec1.errors import DeferredError, InputError
 from ec1.extraction import decision
@@ -16,6 +15,7 @@ from ec1.extraction.doorman import DoormanClient
 from ec1.extraction.extractor import Extractor
 from ec1.extraction.known import KnownNames
 from ec1.extraction.outbox import Outbox
+from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 
 DECIDE = SETTINGS.model_copy(update={"mode": "decide"})
 

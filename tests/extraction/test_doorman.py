@@ -14,7 +14,7 @@ import pytest
 from fake_doorman import FakeDoorman, fake_doorman
 from fake_service_content import fake_service_content
 
-from ec1.deployment import Deployment, DoormanSettings, ExtractionSettings
+from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError
@@ -25,6 +25,7 @@ from ec1.extraction.loop import extract
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.prompt import messages
 from ec1.extraction.schema import ENTITY_SCHEMA
+from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 from ec1.night.extraction import extract_night
 
 SETTINGS = ExtractionSettings(chunk_tokens=40, overlap_tokens=0, max_in_flight=2, request_timeout_seconds=10)

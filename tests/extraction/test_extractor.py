@@ -12,7 +12,6 @@ import pytest
 from fake_doorman import fake_doorman
 from fake_openai import FakeServer, entities_of, fake_server
 
-from ec1.deployment import DoormanSettings, ExtractionSettings
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, RejectedError
@@ -25,6 +24,7 @@ from ec1.extraction.outbox import Outbox
 from ec1.extraction.report import ExtractionReport, Progress
 from ec1.extraction.results import ExtractionResult
 from ec1.extraction.schema import encode
+from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 
 SETTINGS = ExtractionSettings(
     chunk_tokens=40, overlap_tokens=0, max_answer_tokens=100, max_in_flight=4, request_timeout_seconds=5, max_attempts=3

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from raw_server import RawServer, http_answer, raw_server
 
-from ec1.deployment import DoormanSettings, ExtractionSettings, ServiceContentSettings
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, PermanentError
@@ -27,7 +26,9 @@ from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.report import ExtractionReport
 from ec1.extraction.results import ExtractionResult
+from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity
+from ec1.graph.settings import ServiceContentSettings
 
 SETTINGS = ExtractionSettings(
     chunk_tokens=40,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ec1.deployment import Deployment, ExtractionSettings
+from ec1.deployment import Deployment
 from ec1.documents.chunks import Chunk
 from ec1.errors import DeferredError, InputError
 from ec1.extraction import decision, fields, grounding, instructions, relations, schema
@@ -21,6 +21,7 @@ from ec1.extraction.baseline import names_of
 from ec1.extraction.extractor import Extractor
 from ec1.extraction.prompt import messages, prompt_names
 from ec1.extraction.schema import Named, Stated
+from ec1.extraction.settings import ExtractionSettings
 from ec1.gpu.engine import ServedAdapter
 from ec1.vocabulary import CONTRACT, CONTRACT_CLASSES, CONTRACT_RELATIONS, Vocabulary, read_example
 

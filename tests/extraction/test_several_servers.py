@@ -10,13 +10,13 @@ from typing import Any
 
 from fake_openai import FakeServer, Handler, fake_server
 
-from ec1.deployment import ExtractionSettings, ServerSettings
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.loop import extract
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.report import ExtractionReport
+from ec1.extraction.settings import ExtractionSettings, ServerSettings
 from ec1.extraction.several import server_client
 
 SETTINGS = ExtractionSettings(

@@ -14,10 +14,11 @@ import pytest
 from ec1.adapters.answering import Answer
 from ec1.adapters.judging import judged_by, server_judge
 from ec1.adapters.scores import Judge
-from ec1.deployment import JudgeSettings, VllmSettings
+from ec1.adapters.settings import JudgeSettings
 from ec1.errors import ServiceError
 from ec1.gpu.engine import Endpoint, VllmEngine, meaning, stage
 from ec1.gpu.lease import GpuLease, Grant, marked_processes
+from ec1.gpu.settings import VllmSettings
 from ec1.recipes.evaluation import TaskCase
 
 SETTINGS = VllmSettings(kind="vllm", model="m/m", max_model_len=512, kv_cache_gib=1, enforce_eager=True)
@@ -83,7 +84,7 @@ def test_the_environment_is_the_callers_and_silent(tmp_path: Path) -> None:
 def test_on_a_cpu_it_has_as_many_threads_as_cores_that_it_may_use(tmp_path: Path) -> None:
     asking = """
 import os, pathlib
-from ec1.deployment import VllmSettings
+from ec1.gpu.settings import VllmSettings
 from ec1.gpu.engine import VllmEngine
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 settings = VllmSettings(kind="vllm", model="m/m", max_model_len=512, kv_cache_gib=1)

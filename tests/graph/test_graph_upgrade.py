@@ -56,6 +56,21 @@ def earlier(tmp_path: Path) -> tuple[Path, str]:
     return live, digest
 
 
+def test_a_table_that_earlier_versions_wrote_and_this_one_does_not_need_does_no_harm(tmp_path: Path) -> None:
+    live = tmp_path / "graph" / "live"
+    with opened(live) as store:
+        store.apply_many(HISTORY, NIGHT)
+        store.resolve(NO_OVERRIDES)
+        digest = store.digest_with_resolution()
+    run(
+        live,
+        "CREATE NODE TABLE Unexported(key STRING PRIMARY KEY)",
+        "CREATE (:Unexported {key: 'documents:0.md'}), (:Meta {name: 'exported', value: '2026-06-01-0123456789ab'})",
+        "CHECKPOINT",
+    )
+    check(live, digest)
+
+
 def check(live: Path, digest: str) -> None:
     with opened(live) as store:
         assert store.recovered is None

@@ -8,10 +8,10 @@ import pytest
 from fake_service_content import fake_service_content
 from graph_samples import NIGHT, key, result
 
-from ec1.deployment import ExtractionSettings, ServiceContentSettings
 from ec1.documents.ledger import LedgerEntry, Status
 from ec1.errors import InputError
 from ec1.extraction.outbox import Outbox
+from ec1.extraction.settings import ExtractionSettings
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.neighbours import neighbourhood, write_graphml, write_html
 from ec1.graph.overrides import NO_OVERRIDES
@@ -19,6 +19,7 @@ from ec1.graph.reader import GraphReader
 from ec1.graph.schema_page import schema_of
 from ec1.graph.service_content import ServiceContentClient
 from ec1.graph.service_content_store import ServiceContentStore
+from ec1.graph.settings import ServiceContentSettings
 from ec1.vocabulary import Vocabulary
 
 SHIP: dict[str, Any] = {

@@ -11,7 +11,6 @@ import pytest
 from fake_service_content import FakeServiceContent, alike, fake_service_content
 from graph_samples import FINGERPRINT, NIGHT, key, result
 
-from ec1.deployment import ServiceContentSettings
 from ec1.documents.ledger import (
     DocumentKey,
     Fingerprints,
@@ -26,6 +25,7 @@ from ec1.extraction.results import EntityClass, ExtractionResult, Mention
 from ec1.graph.resolution import Cluster
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity, service_key
 from ec1.graph.service_content_store import Delivery, ServiceContentStore
+from ec1.graph.settings import ServiceContentSettings
 
 
 def unlike(number: int) -> str:

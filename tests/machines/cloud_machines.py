@@ -7,8 +7,9 @@ from zoneinfo import ZoneInfo
 
 from fake_compute import PROJECT, FakeCompute
 
-from ec1.deployment import GceSettings
-from ec1.machines.machine import Machine, Place
+from ec1.machines.installation import Installation
+from ec1.machines.machine import Machine
+from ec1.machines.settings import GceSettings
 
 NIGHT = "2026-06-03"
 ZONES = ("us-central1-a", "us-east4-c")
@@ -33,7 +34,7 @@ class Cloud:
         """A machine as another process would see it: it shares files, nothing else."""
         values = {"kind": "gce", "project": PROJECT, "zones": ZONES, "daily_cost": 5.0, "daily_starts": 4, **settings}
         values |= {"endpoint": self.compute.address, "engine_port": self.compute.engine_port}
-        place = Place(self.home / "machine", self.home / "machine-off", self.zone, owner)
+        place = Installation(self.home / "machine", self.home / "machine-off", self.zone, owner)
         return Machine(
             GceSettings.model_validate(values),
             place,

@@ -14,7 +14,7 @@ from cloud_machines import NIGHT, A, B, Cloud
 from fake_compute import PROJECT, TEMPLATE
 
 from ec1.errors import BusyError, DeferredError, PermanentError, ServiceError, SkippedError
-from ec1.machines.compute import QuotaError, StockOutError
+from ec1.machines.cloud import QuotaError, StockOutError
 
 HOUR = 3600.0
 ARGUMENTS = ["--served-model-name", "olmo", "--max-model-len", "4096"]
@@ -322,10 +322,11 @@ def test_what_a_crash_left_is_stopped_by_the_next_who_comes_by(cloud: Cloud, tmp
     script = tmp_path / "phase.py"
     script.write_text(
         "import sys, time\nfrom pathlib import Path\nfrom zoneinfo import ZoneInfo\n"
-        "from ec1.deployment import GceSettings\nfrom ec1.machines.machine import Machine, Place\n"
+        "from ec1.machines.settings import GceSettings\nfrom ec1.machines.installation import Installation\n"
+        "from ec1.machines.machine import Machine\n"
         "home, address = Path(sys.argv[1]), sys.argv[2]\n"
         f"settings = GceSettings(kind='gce', project={PROJECT!r}, zones=({A!r},), daily_cost=5, endpoint=address)\n"
-        "place = Place(home / 'machine', home / 'machine-off', ZoneInfo('Europe/Berlin'), 'gce@control')\n"
+        "place = Installation(home / 'machine', home / 'machine-off', ZoneInfo('Europe/Berlin'), 'gce@control')\n"
         f"machine = Machine(settings, place, usd_per_hour=1.0, min_free_gib=20, clock=lambda: {cloud.now})\n"
         f"with machine.up('inference', {NIGHT!r}, keep=False, progress=print):\n"
         "    print('up', flush=True)\n    time.sleep(600)\n"

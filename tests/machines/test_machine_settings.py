@@ -83,6 +83,7 @@ def test_only_nights_use_it(tmp_path: Path, home: Home) -> None:
         launcher_by_hand("training", deployment, home, "a test")
 
 
+@pytest.mark.needs("ssh", "rsync")
 def test_the_doctor_knows_what_trainings_there_need(tmp_path: Path, home: Home) -> None:
     key = tmp_path / "id_ed25519"
     launcher = {"kind": "ssh", "options": ["-l", "ec1", "-i", str(key)], "python": "/opt/ec1/python", "folder": "/w"}

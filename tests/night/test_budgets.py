@@ -5,7 +5,6 @@ from night_records import NIGHT, ROLE, a_night, run_of
 from pydantic import ValidationError
 
 from ec1.corpus.threshold import Decision
-from ec1.deployment import BudgetSettings
 from ec1.home import Home
 from ec1.night.budgets import extraction_seconds, too_late, training_seconds
 from ec1.night.records import (
@@ -20,6 +19,7 @@ from ec1.night.records import (
 from ec1.night.report import NightReport, night_report
 from ec1.night.report_text import as_markdown
 from ec1.night.totals import totals_of
+from ec1.night_settings import BudgetSettings
 from ec1.training.plan import Plan
 from ec1.training.spec import TrainingResult
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ec1.corpus.labels import take
-from ec1.deployment import Deployment, ModelSource
+from ec1.deployment import Deployment
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
 from ec1.launch.launcher import LocalLauncher
+from ec1.models import ModelSource
 from ec1.night.candidate import Judged
 from ec1.night.extractor import adapter_of
 from ec1.night.recipe_night import RecipeNight

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ec1.deployment import GpuSettings
 from ec1.files import write_json
 from ec1.home import Home
+from ec1.launch.device import GpuSettings
 from ec1.night.learned import learned
 from ec1.recipes.resolution import load_recipe
 from ec1.recipes.schema import Recipe

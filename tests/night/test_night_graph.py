@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from graph_samples import FINGERPRINT, result
 
-from ec1.deployment import DocumentSettings
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
+from ec1.documents.settings import DocumentSettings
 from ec1.extraction.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore

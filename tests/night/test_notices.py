@@ -13,12 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from ec1.cli import app
-from ec1.deployment import Deployment, MetricsSettings, NotifySettings
+from ec1.deployment import Deployment
 from ec1.home import Home
 from ec1.night.morning import REPORT, conclude_night
 from ec1.night.notices import due_night, watch
 from ec1.night.outgoing import read_state
 from ec1.night.report import NightReport, night_report
+from ec1.night_settings import MetricsSettings, NotifySettings
 
 NEXT = "2026-06-02"
 

@@ -10,7 +10,6 @@ from published import ROLE, TENANT, publish
 
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.threshold import HighWaterMark
-from ec1.deployment import RetentionSettings
 from ec1.errors import PermanentError
 from ec1.files import write_json
 from ec1.home import Home
@@ -18,6 +17,7 @@ from ec1.night import unused
 from ec1.night.forecast import forecast_home
 from ec1.night.records import Records, RetentionRecord
 from ec1.night.retention import clean
+from ec1.night_settings import RetentionSettings
 from ec1.storage.directory import DirectoryStore
 
 KEEP = RetentionSettings(nights=2, unused_days=30, log_days=10)

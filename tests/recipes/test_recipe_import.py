@@ -1,15 +1,19 @@
 """Configurations of Axolotl and LLaMA-Factory become recipes; no key is lost without a word. Recipes are compared."""
 
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner
 
 from ec1.cli import app
 from ec1.errors import InputError
+from ec1.recipes import importing
 from ec1.recipes.compare import differences
 from ec1.recipes.importing import import_recipe
 from ec1.recipes.resolution import ResolvedRecipe, load_recipe, parse_overrides
+from ec1.recipes.schema import DpoLoss, Objective, Recipe
+from ec1.settings import Settings
 from ec1.strict_yaml import parse_mapping
 
 # As in the examples that the two projects ship.
@@ -133,6 +137,8 @@ def test_every_key_ends_in_the_recipe_or_is_named(tmp_path: Path, shipped: Path)
         "dpo_label_smoothing: 0.1": "dpo_label_smoothing",
         "lr_scheduler: polynomial": "lr_scheduler",
         "train_on_inputs: true": "train_on_inputs",
+        "dpo_beta: 0.2": "dpo_beta",
+        "lr_scheduler_kwargs: {num_cycles: 2}": "lr_scheduler_kwargs.num_cycles",
     }.items():
         assert set(imported(more + line + "\n", tmp_path, shipped)[1]) == {named}, line
     capped, _ = imported(more + "max_steps: 7\nnum_epochs: 1\n", tmp_path, shipped)
@@ -157,6 +163,29 @@ def test_the_keys_of_their_current_releases_are_carried(tmp_path: Path, shipped:
     assert (wish.evaluation_steps, wish.early_stopping_patience) == (20, 3)
 
 
+def test_the_table_names_settings_that_recipes_have() -> None:
+    table = importing._table()
+    cases = [case for part in (table, *table.sources) for each in part.keys.values() for case in each]
+    targets = {target for case in cases for target in [*case.put, *([case.to] if case.to else [])]}
+    targets |= {target for part in (table, *table.sources) for target in part.defaults}
+    targets |= {target for defaults in table.objectives.values() for target in defaults}
+    for target in targets - {"OBJECTIVE.beta"}:
+        model: Any = Recipe
+        for part in target.split("."):
+            assert part in model.model_fields, target
+            kinds = (model.model_fields[part].annotation, *get_args(model.model_fields[part].annotation))
+            model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Settings)), None)
+    assert set(table.objectives) == set(get_args(Objective))
+
+
+@pytest.mark.parametrize("loss", get_args(DpoLoss))
+def test_every_loss_is_carried_from_both(loss: str) -> None:
+    start = "base_model: a/b\nrl: dpo\ndpo_loss_type: [", "model_name_or_path: a/b\nstage: dpo\npref_loss: "
+    for text in (f"{start[0]}{loss}]", f"{start[1]}{loss}"):
+        found = import_recipe(parse_mapping(text, "it"), "acme", "editor")
+        assert f'loss: "{loss}"' in found.text and found.not_carried == {}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -166,6 +195,7 @@ def test_the_keys_of_their_current_releases_are_carried(tmp_path: Path, shipped:
         ("base_model: a/b\nrl: kto", "rl: kto: only dpo, ipo, orpo and simpo"),
         ("base_model: ./model\n", "is a folder"),
         ("model_name_or_path: a/b\nfinetuning_type: freeze", "only lora, qlora and full"),
+        ("model_name_or_path: a/b\nseed: often", "seed: often is not of type int"),
     ],
 )
 def test_what_cannot_be_trained_here_is_refused(text: str, message: str) -> None:

@@ -11,7 +11,8 @@ from listening import Serve, Served, listening
 from published import BASE, publish
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import Deployment, ServerSettings
+from ec1.deployment import Deployment
+from ec1.extraction.settings import ServerSettings
 from ec1.gpu.engine import Endpoint
 from ec1.home import Home
 from ec1.serving.backend import Backend

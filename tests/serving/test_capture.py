@@ -20,10 +20,10 @@ from ec1.corpus.cleaning import scrub
 from ec1.corpus.snapshots import Snapshot, take_snapshot
 from ec1.corpus.threshold import decide
 from ec1.corpus.tuples import Objective, example_of, group_of, parse_record
-from ec1.deployment import CaptureSettings
 from ec1.home import Home
 from ec1.serving.server import keys_of
 from ec1.serving.versions import Version
+from ec1.serving_settings import CaptureSettings
 
 HTTP = httpx.Client(trust_env=False, timeout=30)
 CONSENT = {"capture": CaptureSettings(consent=True)}

@@ -15,9 +15,10 @@ from patience import until
 from published import BASE, NAME
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.deployment import Deployment, VllmSettings
+from ec1.deployment import Deployment
 from ec1.gpu.engine import VllmEngine
 from ec1.gpu.lease import GpuLease, marked_processes
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.process import inherited
 from ec1.serving.backend import Backend

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ec1.deployment import DirectoryStoreSettings
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.stores import open_store
 from ec1.storage.directory import DirectoryStore
+from ec1.storage.settings import DirectoryStoreSettings
 from ec1.storage.store import NotFound
 
 

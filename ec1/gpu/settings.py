@@ -1,0 +1,31 @@
+"""An inference engine of our own, as a deployment sets it."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from ec1.settings import Settings
+
+
+class VllmSettings(Settings):
+    """`kind: vllm`: an engine that is started for phase 1 and stopped before phase 2."""
+
+    kind: Literal["vllm"] = Field(description="chooses this section")
+    model: str = Field(description="model id; a key of `models`")
+    revision: str = Field("main", description="of the model: branch, tag or commit")
+    max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together; typically 2048–16384")
+    max_num_seqs: int = Field(8, gt=0, description="requests that the engine runs at once; typically 4–64")
+    gpu_memory_utilization: float = Field(
+        0.9, gt=0, le=1, description="share of the card that weights and cache may fill; typically 0.85–0.95"
+    )
+    kv_cache_gib: int = Field(2, gt=0, description="CPU only: GiB for the key-value cache; typically 1–8")
+    enforce_eager: bool = Field(False, description="no graph capture: starts faster, runs slower")
+    max_lora_rank: int = Field(
+        16, description="highest rank of an adapter that the engine can serve; as in the recipes"
+    )
+    max_loras: int = Field(4, gt=0, description="`ec1 serve`: adapters that one batch may mix")
+    reasoning_parser: str | None = Field(
+        None, description="vLLM's parser for a model that thinks, such as olmo3; set together with reasoning_tokens"
+    )
+    ready_timeout_seconds: float = Field(900, gt=0, description="how long the engine may take to load the model")
+    extra_args: tuple[str, ...] = Field((), description="further arguments of vLLM's server, as they are")

@@ -1,0 +1,55 @@
+"""This machine's device, as a deployment sets it."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ec1.settings import Settings
+
+
+class GpuSettings(Settings):
+    """This machine's device. `name`, `memory_gib`, `tokens_per_second` and `cost_per_hour` are for the plan only."""
+
+    device: Literal["cuda", "cpu"] = Field("cuda", description="where models are served and trained")
+    lock: Path | None = Field(
+        None,
+        description="one file for all that share a card; default: on `cuda` `ec1-gpu.lock` in lock_dir, on a CPU "
+        "`<home>/gpu.lock`. With several cards, one for each",
+    )
+    lock_dir: Path | None = Field(
+        None,
+        description="folder of that lock, the same for all homes; default /run/lock, or /tmp where not all may write",
+    )
+    min_free_gib: float = Field(
+        20.0, ge=0, description="measured free memory that a phase needs before it starts; 20–22 for a card of 24 GiB"
+    )
+    name: str = Field("NVIDIA L4", description="the card's name")
+    memory_gib: float = Field(24.0, gt=0, description="the card's memory")
+    tokens_per_second: float = Field(
+        900.0, gt=0, description="training tokens per second, measured; 700–1200 for a 7B on an L4"
+    )
+    cost_per_hour: float = Field(0.0, ge=0, description="USD, of all cards that a training takes")
+    processes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="that share one training, each on a card of its own; the steps have the same rows as with one "
+        "(docs/server.md). Without Ray they are the machine's first cards, and the lock stands for all of them",
+    )
+    fsdp: bool = Field(
+        False, description="each of several processes holds a part of the model: for one that does not fit a card"
+    )
+
+    @model_validator(mode="after")
+    def _parts_of_a_whole(self) -> "GpuSettings":
+        if self.fsdp and self.processes == 1:
+            raise ValueError("fsdp spreads a model over several cards: set processes to their number, or leave it out")
+        return self
+
+    @field_validator("lock_dir")
+    @classmethod
+    def _the_machine_s(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_absolute():
+            raise ValueError(f"{value} is relative: all homes of the machine must mean the same folder")
+        return value

@@ -1,0 +1,42 @@
+"""What a deployment sets about `ec1 serve`. Not in `ec1/serving`, because that room knows the deployment."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from ec1.extraction.settings import ServerSettings
+from ec1.gpu.settings import VllmSettings
+from ec1.settings import Settings
+
+
+class CaptureSettings(Settings):
+    """What served answers leave for training. Nothing at all unless the people who use them agreed."""
+
+    consent: bool = Field(False, description="whether answers are kept, so that feedback on them becomes tuples")
+    keep_days: int = Field(30, gt=0, description="how long an answer waits for feedback before it is deleted")
+
+
+class ServingSettings(Settings):
+    """`ec1 serve`: the adapters in use behind an OpenAI-compatible address."""
+
+    host: str = Field("127.0.0.1", description="any other address than this machine's own needs API keys")
+    port: int = Field(8080, ge=0, lt=65536, description="0: any free one")
+    engine: Annotated[VllmSettings | ServerSettings, Field(discriminator="kind")] | None = Field(
+        None, description="the base model that the adapters belong to; default: `inference`, where that is vLLM"
+    )
+    lock: Path | None = Field(
+        None, description="lease of the card that serves; default: the night's, to which serving then gives way"
+    )
+    visible_devices: str | None = Field(None, description="CUDA_VISIBLE_DEVICES of the engine, such as 1")
+    refresh_seconds: float = Field(1, gt=0, description="how soon a promotion or a withdrawal counts")
+    stale_seconds: float = Field(
+        300, ge=0, description="how long what was last known counts while the registry does not answer"
+    )
+    drain_seconds: float = Field(60, ge=0, description="what running answers are given when a night asks for the card")
+    return_seconds: float = Field(
+        300, ge=0, description="how long nobody must have held the card before serving takes it back"
+    )
+    max_request_mib: float = Field(8, gt=0, description="a larger request is refused")
+    request_timeout_seconds: float = Field(600, gt=0, description="between two bytes of the engine's answer")
+    capture: CaptureSettings = CaptureSettings()
