@@ -1,7 +1,7 @@
 """`ec1 graph`: the published graph for people and programs. Reads only, and never the live file."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -88,10 +88,10 @@ def show(
 def schema(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the graph's tables, their columns and what they mean."""
     with _reader(context) as reader:
-        print_answer(queries.schema(reader).tables, as_json, _schema_lines)
+        print_answer(queries.schema_of(reader), as_json, _schema_lines)
 
 
-def _schema_lines(tables: tuple[queries.GraphTable, ...]) -> Iterator[str]:
+def _schema_lines(tables: list[queries.GraphTable]) -> Iterator[str]:
     for table in tables:
         yield f"{table.table} ({table.kind}): {table.meaning}"
         yield f"    {', '.join(f'{name} {kind}' for name, kind in table.columns.items()) or '(no columns)'}"
@@ -158,7 +158,7 @@ def diff(
     options: Options = context.obj
     found = difference(options.home.graph_exports, night)
     if as_json:
-        print_json(asdict(found))
+        print_json(found)
         return
     out.print(f"{found.night} against {found.since}: mentions {found.mentions_before} -> {found.mentions_after}")
     for label, lines in (
@@ -232,7 +232,7 @@ def decide(
                 out.print(f"  {printable(side.name)}  [{printable(side.key)}], {side.mentions} mentions", markup=False)
                 ((_, mentions),) = reader.show(side.key)
                 for mention in mentions[:sentences]:
-                    for line in _evidence_lines(mention, quotes.of(mention)):
+                    for line in _evidence_lines(replace(mention, quote=quotes.of(mention))):
                         out.print(line, markup=False)
             out.print(_link_line("why: ", pair.link), markup=False)
             answer = typer.prompt("one and the same? [y]es, [n]o, [s]kip, [q]uit", default="s").strip().lower()[:1]
@@ -261,21 +261,21 @@ def _entity_lines(found: tuple[queries.EntityPage, ...]) -> Iterator[str]:
             yield _link_line(f"{link.band} {printable(link.other if link.one == each.key else link.one)}", link)
         for relation in each.relations:
             yield f"\n  {printable(f'{relation.subject} {relation.relation} {relation.object}')}"
-            yield from _evidence_lines(relation, relation.quote)
+            yield from _evidence_lines(relation)
         for mention in each.evidence:
             yield ""
-            yield from _evidence_lines(mention, mention.quote)
+            yield from _evidence_lines(mention)
         if more := each.mentions - len(each.evidence):
             yield f"\n  and {more} more; --limit 0 shows all"
         yield ""
 
 
-def _evidence_lines(found: queries.Evidence, quote: queries.Quote | None) -> Iterator[str]:
+def _evidence_lines(found: queries.Evidence) -> Iterator[str]:
     """Where a mention or a relation stands, how it was found, and the sentence with it marked."""
     yield (
         f"  {printable(found.path)}  {found.document_id}, night {found.night}, characters {found.start} to "
         f"{found.end}, confidence {found.confidence:.2f}, {found.model}, extractor {found.fingerprint[:12]}"
     )
-    if quote is not None:
+    if (quote := found.quote) is not None:
         sentence = f"{quote.before}»{quote.name}«{quote.after}" if quote.name else f"({quote.problem})"
         yield f"    {printable(sentence)}"

@@ -41,10 +41,10 @@ def graph_server(open_graph: Callable[[], queries.GraphReader]) -> "MCPServer[An
             raise ToolError(str(error)) from None
 
     @server.tool()
-    def schema() -> queries.Schema:
+    def schema() -> dict[str, Any]:
         """The tables of the graph with their columns and what they mean, and how much it holds."""
         with published() as reader:
-            return queries.schema(reader)
+            return {"tables": queries.schema_of(reader), "holds": reader.stats()}
 
     @server.tool()
     def search(

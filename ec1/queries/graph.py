@@ -3,13 +3,15 @@
 Belongs here: answers that are put together from several reads. Does not: reading itself (`ec1.graph.reader`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ec1.deployment import Deployment
 from ec1.graph import neighbours as around
 from ec1.graph.model import Entity, Evidence, GraphStats, StoredMention, StoredRelation
 from ec1.graph.neighbours import Neighbour
-from ec1.graph.quotes import Quote, Quotes
+from ec1.graph.quotes import Quotes
 from ec1.graph.reader import GraphReader
 from ec1.graph.resolution import Band, Cluster, Link
 from ec1.graph.schema_page import GraphTable, schema_of
@@ -18,32 +20,11 @@ from ec1.queries.page import Page, cut, page_of, start_of
 
 # With what a face needs to name of the rooms below.
 __all__ = [
-    "Entity", "EntityPage", "Evidence", "GraphReader", "GraphStats", "GraphTable", "Link", "Mentioned", "Neighbour",
-    "Page", "Quote", "Quotes", "Related", "Review", "Schema", "neighbours", "open_graph", "quotes_of", "review",
-    "schema", "search", "show",
+    "Entity", "EntityPage", "Evidence", "GraphReader", "GraphStats", "GraphTable", "Link", "Neighbour", "Page",
+    "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
 ]  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Schema:
-    """The tables of the graph, and how much it holds."""
-
-    tables: tuple[GraphTable, ...]
-    holds: GraphStats
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mentioned(StoredMention):
-    """A mention with its sentence; None where nobody asked for sentences."""
-
-    quote: Quote | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Related(StoredRelation):
-    """A stated relation with its sentence; None where nobody asked for sentences."""
-
-    quote: Quote | None = None
+Place = TypeVar("Place", StoredMention, StoredRelation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +32,8 @@ class EntityPage(Entity):
     """An entity with the places that name it (`evidence`, the first ones if there was a limit), what documents state of
     it, and what it is one with."""
 
-    evidence: tuple[Mentioned, ...]
-    relations: tuple[Related, ...]
+    evidence: tuple[StoredMention, ...]
+    relations: tuple[StoredRelation, ...]
     cluster: Cluster | None
     links: tuple[Link, ...]
 
@@ -76,11 +57,6 @@ def quotes_of(home: Home, deployment: Deployment) -> Quotes:
     return Quotes(deployment.documents_root(home), deployment.documents.max_bytes)
 
 
-def schema(reader: GraphReader) -> Schema:
-    """What the graph consists of, for whoever writes queries."""
-    return Schema(tuple(schema_of(reader)), reader.stats())
-
-
 def search(
     reader: GraphReader, text: str, entity_class: str | None = None, limit: int = 20, cursor: str | None = None
 ) -> Page[Entity]:
@@ -95,8 +71,8 @@ def show(
 ) -> tuple[EntityPage, ...]:
     """The entities that a key or a name stands for, with at most `limit` mentions each. Raises InputError if none."""
 
-    def sentence(of: StoredMention | StoredRelation) -> Quote | None:
-        return quotes.of(of) if quotes else None
+    def quoted(found: Iterable[Place]) -> tuple[Place, ...]:
+        return tuple(replace(each, quote=quotes.of(each)) if quotes else each for each in found)
 
     found = []
     for each, mentions in reader.show(entity):
@@ -104,8 +80,8 @@ def show(
         found.append(
             EntityPage(
                 **vars(each),
-                evidence=tuple(Mentioned(**vars(one), quote=sentence(one)) for one in mentions[:limit]),
-                relations=tuple(Related(**vars(one), quote=sentence(one)) for one in reader.relations_of(each.key)),
+                evidence=quoted(mentions[:limit]),
+                relations=quoted(reader.relations_of(each.key)),
                 cluster=cluster,
                 links=tuple(links),
             )

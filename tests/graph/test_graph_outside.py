@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -125,15 +126,23 @@ def test_an_assistant_reads_the_graph_over_mcp(home: Path) -> None:
     )
     parameters = StdioServerParameters(command=sys.executable, args=["-c", program, str(home / "published")])
 
-    async def talk() -> tuple[set[str], object, object, bool]:
+    async def talk() -> tuple[set[str], object, object, list[Any], bool]:
         async with Client(parameters) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             found = await client.call_tool("search", {"text": "alvarez", "limit": 1})
             rows = await client.call_tool("query", {"cypher": "MATCH (e:Entity) RETURN count(*) AS n"})
+            shown = [
+                (await client.call_tool(name, arguments)).structured_content
+                for name, arguments in (("schema", {}), ("show", {"entity": "Acme"}), ("neighbours", {"key": MARIA}))
+            ]
             refused = await client.call_tool("query", {"cypher": "MATCH (e:Entity) DETACH DELETE e"})
-            return tools, found.structured_content, rows.structured_content, bool(refused.is_error)
+            return tools, found.structured_content, rows.structured_content, shown, bool(refused.is_error)
 
-    tools, found, rows, refused = asyncio.run(talk())
+    tools, found, rows, shown, refused = asyncio.run(talk())
     assert tools == {"schema", "search", "show", "neighbours", "query"}
     assert json.dumps(found).count(MARIA) == 1 and '"n": 4' in json.dumps(rows)
+    described, (acme,), near = (each.get("result", each) for each in shown)
+    assert described["holds"]["documents"] == 3 and described["tables"][0]["table"] == "Document"
+    assert acme["key"] == ACME and acme["evidence"][0]["path"] and acme["relations"][0]["relation"] == "works_at"
+    assert near[0]["how"] == "works_at" and near[0]["entity_class"] == "Company"
     assert refused
