@@ -5,19 +5,21 @@ import os
 import pwd
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ec1.adapters.decisions import Decision
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
-from ec1.commands.shell import DONE, FAILED, Options, err, out, print_json, printable
-from ec1.errors import InputError, PermanentError
+from ec1.commands.shell import DONE, FAILED, Options, err, out, print_answer, print_json, printable
+from ec1.errors import InputError
 from ec1.night.stores import open_registry
+from ec1.queries import adapters as queries
 
 if TYPE_CHECKING:
-    from ec1.night.lineage import Lineage
     from ec1.night.trial import Tried
 
 adapters_app = typer.Typer(
@@ -34,14 +36,6 @@ Reason = Annotated[str, typer.Option(help="the reason, recorded with the change"
 def _registry(context: typer.Context) -> AdapterRegistry:
     options: Options = context.obj
     return open_registry(options.deployment(), options.home)
-
-
-def _adapter_name(name: str) -> tuple[str, str, int]:
-    """Parse `tenant/role@vN`. Raises InputError."""
-    match = re.fullmatch(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)", name)
-    if match is None:
-        raise InputError(f"{name!r} is not an adapter: write tenant/role@vN, as `ec1 adapters list` does")
-    return match[1], match[2], int(match[3])
 
 
 def _person() -> str:
@@ -63,52 +57,24 @@ def _role(name: str) -> tuple[str, str]:
 @adapters_app.command("list")
 def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """All versions, newest first; `*` marks the one in use, `x` one that was withdrawn."""
-    registry = _registry(context)
-    rows = []
-    for tenant, role in registry.roles():
-        incumbent = registry.incumbent(tenant, role)
-        for version in reversed(registry.versions(tenant, role)):
-            row: dict[str, Any] = {
-                "name": f"{tenant}/{role}@v{version}",
-                "in_use": incumbent is not None and incumbent.version == version,
-                "withdrawn": registry.withdrawal(tenant, role, version) is not None,
-            }
-            try:
-                manifest = registry.get(tenant, role, version)
-            except PermanentError as error:
-                rows.append({**row, "damaged": str(error)})
-                continue
-            rows.append(
-                row
-                | {
-                    "night": manifest.night,
-                    "objective": manifest.objective,
-                    "base_model": manifest.base_model.id,
-                    "tuples": manifest.snapshot.tuples,
-                    "verdict": manifest.evaluation.verdict if manifest.evaluation else None,
-                }
-            )
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        out.print("no adapter has been published yet")
-    for row in rows:
-        mark = "*" if row["in_use"] else "x" if row["withdrawn"] else " "
-        if "damaged" in row:
-            out.print(f"{mark} {row['name']:<36} damaged: {row['damaged']}", markup=False)
-            continue
-        out.print(
-            f"{mark} {row['name']:<36} night {row['night']}  {row['objective']:<4} {row['tuples']:>6} tuples  "
-            f"{row['base_model']}",
-            markup=False,
-        )
+    print_answer(queries.versions(_registry(context)).items, as_json, _version_lines)
+
+
+def _version_lines(found: tuple[queries.Version, ...]) -> Iterator[str]:
+    if not found:
+        yield "no adapter has been published yet"
+    for each in found:
+        state = f"{'*' if each.in_use else 'x' if each.withdrawn else ' '} {each.name:<36}"
+        if each.damaged:
+            yield f"{state} damaged: {each.damaged}"
+        else:
+            yield f"{state} night {each.night}  {each.objective:<4} {each.tuples:>6} tuples  {each.base_model}"
 
 
 @adapters_app.command("show")
 def adapters_show(context: typer.Context, name: Name) -> None:
     """One version's manifest: recipe, dataset, snapshot (and so every tuple), scores, files."""
-    print_json(_registry(context).read(*_adapter_name(name)).model_dump(mode="json"))
+    print_json(_registry(context).read(*queries.version_id(name)))
 
 
 @adapters_app.command("sign")
@@ -121,8 +87,7 @@ def adapters_sign(
 ) -> None:
     """Vouch for versions that no trusted key has signed, such as those from before there were signatures."""
     registry = _registry(context)
-    names = [_adapter_name(name)] if name else [(t, r, v) for t, r in registry.roles() for v in registry.versions(t, r)]
-    for tenant, role, version in names:
+    for tenant, role, version in [queries.version_id(name)] if name else queries.version_ids(registry):
         signed = registry.sign(tenant, role, version, reason, _person())
         out.print(f"{tenant}/{role}@v{version}: {'signed' if signed else 'was signed before'}", markup=False)
 
@@ -134,9 +99,8 @@ def adapters_verify(
 ) -> None:
     """Check signature and files of one version, or of all, and that they are a LoRA adapter."""
     registry = _registry(context)
-    names = [_adapter_name(name)] if name else [(t, r, v) for t, r in registry.roles() for v in registry.versions(t, r)]
     damaged = 0
-    for tenant, role, version in names:
+    for tenant, role, version in [queries.version_id(name)] if name else queries.version_ids(registry):
         problems = registry.verify(tenant, role, version)
         damaged += bool(problems)
         out.print(f"{tenant}/{role}@v{version}: {'; '.join(problems) or 'intact'}", markup=False)
@@ -150,16 +114,15 @@ def adapters_history(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """What was published and decided, in the order of time: who, when, from, to, why."""
-    decisions = _registry(context).history(*_role(role))
-    if as_json:
-        print_json([decision.model_dump(mode="json") for decision in decisions])
-        return
+    print_answer(_registry(context).history(*_role(role)), as_json, _decision_lines)
+
+
+def _decision_lines(decisions: list[Decision]) -> Iterator[str]:
     for each in decisions:
         before, after = (f"v{version}" if version else "base" for version in (each.before, each.after))
         move = after if each.action in ("publish", "withdraw") else f"{before} to {after}"
-        out.print(
-            f"{each.at:%Y-%m-%d %H:%M}  {each.action:<9} {move:<12} {printable(each.who):<12} {printable(each.reason)}",
-            markup=False,
+        yield (
+            f"{each.at:%Y-%m-%d %H:%M}  {each.action:<9} {move:<12} {printable(each.who):<12} {printable(each.reason)}"
         )
 
 
@@ -168,55 +131,31 @@ def adapters_lineage(
     context: typer.Context, name: Name, as_json: Annotated[bool, typer.Option("--json")] = False
 ) -> None:
     """Follow a version down to the tuples, commits and documents that it learnt from."""
-    from ec1.night.lineage import lineage_of
-
     options: Options = context.obj
-    found = lineage_of(_registry(context), options.home, *_adapter_name(name))
-    if as_json:
-        print_json(_lineage(found))
-        return
-    _print_lineage(found, "")
+    found = queries.lineage_of(_registry(context), options.home, *queries.version_id(name))
+    print_answer(found, as_json, _lineage_lines)
 
 
-def _lineage(found: "Lineage") -> dict[str, Any]:
-    manifest = found.manifest
-    return {
-        "name": manifest.name,
-        "night": manifest.night,
-        "method": manifest.method,
-        "recipe": manifest.recipe.model_dump(mode="json"),
-        "git_commit": manifest.git_commit,
-        "dataset": manifest.dataset.digest,
-        "snapshot": manifest.snapshot.digest,
-        "tuples": [vars(origin) for origin in found.tuples],
-        "missing": found.missing,
-        "parents": [_lineage(parent) for parent in found.parents],
-    }
-
-
-def _print_lineage(found: "Lineage", indent: str) -> None:
-    manifest = found.manifest
-    out.print(
-        f"{indent}{manifest.name}: {manifest.method}, recipe {manifest.recipe.name} version {manifest.recipe.version}, "
-        f"night {manifest.night}, code {manifest.git_commit or 'unknown'}",
-        markup=False,
+def _lineage_lines(found: queries.Lineage, indent: str = "") -> Iterator[str]:
+    yield (
+        f"{indent}{found.name}: {found.method}, recipe {found.recipe.name} version {found.recipe.version}, "
+        f"night {found.night}, code {found.git_commit or 'unknown'}"
     )
     if found.missing:
-        out.print(f"{indent}  {found.missing}", markup=False)
-    elif not manifest.composed_of:
-        out.print(
-            f"{indent}  dataset {manifest.dataset.digest[:12]} of snapshot {manifest.snapshot.bucket} "
-            f"{manifest.snapshot.digest[:12]}: {len(found.tuples)} tuples (--json lists them)",
-            markup=False,
+        yield f"{indent}  {found.missing}"
+    elif not found.composed_of:
+        yield (
+            f"{indent}  dataset {found.dataset[:12]} of snapshot {found.bucket} {found.snapshot[:12]}: "
+            f"{len(found.tuples)} tuples (--json lists them)"
         )
         for what in ("commit", "document", "session", "author"):
             values = sorted({value for origin in found.tuples if (value := getattr(origin, what))})
             if values:
                 shown = ", ".join(printable(value[:48]) for value in values[:5]) + (", …" if len(values) > 5 else "")
-                out.print(f"{indent}    {len(values)} {what}{'s' if len(values) > 1 else ''}: {shown}", markup=False)
+                yield f"{indent}    {len(values)} {what}{'s' if len(values) > 1 else ''}: {shown}"
     for parent in found.parents:
-        out.print(f"{indent}  rests on", markup=False)
-        _print_lineage(parent, f"{indent}    ")
+        yield f"{indent}  rests on"
+        yield from _lineage_lines(parent, f"{indent}    ")
 
 
 @adapters_app.command("containing")
@@ -226,18 +165,16 @@ def adapters_containing(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Which versions learnt from a tuple, a source or an author, themselves or through what they rest on."""
-    from ec1.night.lineage import containing
-
     options: Options = context.obj
-    versions, unknown = containing(_registry(context), options.home, what)
-    if as_json:
-        print_json({"versions": versions, "unknown": unknown})
-        return
-    for name, tuples in versions.items():
-        out.print(f"{name}: {f'{tuples} tuples' if tuples else 'through a version that it rests on'}", markup=False)
-    for name in unknown:
-        out.print(f"{name}: unknown, its data is not in this home", markup=False)
-    out.print(f"{len(versions)} versions learnt from it")
+    print_answer(queries.containing(_registry(context), options.home, what), as_json, _learner_lines)
+
+
+def _learner_lines(found: queries.Learners) -> Iterator[str]:
+    for name, tuples in found.versions.items():
+        yield f"{name}: {f'{tuples} tuples' if tuples else 'through a version that it rests on'}"
+    for name in found.unknown:
+        yield f"{name}: unknown, its data is not in this home"
+    yield f"{len(found.versions)} versions learnt from it"
 
 
 @adapters_app.command("compose")
@@ -284,7 +221,7 @@ def _weighted(part: str) -> tuple[tuple[str, str, int], float]:
         raise InputError(f"{part!r}: write it as tenant/role@vN=weight, such as acme/editor@v2=0.5") from None
     if not math.isfinite(value) or value == 0:
         raise InputError(f"{part!r}: a weight is a number other than 0")
-    return _adapter_name(name), value
+    return queries.version_id(name), value
 
 
 @adapters_app.command("promote")
@@ -299,14 +236,14 @@ def adapters_promote(
         _registry(context).promote_base(tenant, role, reason, _person())
         out.print(f"{tenant}/{role}: the base serves without an adapter", markup=False)
         return
-    manifest = _registry(context).promote(*_adapter_name(name), reason, _person())
+    manifest = _registry(context).promote(*queries.version_id(name), reason, _person())
     out.print(f"{manifest.name} is in use", markup=False)
 
 
 @adapters_app.command("pin")
 def adapters_pin(context: typer.Context, name: Name, reason: Reason) -> None:
     """Make a version the one in use until it is unpinned, whatever nights publish."""
-    manifest = _registry(context).pin(*_adapter_name(name), reason, _person())
+    manifest = _registry(context).pin(*queries.version_id(name), reason, _person())
     out.print(f"{manifest.name} is in use, and stays so", markup=False)
 
 
@@ -331,7 +268,7 @@ def adapters_rollback(
 @adapters_app.command("quarantine")
 def adapters_quarantine(context: typer.Context, name: Name, reason: Reason) -> None:
     """Withdraw a published version permanently; its files are kept."""
-    registry, (tenant, role, version) = _registry(context), _adapter_name(name)
+    registry, (tenant, role, version) = _registry(context), queries.version_id(name)
     registry.withdraw(tenant, role, version, reason, _person())
     incumbent = registry.incumbent(tenant, role)
     now = f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter"
@@ -368,16 +305,7 @@ def adapters_try(
         progress=lambda message: err.print(message, markup=False),
     )
     if as_json:
-        print_json(
-            {
-                "name": tried.name,
-                "asked": tried.asked,
-                "prompt": tried.prompt,
-                "expected": tried.expected,
-                "base": tried.base.model_dump(),
-                "adapter": tried.adapter.model_dump(),
-            }
-        )
+        print_json(tried)
         return
     _print_side_by_side(manifest.base_model.id, tried)
 
@@ -403,7 +331,7 @@ def _print_side_by_side(base: str, tried: "Tried") -> None:
 def _version_or_in_use(registry: AdapterRegistry, name: str) -> AdapterManifest:
     """The manifest of `tenant/role@vN`, or of the version in use of `tenant/role`. Raises InputError."""
     if "@" in name:
-        return registry.get(*_adapter_name(name))
+        return registry.get(*queries.version_id(name))
     incumbent = registry.incumbent(*_role(name))
     if incumbent is None:
         raise InputError(f"{name} has no version in use: the base serves without an adapter")
@@ -435,7 +363,7 @@ def adapters_clean(
     options: Options = context.obj
     removed = clean(_registry(context), options.home, options.deployment().retention, dry_run=dry_run)
     if as_json:
-        print_json([vars(each) for each in removed])
+        print_json(removed)
         return
     for each in removed:
         out.print(f"  {each.what:<12} {each.name:<48} {each.bytes / 2**20:8.1f} MiB  {each.why}", markup=False)

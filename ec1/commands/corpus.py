@@ -2,18 +2,25 @@
 
 import datetime as dt
 import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ec1.commands.shell import PARTIAL, Options, out, print_json, printable
+from ec1.commands.shell import PARTIAL, Options, out, print_answer, print_json, printable
 from ec1.corpus.tuples import Objective
-from ec1.errors import InputError
 from ec1.files import checked_name
+from ec1.night.recipes import recipe_folders
+from ec1.night.removal import Query, Removal, find, forget
+from ec1.night.stores import open_registry
+from ec1.queries.adapters import descendants
+from ec1.recipes.resolution import find_recipe
 
 if TYPE_CHECKING:
-    from ec1.night.removal import Removal
+    from ec1.queries.datasets import BucketCount
 
 corpus_app = typer.Typer(help="Training corpora: capture, count and export tuples.", no_args_is_help=True)
 
@@ -95,27 +102,22 @@ def preview(
     recipe: Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/engineering")],
     path: Annotated[Path | None, typer.Option(help="rows to look at before they are imported")] = None,
     rows: Annotated[int, typer.Option(min=1, help="how many")] = 3,
+    start: Annotated[int, typer.Option(min=0, help="rows to leave out before them")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show rows as the model reads them; what is learnt is green, or in «» where there is no colour."""
     from rich.text import Text
 
-    from ec1.corpus.preview import preview_file, preview_snapshot
-    from ec1.night.recipe_night import RecipeNight
-    from ec1.night.recipes import recipe_folders
-    from ec1.recipes.resolution import find_recipe
+    # Imported here, and below: it loads what the other commands do without.
+    from ec1.queries import datasets as queries
 
     options: Options = context.obj
-    deployment, now = options.deployment(), dt.datetime.now(dt.UTC)
+    deployment = options.deployment()
     resolved = find_recipe(recipe, recipe_folders(deployment, options.project))
-    wanted = resolved.recipe
-    step = RecipeNight(resolved, deployment, options.home, deployment.current_night(now))
-    if path is not None:
-        shown = preview_file(path, wanted.data, wanted.rows, step.base_model, rows)
-    else:
-        shown = preview_snapshot(step.snapshot(now), wanted.data, step.base_model, rows)
+    now = dt.datetime.now(dt.UTC)
+    shown = queries.preview(deployment, options.home, resolved, now, path, rows, str(start)).items
     if as_json:
-        print_json([vars(row) for row in shown])
+        print_json(shown)
         return
     for row in shown:
         out.print(f"{printable(row.origin)}: {row.tokens} tokens, {row.learnt} learnt", markup=False, style="bold")
@@ -140,47 +142,27 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Count each recipe's bucket: lines, trainable ones, what is new since the last training, reasons of the rest."""
-    from ec1.corpus.preview import measure
-    from ec1.night.recipe_night import RecipeNight
+    from ec1.queries import datasets as queries
 
     options: Options = context.obj
-    deployment, now = options.deployment(), dt.datetime.now(dt.UTC)
-    rows: list[dict[str, Any]] = []
-    for resolved in options.recipes():
-        step = RecipeNight(resolved, deployment, options.home, deployment.current_night(now))
-        snapshot = step.snapshot(now)
-        decision = step.decision(snapshot)
-        rows.append(
-            {
-                "recipe": resolved.recipe.name,
-                "bucket": snapshot.bucket,
-                "files": snapshot.files,
-                "bytes": snapshot.bytes,
-                "lines": snapshot.lines,
-                "trainable": snapshot.trainable,
-                "new": decision.new,
-                "threshold": decision.threshold,
-                "rejected": snapshot.rejected,
-            }
+    now = dt.datetime.now(dt.UTC)
+    found = queries.buckets(options.deployment(), options.home, options.recipes(), now, tokens=tokens)
+    print_answer(found, as_json, _bucket_lines)
+
+
+def _bucket_lines(found: "tuple[BucketCount, ...]") -> Iterator[str]:
+    for each in found:
+        yield (
+            f"  {each.bucket:<32} {each.lines} tuples in {each.files} files, {each.trainable} trainable, {each.new} "
+            f"new, threshold {each.threshold}"
         )
-        if tokens and snapshot.trainable:
-            rows[-1]["tokens"] = vars(measure(snapshot, resolved.recipe.data, step.base_model))
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        out.print(
-            f"  {row['bucket']:<32} {row['lines']} tuples in {row['files']} files, {row['trainable']} trainable, "
-            f"{row['new']} new, threshold {row['threshold']}",
-            markup=False,
-        )
-        for reason, count in sorted(row["rejected"].items(), key=lambda item: -item[1]):
-            out.print(f"  {'':<32} {count} {reason}", markup=False)
-        if measured := row.get("tokens"):
-            shares = ", ".join(f"{name} {count}" for name, count in measured["percentiles"].items())
-            out.print(f"  {'':<32} tokens of {measured['rows']} rows: {shares}", markup=False)
-            for reason, count in measured["dropped"].items():
-                out.print(f"  {'':<32} the recipe would drop {count}: {reason}", markup=False)
+        for reason, count in sorted(each.rejected.items(), key=lambda item: -item[1]):
+            yield f"  {'':<32} {count} {reason}"
+        if each.tokens:
+            shares = ", ".join(f"{name} {count}" for name, count in each.tokens.percentiles.items())
+            yield f"  {'':<32} tokens of {each.tokens.rows} rows: {shares}"
+            for reason, count in each.tokens.dropped.items():
+                yield f"  {'':<32} the recipe would drop {count}: {reason}"
 
 
 @corpus_app.command("forget")
@@ -193,10 +175,6 @@ def forget_(
     as_json: AsJson = False,
 ) -> None:
     """Remove tuples and all that was made of them, keep them out, and withdraw the versions that learnt from them."""
-    from ec1.night.lineage import descendants
-    from ec1.night.removal import Query, find, forget
-    from ec1.night.stores import open_registry
-
     options: Options = context.obj
     deployment, query = options.deployment(), Query(match, source, person)
     corpus, registry = deployment.corpus_root(options.home), open_registry(deployment, options.home)
@@ -217,25 +195,21 @@ def forget_(
         found = forget(query, corpus, options.home)
         for _, (tenant, role, version) in learnt:
             registry.withdraw(tenant, role, version, "learnt from tuples that were removed from the corpus")
-    found.versions = [name for name, _ in learnt]
-    if as_json:
-        print_json({**vars(found), "tuples": [vars(each) for each in found.tuples]})
-    else:
-        _print_removal(found, done=yes)
+    found = replace(found, versions=[name for name, _ in learnt])
+    print_answer(found, as_json, partial(_removal_lines, done=yes))
     if found.left:
         raise typer.Exit(PARTIAL)
 
 
-def _print_removal(found: "Removal", *, done: bool) -> None:
+def _removal_lines(found: Removal, *, done: bool) -> Iterator[str]:
     verb = "removed" if done else "would be removed (--yes does it)"
-    counts = f"{len(found.tuples)} tuples, {len(found.snapshots)} snapshots, {len(found.datasets)} datasets"
-    out.print(f"{counts} {verb}", markup=False)
+    yield f"{len(found.tuples)} tuples, {len(found.snapshots)} snapshots, {len(found.datasets)} datasets {verb}"
     for each in found.tuples:
-        out.print(f"  {printable(each.file)}:{each.line} {each.row[:12]}", markup=False)
+        yield f"  {printable(each.file)}:{each.line} {each.row[:12]}"
     for version in found.versions:
-        out.print(f"  {'withdrawn' if done else 'learnt from it'}: {version}", markup=False)
+        yield f"  {'withdrawn' if done else 'learnt from it'}: {version}"
     for path in found.left:
-        out.print(f"  still holds it, and is not changed: {printable(path)}", markup=False)
+        yield f"  still holds it, and is not changed: {printable(path)}"
 
 
 @corpus_app.command()
@@ -245,29 +219,18 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """Say where a tuple stands and where it went: snapshots, datasets, versions."""
-    from ec1.night.removal import Query, find
-    from ec1.night.stores import open_registry
+    from ec1.queries import datasets as queries
 
-    if not re.fullmatch(r"[0-9a-f]{6,64}", row):
-        raise InputError(f"{row!r} is not the beginning of a digest: give at least six hexadecimal digits")
     options: Options = context.obj
-    deployment = options.deployment()
-    found = find(Query(match=row), deployment.corpus_root(options.home), options.home, row)
-    registry = open_registry(deployment, options.home)
-    found.versions = [
-        manifest.name
-        for tenant, role in registry.roles()
-        for version in registry.versions(tenant, role)
-        if (manifest := registry.read(tenant, role, version)).dataset.digest in found.datasets
-    ]
-    if as_json:
-        print_json({**vars(found), "tuples": [vars(each) for each in found.tuples]})
-        return
+    print_answer(queries.trace(options.deployment(), options.home, row), as_json, _trace_lines)
+
+
+def _trace_lines(found: Removal) -> Iterator[str]:
     for each in found.tuples:
-        out.print(f"corpus    {printable(each.file)}:{each.line} {each.row}", markup=False)
+        yield f"corpus    {printable(each.file)}:{each.line} {each.row}"
     for name, values in (("snapshot", found.snapshots), ("dataset", found.datasets), ("version", found.versions)):
         for value in values:
-            out.print(f"{name:<9} {value}", markup=False)
+            yield f"{name:<9} {value}"
 
 
 @corpus_app.command("export")

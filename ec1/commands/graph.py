@@ -1,43 +1,40 @@
 """`ec1 graph`: the published graph for people and programs. Reads only, and never the live file."""
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import Options, out, print_json, printable
-
-if TYPE_CHECKING:
-    from ec1.graph.reader import GraphReader
+from ec1.commands.shell import Options, out, print_answer, print_json, printable
+from ec1.queries import graph as queries
 
 graph_app = typer.Typer(help="The published graph: what it holds, and the source of each fact.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
-def _reader(context: typer.Context) -> "GraphReader":
-    from ec1.graph.reader import GraphReader
-
+def _reader(context: typer.Context) -> queries.GraphReader:
     options: Options = context.obj
-    return GraphReader(options.home.published_graph, buffer_pool_mib=options.deployment().graph.buffer_pool_mib)
+    return queries.open_graph(options.home, options.deployment())
 
 
 @graph_app.command()
 def stats(context: typer.Context, as_json: AsJson = False) -> None:
     """Count documents, entities and mentions."""
     with _reader(context) as reader:
-        found = reader.stats()
-    if as_json:
-        print_json(asdict(found))
-        return
+        print_answer(reader.stats(), as_json, _stats_lines)
+
+
+def _stats_lines(found: queries.GraphStats) -> Iterator[str]:
     states = ", ".join(f"{count} {status}" for status, count in found.statuses.items())
-    out.print(f"  {'documents':<12} {found.documents} ({states})", markup=False)
-    out.print(f"  {'entities':<12} {found.total_entities}")
+    yield f"  {'documents':<12} {found.documents} ({states})"
+    yield f"  {'entities':<12} {found.total_entities}"
     for entity_class, count in found.entities.items():
-        mentions = found.mentions_by_class.get(entity_class, 0)
-        out.print(f"    {entity_class:<10} {count}, mentioned {mentions} times", markup=False)
-    out.print(f"  {'mentions':<12} {found.mentions}")
+        yield f"    {entity_class:<10} {count}, mentioned {found.mentions_by_class.get(entity_class, 0)} times"
+    yield f"  {'mentions':<12} {found.mentions}"
 
 
 @graph_app.command()
@@ -81,51 +78,23 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show an entity and the sentences that mention it, each with its document and how it was extracted."""
-    # Imported here: parsing documents loads libraries that the other commands do without.
-    from ec1.graph.quotes import Quotes
-
     options: Options = context.obj
-    deployment = options.deployment()
-    quotes = Quotes(deployment.documents_root(options.home), deployment.documents.max_bytes)
-    records: list[dict[str, Any]] = []
+    quotes = queries.quotes_of(options.home, options.deployment())
     with _reader(context) as reader:
-        for found, mentions in reader.show(entity):
-            shown = mentions[:limit] if limit else mentions
-            evidence = [{**asdict(mention), "quote": asdict(quotes.of(mention))} for mention in shown]
-            cluster, links = reader.cluster_of(found.key)
-            records.append(
-                {
-                    **asdict(found),
-                    "evidence": evidence,
-                    "relations": [
-                        {**asdict(relation), "quote": asdict(quotes.of(relation))}
-                        for relation in reader.relations_of(found.key)
-                    ],
-                    "cluster": asdict(cluster) if cluster else None,
-                    "links": [asdict(link) for link in links],
-                }
-            )
-    if as_json:
-        print_json(records)
-        return
-    for record in records:
-        _print_entity(record)
+        print_answer(queries.show(reader, entity, limit or None, quotes), as_json, _entity_lines)
 
 
 @graph_app.command()
 def schema(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the graph's tables, their columns and what they mean."""
-    from ec1.graph.schema_page import schema_of
-
     with _reader(context) as reader:
-        tables = schema_of(reader)
-    if as_json:
-        print_json(tables)
-        return
+        print_answer(queries.schema_of(reader), as_json, _schema_lines)
+
+
+def _schema_lines(tables: list[queries.GraphTable]) -> Iterator[str]:
     for table in tables:
-        out.print(f"{table['table']} ({table['kind']}): {table['meaning']}", markup=False)
-        columns = ", ".join(f"{name} {kind}" for name, kind in table["columns"].items())
-        out.print(f"    {columns or '(no columns)'}", markup=False)
+        yield f"{table.table} ({table.kind}): {table.meaning}"
+        yield f"    {', '.join(f'{name} {kind}' for name, kind in table.columns.items()) or '(no columns)'}"
 
 
 @graph_app.command()
@@ -138,13 +107,13 @@ def search(
 ) -> None:
     """Find entities by a part of their name."""
     with _reader(context) as reader:
-        found = reader.entities(limit, entity_class, text)
-    if as_json:
-        print_json([asdict(each) for each in found])
-        return
+        print_answer(queries.search(reader, text, entity_class, limit).items, as_json, _found_lines)
+
+
+def _found_lines(found: tuple[queries.Entity, ...]) -> Iterator[str]:
     for each in found:
         line = f"{printable(each.name)}  {each.entity_class}, {each.mentions} mentions in {each.documents} documents"
-        out.print(f"{line}  [{printable(each.key)}]", markup=False)
+        yield f"{line}  [{printable(each.key)}]"
 
 
 @graph_app.command()
@@ -161,20 +130,20 @@ def neighbours(
     from ec1.graph import neighbours as around
 
     with _reader(context) as reader:
-        (found, _), *_ = reader.show(entity)
-        near = around.neighbours(reader, found.key, limit=limit)
+        near = queries.neighbours(reader, entity, limit)
         if graphml or html:
-            graph = around.neighbourhood(reader, found.key, depth=depth, limit=limit)
+            graph = around.neighbourhood(reader, entity, depth=depth, limit=limit)
             if graphml:
                 around.write_graphml(graph, graphml.expanduser())
             if html:
                 around.write_html(graph, html.expanduser())
-    if as_json:
-        print_json(around.as_rows(near))
-        return
-    for each in near:
+    print_answer(near, as_json, _neighbour_lines)
+
+
+def _neighbour_lines(found: tuple[queries.Neighbour, ...]) -> Iterator[str]:
+    for each in found:
         often = f" in {each.documents} documents" if each.documents else ""
-        out.print(f"  {each.how}{often}: {printable(each.name)}  [{printable(each.key)}]", markup=False)
+        yield f"  {each.how}{often}: {printable(each.name)}  [{printable(each.key)}]"
 
 
 @graph_app.command()
@@ -189,7 +158,7 @@ def diff(
     options: Options = context.obj
     found = difference(options.home.graph_exports, night)
     if as_json:
-        print_json(asdict(found))
+        print_json(found)
         return
     out.print(f"{found.night} against {found.since}: mentions {found.mentions_before} -> {found.mentions_after}")
     for label, lines in (
@@ -209,11 +178,10 @@ def diff(
 @graph_app.command()
 def mcp(context: typer.Context) -> None:
     """Serve the published graph to an assistant over the Model Context Protocol, on standard input and output."""
-    from ec1.graph.mcp_server import graph_server
+    from ec1.commands.mcp_server import graph_server
 
     options: Options = context.obj
-    pool = options.deployment().graph.buffer_pool_mib
-    graph_server(options.home.published_graph, buffer_pool_mib=pool).run("stdio")
+    graph_server(partial(queries.open_graph, options.home, options.deployment())).run("stdio")
 
 
 @graph_app.command()
@@ -223,17 +191,14 @@ def review(
     as_json: AsJson = False,
 ) -> None:
     """List the pairs of entities that may be one; decide in the file that `graph.overrides` names."""
-    from ec1.graph.resolution import Band
-
     with _reader(context) as reader:
-        resolution = reader.resolution()
-    pairs = [asdict(link) for link in resolution.band(Band.REVIEW)]
+        found = queries.review(reader, limit)
     if as_json:
-        print_json(pairs[:limit])
+        print_json(found.page.items)
         return
-    out.print(f"{len(resolution.clusters)} clusters; {len(pairs)} pairs for review")
-    for link in pairs[:limit]:
-        _print_link(f"{printable(link['one'])} and", printable(link["other"]), link)
+    out.print(f"{found.clusters} clusters; {found.pairs} pairs for review")
+    for link in found.page.items:
+        out.print(_link_line(f"{printable(link.one)} and {printable(link.other)}", link), markup=False)
 
 
 @graph_app.command()
@@ -247,7 +212,6 @@ def decide(
     The next night follows them.
     """
     from ec1.errors import InputError
-    from ec1.graph.quotes import Quotes
     from ec1.graph.review import pairs_to_decide, write_decision
 
     options: Options = context.obj
@@ -258,7 +222,7 @@ def decide(
             f"deployment {deployment.name!r} names no file for decisions: set graph.overrides, such as "
             "configs/overrides.yaml"
         )
-    quotes = Quotes(deployment.documents_root(options.home), deployment.documents.max_bytes)
+    quotes = queries.quotes_of(options.home, deployment)
     with _reader(context) as reader:
         pairs = pairs_to_decide(reader, path)
         out.print(f"{len(pairs)} pairs to decide; answers go to {path}", markup=False)
@@ -268,8 +232,9 @@ def decide(
                 out.print(f"  {printable(side.name)}  [{printable(side.key)}], {side.mentions} mentions", markup=False)
                 ((_, mentions),) = reader.show(side.key)
                 for mention in mentions[:sentences]:
-                    _print_evidence({**asdict(mention), "quote": asdict(quotes.of(mention))})
-            _print_link("why:", "", asdict(pair.link))
+                    for line in _evidence_lines(replace(mention, quote=quotes.of(mention))):
+                        out.print(line, markup=False)
+            out.print(_link_line("why: ", pair.link), markup=False)
             answer = typer.prompt("one and the same? [y]es, [n]o, [s]kip, [q]uit", default="s").strip().lower()[:1]
             if answer == "q":
                 break
@@ -278,44 +243,39 @@ def decide(
                 write_decision(path, pair.one.key, pair.other.key, same=answer == "y", reason=reason)
 
 
-def _print_link(before: str, after: str, link: dict[str, Any]) -> None:
-    but = f"; {link['veto']}" if link["veto"] else ""
-    why = printable(f"{link['reasons']}{but}")
-    out.print(f"  {before} {after} ({link['score']:.1f} bits: {why})", markup=False)
+def _link_line(before: str, link: queries.Link) -> str:
+    but = f"; {link.veto}" if link.veto else ""
+    return f"  {before} ({link.score:.1f} bits: {printable(f'{link.reasons}{but}')})"
 
 
-def _print_entity(record: dict[str, Any]) -> None:
-    out.print(
-        f"{printable(record['name'])}  {record['entity_class']}, {record['mentions']} mentions in "
-        f"{record['documents']} documents, confidence up to {record['confidence']:.2f}  [{printable(record['key'])}]",
-        markup=False,
-    )
-    if cluster := record["cluster"]:
-        others = ", ".join(member for member in cluster["members"] if member != record["key"])
-        out.print(f"  one with {printable(others)}, as {printable(cluster['name'])}", markup=False)
-    for link in record["links"]:
-        other = link["other"] if link["one"] == record["key"] else link["one"]
-        _print_link(link["band"], printable(other), link)
-    for relation in record["relations"]:
-        stated = f"{relation['subject']} {relation['relation']} {relation['object']}"
-        out.print(f"\n  {printable(stated)}", markup=False)
-        _print_evidence(relation)
-    for mention in record["evidence"]:
-        out.print()
-        _print_evidence(mention)
-    if more := record["mentions"] - len(record["evidence"]):
-        out.print(f"\n  and {more} more; --limit 0 shows all")
-    out.print()
+def _entity_lines(found: tuple[queries.EntityPage, ...]) -> Iterator[str]:
+    for each in found:
+        yield (
+            f"{printable(each.name)}  {each.entity_class}, {each.mentions} mentions in {each.documents} documents, "
+            f"confidence up to {each.confidence:.2f}  [{printable(each.key)}]"
+        )
+        if each.cluster:
+            others = ", ".join(member for member in each.cluster.members if member != each.key)
+            yield f"  one with {printable(others)}, as {printable(each.cluster.name)}"
+        for link in each.links:
+            yield _link_line(f"{link.band} {printable(link.other if link.one == each.key else link.one)}", link)
+        for relation in each.relations:
+            yield f"\n  {printable(f'{relation.subject} {relation.relation} {relation.object}')}"
+            yield from _evidence_lines(relation)
+        for mention in each.evidence:
+            yield ""
+            yield from _evidence_lines(mention)
+        if more := each.mentions - len(each.evidence):
+            yield f"\n  and {more} more; --limit 0 shows all"
+        yield ""
 
 
-def _print_evidence(record: dict[str, Any]) -> None:
+def _evidence_lines(found: queries.Evidence) -> Iterator[str]:
     """Where a mention or a relation stands, how it was found, and the sentence with it marked."""
-    quote = record["quote"]
-    sentence = f"{quote['before']}»{quote['name']}«{quote['after']}" if quote["name"] else f"({quote['problem']})"
-    out.print(
-        f"  {printable(record['path'])}  {record['document_id']}, night {record['night']}, characters "
-        f"{record['start']} to {record['end']}, confidence {record['confidence']:.2f}, {record['model']}, "
-        f"extractor {record['fingerprint'][:12]}",
-        markup=False,
+    yield (
+        f"  {printable(found.path)}  {found.document_id}, night {found.night}, characters {found.start} to "
+        f"{found.end}, confidence {found.confidence:.2f}, {found.model}, extractor {found.fingerprint[:12]}"
     )
-    out.print(f"    {printable(sentence)}", markup=False)
+    if (quote := found.quote) is not None:
+        sentence = f"{quote.before}»{quote.name}«{quote.after}" if quote.name else f"({quote.problem})"
+        yield f"    {printable(sentence)}"

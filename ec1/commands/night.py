@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ec1.commands.report import WIDTH, as_value, print_advice
+from ec1.commands.report import WIDTH, print_advice
 from ec1.commands.shell import (
     DONE,
     FAILED,
@@ -67,7 +67,7 @@ def night(
     broken = broken_recipes(deployment, options.project)
     report = night_report(options.home, chosen.date, run, pairs, broken)
     if as_json:
-        print_json(as_value(report))
+        print_json(report)
     else:
         _print_report(report, options, time.monotonic() - began)
     if status:

@@ -4,20 +4,20 @@ import datetime as dt
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, print_json, printable
 from ec1.errors import InputError
 from ec1.files import write_atomic
-from ec1.home import Home
 from ec1.night.morning import page_of
 from ec1.night.notices import watch
 from ec1.night.outgoing import undelivered
-from ec1.night.report import NightReport, night_report, nights_since
+from ec1.night.report import NightReport
 from ec1.night.report_text import Table, headline, machine, summary, tables
-from ec1.night.totals import Totals, totals_of
+from ec1.night.totals import Totals
+from ec1.queries import nights as queries
 
 WIDTH = 26
 
@@ -42,15 +42,13 @@ def report(
     if since is not None:
         if date is not None or html is not None:
             raise InputError("--since is a range: leave --date and --html out")
-        _print_range(options, _day(since), as_json)
+        _print_range(options, since, as_json)
         return
-    chosen = date or _last_night(options.home)
-    _day(chosen)
-    found = night_report(options.home, chosen)
+    found = queries.report_of(options.home, date)
     if html is not None:
         write_atomic(html, page_of(found, options.home))
     if as_json:
-        print_json(as_value(found))
+        print_json(found)
         return
     print_summary(found)
     for table in tables(found):
@@ -71,12 +69,6 @@ def print_advice(found: NightReport) -> None:
         out.print(f"  {'' if number else 'next':<{WIDTH}} {printable(line)}", markup=False)
 
 
-def as_value(found: NightReport) -> dict[str, Any]:
-    """The report with all that follows from it, for programs."""
-    following = {"gpu_seconds": found.gpu_seconds, "seconds": found.seconds, "cost": found.cost}
-    return {**found.model_dump(mode="json"), **following, "advice": [each.model_dump() for each in found.advice()]}
-
-
 def _check(options: Options, as_json: bool) -> None:
     found = watch(options.deployment(), options.home, options.environment, dt.datetime.now(dt.UTC))
     problems = undelivered(options.home, found.night) if found.night else []
@@ -88,28 +80,18 @@ def _check(options: Options, as_json: bool) -> None:
     sys.exit(DONE if found.done else FAILED)
 
 
-def _print_range(options: Options, since: dt.date, as_json: bool) -> None:
-    found = []
-    for night in nights_since(options.home, since):
-        try:
-            found.append(night_report(options.home, night))
-        except InputError:
-            # A night that was begun and left nothing, such as one that was interrupted while it listed documents.
-            found.append(NightReport(night=night, run=""))
-    totals = totals_of(found, options.deployment().tenant)
+def _print_range(options: Options, since: str, as_json: bool) -> None:
+    found = queries.reports_since(options.home, since, options.deployment().tenant)
     if as_json:
-        print_json(
-            {
-                "nights": [as_value(each) for each in found],
-                "tenants": {tenant: each.model_dump() for tenant, each in totals.items()},
-            }
-        )
+        print_json(found)
         return
-    if not found:
+    if not found.nights:
         raise InputError(f"no night since {since} in {options.home.nights}")
     header = ("night", "status", "documents", "deferred", "graph", "versions", "seconds", "USD")
-    _print_table(Table(f"{len(found)} nights since {since}", header, [_night_row(each) for each in found]))
-    _print_table(Table("Totals per tenant", ("tenant", *Totals.model_fields), _total_rows(totals)))
+    _print_table(
+        Table(f"{len(found.nights)} nights since {since}", header, [_night_row(each) for each in found.nights])
+    )
+    _print_table(Table("Totals per tenant", ("tenant", *Totals.model_fields), _total_rows(found.tenants)))
 
 
 def _night_row(found: NightReport) -> tuple[str, ...]:
@@ -143,17 +125,3 @@ def _print_table(table: Table) -> None:
     for line in lines:
         cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
         out.print(f"  {'  '.join(cells).rstrip()}", markup=False)
-
-
-def _last_night(home: Home) -> str:
-    nights = nights_since(home, dt.date.min)
-    if not nights:
-        raise InputError(f"no night has run in {home.root}: `ec1 night` runs one")
-    return nights[-1]
-
-
-def _day(date: str) -> dt.date:
-    try:
-        return dt.date.fromisoformat(date)
-    except ValueError:
-        raise InputError(f"{date!r} is not a night: use a date such as 2026-06-01") from None

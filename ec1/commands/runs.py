@@ -2,13 +2,18 @@
 
 import datetime as dt
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ec1.commands.shell import DONE, FAILED, Options, out, print_json
+from ec1.commands.shell import DONE, FAILED, Options, out, print_answer, print_json
 from ec1.launch.process import inherited
+from ec1.queries import nights as queries
+
+if TYPE_CHECKING:
+    from ec1.night.comparison import Comparison
 
 run_app = typer.Typer(help="Trainings: what ran, from what, how it ended; repeat one.", no_args_is_help=True)
 
@@ -25,42 +30,25 @@ def run_list(
     as_json: AsJson = False,
 ) -> None:
     """List all trainings, one per line."""
-    from ec1.night.log_book import runs
-
     options: Options = context.obj
-    wanted = {key: value for key, value in (("recipe", recipe), ("tenant", tenant), ("verdict", verdict)) if value}
-    rows = [run.summary() for run in runs(options.home)]
-    rows = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        losses = f"{row['loss_first']:.3f} to {row['loss_last']:.3f}" if row["loss_last"] is not None else ""
-        out.print(
-            f"  {row['run']:<44} {row['status']:<10} {row['verdict'] or '-':<9} {row['adapter'] or '-':<28} "
-            f"{row['recipe']} {row['recipe_digest'][:8]}, dataset {row['dataset_digest'][:8]}, loss {losses}",
-            markup=False,
+    print_answer(queries.runs(options.home, recipe, tenant, verdict).items, as_json, _run_lines)
+
+
+def _run_lines(found: tuple[queries.RunSummary, ...]) -> Iterator[str]:
+    for run in found:
+        losses = f"{run.loss_first:.3f} to {run.loss_last:.3f}" if run.loss_last is not None else ""
+        yield (
+            f"  {run.run:<44} {run.status:<10} {run.verdict or '-':<9} {run.adapter or '-':<28} {run.recipe} "
+            f"{run.recipe_digest[:8]}, dataset {run.dataset_digest[:8]}, loss {losses}"
         )
-    out.print(f"{len(rows)} runs")
+    yield f"{len(found)} runs"
 
 
 @run_app.command("show")
 def run_show(context: typer.Context, name: Name) -> None:
     """Print one training as JSON: resolved recipe, digests, code, packages, hardware, seeds, result."""
-    from ec1.night.log_book import find_run
-    from ec1.training.provenance import LOCK
-
     options: Options = context.obj
-    run = find_run(options.home, name)
-    print_json(
-        {
-            **run.summary(),
-            "spec": run.spec.model_dump(mode="json"),
-            "provenance": run.provenance,
-            "package_lock": str(run.folder / LOCK),
-            "result": run.result.model_dump(mode="json") if run.result else None,
-        }
-    )
+    print_json(queries.run_details(options.home, name))
 
 
 @run_app.command("replay")
@@ -106,14 +94,13 @@ def run_compare(
     options: Options = context.obj
     runs = (find_run(options.home, first), find_run(options.home, second))
     found = compare_runs(*runs, EvaluationOptions(confidence=confidence))
-    if as_json:
-        shown = {**vars(found), "difference": found.difference.model_dump(mode="json"), "verdict": found.verdict}
-        print_json(shown)
-        return
-    for name, mean in zip(("base", first, second), found.means, strict=True):
-        out.print(f"  {mean:+.3f} nats/token  {name}", markup=False)
-    out.print(
-        f"{second} is {found.verdict}: {found.difference}, {found.difference.examples} examples of "
-        f"{found.difference.groups} sources",
-        markup=False,
+    print_answer(found, as_json, _comparison_lines)
+
+
+def _comparison_lines(found: "Comparison") -> Iterator[str]:
+    for name, mean in zip(("base", found.first, found.second), found.means, strict=True):
+        yield f"  {mean:+.3f} nats/token  {name}"
+    yield (
+        f"{found.second} is {found.verdict}: {found.difference}, {found.difference.examples} examples of "
+        f"{found.difference.groups} sources"
     )

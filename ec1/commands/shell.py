@@ -4,11 +4,12 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
 from rich.console import Console
 
 from ec1.deployment import Deployment, load_deployment
@@ -19,6 +20,8 @@ from ec1.recipes.resolution import ResolvedRecipe
 
 DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
 INTERRUPTED = 128 + signal.SIGINT
+
+Answer = TypeVar("Answer")
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -41,8 +44,26 @@ class Options:
         return nightly_recipes(self.deployment(), self.project)
 
 
+def print_answer(found: Answer, as_json: bool, lines: Callable[[Answer], Iterable[str]]) -> None:
+    """Print what a query found: as JSON, or the lines that `lines` makes of it."""
+    if as_json:
+        print_json(found)
+    else:
+        for line in lines(found):
+            out.print(line, markup=False)
+
+
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, default=str))  # noqa: T201
+    """Records (dataclasses, pydantic models) are objects; paths and times are text."""
+    print(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, default=_plain))  # noqa: T201
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    return str(value)
 
 
 def printable(text: object) -> str:

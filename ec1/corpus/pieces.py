@@ -64,20 +64,19 @@ def keys_of(folder: Path, pieces: Iterable[str]) -> Keys:
     return sorted_keys(np.concatenate(found)) if found else np.empty((0, 2), np.uint64)
 
 
-def lines_of(folder: Path, pieces: list[str]) -> Iterator[bytes]:
-    """All lines of pieces, in the order of their keys."""
-    if not pieces:
-        return
-    # Of a line twelve bytes stay in memory: its keys are let go when the order is known.
-    places = _in_order(folder, pieces)
+def lines_at(folder: Path, pieces: list[str], places: NDArray[np.uint32]) -> Iterator[bytes]:
+    """The lines of pieces at these places, in their order."""
     with OpenFiles(folder) as files:
         for first in range(0, len(places), _PLACES):
             for piece, offset, length in places[first : first + _PLACES].tolist():
                 yield files.read(f"{pieces[piece]}{_LINES}", offset, length)
 
 
-def _in_order(folder: Path, pieces: list[str]) -> NDArray[np.uint32]:
-    """Number of piece, offset and length of each line, in the order of their keys; shape (lines, 3)."""
+def places_of(folder: Path, pieces: list[str]) -> NDArray[np.uint32]:
+    """Number of piece, offset and length of each line, in the order of their keys; shape (lines, 3).
+
+    Of a line these twelve bytes stay in memory: its keys are let go when the order is known.
+    """
     counts = [len(np.load(folder / f"{piece}{_INDEX}", mmap_mode="r", allow_pickle=False)) for piece in pieces]
     keys = np.empty((sum(counts), 2), np.uint64)
     places = np.empty((sum(counts), 3), np.uint32)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ec1.corpus import cleaning
-from ec1.corpus.containers import find_sources
 from ec1.corpus.dataset import DataOptions, with_system_prompt
 from ec1.corpus.rendering import encode, rendered
 from ec1.corpus.row_kinds import PAIRS, ROW_KINDS
@@ -32,18 +31,6 @@ class PreviewRow:
     learnt: int
     pieces: tuple[tuple[str, bool], ...]
     problem: str | None = None
-
-
-def preview_snapshot(snapshot: Snapshot, data: DataOptions, model: Path, rows: int) -> list[PreviewRow]:
-    """The first trainable rows of a snapshot."""
-    found = ((row.origin, row.record) for row in snapshot.rows())
-    return _preview(itertools.islice(found, rows), data, snapshot.objective, model)
-
-
-def preview_file(path: Path, data: DataOptions, objective: Objective, model: Path, rows: int) -> list[PreviewRow]:
-    """The first rows of a file or folder that was not imported yet."""
-    found = ((f"{row.file}:{row.number}", row.record or {}) for row in find_sources(path).rows())
-    return _preview(itertools.islice(found, rows), data, objective, model)
 
 
 @dataclass(frozen=True)
@@ -78,9 +65,10 @@ def measure(snapshot: Snapshot, data: DataOptions, model: Path, rows: int = 2000
     return Measured(len(lengths) + refused, shares, dict(dropped.most_common()))
 
 
-def _preview(
+def preview_rows(
     found: Iterable[tuple[str, Mapping[str, Any]]], data: DataOptions, objective: Objective, model: Path
 ) -> list[PreviewRow]:
+    """Rows, each with where it stands, as a model reads them; each side of a preference is a row of its own."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)

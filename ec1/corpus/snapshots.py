@@ -13,6 +13,7 @@ Each file is checked against the manifest (`ec1/seals.py`) before it is read. Sn
 import datetime as dt
 import hashlib
 import heapq
+import itertools
 import json
 import logging
 import shutil
@@ -41,9 +42,10 @@ from ec1.corpus.pieces import (
     is_small,
     keys_in,
     keys_of,
+    lines_at,
     lines_in,
-    lines_of,
     pieces_of,
+    places_of,
     share,
 )
 from ec1.corpus.tombstones import Tombstones
@@ -86,16 +88,19 @@ class Snapshot:
     bytes: int
     sealed: Files
 
-    def rows(self) -> Iterator[SnapshotRow]:
-        """The trainable tuples, in the order of their digests. Raises DamagedError."""
+    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[SnapshotRow]:
+        """The trainable tuples, in the order of their digests: all, or those with the numbers `start` up to `stop`, for
+        which only the pieces that hold them are read and checked. Raises DamagedError."""
         if self.is_in_pieces:
             pieces = pieces_of(self.sealed, _TUPLES)
-            self.check(files_of(pieces))
-            lines = lines_of(self.path, pieces)
+            self.check(indexes_of(pieces))
+            places = places_of(self.path, pieces)[start:stop]
+            self.check(files_of(pieces[number] for number in np.unique(places[:, 0])))
+            lines = lines_at(self.path, pieces, places)
         else:
             names = sorted(name for name in self.sealed if name.startswith(_TUPLES))
             self.check(names)
-            lines = heapq.merge(*(_read_lines(self.path / name) for name in names))
+            lines = itertools.islice(heapq.merge(*(_read_lines(self.path / name) for name in names)), start, stop)
         for line in lines:
             row = json.loads(line)
             yield SnapshotRow(row["digest"], f"{row['origin']['file']}:{row['origin']['line']}", row["tuple"])

@@ -34,6 +34,16 @@ class Entity:
     """The highest confidence among its mentions, 0 to 1."""
 
 
+@dataclass(frozen=True)
+class Quote:
+    """`before`, `name` and `after` are the sentence; all are empty where it cannot be shown, and `problem` says why."""
+
+    before: str = ""
+    name: str = ""
+    after: str = ""
+    problem: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """A place in a document, with all that an auditor needs to find the sentence again."""
@@ -52,6 +62,8 @@ class Evidence:
     model: str
     night: str
     """The night in which this version was applied."""
+    quote: Quote | None = None
+    """The sentence; None where nobody asked for it."""
 
 
 @dataclass(frozen=True, kw_only=True)

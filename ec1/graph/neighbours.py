@@ -6,11 +6,10 @@ Belongs here: the neighbourhood and its forms. Does not: reading one entity (`re
 import html
 import math
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ec1.errors import InputError
 from ec1.files import write_atomic
@@ -138,11 +137,3 @@ def write_html(graph: "nx.MultiGraph", path: Path) -> None:
 
 def _colour(entity_class: str) -> str:
     return _COLOURS.get(entity_class) or _OWN_COLOURS[zlib.crc32(entity_class.encode()) % len(_OWN_COLOURS)]
-
-
-def as_rows(found: Iterable[Neighbour]) -> list[dict[str, Any]]:
-    """The neighbours as JSON types."""
-    return [
-        {"key": each.key, "name": each.name, "class": each.entity_class, "how": each.how, "documents": each.documents}
-        for each in found
-    ]

@@ -1,6 +1,5 @@
 """The sentence in which a mention stands, read again from the document that the mention names."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,17 +8,7 @@ from ec1.documents.ledger import DocumentKey
 from ec1.documents.listing import DocumentVersion
 from ec1.documents.parse import read_document
 from ec1.errors import DeferredError, RejectedError
-from ec1.graph.model import Evidence
-
-
-@dataclass(frozen=True)
-class Quote:
-    """`before`, `name` and `after` are the sentence; all are empty where it cannot be shown, and `problem` says why."""
-
-    before: str = ""
-    name: str = ""
-    after: str = ""
-    problem: str | None = None
+from ec1.graph.model import Evidence, Quote
 
 
 class Quotes:

@@ -81,9 +81,9 @@ class GraphReader:
         ]
 
     def entities(
-        self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None
+        self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None, skip: int = 0
     ) -> list[Entity]:
-        """Entities with their figures, those mentioned most first, then by key.
+        """Entities with their figures, those mentioned most first, then by key; without the first `skip` of them.
 
         entity_class: one of the contract's, or one that the graph holds. search: part of the name or of any spelling
         that a document used, in capitals or not. Raises InputError for an unknown class or a limit below 1.
@@ -103,7 +103,7 @@ class GraphReader:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         keys = self._rows(
             f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity){where} WITH e.key AS key, count(m) AS n "
-            f"RETURN key ORDER BY n DESC, key{f' LIMIT {limit}' if limit else ''}",
+            f"RETURN key ORDER BY n DESC, key{f' SKIP {skip}' if skip else ''}{f' LIMIT {limit}' if limit else ''}",
             parameters,
         )
         return [entity for row in keys for entity in self._entities_of(row["key"])]

@@ -1,6 +1,6 @@
 """What the tables of the graph mean, for people and programs that write queries."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.graph.reader import GraphReader
@@ -19,7 +19,17 @@ MEANING = {
 }
 
 
-def schema_of(reader: GraphReader) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class GraphTable:
+    """One table; `columns` are name -> type."""
+
+    table: str
+    kind: str
+    meaning: str
+    columns: dict[str, str]
+
+
+def schema_of(reader: GraphReader) -> list[GraphTable]:
     """Each table with its kind, columns and meaning, in the order of `MEANING`."""
     kinds = {row["name"]: row["type"] for row in reader.query("CALL show_tables() RETURN name, type")}
     found = []
@@ -28,12 +38,6 @@ def schema_of(reader: GraphReader) -> list[dict[str, Any]]:
             if name == "Entity" and (own := [each for each in reader.classes() if each not in ENTITY_CLASSES]):
                 meaning = f"{meaning}; beside the contract's classes there are {', '.join(own)}"
             columns = reader.query(f"CALL table_info('{name}') RETURN name, type")
-            found.append(
-                {
-                    "table": name,
-                    "kind": kinds[name].lower(),
-                    "meaning": meaning,
-                    "columns": {row["name"]: row["type"] for row in columns},
-                }
-            )
+            typed = {row["name"]: row["type"] for row in columns}
+            found.append(GraphTable(name, kinds[name].lower(), meaning, typed))
     return found

@@ -7,6 +7,7 @@ weights of a repetition (`log_book.py`), and whether a version may be published 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ec1.adapters.gate import Difference, compare
 from ec1.adapters.scores import BASE, CANDIDATE, Scores, load_scores
@@ -27,12 +28,7 @@ class Comparison:
     second: str
     means: tuple[float, float, float]
     difference: Difference
-
-    @property
-    def verdict(self) -> str:
-        if self.difference.lower > 0:
-            return "better"
-        return "worse" if self.difference.upper < 0 else "no difference shown"
+    verdict: Literal["better", "worse", "no difference shown"]
 
 
 def scores_of(run: Run) -> Scores:
@@ -57,7 +53,9 @@ def compare_runs(first: Run, second: Run, options: EvaluationOptions) -> Compari
     one, other = (each.values(CANDIDATE) for each in scores)
     groups = [example.group for example in scores[0].examples]
     means = (_mean(scores[0].values(BASE)), _mean(one), _mean(other))
-    return Comparison(first.name, second.name, means, paired(one, other, groups, options))
+    gap = paired(one, other, groups, options)
+    verdict = "better" if gap.lower > 0 else "worse" if gap.upper < 0 else "no difference shown"
+    return Comparison(first.name, second.name, means, gap, verdict)
 
 
 def paired(

@@ -38,29 +38,6 @@ class Run:
     def status(self) -> str:
         return self.result.status if self.result else "unfinished"
 
-    def summary(self) -> dict[str, Any]:
-        """One line of the log book."""
-        recipe, result, git = self.spec.recipe, self.result, self.provenance.get("git") or {}
-        return {
-            "run": self.name,
-            "started": self.started,
-            "status": self.status,
-            "verdict": self.verdict,
-            "adapter": self.adapter,
-            "tenant": recipe.tenant,
-            "role": recipe.role,
-            "recipe": recipe.name,
-            "recipe_version": recipe.version,
-            "recipe_digest": self.spec.recipe_digest,
-            "dataset_digest": self.spec.dataset_digest,
-            "seed": self.spec.effective_seed,
-            "git_commit": git.get("commit"),
-            "git_dirty": git.get("dirty"),
-            "steps": result.steps if result else None,
-            "loss_first": result.loss_first if result else None,
-            "loss_last": result.loss_last if result else None,
-        }
-
 
 def runs(home: Home) -> list[Run]:
     """All runs, ordered by name."""

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Found:
     row: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Removal:
     """What was found or removed. `snapshots` and `datasets` are digests; `left` are files below the home that still
     hold it and are not ours to change."""
@@ -131,7 +131,7 @@ def forget(query: Query, corpus: Path, home: Home) -> Removal:
         for path in _holding(folder, query):
             path.unlink()
             found.files.append(path.relative_to(home.root).as_posix())
-    found.left = sorted(path.relative_to(home.root).as_posix() for path in _holding(home.root, query))
+    found = replace(found, left=sorted(path.relative_to(home.root).as_posix() for path in _holding(home.root, query)))
     moment = dt.datetime.now(dt.UTC)
     # What was looked for is not written down: the record would hold what was to be forgotten.
     record = {**asdict(found), "tuples": len(found.tuples), "at": moment.isoformat(timespec="seconds")}

@@ -7,9 +7,9 @@ Belongs here: the facts and what follows from them. Does not: how they are shown
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from ec1.adapters.gate import VerdictName
 from ec1.adapters.scores import BASE
@@ -186,6 +186,11 @@ class NightReport(BaseModel):
     def succeeded(self) -> bool:
         """Whether the night did all that it could; work that waits for a later night is not against it."""
         return self.status in ("done", "partial", "skipped")
+
+    @model_serializer(mode="wrap")
+    def _with_what_follows(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        follows = {"gpu_seconds": self.gpu_seconds, "seconds": self.seconds, "cost": self.cost}
+        return {**plain(self), **follows, "advice": [each.model_dump() for each in self.advice()]}
 
     def advice(self) -> list[Advice]:
         """What a person may do now; empty if nothing."""

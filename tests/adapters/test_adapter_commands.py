@@ -12,6 +12,7 @@ from ec1.adapters.manifest import AdapterManifest
 from ec1.cli import app
 from ec1.errors import InputError
 from ec1.home import Home
+from ec1.queries.adapters import versions
 from ec1.storage.directory import DirectoryStore
 
 
@@ -28,6 +29,14 @@ def ec1(
 
 def in_use(ec1: Callable[..., Result]) -> list[str]:
     return [row["name"] for row in json.loads(ec1("list", "--json").stdout) if row["in_use"]]
+
+
+def test_versions_come_in_pages_the_newest_first(ec1: Callable[..., Result], home: Home) -> None:
+    registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
+    first = versions(registry, 2)
+    (oldest,) = versions(registry, 2, first.next).items
+    assert [each.name[-2:] for each in (*first.items, oldest)] == ["v3", "v2", "v1"]
+    assert [each.in_use for each in (*first.items, oldest)] == [True, False, False]
 
 
 def test_promote_rollback_and_quarantine_move_what_is_in_use(ec1: Callable[..., Result]) -> None:

@@ -116,6 +116,8 @@ def test_import_and_preview(ec1: Callable[..., Result], home: Home, tmp_path: Pa
         assert shown.exit_code == 0, shown.exception
         assert "«The Elbe \\x1b[31m.<|im_end|>\n»" in shown.stdout
         assert "assistant\nThe Main?<|im_end|>" in shown.stdout and "«The Main" not in shown.stdout
+    (second,) = json.loads(ec1("preview", recipe, "--path", str(source), "--start", "1", "--json").stdout)
+    assert second["origin"] == "talks.jsonl:2" and "completion" in second["problem"]
 
 
 def test_forget_and_trace(ec1: Callable[..., Result], repo: Path, home: Home) -> None:

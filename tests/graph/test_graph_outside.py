@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -59,10 +60,10 @@ def reader(home: Path) -> Iterator[GraphReader]:
 
 
 def test_the_schema_says_what_each_table_means(reader: GraphReader) -> None:
-    tables = {table["table"]: table for table in schema_of(reader)}
+    tables = {table.table: table for table in schema_of(reader)}
     assert set(tables) == set(MEANING)
-    assert tables["Entity"]["columns"] == {"key": "STRING", "name": "STRING", "entity_class": "STRING"}
-    assert tables["MENTIONS"]["kind"] == "rel"
+    assert tables["Entity"].columns == {"key": "STRING", "name": "STRING", "entity_class": "STRING"}
+    assert tables["MENTIONS"].kind == "rel"
 
 
 def test_neighbours_are_stated_before_they_are_seen_together(reader: GraphReader) -> None:
@@ -121,20 +122,29 @@ def test_an_assistant_reads_the_graph_over_mcp(home: Path) -> None:
     from mcp import Client, StdioServerParameters
 
     program = (
-        "import sys; from pathlib import Path; from ec1.graph.mcp_server import graph_server; "
-        "graph_server(Path(sys.argv[1]), buffer_pool_mib=64).run('stdio')"
+        "import sys; from pathlib import Path; from ec1.commands.mcp_server import graph_server; "
+        "from ec1.queries.graph import GraphReader; "
+        "graph_server(lambda: GraphReader(Path(sys.argv[1]), buffer_pool_mib=64)).run('stdio')"
     )
     parameters = StdioServerParameters(command=sys.executable, args=["-c", program, str(home / "published")])
 
-    async def talk() -> tuple[set[str], object, object, bool]:
+    async def talk() -> tuple[set[str], object, object, list[Any], bool]:
         async with Client(parameters) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
-            found = await client.call_tool("search", {"text": "alvarez"})
+            found = await client.call_tool("search", {"text": "alvarez", "limit": 1})
             rows = await client.call_tool("query", {"cypher": "MATCH (e:Entity) RETURN count(*) AS n"})
+            shown = [
+                (await client.call_tool(name, arguments)).structured_content
+                for name, arguments in (("schema", {}), ("show", {"entity": "Acme"}), ("neighbours", {"key": MARIA}))
+            ]
             refused = await client.call_tool("query", {"cypher": "MATCH (e:Entity) DETACH DELETE e"})
-            return tools, found.structured_content, rows.structured_content, bool(refused.is_error)
+            return tools, found.structured_content, rows.structured_content, shown, bool(refused.is_error)
 
-    tools, found, rows, refused = asyncio.run(talk())
+    tools, found, rows, shown, refused = asyncio.run(talk())
     assert tools == {"schema", "search", "show", "neighbours", "query"}
     assert json.dumps(found).count(MARIA) == 1 and '"n": 4' in json.dumps(rows)
+    described, (acme,), near = (each.get("result", each) for each in shown)
+    assert described["holds"]["documents"] == 3 and described["tables"][0]["table"] == "Document"
+    assert acme["key"] == ACME and acme["evidence"][0]["path"] and acme["relations"][0]["relation"] == "works_at"
+    assert near[0]["how"] == "works_at" and near[0]["entity_class"] == "Company"
     assert refused

@@ -78,8 +78,8 @@ def test_readers_know_the_classes_that_the_graph_holds(reader: GraphReader) -> N
     assert reader.classes() == ("Person", "Company", "Project", "Account", "Location", "Ship")
     assert {each.entity_class for each in reader.entities(None, "Ship")} == {"Ship"}
     assert [entity.key for entity, _ in reader.show("victoria bell")] == ["Person:victoria bell", "Ship:victoria bell"]
-    (entity,) = [each for each in schema_of(reader) if each["table"] == "Entity"]
-    assert entity["meaning"].endswith("beside the contract's classes there are Ship")
+    (entity,) = [each for each in schema_of(reader) if each.table == "Entity"]
+    assert entity.meaning.endswith("beside the contract's classes there are Ship")
     with pytest.raises(InputError, match=r"unknown entity class 'Dog': choose one of Person, .*Ship"):
         reader.entities(entity_class="Dog")
     with pytest.raises(InputError, match="unknown entity class"):

@@ -16,6 +16,7 @@ from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.log_book import commit_of, compare, find_run, replay_of, runs
 from ec1.night.records import EvaluationRecord, OutcomeRecord, Records
+from ec1.queries import nights
 from ec1.training.provenance import LOCK, git_state
 from ec1.training.spec import METRICS, RUN, SUMMARY, TrainingSpec
 from ec1.training.tracking import TENSORBOARD
@@ -51,14 +52,14 @@ def trained(make: Callable[..., TrainingSpec], tmp_path_factory: pytest.TempPath
 
 def test_a_run_stores_all_that_it_was_made_of(trained: Home) -> None:
     found = find_run(trained, NAME)
-    summary = found.summary()
-    assert (summary["status"], summary["verdict"], summary["adapter"]) == (
+    (summary,) = nights.runs(trained).items
+    assert (summary.status, summary.verdict, summary.adapter) == (
         "finished",
         "accepted",
         "fernhollow/engineering@v1",
     )
-    assert summary["recipe_digest"] == found.spec.recipe.digest() and summary["dataset_digest"] == "d" * 64
-    assert summary["seed"] == 17 and summary["steps"] == 6
+    assert summary.recipe_digest == found.spec.recipe.digest() and summary.dataset_digest == "d" * 64
+    assert summary.seed == 17 and summary.steps == 6
     assert found.provenance["hardware"]["cores"] >= 1 and found.provenance["hardware"]["memory_gib"] > 0
     lock = (found.folder / LOCK).read_text().splitlines()
     assert any(line.startswith("torch==2.") for line in lock) and any(line.startswith("trl==") for line in lock)

@@ -1,25 +1,45 @@
-"""Where a version comes from, down to its tuples, and which versions learnt from a tuple or a person.
+"""What faces ask of the registry: its versions, where one comes from, which learnt from a tuple or a person.
 
 A version learnt from the training rows of its dataset, and from all that the versions learnt which it was composed of
-or went on from. Belongs here: following manifests to datasets, snapshots and tuples. Does not: taking anything out
-(`ec1.night.removal`).
+or went on from. Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not:
+choosing a version (`ec1.adapters.registry`), taking anything out (`ec1.night.removal`).
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ec1.adapters.manifest import AdapterManifest
+from ec1.adapters.manifest import AdapterManifest, RecipeRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.snapshots import load_snapshot
 from ec1.corpus.tuples import metadata_of
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 from ec1.night.removal import Query
+from ec1.queries.page import Page, page_of
 
 _DIGEST = re.compile(r"[0-9a-f]{6,64}")
 _VERSION = re.compile(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)")
+
+VersionId = tuple[str, str, int]
+"""Tenant, role and number."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version in a list. Of a damaged one nothing is known but its name, and why it cannot be used."""
+
+    name: str
+    in_use: bool
+    withdrawn: bool
+    damaged: str | None = None
+    night: str | None = None
+    objective: str | None = None
+    base_model: str | None = None
+    tuples: int | None = None
+    verdict: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,29 +56,82 @@ class Origin:
 
 @dataclass(frozen=True)
 class Lineage:
-    """A version with its tuples and the versions that it rests on.
+    """A version with its tuples and the versions that it rests on. `dataset` and `snapshot` are digests.
 
     `missing` says why `tuples` is empty although it was trained on some: its snapshot or dataset is no longer here.
     """
 
-    manifest: AdapterManifest
+    name: str
+    night: str
+    method: str
+    recipe: RecipeRef
+    git_commit: str | None
+    composed_of: Mapping[str, float]
+    dataset: str
+    bucket: str
+    snapshot: str
     tuples: tuple[Origin, ...]
+    missing: str | None
     parents: "tuple[Lineage, ...]"
-    missing: str | None = None
-
-    def all_tuples(self) -> dict[str, Origin]:
-        """By digest, those of the versions that it rests on included."""
-        found = {origin.digest: origin for origin in self.tuples}
-        for parent in self.parents:
-            found |= parent.all_tuples()
-        return found
 
 
-def parents_of(manifest: AdapterManifest) -> list[tuple[str, str, int]]:
+@dataclass(frozen=True)
+class Learners:
+    """The versions that learnt from something -> from how many tuples of their own (0: by a version that they rest on),
+    and the versions of which it cannot be told, because their data is not here."""
+
+    versions: Mapping[str, int]
+    unknown: tuple[str, ...]
+
+
+def version_id(name: str) -> VersionId:
+    """Parse `tenant/role@vN`. Raises InputError."""
+    match = _VERSION.fullmatch(name)
+    if match is None:
+        raise InputError(f"{name!r} is not an adapter: write tenant/role@vN, as `ec1 adapters list` does")
+    return match[1], match[2], int(match[3])
+
+
+def version_ids(registry: AdapterRegistry) -> list[VersionId]:
+    """Every version, by tenant and role and then by number."""
+    return [(tenant, role, each) for tenant, role in registry.roles() for each in registry.versions(tenant, role)]
+
+
+def versions(registry: AdapterRegistry, limit: int | None = None, cursor: str | None = None) -> Page[Version]:
+    """All versions by tenant and role, the newest first. Only the manifests of the page are read."""
+    ordered = sorted(version_ids(registry), key=lambda each: (each[0], each[1], -each[2]))
+    page = page_of(ordered, limit, cursor)
+    incumbents = {(tenant, role): registry.incumbent(tenant, role) for tenant, role, _ in page.items}
+    used = {manifest.name for manifest in incumbents.values() if manifest is not None}
+    return Page(tuple(_version(registry, each, used) for each in page.items), page.next)
+
+
+def _version(registry: AdapterRegistry, version: VersionId, used: set[str]) -> Version:
+    name = _name(version)
+    state = (name, name in used, registry.withdrawal(*version) is not None)
+    try:
+        manifest = registry.get(*version)
+    except PermanentError as error:
+        return Version(*state, damaged=str(error))
+    return Version(
+        *state,
+        night=manifest.night,
+        objective=manifest.objective,
+        base_model=manifest.base_model.id,
+        tuples=manifest.snapshot.tuples,
+        verdict=manifest.evaluation.verdict if manifest.evaluation else None,
+    )
+
+
+def _name(version: VersionId) -> str:
+    tenant, role, number = version
+    return f"{tenant}/{role}@v{number}"
+
+
+def parents_of(manifest: AdapterManifest) -> list[VersionId]:
     """The versions that a version rests on: what it was composed of, and what its training went on from."""
     names = [*manifest.composed_of, manifest.started_from or "", manifest.reference or ""]
-    found = (_VERSION.fullmatch(name) for name in names)
-    return list(dict.fromkeys((match[1], match[2], int(match[3])) for match in found if match))
+    return list(dict.fromkeys(version_id(name) for name in names if _VERSION.fullmatch(name)))
 
 
 def lineage_of(registry: AdapterRegistry, home: Home, tenant: str, role: str, version: int) -> Lineage:
@@ -66,9 +139,7 @@ def lineage_of(registry: AdapterRegistry, home: Home, tenant: str, role: str, ve
     return _follow(registry, home, (tenant, role, version), frozenset())
 
 
-def _follow(
-    registry: AdapterRegistry, home: Home, version: tuple[str, str, int], seen: frozenset[tuple[str, str, int]]
-) -> Lineage:
+def _follow(registry: AdapterRegistry, home: Home, version: VersionId, seen: frozenset[VersionId]) -> Lineage:
     manifest = registry.read(*version)
     tuples: tuple[Origin, ...] = ()
     missing = None
@@ -83,7 +154,18 @@ def _follow(
     # A manifest that was edited could name itself.
     parents = [parent for parent in parents_of(manifest) if parent not in seen and parent != version]
     return Lineage(
-        manifest, tuples, tuple(_follow(registry, home, each, seen | {version}) for each in parents), missing
+        name=manifest.name,
+        night=manifest.night,
+        method=manifest.method,
+        recipe=manifest.recipe,
+        git_commit=manifest.git_commit,
+        composed_of=manifest.composed_of,
+        dataset=manifest.dataset.digest,
+        bucket=manifest.snapshot.bucket,
+        snapshot=manifest.snapshot.digest,
+        tuples=tuples,
+        missing=missing,
+        parents=tuple(_follow(registry, home, each, seen | {version}) for each in parents),
     )
 
 
@@ -128,16 +210,15 @@ def matcher(text: str) -> Callable[[str, Mapping[str, Any]], bool]:
     return lambda digest, record: query.finds(record)
 
 
-def containing(registry: AdapterRegistry, home: Home, text: str) -> tuple[dict[str, int], list[str]]:
-    """The versions that learnt from what `text` names -> from how many tuples of their own (0: by a version that they
-    rest on), and the versions of which it cannot be told, because their data is not here."""
+def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:
+    """The versions that learnt from what `text` names (`matcher`)."""
     if not text.strip():
         raise InputError("say what to look for: a tuple's digest, key:value, or an author")
     wanted, cache = matcher(text), dict[str, frozenset[str]]()
     own: dict[str, int] = {}
     unknown, parents = [], {}
     for manifest in _all_versions(registry):
-        parents[manifest.name] = [f"{tenant}/{role}@v{number}" for tenant, role, number in parents_of(manifest)]
+        parents[manifest.name] = list(map(_name, parents_of(manifest)))
         if manifest.composed_of:
             continue
         try:
@@ -148,7 +229,7 @@ def containing(registry: AdapterRegistry, home: Home, text: str) -> tuple[dict[s
                 own[manifest.name] = count
         except PermanentError:
             unknown.append(manifest.name)
-    return {name: own.get(name, 0) for name in with_descendants(parents, set(own))}, unknown
+    return Learners({name: own.get(name, 0) for name in with_descendants(parents, set(own))}, tuple(unknown))
 
 
 def with_descendants(parents: Mapping[str, list[str]], versions: set[str]) -> list[str]:
@@ -163,17 +244,11 @@ def with_descendants(parents: Mapping[str, list[str]], versions: set[str]) -> li
 
 def descendants(registry: AdapterRegistry, versions: set[str]) -> list[str]:
     """These versions and all that were composed of one of them or went on from it."""
-    parents = {
-        manifest.name: [f"{tenant}/{role}@v{number}" for tenant, role, number in parents_of(manifest)]
-        for manifest in _all_versions(registry)
-    }
+    parents = {manifest.name: list(map(_name, parents_of(manifest))) for manifest in _all_versions(registry)}
     return with_descendants(parents, versions)
 
 
 def _all_versions(registry: AdapterRegistry) -> Iterator[AdapterManifest]:
-    for tenant, role in registry.roles():
-        for version in registry.versions(tenant, role):
-            try:
-                yield registry.read(tenant, role, version)
-            except PermanentError:
-                continue
+    for version in version_ids(registry):
+        with contextlib.suppress(PermanentError):
+            yield registry.read(*version)

@@ -1,0 +1,102 @@
+"""What faces ask of the published graph; a reader answers the rest itself (counts, free queries).
+
+Belongs here: answers that are put together from several reads. Does not: reading itself (`ec1.graph.reader`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ec1.deployment import Deployment
+from ec1.graph import neighbours as around
+from ec1.graph.model import Entity, Evidence, GraphStats, StoredMention, StoredRelation
+from ec1.graph.neighbours import Neighbour
+from ec1.graph.quotes import Quotes
+from ec1.graph.reader import GraphReader
+from ec1.graph.resolution import Band, Cluster, Link
+from ec1.graph.schema_page import GraphTable, schema_of
+from ec1.home import Home
+from ec1.queries.page import Page, cut, page_of, start_of
+
+# With what a face needs to name of the rooms below.
+__all__ = [
+    "Entity", "EntityPage", "Evidence", "GraphReader", "GraphStats", "GraphTable", "Link", "Neighbour", "Page",
+    "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
+]  # fmt: skip
+
+Place = TypeVar("Place", StoredMention, StoredRelation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityPage(Entity):
+    """An entity with the places that name it (`evidence`, the first ones if there was a limit), what documents state of
+    it, and what it is one with."""
+
+    evidence: tuple[StoredMention, ...]
+    relations: tuple[StoredRelation, ...]
+    cluster: Cluster | None
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True)
+class Review:
+    """Pairs that may be one, the likeliest first. `clusters` and `pairs` count the whole graph's."""
+
+    clusters: int
+    pairs: int
+    page: Page[Link]
+
+
+def open_graph(home: Home, deployment: Deployment) -> GraphReader:
+    """The graph as it was last published; a context manager. Raises InputError if none was."""
+    return GraphReader(home.published_graph, buffer_pool_mib=deployment.graph.buffer_pool_mib)
+
+
+def quotes_of(home: Home, deployment: Deployment) -> Quotes:
+    """Where sentences are read again: the deployment's documents."""
+    return Quotes(deployment.documents_root(home), deployment.documents.max_bytes)
+
+
+def search(
+    reader: GraphReader, text: str, entity_class: str | None = None, limit: int = 20, cursor: str | None = None
+) -> Page[Entity]:
+    """Entities by a part of their name in any spelling, those mentioned most first. Raises InputError for an unknown
+    class, a limit below 1, or a cursor that is not one."""
+    start = start_of(cursor)
+    return cut(reader.entities(limit + 1 if limit > 0 else limit, entity_class, text, skip=start), start, limit)
+
+
+def show(
+    reader: GraphReader, entity: str, limit: int | None = None, quotes: Quotes | None = None
+) -> tuple[EntityPage, ...]:
+    """The entities that a key or a name stands for, with at most `limit` mentions each. Raises InputError if none."""
+
+    def quoted(found: Iterable[Place]) -> tuple[Place, ...]:
+        return tuple(replace(each, quote=quotes.of(each)) if quotes else each for each in found)
+
+    found = []
+    for each, mentions in reader.show(entity):
+        cluster, links = reader.cluster_of(each.key)
+        found.append(
+            EntityPage(
+                **vars(each),
+                evidence=quoted(mentions[:limit]),
+                relations=quoted(reader.relations_of(each.key)),
+                cluster=cluster,
+                links=tuple(links),
+            )
+        )
+    return tuple(found)
+
+
+def neighbours(reader: GraphReader, entity: str, limit: int = 20) -> tuple[Neighbour, ...]:
+    """What stands around an entity, named by key or name. Raises InputError if there is no such entity."""
+    (found, _), *_ = reader.show(entity)
+    return tuple(around.neighbours(reader, found.key, limit=limit))
+
+
+def review(reader: GraphReader, limit: int | None = None, cursor: str | None = None) -> Review:
+    """The pairs of the review band. Raises InputError for a limit below 1 or a cursor that is not one."""
+    resolution = reader.resolution()
+    pairs = resolution.band(Band.REVIEW)
+    return Review(len(resolution.clusters), len(pairs), page_of(pairs, limit, cursor))
