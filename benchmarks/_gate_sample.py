@@ -16,9 +16,9 @@ from ec1.adapters.likelihood import rows_of
 from ec1.adapters.scores import ScoredObjective
 from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
-from ec1.night.recipe_night import RecipeNight
-from ec1.night.recipes import recipe_folders
-from ec1.night.sample import install_sample
+from ec1.night.operations.sample import install_sample
+from ec1.night.steps.recipe_night import RecipeNight
+from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.recipes.resolution import find_recipe
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ec1.errors import ServiceError
-from ec1.extraction.client import ChatClient, Completion, Messages
+from ec1.extraction.reading.client import ChatClient, Completion, Messages
 
 
 class Recorded:

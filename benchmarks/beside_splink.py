@@ -29,8 +29,8 @@ from typing import Any
 from benchmarks.gum import DATA
 from benchmarks.public_records import public_sets
 from benchmarks.resolution_quality import Pairs, febrl_rows, gum, parts
-from ec1.graph.resolution import resolve
-from ec1.graph.scoring import Profile
+from ec1.graph.resolution.clusters import resolve
+from ec1.graph.resolution.scoring import Profile
 
 ODDS = 0.99
 Records = tuple[list[Profile], Pairs, Any]

@@ -26,17 +26,17 @@ import httpx
 from benchmarks._engine import embedded, forget, model_of, serving
 from ec1.deployment import Deployment
 from ec1.documents.parse import read_document
-from ec1.extraction.extractor import Extractor
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
 from ec1.extraction.prompt import messages
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.schema import ENTITY_SCHEMA
 from ec1.gpu.engine import Endpoint, VllmEngine
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.home import CHECKOUT, Home
-from ec1.night.extraction import extract_night, work_of
-from ec1.night.graph import apply_night
-from ec1.night.listing import list_documents
+from ec1.night.steps.extraction import extract_night, work_of
+from ec1.night.steps.graph import apply_night
+from ec1.night.steps.listing import list_documents
 from ec1.streams import STREAMS
 
 NIGHT = "2026-06-01"

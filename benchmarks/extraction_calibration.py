@@ -1,7 +1,7 @@
 """Fit a curve of confidence for the embedded model, with or without the shipped adapter, and say how far off it is.
 
 Without an adapter: on GUM's `seen` documents, from what the model said there (`--record` of `extraction_quality`), into
-`ec1/extraction/curves.json`. With `--trained`: the shipped adapter learnt all of `seen` and of the documents of
+`ec1/extraction/naming/curves.json`. With `--trained`: the shipped adapter learnt all of `seen` and of the documents of
 invented organisations, and is surer there than anywhere else. So two adapters are trained as it was, each without half
 of both, and read that half; the shipped one reads the bundled sample, which no training saw; and its curve is fitted on
 all of these. It is measured on what is `unseen` of GUM and of the organisations: beside what was there before, and
@@ -35,9 +35,9 @@ from ec1.adapters.extractor import extractor_adapter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError
-from ec1.extraction import confidence, decision
-from ec1.extraction.asking import Asking, first_place
-from ec1.extraction.calibration import (
+from ec1.extraction.folding import normalised
+from ec1.extraction.naming import confidence, decision
+from ec1.extraction.naming.calibration import (
     Calibration,
     JudgedName,
     best_threshold,
@@ -45,15 +45,15 @@ from ec1.extraction.calibration import (
     crossed,
     knots_of,
 )
-from ec1.extraction.confidence import Curve
-from ec1.extraction.extractor import Extractor, WorkItem
-from ec1.extraction.folding import normalised
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
-from ec1.extraction.report import ExtractionReport
+from ec1.extraction.naming.confidence import Curve
+from ec1.extraction.naming.trained import SHIPPED
+from ec1.extraction.reading.asking import Asking, first_place
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
+from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.unit import Unit, load
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.extraction.trained import SHIPPED
-from ec1.extraction.unit import Unit, load
 from ec1.gpu.engine import ServedAdapter
 from ec1.home import CHECKOUT
 from examples.extractor import make

@@ -19,10 +19,10 @@ from benchmarks._engine import embedded, forget, model_of, serving
 from benchmarks._recorded import Recorded
 from benchmarks.extraction_quality import Run, extract, extractor_of, shipped
 from benchmarks.gum import Text
-from ec1.extraction.cascade import merged, unsure_chunks
-from ec1.extraction.extractor import Extractor
-from ec1.extraction.narrowed import Narrowed
-from ec1.extraction.openai import OpenAIClient
+from ec1.extraction.reading.cascade import merged, unsure_chunks
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.narrowed import Narrowed
+from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.results import ExtractionResult
 from ec1.extraction.settings import CascadeSettings, ServerSettings
 

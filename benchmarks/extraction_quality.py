@@ -30,14 +30,14 @@ from ec1.adapters.extractor import extractor_adapter
 from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
-from ec1.extraction import loop
-from ec1.extraction.baseline import names_of
-from ec1.extraction.calibration import JudgedName, calibration_error
-from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.folding import normalised
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
-from ec1.extraction.report import ExtractionReport
+from ec1.extraction.naming.baseline import names_of
+from ec1.extraction.naming.calibration import JudgedName, calibration_error
+from ec1.extraction.reading import loop
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
+from ec1.extraction.reading.progress import ExtractionReport
 from ec1.extraction.results import ExtractionResult, Mention
 from ec1.extraction.scoring import ScoreTable, entities_of, score
 from ec1.gpu.engine import Endpoint, ServedAdapter

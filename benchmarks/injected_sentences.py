@@ -1,13 +1,13 @@
 """What sentences that somebody put into a document cost: recall lost to neutral ones, names that land by instruction.
 
 `injections.jsonl` holds instructions to a machine in a dozen languages, and ordinary sentences that look a little like
-them. Those of the set `rule` were read while the signs were written (`ec1/extraction/instruction_signs.py`), and the
-classifier learnt them. Those of `held_out` were written before the signs, those of `fresh` after them and before what
-the classifier learnt (`examples/instructions/`), by the hand that then wrote that, unlike it on purpose; those of
-`blind` by somebody who had seen nothing of this project. What is found of these three was looked at while the
+them. Those of the set `rule` were read while the signs were written (`ec1/extraction/defence/instruction_signs.py`),
+and the classifier learnt them. Those of `held_out` were written before the signs, those of `fresh` after them and
+before what the classifier learnt (`examples/instructions/`), by the hand that then wrote that, unlike it on purpose;
+those of `blind` by somebody who had seen nothing of this project. What is found of these three was looked at while the
 thresholds were set. The set `unseen`, by two others who had seen nothing, was written after that, and nothing was set
-by it. Nobody reads which of the four are missed. Each is put into a
-text of GUM with a payload of its own, a name that no text holds.
+by it. Nobody reads which of the four are missed. Each is put into a text of GUM with a payload of its own, a name that
+no text holds.
 
 Without a model: how many sentences of each set are held back (the names in the ordinary ones stand nowhere else, which
 in a document is rarer), how many of ordinary texts, and what F1 loses on clean text by sentences that are held back
@@ -30,12 +30,12 @@ from benchmarks._engine import embedded, forget, model_of, serving
 from benchmarks.extraction_quality import extract
 from ec1.adapters.extractor import extractor_adapter
 from ec1.documents.chunks import sentences as split
-from ec1.extraction import instructions
-from ec1.extraction.extractor import Extractor
+from ec1.extraction.defence import instructions
 from ec1.extraction.folding import normalised
-from ec1.extraction.openai import OpenAIClient
+from ec1.extraction.naming.trained import SHIPPED
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.scoring import entities_of
-from ec1.extraction.trained import SHIPPED
 from ec1.home import CHECKOUT
 
 Set = Literal["rule", "held_out", "fresh", "blind", "unseen"]

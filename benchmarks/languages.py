@@ -16,7 +16,7 @@ from benchmarks._engine import embedded, forget, model_of, serving
 from benchmarks.extraction_quality import MODES, Mode, extract, extractor_of, shipped
 from benchmarks.gum import Text
 from ec1.extraction.folding import normalised
-from ec1.extraction.openai import OpenAIClient
+from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.scoring import ScoreTable
 
 TEXTS = Path(__file__).with_name("languages.jsonl")

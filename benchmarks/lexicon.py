@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks import gum, organisations, sample
 from ec1.documents.ledger import DocumentKey
-from ec1.extraction import baseline
 from ec1.extraction.folding import normalised
+from ec1.extraction.naming import baseline
 from ec1.extraction.scoring import ScoreTable, score
 
 PACKAGE = "compromise@14.17.0"

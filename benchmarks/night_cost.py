@@ -30,7 +30,7 @@ from ec1.documents.ledger import DocumentKey
 from ec1.graph import changes, database, tables
 from ec1.graph.exports import export_night
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.overrides import NO_OVERRIDES
+from ec1.graph.resolution.overrides import NO_OVERRIDES
 
 MENTIONS = 1_000_000
 PER_DOCUMENT = 20

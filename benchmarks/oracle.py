@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from benchmarks import gum, sample
 from ec1.documents.chunks import Chunk, chunk_text
 from ec1.documents.ledger import DocumentKey
-from ec1.extraction import grounding
 from ec1.extraction.folding import Folded
+from ec1.extraction.naming import grounding
 from ec1.extraction.schema import Named
 from ec1.extraction.scoring import ScoreTable, entities_of, score
 

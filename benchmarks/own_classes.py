@@ -20,9 +20,9 @@ from benchmarks._recorded import Recorded
 from benchmarks.extraction_quality import Mode, Run, extract, extractor_of
 from benchmarks.gum import DATA, Text
 from ec1.documents.ledger import DocumentKey
-from ec1.extraction.baseline import names_of
 from ec1.extraction.folding import normalised
-from ec1.extraction.openai import OpenAIClient
+from ec1.extraction.naming.baseline import names_of
+from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.scoring import ScoreTable, entities_of, score
 from ec1.vocabulary import CONTRACT, OwnClass, Vocabulary
 

@@ -18,9 +18,9 @@ from typing import Any
 from benchmarks._engine import embedded, model_of
 from ec1.home import CHECKOUT, Home
 from ec1.launch.process import inherited
-from ec1.night.by_hand import prepare, run_by_hand
-from ec1.night.recipes import recipe_folders
-from ec1.night.sample import install_sample
+from ec1.night.experiments.by_hand import prepare, run_by_hand
+from ec1.night.operations.sample import install_sample
+from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.resolution import find_recipe
 
 

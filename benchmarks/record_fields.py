@@ -17,8 +17,8 @@ from benchmarks.gum import DATA
 from ec1.documents.fields import FACTS
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import parse_document
-from ec1.extraction import fields
 from ec1.extraction.folding import normalised
+from ec1.extraction.reading import fields
 
 
 @dataclass

@@ -12,8 +12,8 @@ import resource
 import time
 
 from ec1.graph.model import entity_key
-from ec1.graph.resolution import Band, resolve
-from ec1.graph.scoring import Profile
+from ec1.graph.resolution.clusters import Band, resolve
+from ec1.graph.resolution.scoring import Profile
 
 SYLLABLES = ("ba", "ver", "lin", "dor", "mi", "ka", "sto", "ren", "al", "qui", "ham", "tor", "ny", "fel", "gra", "us")
 

@@ -1,9 +1,9 @@
 """Requests a second of phase 1 from one engine and from two at once (`inference.replicas`).
 
 Each engine is the sample's own, on a CPU core of its own, as each would have a card of its own: on one core more
-requests at once gain nothing, so what two give beyond one is what `ec1/extraction/several.py` gets out of the second.
-The three ways take turns, with the engines' caches of prompts emptied before each; the ratio is the median of the
-turns'. On a machine that does other work it says little.
+requests at once gain nothing, so what two give beyond one is what `ec1/extraction/reading/several.py` gets out of the
+second. The three ways take turns, with the engines' caches of prompts emptied before each; the ratio is the median of
+the turns'. On a machine that does other work it says little.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from typing import Any
 from benchmarks._engine import embedded, forget, model_of, serving
 from ec1.deployment import Deployment
 from ec1.extraction.prompt import messages
+from ec1.extraction.reading.several import server_client
 from ec1.extraction.schema import ENTITY_SCHEMA
 from ec1.extraction.settings import ExtractionSettings, ServerSettings
-from ec1.extraction.several import server_client
 from ec1.gpu.engine import Endpoint
 from ec1.gpu.settings import VllmSettings
 from ec1.home import CHECKOUT

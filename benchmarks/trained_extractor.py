@@ -1,9 +1,8 @@
 """The model with the shipped adapter in each mode, and as it is, over the same texts, through phase 1's own code.
 
 Texts: the documents of GUM and of invented organisations that nothing was fitted to (`unseen`), and the bundled sample,
-which no training saw.
-Beside each stands the base line of capital letters (`ec1.extraction.baseline`). One engine serves all modes of the
-adapter, so that their seconds compare.
+which no training saw. Beside each stands the base line of capital letters (`ec1.extraction.naming.baseline`). One
+engine serves all modes of the adapter, so that their seconds compare.
 """
 
 import argparse
@@ -21,13 +20,13 @@ from ec1.adapters.extractor import extractor_adapter
 from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
-from ec1.extraction import baseline
-from ec1.extraction.extractor import Extractor, WorkItem
-from ec1.extraction.loop import extract
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.naming import baseline
+from ec1.extraction.naming.trained import SHIPPED
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.loop import extract
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.scoring import ScoreTable, entities_of, score
-from ec1.extraction.trained import SHIPPED
 from ec1.gpu.engine import Endpoint, ServedAdapter
 
 STREAM = "research"

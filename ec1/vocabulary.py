@@ -1,7 +1,7 @@
 """What is looked for in documents: entity classes and relations; those of the contract, and a deployment's own.
 
 Belongs here: what a class or a relation may be called, what must be said of it, and that it fits together. Does not:
-how a model is asked for it (`ec1.extraction.prompt`, `decision`) and what a text proves (`ec1.extraction.own`).
+how a model is asked for it (`ec1.extraction.prompt`, `decision`) and what a text proves (`ec1.extraction.naming.own`).
 
 Names reach keys of the graph, the grammar of answers and the model's prompt, so they are words of a narrow alphabet.
 """
@@ -32,7 +32,7 @@ MAX_CLASSES = 19
 ClassName = Annotated[str, Field(pattern="^[A-Z][A-Za-z0-9]{1,31}$")]
 RelationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,31}$")]
 Kept = Literal["dates", "numbers", "laws", "paths", "code", "roles"]
-"""The filters of `ec1.extraction.filters` that do not act on an own class that keeps what they find."""
+"""The filters of `ec1.extraction.naming.filters` that do not act on an own class that keeps what they find."""
 
 _MARKED = re.compile(r"\[([^\[\]|\n]+)(?:\|([^\[\]|\n]+))?\]")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from ec1.night.recipes import broken_recipes
+from ec1.night.steps.recipes import broken_recipes
 from ec1.recipes.resolution import BrokenRecipe
 from resources.project import ProjectResource
 

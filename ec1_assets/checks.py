@@ -12,12 +12,12 @@ import dagster as dg
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.threshold import Decision
 from ec1.deployment import Deployment
-from ec1.extraction.trust import Trust
+from ec1.extraction.naming.trust import Trust
 from ec1.night.records import GraphRecord, PostponedRecord
 from ec1_assets import metadata
 
 if TYPE_CHECKING:
-    from ec1.night.candidate import Candidate, Judged
+    from ec1.night.steps.candidate import Candidate, Judged
 
 GRAPH = dg.AssetKey("graph_mutations")
 

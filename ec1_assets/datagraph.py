@@ -15,16 +15,16 @@ import dagster as dg
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.listing import Listing
 from ec1.graph.exports import export_night
-from ec1.graph.overrides import load_overrides
-from ec1.night.extraction import extract_night, work_of
-from ec1.night.extractor import known_names
-from ec1.night.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
-from ec1.night.growth import growth
-from ec1.night.handover import hand_over
-from ec1.night.listing import list_documents
+from ec1.graph.resolution.overrides import load_overrides
 from ec1.night.records import DeliveryRecord, ExtractionRecord, GraphRecord, Records
-from ec1.night.scores import scores_of
-from ec1.night.taught import teach
+from ec1.night.report.growth import growth
+from ec1.night.steps.extraction import extract_night, work_of
+from ec1.night.steps.extractor import known_names
+from ec1.night.steps.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
+from ec1.night.steps.handover import hand_over
+from ec1.night.steps.listing import list_documents
+from ec1.night.steps.scores import scores_of
+from ec1.night.steps.taught import teach
 from ec1.nights import Night
 from ec1.streams import STREAMS
 from ec1_assets import checks, metadata
@@ -35,9 +35,9 @@ from resources.inference import InferenceResource
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
-    from ec1.extraction.report import Progress
+    from ec1.extraction.reading.progress import Progress
     from ec1.graph.ladybug_store import LadybugStore
-    from ec1.graph.resolution import Cluster
+    from ec1.graph.resolution.clusters import Cluster
 
 GROUP = "datagraph"
 OWNERS = ["team:datagraph"]

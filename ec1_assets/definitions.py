@@ -6,8 +6,8 @@ import dagster as dg
 
 from ec1.corpus.buckets import bucket
 from ec1.launch.launcher import LocalLauncherSettings
-from ec1.night.first import first_night
-from ec1.night.recipes import sound_and_broken
+from ec1.night.report.first import first_night
+from ec1.night.steps.recipes import sound_and_broken
 from ec1_assets.broken_recipes import broken_recipe_assets
 from ec1_assets.datagraph import datagraph_assets
 from ec1_assets.night_report import night_report_asset

@@ -16,19 +16,19 @@ from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.threshold import Decision
 from ec1.documents.ledger import LedgerEntry
 from ec1.documents.listing import Listing
-from ec1.extraction.trust import Trust
+from ec1.extraction.naming.trust import Trust
 from ec1.home import Home
-from ec1.night.growth import Growth
 from ec1.night.records import ExtractionRecord, GraphRecord, HandoverRecord, ScoreRecord
+from ec1.night.report.growth import Growth
 from ec1_assets.plots import bar_plot, interval_plot, line_plot
 
 if TYPE_CHECKING:
     from ec1.adapters.manifest import AdapterManifest
-    from ec1.extraction.report import Progress
+    from ec1.extraction.reading.progress import Progress
     from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.service_content_store import Delivery
-    from ec1.night.candidate import Candidate, Judged
     from ec1.night.records import OutcomeRecord
+    from ec1.night.steps.candidate import Candidate, Judged
     from ec1.training.plan import Plan
 
 Metadata = dict[str, Any]
@@ -132,7 +132,7 @@ def _plots_of_graph(by_class: Mapping[str, int], growth: Growth, folder: Path) -
 
 def of_resolution(store: "LadybugStore", unused: Sequence[str]) -> Metadata:
     """How many entities are one, and how many pairs wait for review; `unused`: entities of overrides that are gone."""
-    from ec1.graph.resolution import Band
+    from ec1.graph.resolution.clusters import Band
 
     counts = store.resolution_counts()
     review = counts.links.get(Band.REVIEW, 0)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from ec1.night.report import NightReport
-from ec1.night.report_text import as_markdown
+from ec1.night.report.summary import NightReport
+from ec1.night.report.text import as_markdown
 
 KEY = dg.AssetKey("night_report")
 GROUP = "night"

@@ -11,10 +11,10 @@ from typing import Any
 import dagster as dg
 
 from ec1.errors import DeferredError
-from ec1.night.budgets import no_machine, too_late, training_seconds
-from ec1.night.handover import require_handover
-from ec1.night.recipe_night import RecipeNight
 from ec1.night.records import CandidateRecord, DatasetRecord, DecisionRecord, PostponedRecord, SnapshotRecord
+from ec1.night.steps.budgets import no_machine, too_late, training_seconds
+from ec1.night.steps.handover import require_handover
+from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1_assets import checks, metadata
 from ec1_assets.run_tags import tag_verdict

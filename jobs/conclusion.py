@@ -10,12 +10,12 @@ import dagster as dg
 
 from ec1.deployment import load_deployment
 from ec1.home import Home
-from ec1.night.failure import advice_for, one_line
 from ec1.night.machines import machine_of, stop_after_run, used_by
-from ec1.night.morning import conclude_night
-from ec1.night.recipes import broken_recipes, nightly_recipes
 from ec1.night.records import Records, RunRecord
-from ec1.night.report import NightReport, night_report
+from ec1.night.report.failure import advice_for, one_line
+from ec1.night.report.morning import conclude_night
+from ec1.night.report.summary import NightReport, night_report
+from ec1.night.steps.recipes import broken_recipes, nightly_recipes
 from ec1_assets.night_report import KEY, metadata_of
 from jobs.failure import PARTITION_TAG, record_failure
 from jobs.timeline import run_record

@@ -1,7 +1,7 @@
 """What only Dagster knows about a home: runs, the daemon, the schedule. `ec1 doctor` starts `python -m jobs.doctor`.
 
-Prints one JSON list of findings, as `ec1/night/doctor.py` makes them. Changes nothing: an instance that is not yet
-there is not made.
+Prints one JSON list of findings, as `ec1/night/operations/doctor.py` makes them. Changes nothing: an instance that is
+not yet there is not made.
 """
 
 import json
@@ -14,8 +14,8 @@ import dagster as dg
 from ec1.deployment import load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.failure import one_line
-from ec1.night.finding import Finding
+from ec1.night.operations.finding import Finding
+from ec1.night.report.failure import one_line
 from jobs.instance import OPEN, daemon_lives
 from jobs.launcher import why_not_ours
 from jobs.workers import is_gone, worker_of

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from ec1.home import Home
-from ec1.night.failure import ON_PURPOSE, Failure, one_line, path_of, write_failure
+from ec1.night.report.failure import ON_PURPOSE, Failure, one_line, path_of, write_failure
 
 PARTITION_TAG = "dagster/partition"
 CRASHED = "ChildProcessCrashException"

@@ -16,7 +16,7 @@ import dagster as dg
 from ec1.errors import EC1Error, InputError
 from ec1.files import write_atomic
 from ec1.home import CHECKOUT, Home
-from ec1.night.failure import one_line
+from ec1.night.report.failure import one_line
 from jobs.console import told
 from jobs.instance import daemon_lives, prepare_instance, reconcile
 from jobs.launcher import why_not_ours

@@ -1,4 +1,4 @@
-"""What the end of a run removes: of the home what `ec1.night.retention` says, and Dagster's runs of old nights.
+"""What the end of a run removes: what `ec1.night.operations.retention` says, and Dagster's runs of old nights.
 
 Belongs here: Dagster's side, through its instance, so that SQLite and PostgreSQL are treated alike. A run that has not
 ended is never touched; the newest nights are kept, by date and by when they were worked on (`retention.nights`).
@@ -16,10 +16,10 @@ import dagster as dg
 
 from ec1.deployment import load_deployment
 from ec1.home import Home
-from ec1.night.cleanup import Removed, newest, size_of
-from ec1.night.failure import one_line
+from ec1.night.operations.cleanup import Removed, newest, size_of
+from ec1.night.operations.retention import clean
 from ec1.night.records import Records, RetentionRecord
-from ec1.night.retention import clean
+from ec1.night.report.failure import one_line
 from ec1.night.stores import open_registry
 from jobs.failure import PARTITION_TAG
 from resources.dagster_private import LocalComputeLogManager, SqliteEventLogStorage

@@ -24,7 +24,7 @@ from dagster_webserver.version import __version__
 from ec1.deployment import deployment_file, load_deployment
 from ec1.errors import BusyError, EC1Error, InputError
 from ec1.home import CHECKOUT, Home
-from ec1.night.recipes import recipe_folders, recipe_marks
+from ec1.night.steps.recipes import recipe_folders, recipe_marks
 from jobs.background import in_background
 from jobs.guard import Guard
 from jobs.instance import prepare_instance, reconcile

@@ -11,12 +11,12 @@ from ec1.errors import DamagedError
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
-    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.reading.outbox import Outbox
     from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.rebuild import Rebuild
-    from ec1.graph.resolution import Cluster
+    from ec1.graph.resolution.clusters import Cluster
     from ec1.graph.service_content_store import Delivery
-    from ec1.night.graph import Results
+    from ec1.night.steps.graph import Results
 
 T = TypeVar("T")
 

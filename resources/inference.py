@@ -12,15 +12,15 @@ from ec1.documents.ledger import Fingerprints
 from ec1.extraction.settings import DoormanSettings, ServerSettings
 from ec1.gpu.settings import VllmSettings
 from ec1.models import prepare_model
-from ec1.night.budgets import extraction_seconds
+from ec1.night.steps.budgets import extraction_seconds
 from resources.environment import child_environment
 from resources.gpu import GpuResource
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
-    from ec1.extraction.client import ChatClient
-    from ec1.extraction.extractor import Extractor
-    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.reading.client import ChatClient
+    from ec1.extraction.reading.extractor import Extractor
+    from ec1.extraction.reading.outbox import Outbox
     from ec1.gpu.lease import Grant
     from ec1.machines.machine import Machine
 
@@ -38,7 +38,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
     gpu: dg.ResourceDependency[GpuResource]
 
     def extractor(self) -> "Extractor":
-        from ec1.night.extractor import extractor_of
+        from ec1.night.steps.extractor import extractor_of
 
         return extractor_of(self.project.deployment(), self.project.home)
 
@@ -47,7 +47,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
         return self.extractor().fingerprints()
 
     def outbox(self) -> "Outbox":
-        from ec1.extraction.outbox import Outbox
+        from ec1.extraction.reading.outbox import Outbox
 
         return Outbox(self.project.home.outbox)
 
@@ -75,10 +75,10 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
     def _serve(
         self, context: dg.AssetExecutionContext, grant: "Callable[[], Grant]", *, second: bool
     ) -> "Iterator[ChatClient]":
-        from ec1.extraction.client import Circuit
-        from ec1.extraction.openai import OpenAIClient
-        from ec1.extraction.several import server_client
-        from ec1.night.extractor import adapter_of, engine_of, second_adapter, second_of
+        from ec1.extraction.reading.client import Circuit
+        from ec1.extraction.reading.openai import OpenAIClient
+        from ec1.extraction.reading.several import server_client
+        from ec1.night.steps.extractor import adapter_of, engine_of, second_adapter, second_of
 
         deployment, home = self.project.deployment(), self.project.home
         if second:
@@ -91,7 +91,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
             yield server_client(model, deployment.extraction)
             return
         if isinstance(model, DoormanSettings):
-            from ec1.extraction.doorman import DoormanClient, wait_until_ready
+            from ec1.extraction.reading.doorman import DoormanClient, wait_until_ready
 
             wait_until_ready(model, context.log.info)
             yield DoormanClient(model, deployment.extraction_module_id, deployment.extraction)
@@ -125,8 +125,8 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
         self, context: dg.AssetExecutionContext, machine: "Machine", model: VllmSettings
     ) -> "Iterator[ChatClient]":
         """Boot the deployment's machine and run the engine there."""
-        from ec1.extraction.client import Circuit
-        from ec1.extraction.openai import OpenAIClient
+        from ec1.extraction.reading.client import Circuit
+        from ec1.extraction.reading.openai import OpenAIClient
         from ec1.night.machines import engine_arguments
 
         deployment = self.project.deployment()

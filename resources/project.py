@@ -8,8 +8,8 @@ import dagster as dg
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
-from ec1.night.first import begin
-from ec1.night.sample import install_sample
+from ec1.night.operations.sample import install_sample
+from ec1.night.report.first import begin
 from resources.environment import Choice
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
 
     def recipe_names(self) -> list[tuple[str, str]]:
         """(tenant, role) of each recipe that nights run."""
-        from ec1.night.recipes import nightly_recipes
+        from ec1.night.steps.recipes import nightly_recipes
 
         found = nightly_recipes(self.deployment(), Path(self.project_root))
         return [(each.recipe.tenant, each.recipe.role) for each in found]

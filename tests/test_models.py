@@ -10,7 +10,7 @@ from ec1.errors import ServiceError
 from ec1.files import read_json
 from ec1.home import Home
 from ec1.models import PINNED, pinned_revision, prepare_model
-from ec1.night.extractor import extractor_of
+from ec1.night.steps.extractor import extractor_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "weights.bin")

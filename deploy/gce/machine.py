@@ -7,7 +7,7 @@
 `python`    is EC1's Python, which trainings are started with by ssh: replaces itself with a container of it, which gets
             what stands behind `--`
 
-The keys and the report are those of `ec1/machines/report.py`.
+The keys and the report are those of `ec1/machines/self_report.py`.
 https://cloud.google.com/compute/docs/metadata/querying-metadata
 """
 

@@ -41,7 +41,7 @@ from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Sample, S
 from ec1.adapters.settings import JudgeSettings
 from ec1.adapters.tasks import passes
 from ec1.errors import InputError
-from ec1.extraction.calibration import CALIBRATION
+from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter

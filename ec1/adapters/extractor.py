@@ -1,7 +1,7 @@
 """The adapter that makes the served model an extractor: a folder that was checked, ready for the engine.
 
-Belongs here: the check. Does not: which one a night takes (`ec1.night.extractor`), what it is asked
-(`ec1.extraction.trained`), and how versions are kept (`registry`).
+Belongs here: the check. Does not: which one a night takes (`ec1.night.steps.extractor`), what it is asked
+(`ec1.extraction.naming.trained`), and how versions are kept (`registry`).
 """
 
 from pathlib import Path

@@ -26,9 +26,9 @@ from ec1.adapters.likelihood import tokens_of
 from ec1.adapters.scores import Judge
 from ec1.adapters.settings import JudgeSettings
 from ec1.errors import EC1Error, PermanentError, ServiceError
-from ec1.extraction.client import Messages
-from ec1.extraction.openai import OpenAIClient
 from ec1.extraction.prompt import escape
+from ec1.extraction.reading.client import Messages
+from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import digest_of, sha256_file
 from ec1.recipes.evaluation import JudgeCriterion, TaskCase

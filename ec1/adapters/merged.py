@@ -1,6 +1,6 @@
 """A base model with one adapter's weights added to its own, as a folder that an engine loads like any model.
 
-Belongs here: making that folder once. Does not: which adapter (`ec1.night.extractor`), and how it is served
+Belongs here: making that folder once. Does not: which adapter (`ec1.night.steps.extractor`), and how it is served
 (`ec1.gpu.engine`).
 
 An engine that holds a LoRA adapter beside the base computes both at each layer. On a CPU that costs two thirds of the

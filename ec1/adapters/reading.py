@@ -25,14 +25,14 @@ from ec1.adapters.scores import ExampleScores, Sample
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError, ServiceError
-from ec1.extraction import trained
-from ec1.extraction.calibration import Calibration, JudgedName, own_calibration
-from ec1.extraction.confidence import Curve
-from ec1.extraction.extractor import Extractor, WorkItem
 from ec1.extraction.folding import normalised
-from ec1.extraction.loop import extract
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.naming import trained
+from ec1.extraction.naming.calibration import Calibration, JudgedName, own_calibration
+from ec1.extraction.naming.confidence import Curve
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.loop import extract
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import Mention
 from ec1.extraction.settings import ExtractionSettings
 from ec1.gpu.engine import GRACE_SECONDS, ServedAdapter, VllmEngine

@@ -1,6 +1,7 @@
 """One prompt to the base and to an adapter, in a separate process: `python -m ec1.adapters.trial SPEC.json`.
 
-Belongs here: what that process reads and leaves. Does not: which adapter and which prompt (`ec1.night.trial`).
+Belongs here: what that process reads and leaves. Does not: which adapter and which prompt
+(`ec1.night.experiments.trial`).
 """
 
 import sys

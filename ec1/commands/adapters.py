@@ -20,7 +20,7 @@ from ec1.night.stores import open_registry
 from ec1.queries import adapters as queries
 
 if TYPE_CHECKING:
-    from ec1.night.trial import Tried
+    from ec1.night.experiments.trial import Tried
 
 adapters_app = typer.Typer(
     help="Adapters: what was trained, from what, which version is in use, whether it is intact.", no_args_is_help=True
@@ -187,9 +187,9 @@ def adapters_compose(
     import datetime as dt
 
     from ec1.launch.process import inherited
-    from ec1.night.by_hand import launcher_by_hand
-    from ec1.night.composition import compose
-    from ec1.night.recipe_night import RecipeNight
+    from ec1.night.experiments.by_hand import launcher_by_hand
+    from ec1.night.experiments.composition import compose
+    from ec1.night.steps.recipe_night import RecipeNight
 
     options: Options = context.obj
     deployment, wanted = options.deployment(), _role(role)
@@ -286,7 +286,7 @@ def adapters_try(
 ) -> None:
     """Ask the base and a version the same, side by side. `ec1 serve` answers if it runs; EC1_API_KEY is its key."""
     from ec1.launch.process import inherited
-    from ec1.night.trial import try_version
+    from ec1.night.experiments.trial import try_version
 
     options: Options = context.obj
     manifest = _version_or_in_use(_registry(context), name)
@@ -358,7 +358,7 @@ def adapters_clean(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Remove old versions, weights of runs and quarantined candidates, by the deployment's `retention`."""
-    from ec1.night.retention import clean
+    from ec1.night.operations.retention import clean
 
     options: Options = context.obj
     removed = clean(_registry(context), options.home, options.deployment().retention, dry_run=dry_run)

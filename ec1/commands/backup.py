@@ -14,7 +14,7 @@ def backup(
     archive: Annotated[Path, typer.Argument(help="the file to write; it must not exist")],
 ) -> None:
     """Write the whole home to one file, also while a night runs; it holds keys and documents: keep it private."""
-    from ec1.night.backup import back_up
+    from ec1.night.operations.backup import back_up
 
     options: Options = context.obj
     summary = back_up(options.home, archive.expanduser(), options.environment)
@@ -38,7 +38,7 @@ def restore(
     archive: Annotated[Path, typer.Argument(help="what `ec1 backup` wrote")],
 ) -> None:
     """Make the home from a backup, all at once, after every digest was checked. The home must not exist or be empty."""
-    from ec1.night.backup import restore as make_again
+    from ec1.night.operations.backup import restore as make_again
 
     options: Options = context.obj
     summary = make_again(archive.expanduser(), options.home, options.environment)

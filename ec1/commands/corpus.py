@@ -13,8 +13,8 @@ import typer
 from ec1.commands.shell import PARTIAL, Options, out, print_answer, print_json, printable
 from ec1.corpus.tuples import Objective
 from ec1.files import checked_name
-from ec1.night.recipes import recipe_folders
-from ec1.night.removal import Query, Removal, find, forget
+from ec1.night.operations.removal import Query, Removal, find, forget
+from ec1.night.steps.recipes import recipe_folders
 from ec1.night.stores import open_registry
 from ec1.queries.adapters import descendants
 from ec1.recipes.resolution import find_recipe

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, run_module
-from ec1.night.doctor import examine, examine_sandbox
-from ec1.night.failure import one_line
-from ec1.night.finding import Finding
-from ec1.night.recipes import broken_recipes
+from ec1.night.operations.doctor import examine, examine_sandbox
+from ec1.night.operations.finding import Finding
+from ec1.night.report.failure import one_line
+from ec1.night.steps.recipes import broken_recipes
 
 
 def doctor(
@@ -32,7 +32,7 @@ def doctor(
     findings = [*examine(deployment, options.home), *examine_sandbox(deployment, recipes), *_of_dagster(options)]
     if deep:
         # Imported here: it loads libraries that the quick look does without.
-        from ec1.night.deep import examine_deeply
+        from ec1.night.operations.deep import examine_deeply
         from ec1.night.stores import open_registry
 
         findings += examine_deeply(options.home, open_registry(deployment, options.home))

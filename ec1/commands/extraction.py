@@ -15,7 +15,7 @@ from ec1.errors import InputError, RejectedError
 from ec1.files import write_atomic
 
 if TYPE_CHECKING:
-    from ec1.extraction.releases import Release
+    from ec1.extraction.defence.releases import Release
     from ec1.extraction.results import Held
 
 extraction_app = typer.Typer(help="What was extracted, for people to correct and the extractor to learn from.")
@@ -75,7 +75,7 @@ def held(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """List the sentences that tell a machine what to answer, or may do so, with the names that were not kept for it."""
-    from ec1.extraction.releases import read_releases
+    from ec1.extraction.defence.releases import read_releases
 
     options: Options = context.obj
     counting = read_releases(options.home.releases).counting
@@ -117,7 +117,7 @@ def release(
     context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: _Json = False
 ) -> None:
     """Let sentences be read that were held back; the next night reads their documents again, once."""
-    from ec1.extraction.releases import Release, Releases, add
+    from ec1.extraction.defence.releases import Release, Releases, add
 
     options: Options = context.obj
     listed = list(_all_held(options, document or ""))
@@ -149,7 +149,7 @@ def hold(
     context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: _Json = False
 ) -> None:
     """Take a release back: the sentences are held back again from the next night on."""
-    from ec1.extraction.releases import Release, Releases, add, read_releases
+    from ec1.extraction.defence.releases import Release, Releases, add, read_releases
 
     options: Options = context.obj
     counting = read_releases(options.home.releases).counting
@@ -178,8 +178,8 @@ class _HeldSentence:
 
 def _all_held(options: Options, prefix: str) -> "Iterator[_HeldSentence]":
     """The sentences that were held back in the documents that count, whose path begins so."""
-    from ec1.extraction.outbox import Outbox
-    from ec1.extraction.releases import sentence_id
+    from ec1.extraction.defence.releases import sentence_id
+    from ec1.extraction.reading.outbox import Outbox
     from ec1.graph.reader import published_ledger
 
     outbox = Outbox(options.home.outbox)
@@ -231,9 +231,9 @@ def _tell(lines: "list[Release]", as_json: bool, what: str) -> None:
 def _found(options: Options, prefix: str) -> list[dict[str, Any]]:
     """The chunks of all applied documents that still hold the version that was read."""
     from ec1.corpus.labels import records_of
-    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.reading.outbox import Outbox
     from ec1.graph.reader import published_ledger
-    from ec1.night.extractor import extractor_of
+    from ec1.night.steps.extractor import extractor_of
 
     deployment, home = options.deployment(), options.home
     extractor, outbox = extractor_of(deployment, home), Outbox(home.outbox)

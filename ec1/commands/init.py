@@ -10,8 +10,8 @@ import typer
 from ec1.commands.shell import Options, out
 from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT
-from ec1.night.new_deployment import write_deployment
-from ec1.night.recipes import recipe_folders
+from ec1.night.operations.new_deployment import write_deployment
+from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.lint import lint
 
 

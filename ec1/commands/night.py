@@ -25,15 +25,15 @@ from ec1.commands.shell import (
 )
 from ec1.deployment import Deployment
 from ec1.errors import InputError
-from ec1.night.failure import one_line
-from ec1.night.first import begin
-from ec1.night.recipes import broken_recipes
-from ec1.night.report import NightReport, night_report
-from ec1.night.report_text import summary
+from ec1.night.report.failure import one_line
+from ec1.night.report.first import begin
+from ec1.night.report.summary import NightReport, night_report
+from ec1.night.report.text import summary
+from ec1.night.steps.recipes import broken_recipes
 from ec1.nights import Night
 
 if TYPE_CHECKING:
-    from ec1.night.forecast import HomeForecast
+    from ec1.night.operations.forecast import HomeForecast
 
 
 def night(
@@ -146,7 +146,7 @@ def plan(
 ) -> None:
     """Show what a night would do: documents, decisions, tokens, time, memory and cost. Starts no model."""
     # Imported here: these load libraries that the other commands do without.
-    from ec1.night.preview import plan_whole_night
+    from ec1.night.operations.preview import plan_whole_night
 
     options: Options = context.obj
     deployment = options.deployment()
@@ -203,7 +203,7 @@ def plan(
 
 
 def _print_changes(options: Options, base: str, chosen: Night, now: dt.datetime, as_json: bool) -> None:
-    from ec1.night.recipe_changes import as_markdown, plan_changes
+    from ec1.night.experiments.recipe_changes import as_markdown, plan_changes
 
     changes = plan_changes(options.deployment(), options.home, options.project, base, chosen, now)
     if as_json:
@@ -229,7 +229,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Precision and recall of what the graph knows, per class, against a gold file, beside a base line."""
-    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.reading.outbox import Outbox
     from ec1.extraction.scoring import read_gold, score_ledger
     from ec1.graph.reader import published_ledger
 

@@ -9,7 +9,7 @@ import typer
 from ec1.commands.shell import DONE, PARTIAL, USAGE, Options, err, out, print_json
 from ec1.errors import InputError
 from ec1.files import write_atomic
-from ec1.night.recipes import recipe_folders
+from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.compare import differences
 from ec1.recipes.importing import import_recipe
 from ec1.recipes.lint import lint

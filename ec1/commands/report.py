@@ -11,12 +11,12 @@ import typer
 from ec1.commands.shell import DONE, FAILED, Options, out, print_json, printable
 from ec1.errors import InputError
 from ec1.files import write_atomic
-from ec1.night.morning import page_of
-from ec1.night.notices import watch
-from ec1.night.outgoing import undelivered
-from ec1.night.report import NightReport
-from ec1.night.report_text import Table, headline, machine, summary, tables
-from ec1.night.totals import Totals
+from ec1.night.report.morning import page_of
+from ec1.night.report.notices import watch
+from ec1.night.report.outgoing import undelivered
+from ec1.night.report.summary import NightReport
+from ec1.night.report.text import Table, headline, machine, summary, tables
+from ec1.night.report.totals import Totals
 from ec1.queries import nights as queries
 
 WIDTH = 26

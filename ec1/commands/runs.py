@@ -13,7 +13,7 @@ from ec1.launch.process import inherited
 from ec1.queries import nights as queries
 
 if TYPE_CHECKING:
-    from ec1.night.comparison import Comparison
+    from ec1.night.experiments.comparison import Comparison
 
 run_app = typer.Typer(help="Trainings: what ran, from what, how it ended; repeat one.", no_args_is_help=True)
 
@@ -54,8 +54,8 @@ def run_show(context: typer.Context, name: Name) -> None:
 @run_app.command("replay")
 def run_replay(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Train it again and compare: exit status 0 if every loss and every weight is the same."""
-    from ec1.night.by_hand import run_by_hand
-    from ec1.night.log_book import compare, find_run, replay_of
+    from ec1.night.experiments.by_hand import run_by_hand
+    from ec1.night.steps.log_book import compare, find_run, replay_of
 
     options: Options = context.obj
     run = find_run(options.home, name)
@@ -87,8 +87,8 @@ def run_compare(
     as_json: AsJson = False,
 ) -> None:
     """Say whether the second run learnt more than the first: paired, on the same held-out examples."""
-    from ec1.night.comparison import compare_runs
-    from ec1.night.log_book import find_run
+    from ec1.night.experiments.comparison import compare_runs
+    from ec1.night.steps.log_book import find_run
     from ec1.recipes.evaluation import EvaluationOptions
 
     options: Options = context.obj

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import CHECKOUT, Home
-from ec1.night.recipes import nightly_recipes
-from ec1.night.sample import install_sample
+from ec1.night.operations.sample import install_sample
+from ec1.night.steps.recipes import nightly_recipes
 from ec1.recipes.resolution import ResolvedRecipe
 
 DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3

@@ -23,7 +23,7 @@ def submit(
     Each still trains only if its corpus has gathered enough. EC1_UI_TOKEN is sent where it is set.
     """
     # Imported here: these load libraries that the other commands do without.
-    from ec1.night.recipe_changes import changed_recipes
+    from ec1.night.experiments.recipe_changes import changed_recipes
 
     options: Options = context.obj
     deployment = options.deployment()

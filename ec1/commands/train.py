@@ -14,12 +14,12 @@ import typer
 from ec1.commands.shell import Options, err, out, print_json
 from ec1.errors import InputError
 from ec1.launch.process import inherited
-from ec1.night.recipes import recipe_folders
+from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.resolution import ResolvedRecipe, find_recipe, parse_overrides
 from ec1.training.plan import Plan
 
 if TYPE_CHECKING:
-    from ec1.night.sweep import Row
+    from ec1.night.experiments.sweep import Row
 
 RecipeName = Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/pretraining")]
 ConfirmCost = Annotated[
@@ -40,7 +40,7 @@ def train(
 ) -> None:
     """Train one recipe now, after its cost was confirmed, and evaluate it if asked to. Nothing is published."""
     # Imported here: these load libraries that the other commands do without.
-    from ec1.night.by_hand import check_evaluable, evaluate_by_hand, prepare, run_by_hand
+    from ec1.night.experiments.by_hand import check_evaluable, evaluate_by_hand, prepare, run_by_hand
 
     # A cluster ends a job by a termination: like Ctrl-C, it leaves the trainer the time for a checkpoint.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -90,7 +90,7 @@ def sweep(
 
     Started again after an interruption, it goes on where it was.
     """
-    from ec1.night.sweep import CURVES, run_trial, table, trials, write_sweep
+    from ec1.night.experiments.sweep import CURVES, run_trial, table, trials, write_sweep
 
     options: Options = context.obj
     deployment, home = options.deployment(), options.home

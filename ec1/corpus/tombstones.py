@@ -1,7 +1,8 @@
 """What must not come back into a corpus: tombstones, and the records of removals.
 
 A tombstone is a digest: of a tuple, of its texts, or of the commit that it was cut from. So a tuple stays out when its
-file comes back, and nobody can read from a tombstone what was removed. How a removal is done: `ec1.night.removal`.
+file comes back, and nobody can read from a tombstone what was removed. How a removal is done:
+`ec1.night.operations.removal`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -270,7 +270,7 @@ def _apprenticeship(record: Mapping[str, Any], digest: str) -> TrainingTuple:
 
 def _extraction(record: Mapping[str, Any], digest: str) -> TrainingTuple:
     """A chunk of a document and what is named in it: the question and the answer of a trained extractor."""
-    from ec1.extraction import trained
+    from ec1.extraction.naming import trained
     from ec1.extraction.results import ENTITY_CLASSES
 
     text, entities = _text(record, "text") or "", record.get("entities")

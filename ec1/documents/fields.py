@@ -1,7 +1,8 @@
 """The fields of a document (front matter, a contact record) that hold names, facts or prose, as lines before its text.
 
 Belongs here: which keys say what, and how such a field is written as a line. Does not: what is made of the lines
-(`ec1.extraction.fields`). They are part of the document's text, so that a name in a field has a place like any other.
+(`ec1.extraction.reading.fields`). They are part of the document's text, so that a name in a field has a place like any
+other.
 
 A record inside a record says what its key says: the name in `employer: {name: …}` is a line `employer: …`. Where that
 key is in none of the lists, the name is a line of a key that is in none either, such as `machine name: …`: text to be
@@ -51,7 +52,7 @@ FACTS: dict[str, frozenset[str]] = {
     "city": _keys("city town suburb stadt ville ciudad"),
     "region": _keys("region state province county bundesland"),
 }
-"""Keys whose values are facts about whom a record is of, by the kind of fact (`ec1.graph.scoring.KINDS`)."""
+"""Keys whose values are facts about whom a record is of, by the kind of fact (`ec1.graph.resolution.scoring.KINDS`)."""
 PROSE = _keys(
     "title subject topic headline summary abstract description note notes comment comments bio about room "
     "betreff titel objet asunto notiz notizen"

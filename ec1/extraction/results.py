@@ -26,7 +26,7 @@ class Mention(_Record):
     name: str
     entity_class: EntityClass
     confidence: float
-    """From 0 to 1; `ec1/extraction/grounding.py` says what it is computed from, and whether it is calibrated."""
+    """From 0 to 1; `ec1/extraction/naming/grounding.py` says what it is computed from, and whether it is calibrated."""
     chunk: int
     start: int
     """Character offsets in the parsed text, `[start, end)`; `text[start:end]` is what stands there."""
@@ -36,7 +36,8 @@ class Mention(_Record):
 
 
 class Trait(_Record):
-    """A fact about an entity that a document states beside its name; `kind` is one of `ec1.graph.scoring.KINDS`."""
+    """A fact about an entity that a document states beside its name; its kinds are `KINDS` in
+    `ec1.graph.resolution.scoring`."""
 
     name: str
     entity_class: EntityClass
@@ -118,7 +119,7 @@ class ExtractionResult(_Record):
     server not being at fault. Such a chunk is asked about again for another answer than before."""
     characters: int = 0
     calibrated: bool = False
-    """Whether the confidences are shares of what was right on gold (`ec1/extraction/confidence.py`)."""
+    """Whether the confidences are shares of what was right on gold (`ec1/extraction/naming/confidence.py`)."""
     mentions: tuple[Mention, ...] = ()
     traits: tuple[Trait, ...] = ()
     relations: tuple[Relation, ...] = ()

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
 from ec1.documents.parse import parse_document
 from ec1.errors import InputError, RejectedError
-from ec1.extraction import baseline
 from ec1.extraction.folding import normalised
+from ec1.extraction.naming import baseline
 from ec1.extraction.results import ENTITY_CLASSES, Mention
 from ec1.vocabulary import CONTRACT, Vocabulary
 
 if TYPE_CHECKING:
-    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.reading.outbox import Outbox
 
 _RESAMPLES = 1000
 

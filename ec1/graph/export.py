@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ec1.graph import resolved_tables, tables
+from ec1.graph import tables
+from ec1.graph.resolution import tables as resolved_tables
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "documents": tables.DOCUMENT_COLUMNS,

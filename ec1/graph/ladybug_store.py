@@ -14,13 +14,15 @@ from pathlib import Path
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
 from ec1.files import digest_of
-from ec1.graph import file_seal, resolved_tables, resolver, tables
+from ec1.graph import file_seal, tables
 from ec1.graph.changes import Applied, Change, Changes
 from ec1.graph.database import GraphDatabase, copy_into_place
 from ec1.graph.model import GraphStats
-from ec1.graph.overrides import Overrides
-from ec1.graph.resolution import Cluster, Resolution
-from ec1.graph.resolver import DRIFT, WHOLE_BELOW
+from ec1.graph.resolution import resolver
+from ec1.graph.resolution import tables as resolved_tables
+from ec1.graph.resolution.clusters import Cluster, Resolution
+from ec1.graph.resolution.overrides import Overrides
+from ec1.graph.resolution.resolver import DRIFT, WHOLE_BELOW
 from ec1.graph.writer_lock import writer_lock
 
 QUARANTINE_AFTER = 3

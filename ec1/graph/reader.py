@@ -13,10 +13,11 @@ from typing import Any, Self
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.graph import file_seal, resolved_tables, tables
+from ec1.graph import file_seal, tables
 from ec1.graph.guard import checked_query
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
-from ec1.graph.resolution import Cluster, Link, Resolution
+from ec1.graph.resolution import tables as resolved_tables
+from ec1.graph.resolution.clusters import Cluster, Link, Resolution
 
 QUERY_SECONDS = 60.0
 """How long a free query may take, unless the caller says otherwise."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.graph.model import Entity
-from ec1.graph.overrides import load_overrides
 from ec1.graph.reader import GraphReader
-from ec1.graph.resolution import Band, Link
+from ec1.graph.resolution.clusters import Band, Link
+from ec1.graph.resolution.overrides import load_overrides
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from rapidfuzz.distance import Indel, JaroWinkler, Levenshtein
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ec1.errors import DeferredError, PermanentError, RejectedError
-from ec1.extraction.client import AgainError, error_message, retry_after
+from ec1.extraction.reading.client import AgainError, error_message, retry_after
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.files import checked_name
 from ec1.graph.model import clean_name

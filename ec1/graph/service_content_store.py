@@ -41,8 +41,8 @@ from ec1.graph.service_content import (
 from ec1.vocabulary import CONTRACT, Vocabulary
 
 if TYPE_CHECKING:
-    from ec1.extraction.outbox import Outbox
-    from ec1.graph.resolution import Cluster
+    from ec1.extraction.reading.outbox import Outbox
+    from ec1.graph.resolution.clusters import Cluster
 
 _Write = tuple[str, ServiceEntity | None]
 # How many entities are looked up one by one per night.

@@ -26,7 +26,7 @@ from ec1.gpu.memory import DeviceMemory
 from ec1.machines.cloud import RUNNING, STOPPED, Cloud, Instance, QuotaError, StockOutError
 from ec1.machines.installation import Installation
 from ec1.machines.ledger import Ledger, Session
-from ec1.machines.report import (
+from ec1.machines.self_report import (
     ENGINE,
     ENGINE_KEY,
     KEEP_UNTIL,

@@ -1,8 +1,8 @@
 """What faces ask of training data: buckets, rows as they stand and as a model reads them, where a tuple went.
 
 Belongs here: which rows, and what a list says of each bucket. Does not: how a row is cleaned and rendered
-(`ec1.corpus`), removing any (`ec1.night.removal`). A bucket is read through its snapshot as of now; one that nobody
-took yet is taken, which changes nothing but the copies below `snapshots/`.
+(`ec1.corpus`), removing any (`ec1.night.operations.removal`). A bucket is read through its snapshot as of now; one that
+nobody took yet is taken, which changes nothing but the copies below `snapshots/`.
 """
 
 import datetime as dt
@@ -18,8 +18,8 @@ from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.recipe_night import RecipeNight
-from ec1.night.removal import Query, Removal, find
+from ec1.night.operations.removal import Query, Removal, find
+from ec1.night.steps.recipe_night import RecipeNight
 from ec1.night.stores import open_registry
 from ec1.queries.adapters import version_ids
 from ec1.queries.page import Page, cut, start_of

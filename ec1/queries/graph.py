@@ -13,7 +13,7 @@ from ec1.graph.model import Entity, Evidence, GraphStats, StoredMention, StoredR
 from ec1.graph.neighbours import Neighbour
 from ec1.graph.quotes import Quotes
 from ec1.graph.reader import GraphReader
-from ec1.graph.resolution import Band, Cluster, Link
+from ec1.graph.resolution.clusters import Band, Cluster, Link
 from ec1.graph.schema_page import GraphTable, schema_of
 from ec1.home import Home
 from ec1.queries.page import Page, cut, page_of, start_of

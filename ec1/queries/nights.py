@@ -1,7 +1,7 @@
 """What faces ask of nights and trainings: one night's report, a range of nights, the log book.
 
-Belongs here: which of them, and what a list says of each. Does not: putting a report together (`ec1.night.report`),
-reading run folders (`ec1.night.log_book`).
+Belongs here: which of them, and what a list says of each. Does not: putting a report together
+(`ec1.night.report.summary`), reading run folders (`ec1.night.steps.log_book`).
 """
 
 import datetime as dt
@@ -10,10 +10,10 @@ from typing import Any
 
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.log_book import Run, find_run
-from ec1.night.log_book import runs as all_runs
-from ec1.night.report import NightReport, night_report, nights_since
-from ec1.night.totals import Totals, totals_of
+from ec1.night.report.summary import NightReport, night_report, nights_since
+from ec1.night.report.totals import Totals, totals_of
+from ec1.night.steps.log_book import Run, find_run
+from ec1.night.steps.log_book import runs as all_runs
 from ec1.queries.page import Page, page_of
 from ec1.training.provenance import LOCK
 from ec1.training.spec import TrainingResult, TrainingSpec

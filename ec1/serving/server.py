@@ -19,7 +19,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.process import inherited
 from ec1.models import prepare_model
-from ec1.night.metrics import NightCollector
+from ec1.night.report.metrics import NightCollector
 from ec1.night.stores import open_registry
 from ec1.serving.backend import Backend
 from ec1.serving.capture import Capture

@@ -16,8 +16,8 @@ from pathlib import Path
 from benchmarks import gum, organisations
 from ec1.deployment import load_deployment
 from ec1.documents.chunks import chunk_text, sentences
-from ec1.extraction.extractor import Extractor
 from ec1.extraction.folding import normalised
+from ec1.extraction.reading.extractor import Extractor
 from ec1.files import write_atomic
 from ec1.home import CHECKOUT, Home
 from ec1.models import prepare_model

@@ -17,12 +17,12 @@ from pathlib import Path
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.manifest import CONFIG, WEIGHTS
 from ec1.deployment import load_deployment
-from ec1.extraction.trained import SHIPPED
+from ec1.extraction.naming.trained import SHIPPED
 from ec1.files import read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.home import CHECKOUT, Home
 from ec1.launch.environment import process_environment
 from ec1.models import prepare_model
-from ec1.night.recipe_night import RecipeNight
+from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe
 from ec1.training.spec import check_result
 

@@ -1,5 +1,5 @@
 """`python -m examples.instructions.make`: fits the classifier of instructions to a machine
-(`ec1/extraction/instruction_model.py`) and writes its weights into the package.
+(`ec1/extraction/defence/instruction_model.py`) and writes its weights into the package.
 
 What it learns from: `instructions.txt` and `ordinary.txt`, written for this; the set `rule` of
 `benchmarks/injections.jsonl`; and as further ordinary text the chunks of `examples/extractor/tuples.jsonl` (GUM, see
@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from ec1.documents.chunks import sentences
-from ec1.extraction.instruction_model import BUCKETS, WEIGHTS, features
-from ec1.extraction.instruction_signs import weigh
+from ec1.extraction.defence.instruction_model import BUCKETS, WEIGHTS, features
+from ec1.extraction.defence.instruction_signs import weigh
 from ec1.files import sha256_file
 from ec1.home import CHECKOUT
 

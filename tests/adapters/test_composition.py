@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ec1.errors import InputError
-from ec1.night.composition import add_up
+from ec1.night.experiments.composition import add_up
 
 KEY = "base_model.model.model.layers.{}.self_attn.q_proj"
 

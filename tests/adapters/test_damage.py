@@ -24,15 +24,15 @@ from ec1.corpus.threshold import HighWaterMark
 from ec1.deployment import load_deployment
 from ec1.documents.listing import Listing
 from ec1.errors import EC1Error
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
-from ec1.night.databases import damaged_databases
-from ec1.night.recipe_night import RecipeNight
-from ec1.night.recipes import nightly_recipes
+from ec1.night.operations.databases import damaged_databases
 from ec1.night.records import DatasetRecord, SnapshotRecord
+from ec1.night.steps.recipe_night import RecipeNight
+from ec1.night.steps.recipes import nightly_recipes
 from ec1.training.checkpoints import newest_checkpoint, seal
 
 NIGHT = "2026-06-05"

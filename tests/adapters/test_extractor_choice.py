@@ -12,10 +12,10 @@ from ec1.adapters.manifest import AdapterManifest, BaseModelRef
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
-from ec1.extraction.calibration import CALIBRATION, Calibration
+from ec1.extraction.naming.calibration import CALIBRATION, Calibration
 from ec1.home import Home
-from ec1.night.extractor import adapter_of, extractor_of
-from ec1.night.recipe_night import RecipeNight
+from ec1.night.steps.extractor import adapter_of, extractor_of
+from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe
 from ec1.storage.directory import DirectoryStore
 

@@ -12,8 +12,8 @@ from ec1.adapters.gate import judge
 from ec1.adapters.reading import Held, Reading, ReadingSettings, calibrated_on, shares_of_f1
 from ec1.adapters.scores import Scores, load_scores
 from ec1.errors import InputError
-from ec1.extraction import trained
-from ec1.extraction.calibration import CALIBRATION
+from ec1.extraction.naming import trained
+from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.extraction.settings import ExtractionSettings
 from ec1.gpu.settings import VllmSettings
 from ec1.recipes.evaluation import EvaluationOptions

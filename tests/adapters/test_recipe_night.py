@@ -16,8 +16,8 @@ from ec1.deployment import Deployment
 from ec1.home import Home
 from ec1.launch.launcher import LocalLauncher, Subject
 from ec1.models import ModelSource
-from ec1.night.candidate import run_evaluation
-from ec1.night.recipe_night import RecipeNight
+from ec1.night.steps.candidate import run_evaluation
+from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe
 from ec1.storage.directory import DirectoryStore
 from ec1.training.spec import TrainingResult

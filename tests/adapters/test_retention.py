@@ -13,7 +13,7 @@ from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.retention import clean
+from ec1.night.operations.retention import clean
 from ec1.night_settings import RetentionSettings
 from ec1.storage.directory import DirectoryStore
 from ec1.storage.store import ObjectStore

@@ -11,7 +11,7 @@ from ec1.deployment import Deployment
 from ec1.extraction.settings import CascadeSettings, ServerSettings
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
-from ec1.night.extractor import extractor_of, second_of
+from ec1.night.steps.extractor import extractor_of, second_of
 
 SMALL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 

@@ -9,8 +9,8 @@ import pytest
 from ec1.adapters.extractor import extractor_adapter
 from ec1.deployment import load_deployment
 from ec1.errors import InputError
-from ec1.extraction.extractor import Extractor
-from ec1.extraction.trained import SHIPPED
+from ec1.extraction.naming.trained import SHIPPED
+from ec1.extraction.reading.extractor import Extractor
 from ec1.files import sha256_file
 from ec1.gpu.engine import VllmEngine
 from ec1.home import CHECKOUT

@@ -16,7 +16,7 @@ from ec1.errors import InputError
 from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
 from ec1.files import sha256_file
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.overrides import NO_OVERRIDES
+from ec1.graph.resolution.overrides import NO_OVERRIDES
 from ec1.home import Home
 
 TEXT = (

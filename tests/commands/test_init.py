@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from ec1.cli import app
 from ec1.deployment import load_deployment
 from ec1.errors import InputError
-from ec1.night.recipes import nightly_recipes
+from ec1.night.steps.recipes import nightly_recipes
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -16,7 +16,7 @@ from ec1.corpus.tombstones import Tombstones
 from ec1.corpus.tuples import parse_record
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.removal import Query, find, forget
+from ec1.night.operations.removal import Query, find, forget
 
 PERSON = "Ottilie Brandt"
 

@@ -18,7 +18,7 @@ import pytest
 from loopback_server import serving
 
 from ec1.machines import cuda
-from ec1.machines.report import ENGINE, ENGINE_KEY, KEEP_UNTIL, read_report
+from ec1.machines.self_report import ENGINE, ENGINE_KEY, KEEP_UNTIL, read_report
 
 GCE = Path(__file__).resolve().parents[2] / "deploy" / "gce"
 IMAGE = "us-docker.pkg.dev/acme/ec1/ec1-gpu@sha256:" + "a" * 64

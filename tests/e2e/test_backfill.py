@@ -14,8 +14,8 @@ from light import LightCommandLine, light_project
 
 from ec1.documents.listing import Listing
 from ec1.files import sha256_file
+from ec1.night.operations.sample import install_sample
 from ec1.night.records import DatasetRecord, DecisionRecord, GraphRecord, OutcomeRecord, Records, SnapshotRecord
-from ec1.night.sample import install_sample
 
 pytestmark = pytest.mark.slow
 NIGHTS = ("2026-06-03", "2026-06-04", "2026-06-05")

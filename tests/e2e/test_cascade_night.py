@@ -8,8 +8,8 @@ import pytest
 from light import MODEL, light_project
 
 from ec1.adapters.extractor import extractor_adapter
-from ec1.extraction.calibration import Calibration
-from ec1.extraction.trained import SHIPPED
+from ec1.extraction.naming.calibration import Calibration
+from ec1.extraction.naming.trained import SHIPPED
 from ec1.graph.reader import GraphReader
 from ec1.night.records import ExtractionRecord, Records
 

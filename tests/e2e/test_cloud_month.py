@@ -27,14 +27,14 @@ from ssh_server import SshServer
 from test_cloud_night import end_all_of, way_there
 
 from ec1.documents.ledger import Status
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.graph.reader import GraphReader, published_ledger
 from ec1.home import Home
 from ec1.launch.launcher import Launcher, Work
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.machines.machine import Machine
 from ec1.night.records import CandidateRecord, MachineRecord, OutcomeRecord, Records
-from ec1.night.report import night_report
+from ec1.night.report.summary import night_report
 from ec1_assets.definitions import build_defs
 from jobs import conclusion
 from jobs.nightly import NIGHTLY_JOB

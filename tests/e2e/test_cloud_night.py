@@ -25,7 +25,7 @@ from ec1.night.records import (
     PostponedRecord,
     Records,
 )
-from ec1.night.report import night_report
+from ec1.night.report.summary import night_report
 
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"

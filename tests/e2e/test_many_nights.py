@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from light import light_project
 
-from ec1.night.cleanup import size_of
+from ec1.night.operations.cleanup import size_of
 from ec1.night.records import Records, RetentionRecord
 
 NIGHTS = 30

@@ -6,7 +6,7 @@ import pytest
 from commandline import RealNight
 
 from ec1.adapters.registry import AdapterRegistry
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.gpu.lease import marked_processes
 from ec1.graph.reader import GraphReader, published_ledger
 from ec1.night.records import CandidateRecord, EvaluationRecord, OutcomeRecord, Records

@@ -10,8 +10,8 @@ import pytest
 from light import LightCommandLine, light_project
 
 from ec1.home import Home
+from ec1.night.operations.sample import install_sample
 from ec1.night.records import DecisionRecord, Records
-from ec1.night.sample import install_sample
 from jobs.instance import prepare_instance
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 from light import light_project
 
 from ec1.night.records import OutcomeRecord, PostponedRecord, Records
-from ec1.night.report import night_report
+from ec1.night.report.summary import night_report
 
 NIGHT, LATER = "2026-06-05", "2026-06-06"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ec1.night.recipes import broken_recipes, recipe_folders
+from ec1.night.steps.recipes import broken_recipes, recipe_folders
 from ec1.recipes.lint import lint
 from ec1_assets.definitions import build_defs
 from resources.environment import Choice

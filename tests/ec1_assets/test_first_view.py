@@ -8,8 +8,8 @@ import pytest
 from ec1.adapters.gate import Difference
 from ec1.adapters.manifest import AdapterManifest
 from ec1.corpus.threshold import Decision
-from ec1.night.growth import Growth
 from ec1.night.records import GraphRecord, OutcomeRecord
+from ec1.night.report.growth import Growth
 from ec1_assets import checks, metadata
 from ec1_assets.run_tags import tag_verdict
 

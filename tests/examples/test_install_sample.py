@@ -11,7 +11,7 @@ import pytest
 
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.sample import Installed, install_sample
+from ec1.night.operations.sample import Installed, install_sample
 
 DAYS = [dt.date(2026, 6, day) for day in range(1, 6)]
 
@@ -20,7 +20,7 @@ CRASHING = """
 import os, sys
 from pathlib import Path
 from ec1.home import Home
-from ec1.night.sample import install_sample
+from ec1.night.operations.sample import install_sample
 left = int(sys.argv[3])
 def hook(event, arguments):
     global left

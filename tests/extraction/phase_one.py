@@ -14,19 +14,19 @@ from typing import Any
 
 from ec1.deployment import Deployment
 from ec1.documents.listing import Listing
-from ec1.extraction.client import Circuit
-from ec1.extraction.extractor import Extractor
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
-from ec1.extraction.releases import read_releases
-from ec1.extraction.report import ExtractionReport
+from ec1.extraction.defence.releases import read_releases
+from ec1.extraction.reading.client import Circuit
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
+from ec1.extraction.reading.progress import ExtractionReport
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.rebuild import rebuild_graph
 from ec1.home import Home
-from ec1.night.extraction import extract_night, work_of
-from ec1.night.graph import apply_night
-from ec1.night.listing import list_documents
 from ec1.night.records import GraphRecord
+from ec1.night.steps.extraction import extract_night, work_of
+from ec1.night.steps.graph import apply_night
+from ec1.night.steps.listing import list_documents
 from ec1.streams import STREAMS
 
 MEETINGS = "service-minutebook/assets"

@@ -10,8 +10,10 @@ from fake_openai import FakeServer, fake_server
 from test_extractor import SETTINGS, Bench, item
 
 from ec1.errors import InputError
-from ec1.extraction import confidence, instructions, trained
-from ec1.extraction.calibration import (
+from ec1.extraction.defence import instructions
+from ec1.extraction.defence.instruction_signs import Weight
+from ec1.extraction.naming import confidence, trained
+from ec1.extraction.naming.calibration import (
     CALIBRATION,
     Calibration,
     JudgedName,
@@ -22,10 +24,9 @@ from ec1.extraction.calibration import (
     knots_of,
     own_calibration,
 )
-from ec1.extraction.confidence import FEATURES, UNFITTED, Curve
-from ec1.extraction.extractor import Extractor
-from ec1.extraction.instruction_signs import Weight
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.naming.confidence import FEATURES, UNFITTED, Curve
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ENTITY_CLASSES, ExtractionResult
 from ec1.gpu.engine import ServedAdapter
 

@@ -14,16 +14,16 @@ from fake_openai import FakeServer, fake_server
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError
-from ec1.extraction.cascade import merged, unsure_chunks
-from ec1.extraction.client import Circuit
-from ec1.extraction.confidence import FEATURES, Curve
-from ec1.extraction.extractor import Extractor, WorkItem
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
-from ec1.extraction.report import ExtractionReport
+from ec1.extraction.naming.confidence import FEATURES, Curve
+from ec1.extraction.reading.cascade import merged, unsure_chunks
+from ec1.extraction.reading.client import Circuit
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
+from ec1.extraction.reading.progress import ExtractionReport
 from ec1.extraction.results import ChunkAnswer, Dropped, ExtractionResult, Mention
 from ec1.extraction.settings import CascadeSettings, ExtractionSettings, ServerSettings
-from ec1.night.extraction import extract_night
+from ec1.night.steps.extraction import extract_night
 
 CASCADE = CascadeSettings(
     inference=ServerSettings(kind="server", base_url="http://127.0.0.1:1", model="some/large"), max_share=1.0

@@ -9,12 +9,12 @@ from test_extractor import NAMES, SETTINGS, Bench, item, long_text
 
 from ec1.documents.chunks import Chunk
 from ec1.errors import DeferredError, InputError
-from ec1.extraction import decision
-from ec1.extraction.candidates import propose
-from ec1.extraction.doorman import DoormanClient
-from ec1.extraction.extractor import Extractor
-from ec1.extraction.known import KnownNames
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.naming import decision
+from ec1.extraction.naming.candidates import propose
+from ec1.extraction.naming.known import KnownNames
+from ec1.extraction.reading.doorman import DoormanClient
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 
 DECIDE = SETTINGS.model_copy(update={"mode": "decide"})

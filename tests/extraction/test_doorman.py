@@ -18,15 +18,15 @@ from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, InputError
-from ec1.extraction.client import Circuit, Completion
-from ec1.extraction.doorman import DoormanClient, too_long_an_answer, wait_until_ready, why_not_ready
-from ec1.extraction.extractor import Extractor, WorkItem
-from ec1.extraction.loop import extract
-from ec1.extraction.outbox import Outbox
 from ec1.extraction.prompt import messages
+from ec1.extraction.reading.client import Circuit, Completion
+from ec1.extraction.reading.doorman import DoormanClient, too_long_an_answer, wait_until_ready, why_not_ready
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.loop import extract
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.schema import ENTITY_SCHEMA
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings
-from ec1.night.extraction import extract_night
+from ec1.night.steps.extraction import extract_night
 
 SETTINGS = ExtractionSettings(chunk_tokens=40, overlap_tokens=0, max_in_flight=2, request_timeout_seconds=10)
 

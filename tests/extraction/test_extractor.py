@@ -15,13 +15,13 @@ from fake_openai import FakeServer, entities_of, fake_server
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, RejectedError
-from ec1.extraction.client import ChatClient, Circuit
-from ec1.extraction.doorman import DoormanClient
-from ec1.extraction.extractor import Extractor, WorkItem
-from ec1.extraction.loop import extract
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
-from ec1.extraction.report import ExtractionReport, Progress
+from ec1.extraction.reading.client import ChatClient, Circuit
+from ec1.extraction.reading.doorman import DoormanClient
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.loop import extract
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
+from ec1.extraction.reading.progress import ExtractionReport, Progress
 from ec1.extraction.results import ExtractionResult
 from ec1.extraction.schema import encode
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings

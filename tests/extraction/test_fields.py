@@ -11,7 +11,7 @@ from phase_one import PhaseOne
 
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document, parse_document
-from ec1.extraction import fields
+from ec1.extraction.reading import fields
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
 

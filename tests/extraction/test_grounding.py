@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ec1.documents.chunks import Chunk
 from ec1.extraction.folding import Folded, normalised
-from ec1.extraction.grounding import ground, places_of, settle, trimmed, without_rivals
+from ec1.extraction.naming.grounding import ground, places_of, settle, trimmed, without_rivals
 from ec1.extraction.prompt import PROMPT_NAMES
 from ec1.extraction.results import Dropped, Mention
 from ec1.extraction.schema import MAX_NAME_CHARACTERS, Named

@@ -17,14 +17,14 @@ from raw_server import RawServer, http_answer, raw_server
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.errors import DeferredError, PermanentError
-from ec1.extraction import loop
-from ec1.extraction.answer_log import AnswerLog
-from ec1.extraction.client import Circuit, Completion, HttpChatClient
-from ec1.extraction.doorman import DoormanClient
-from ec1.extraction.extractor import Extractor, WorkItem
-from ec1.extraction.openai import OpenAIClient
-from ec1.extraction.outbox import Outbox
-from ec1.extraction.report import ExtractionReport
+from ec1.extraction.reading import loop
+from ec1.extraction.reading.answer_log import AnswerLog
+from ec1.extraction.reading.client import Circuit, Completion, HttpChatClient
+from ec1.extraction.reading.doorman import DoormanClient
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.outbox import Outbox
+from ec1.extraction.reading.progress import ExtractionReport
 from ec1.extraction.results import ExtractionResult
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity

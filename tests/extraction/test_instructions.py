@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 from benchmarks import languages
 from benchmarks.injected_sentences import Set, held_back, sentences_of
 from ec1.cli import app
-from ec1.extraction import instructions
+from ec1.extraction.defence import instructions
+from ec1.extraction.defence.instruction_model import BUCKETS, features, likeness
+from ec1.extraction.defence.instruction_signs import Weight
 from ec1.extraction.folding import unmasked
-from ec1.extraction.instruction_model import BUCKETS, features, likeness
-from ec1.extraction.instruction_signs import Weight
 from ec1.extraction.wordlists import word_list
 from ec1.graph.reader import GraphReader
 from ec1.night.records import ExtractionRecord, Records
-from ec1.night.report import night_report
-from ec1.night.report_text import tables
+from ec1.night.report.summary import night_report
+from ec1.night.report.text import tables
 from examples.instructions import make
 
 NIGHT = "2026-06-09"

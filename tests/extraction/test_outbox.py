@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult, Mention
 
 F, C = "f" * 64, "ab" + "0" * 62

@@ -15,11 +15,14 @@ from pydantic import ValidationError
 from ec1.deployment import Deployment
 from ec1.documents.chunks import Chunk
 from ec1.errors import DeferredError, InputError
-from ec1.extraction import decision, fields, grounding, instructions, relations, schema
-from ec1.extraction import extractor as extractor_module
-from ec1.extraction.baseline import names_of
-from ec1.extraction.extractor import Extractor
+from ec1.extraction import schema
+from ec1.extraction.defence import instructions
+from ec1.extraction.naming import decision, grounding, relations
+from ec1.extraction.naming.baseline import names_of
 from ec1.extraction.prompt import messages, prompt_names
+from ec1.extraction.reading import extractor as extractor_module
+from ec1.extraction.reading import fields
+from ec1.extraction.reading.extractor import Extractor
 from ec1.extraction.schema import Named, Stated
 from ec1.extraction.settings import ExtractionSettings
 from ec1.gpu.engine import ServedAdapter

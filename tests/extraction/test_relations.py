@@ -7,7 +7,8 @@ from jsonschema import Draft202012Validator
 
 from ec1.documents.chunks import Chunk
 from ec1.errors import DeferredError
-from ec1.extraction import grounding, relations, schema
+from ec1.extraction import schema
+from ec1.extraction.naming import grounding, relations
 from ec1.extraction.prompt import PROMPT_NAMES, messages
 from ec1.extraction.results import RELATIONS, Dropped, Relation
 from ec1.extraction.schema import RELATION_SCHEMA, Named, Stated, decode_answer, encode

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from ec1.cli import app
 from ec1.documents.refresh import FingerprintPolicy
 from ec1.errors import InputError
-from ec1.extraction import instructions
-from ec1.extraction.releases import read_releases
+from ec1.extraction.defence import instructions
+from ec1.extraction.defence.releases import read_releases
 from ec1.graph.reader import GraphReader, published_ledger
 from ec1.home import Home
 

@@ -6,7 +6,7 @@ import pytest
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.errors import InputError
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult, Mention
 from ec1.extraction.scoring import ScoreTable, read_gold, score, score_ledger
 

@@ -12,12 +12,12 @@ from fake_openai import FakeServer, Handler, fake_server
 
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
-from ec1.extraction.extractor import Extractor, WorkItem
-from ec1.extraction.loop import extract
-from ec1.extraction.outbox import Outbox
-from ec1.extraction.report import ExtractionReport
+from ec1.extraction.reading.extractor import Extractor, WorkItem
+from ec1.extraction.reading.loop import extract
+from ec1.extraction.reading.outbox import Outbox
+from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.several import server_client
 from ec1.extraction.settings import ExtractionSettings, ServerSettings
-from ec1.extraction.several import server_client
 
 SETTINGS = ExtractionSettings(
     chunk_tokens=40, overlap_tokens=0, max_answer_tokens=100, max_in_flight=8, request_timeout_seconds=5, max_attempts=3

@@ -16,13 +16,13 @@ from ec1.corpus.labels import take
 from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.listing import DocumentVersion, Listing
-from ec1.extraction.cascade import unsure_chunks
-from ec1.extraction.extractor import Extractor
-from ec1.extraction.narrowed import Narrowed
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.cascade import unsure_chunks
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.narrowed import Narrowed
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
 from ec1.home import Home
-from ec1.night.taught import teach
+from ec1.night.steps.taught import teach
 
 NIGHT = "2026-06-09"
 NOW = dt.datetime(2026, 6, 9, 3, tzinfo=dt.UTC)

@@ -10,7 +10,7 @@ from benchmarks import organisations
 from ec1.corpus.tuples import example_of, parse_record
 from ec1.deployment import Deployment
 from ec1.errors import DeferredError, RejectedError
-from ec1.extraction import trained
+from ec1.extraction.naming import trained
 from ec1.extraction.schema import Named
 from ec1.home import CHECKOUT
 from examples.extractor import generate

@@ -9,11 +9,11 @@ from fake_openai import FakeServer, fake_server
 from test_extractor import SETTINGS, Bench, item
 
 from ec1.errors import InputError
-from ec1.extraction import trained
-from ec1.extraction.candidates import propose
-from ec1.extraction.extractor import Extractor
-from ec1.extraction.known import KnownNames
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.naming import trained
+from ec1.extraction.naming.candidates import propose
+from ec1.extraction.naming.known import KnownNames
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.gpu.engine import ServedAdapter
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ec1.extraction.naming.traits import traits_of
 from ec1.extraction.results import Mention
-from ec1.extraction.traits import traits_of
 
 
 def traits(text: str, *names: str) -> dict[str, str]:

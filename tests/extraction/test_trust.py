@@ -1,7 +1,7 @@
 """Grounding and hallucination rate, from finished results."""
 
+from ec1.extraction.naming.trust import trust_by_class, trust_of
 from ec1.extraction.results import Dropped, ExtractionResult, Mention
-from ec1.extraction.trust import trust_by_class, trust_of
 
 
 def result(kept: str, dropped: dict[str, str], status: str = "complete") -> ExtractionResult:

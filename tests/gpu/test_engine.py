@@ -217,10 +217,10 @@ def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, pr
     from ec1.deployment import load_deployment
     from ec1.documents.ledger import DocumentKey
     from ec1.documents.parse import parse_document
-    from ec1.extraction.extractor import Extractor, WorkItem
-    from ec1.extraction.loop import extract
-    from ec1.extraction.openai import OpenAIClient
-    from ec1.extraction.outbox import Outbox
+    from ec1.extraction.reading.extractor import Extractor, WorkItem
+    from ec1.extraction.reading.loop import extract
+    from ec1.extraction.reading.openai import OpenAIClient
+    from ec1.extraction.reading.outbox import Outbox
     from ec1.files import sha256_file
 
     deployment = load_deployment("embedded", project)

@@ -12,7 +12,7 @@ from graph_samples import Change, key, result
 
 from ec1.documents.ledger import Status
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.overrides import NO_OVERRIDES
+from ec1.graph.resolution.overrides import NO_OVERRIDES
 
 NIGHTS = 3
 DOCUMENTS = 40

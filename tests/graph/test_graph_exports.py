@@ -9,8 +9,8 @@ from graph_samples import key, result
 
 from ec1.graph.exports import export_night, exports
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.night.growth import growth
 from ec1.night.records import GraphRecord, Records
+from ec1.night.report.growth import growth
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from ec1.graph.differences import difference
 from ec1.graph.exports import export_night
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.neighbours import neighbourhood, neighbours, write_graphml, write_html
-from ec1.graph.overrides import NO_OVERRIDES
 from ec1.graph.reader import GraphReader
+from ec1.graph.resolution.overrides import NO_OVERRIDES
 from ec1.graph.schema_page import MEANING, schema_of
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from graph_samples import NIGHT, key, random_changes, result
 from ec1.errors import PermanentError
 from ec1.graph import database, tables
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.overrides import NO_OVERRIDES
 from ec1.graph.reader import GraphReader
+from ec1.graph.resolution.overrides import NO_OVERRIDES
 
 HISTORY = random_changes(5, 30, 60)
 TWO_WAYS = next(statement for statement in tables.SCHEMA if "MENTIONS" in statement).partition(" WITH")[0]

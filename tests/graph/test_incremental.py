@@ -11,14 +11,15 @@ from graph_samples import NIGHT, key, random_changes, result
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ec1.graph import blocking, incremental, resolved_tables, resolver
-from ec1.graph.incremental import Difference, resolve_changes, resolve_whole
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.model import entity_key
-from ec1.graph.overrides import NO_OVERRIDES, Decision, Overrides
-from ec1.graph.resolution import Cluster, Link, Resolution, resolve
-from ec1.graph.resolution_state import ResolutionState, Said
-from ec1.graph.scoring import Profile
+from ec1.graph.resolution import blocking, incremental, resolver
+from ec1.graph.resolution import tables as resolved_tables
+from ec1.graph.resolution.clusters import Cluster, Link, Resolution, resolve
+from ec1.graph.resolution.incremental import Difference, resolve_changes, resolve_whole
+from ec1.graph.resolution.overrides import NO_OVERRIDES, Decision, Overrides
+from ec1.graph.resolution.scoring import Profile
+from ec1.graph.resolution.state import ResolutionState, Said
 
 GIVEN = ("Jane", "John", "J.", "Jane A.", "Jane B.", "Jan", "Ruth", "Dr. Jane")
 SURNAMES = ("Smith", "Smyth", "Smith Jr.", "Smith Sr", "Jones")

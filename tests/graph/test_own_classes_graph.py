@@ -10,12 +10,12 @@ from graph_samples import NIGHT, key, result
 
 from ec1.documents.ledger import LedgerEntry, Status
 from ec1.errors import InputError
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.settings import ExtractionSettings
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.neighbours import neighbourhood, write_graphml, write_html
-from ec1.graph.overrides import NO_OVERRIDES
 from ec1.graph.reader import GraphReader
+from ec1.graph.resolution.overrides import NO_OVERRIDES
 from ec1.graph.schema_page import schema_of
 from ec1.graph.service_content import ServiceContentClient
 from ec1.graph.service_content_store import ServiceContentStore

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from benchmarks.resolution_quality import febrl
 from ec1.errors import InputError
-from ec1.graph import scoring
 from ec1.graph.model import entity_key
-from ec1.graph.overrides import Decision, Overrides, load_overrides
-from ec1.graph.resolution import Band, Cluster, Link, Resolution, compare, find, resolve
-from ec1.graph.scoring import Profile, Scorer, Statistics, veto
+from ec1.graph.resolution import scoring
+from ec1.graph.resolution.clusters import Band, Cluster, Link, Resolution, compare, find, resolve
+from ec1.graph.resolution.overrides import Decision, Overrides, load_overrides
+from ec1.graph.resolution.scoring import Profile, Scorer, Statistics, veto
 
 
 def profile(name: str, entity_class: str = "Person", documents: Iterable[str] = (), **attributes: str) -> Profile:

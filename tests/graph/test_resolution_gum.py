@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.resolution_quality import gum, parts
-from ec1.graph.resolution import resolve
+from ec1.graph.resolution.clusters import resolve
 
 
 @pytest.mark.parametrize(

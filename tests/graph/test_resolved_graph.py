@@ -10,9 +10,9 @@ from graph_samples import NIGHT, key, random_changes, result
 from ec1.errors import InputError
 from ec1.extraction.results import ExtractionResult, Trait
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.overrides import NO_OVERRIDES, Decision, Overrides
 from ec1.graph.reader import GraphReader
-from ec1.graph.resolution import Band
+from ec1.graph.resolution.clusters import Band
+from ec1.graph.resolution.overrides import NO_OVERRIDES, Decision, Overrides
 
 JANE, SMITH = "Person:jane smith", "Person:smith, jane"
 

@@ -8,8 +8,8 @@ from graph_samples import NIGHT, key, result
 
 from ec1.errors import InputError
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.graph.overrides import NO_OVERRIDES, load_overrides
 from ec1.graph.reader import GraphReader
+from ec1.graph.resolution.overrides import NO_OVERRIDES, load_overrides
 from ec1.graph.review import pairs_to_decide, write_decision
 
 

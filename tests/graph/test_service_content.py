@@ -20,9 +20,9 @@ from ec1.documents.ledger import (
     ledger_fingerprints,
 )
 from ec1.errors import InputError
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import EntityClass, ExtractionResult, Mention
-from ec1.graph.resolution import Cluster
+from ec1.graph.resolution.clusters import Cluster
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity, service_key
 from ec1.graph.service_content_store import Delivery, ServiceContentStore
 from ec1.graph.settings import ServiceContentSettings

@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 
 from ec1.home import Home
-from ec1.night.morning import PAGE, REPORT
 from ec1.night.records import Records, RunRecord
-from ec1.night.report import night_report
+from ec1.night.report.morning import PAGE, REPORT
+from ec1.night.report.summary import night_report
 from ec1_assets.night_report import KEY
 from jobs.conclusion import conclude, is_concluded
 from jobs.timeline import run_record

@@ -14,7 +14,7 @@ RUN = "b1946ac9-2492-4d23-8f3c-1c0c0c0c0c0c"
 
 def arguments(instance: dg.DagsterInstance) -> list[str]:
     origin = repository().get_reconstructable_job("nightly_job").get_python_origin()
-    return list(ExecuteRunArgs(origin, RUN, instance.get_ref()).get_command_args())  # type: ignore[arg-type]
+    return list(ExecuteRunArgs(origin, RUN, instance.get_ref()).get_command_args())
 
 
 def test_what_the_launcher_gives_a_pod_names_the_run(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ import pytest
 from ec1.deployment import Deployment, load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.by_hand import launcher_by_hand
-from ec1.night.doctor import examine
-from ec1.night.extractor import adapter_of
+from ec1.night.experiments.by_hand import launcher_by_hand
 from ec1.night.machines import engine_arguments, machine_of
+from ec1.night.operations.doctor import examine
+from ec1.night.steps.extractor import adapter_of
 from ec1.serving.server import engine_settings
 
 MACHINE: dict[str, Any] = {"kind": "gce", "project": "acme-nights", "zones": ["us-central1-a"], "daily_cost": 2}

@@ -6,7 +6,6 @@ from pathlib import Path
 from ec1.adapters.gate import Difference, VerdictName
 from ec1.corpus.threshold import Decision
 from ec1.home import Home
-from ec1.night.failure import Failure, write_failure
 from ec1.night.records import (
     DecisionRecord,
     EvaluationRecord,
@@ -18,6 +17,7 @@ from ec1.night.records import (
     Records,
     RunRecord,
 )
+from ec1.night.report.failure import Failure, write_failure
 
 NIGHT = "2026-06-01"
 ROLE = "fernhollow/engineering"

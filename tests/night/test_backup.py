@@ -15,7 +15,7 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.cli import app
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
-from ec1.night.backup import back_up, restore
+from ec1.night.operations.backup import back_up, restore
 from ec1.storage.directory import DirectoryStore
 
 

@@ -6,7 +6,6 @@ from pydantic import ValidationError
 
 from ec1.corpus.threshold import Decision
 from ec1.home import Home
-from ec1.night.budgets import extraction_seconds, too_late, training_seconds
 from ec1.night.records import (
     CandidateRecord,
     DecisionRecord,
@@ -16,9 +15,10 @@ from ec1.night.records import (
     PostponedRecord,
     Records,
 )
-from ec1.night.report import NightReport, night_report
-from ec1.night.report_text import as_markdown
-from ec1.night.totals import totals_of
+from ec1.night.report.summary import NightReport, night_report
+from ec1.night.report.text import as_markdown
+from ec1.night.report.totals import totals_of
+from ec1.night.steps.budgets import extraction_seconds, too_late, training_seconds
 from ec1.night_settings import BudgetSettings
 from ec1.training.plan import Plan
 from ec1.training.spec import TrainingResult

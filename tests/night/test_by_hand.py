@@ -16,7 +16,7 @@ from ec1.files import read_json
 from ec1.home import Home
 from ec1.launch.launcher import Work
 from ec1.launch.reporting import JsonLinesReporter
-from ec1.night import by_hand
+from ec1.night.experiments import by_hand
 from ec1.training.spec import TrainingSpec
 from ec1.training.trainer import train
 

@@ -7,9 +7,9 @@ import pytest
 
 from ec1.adapters.scores import ExampleScores, Scores
 from ec1.errors import InputError
-from ec1.night.candidate import earlier_looks
-from ec1.night.comparison import check_same, paired
-from ec1.night.sweep import settings_of
+from ec1.night.experiments.comparison import check_same, paired
+from ec1.night.experiments.sweep import settings_of
+from ec1.night.steps.candidate import earlier_looks
 from ec1.recipes.evaluation import EvaluationOptions
 
 

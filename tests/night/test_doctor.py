@@ -18,17 +18,17 @@ from loopback_server import free_port
 
 from ec1.deployment import Deployment
 from ec1.errors import DamagedError
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.extraction.settings import CascadeSettings, ServerSettings
 from ec1.graph import file_seal
 from ec1.home import CHECKOUT, Home
 from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.models import ModelSource
-from ec1.night import doctor
-from ec1.night.databases import damaged_databases
-from ec1.night.deep import examine_deeply
-from ec1.night.finding import Finding
+from ec1.night.operations import doctor
+from ec1.night.operations.databases import damaged_databases
+from ec1.night.operations.deep import examine_deeply
+from ec1.night.operations.finding import Finding
 from ec1.night.stores import open_registry
 from ec1.training.checkpoints import seal
 from jobs.doctor import examine

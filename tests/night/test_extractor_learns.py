@@ -15,10 +15,10 @@ from ec1.gpu.lease import GpuLease
 from ec1.home import Home
 from ec1.launch.launcher import LocalLauncher
 from ec1.models import ModelSource
-from ec1.night.candidate import Judged
-from ec1.night.extractor import adapter_of
-from ec1.night.recipe_night import RecipeNight
 from ec1.night.records import CandidateRecord, DatasetRecord, OutcomeRecord, SnapshotRecord
+from ec1.night.steps.candidate import Judged
+from ec1.night.steps.extractor import adapter_of
+from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe
 
 RECIPE = """

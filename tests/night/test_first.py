@@ -8,7 +8,7 @@ import pytest
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.first import begin, first_night
+from ec1.night.report.first import begin, first_night
 from ec1_assets.definitions import build_defs
 from ec1_assets.partitions import nights_of
 from resources.environment import Choice

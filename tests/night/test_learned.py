@@ -9,7 +9,7 @@ import pytest
 from ec1.files import write_json
 from ec1.home import Home
 from ec1.launch.device import GpuSettings
-from ec1.night.learned import learned
+from ec1.night.steps.learned import learned
 from ec1.recipes.resolution import load_recipe
 from ec1.recipes.schema import Recipe
 from ec1.training.plan import HardwareFigures, plan_training

@@ -14,11 +14,11 @@ from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
 from ec1.documents.settings import DocumentSettings
-from ec1.extraction.outbox import Outbox
+from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore
-from ec1.night.graph import apply_night, listing_to_apply
 from ec1.night.records import GraphRecord
+from ec1.night.steps.graph import apply_night, listing_to_apply
 from ec1.streams import STREAMS
 
 FINGERPRINTS = Fingerprints(dict.fromkeys(STREAMS, FINGERPRINT))

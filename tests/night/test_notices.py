@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from ec1.cli import app
 from ec1.deployment import Deployment
 from ec1.home import Home
-from ec1.night.morning import REPORT, conclude_night
-from ec1.night.notices import due_night, watch
-from ec1.night.outgoing import read_state
-from ec1.night.report import NightReport, night_report
+from ec1.night.report.morning import REPORT, conclude_night
+from ec1.night.report.notices import due_night, watch
+from ec1.night.report.outgoing import read_state
+from ec1.night.report.summary import NightReport, night_report
 from ec1.night_settings import MetricsSettings, NotifySettings
 
 NEXT = "2026-06-02"
@@ -232,7 +232,7 @@ def test_a_home_that_cannot_be_written_is_no_reason_to_be_silent(
 
     home.notices.parent.mkdir(parents=True, exist_ok=True)
     home.notices.write_text("not even a folder")
-    monkeypatch.setattr("ec1.night.outgoing.write_json", full)
+    monkeypatch.setattr("ec1.night.report.outgoing.write_json", full)
     fail(home)
     conclude(home, told_by(embedded, urls=[sink.target]))
     assert sink.titles == [f"EC1: night {NIGHT} failed"]

@@ -8,9 +8,9 @@ import pytest
 from ec1.deployment import Deployment, load_deployment
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.home import Home
-from ec1.night.extractor import adapter_of, class_notes
-from ec1.night.growth import growth
 from ec1.night.records import GraphRecord, Records
+from ec1.night.report.growth import growth
+from ec1.night.steps.extractor import adapter_of, class_notes
 
 SHIP: dict[str, Any] = {"name": "Ship", "description": "a vessel", "examples": ["We boarded the [Kestrel]."]}
 

@@ -7,8 +7,8 @@ import pytest
 
 from ec1.deployment import Deployment
 from ec1.errors import InputError
-from ec1.night.preview import RecipePlan
-from ec1.night.recipe_changes import ChangedValue, RecipeChange, as_markdown, changed_recipes
+from ec1.night.experiments.recipe_changes import ChangedValue, RecipeChange, as_markdown, changed_recipes
+from ec1.night.operations.preview import RecipePlan
 
 RECIPE = "extends: base-of-ours\nversion: 1\ntenant: acme\nrole: {role}\n"
 

@@ -9,7 +9,7 @@ from ec1.corpus.threshold import Decision
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.records import DecisionRecord, ExtractionRecord, GraphRecord, OutcomeRecord, Records, SnapshotRecord
-from ec1.night.report import night_report
+from ec1.night.report.summary import night_report
 
 NIGHT = "2026-06-01"
 

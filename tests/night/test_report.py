@@ -11,12 +11,12 @@ from ec1.documents.ledger import DocumentKey
 from ec1.errors import InputError
 from ec1.extraction.scoring import score
 from ec1.home import Home
-from ec1.night.failure import Failure, write_failure
-from ec1.night.morning import PAGE, page_of, write_report
 from ec1.night.records import GraphRecord, Records, ScoreRecord
-from ec1.night.report import NightReport, night_report, nights_since
-from ec1.night.report_text import as_markdown
-from ec1.night.totals import totals_of
+from ec1.night.report.failure import Failure, write_failure
+from ec1.night.report.morning import PAGE, page_of, write_report
+from ec1.night.report.summary import NightReport, night_report, nights_since
+from ec1.night.report.text import as_markdown
+from ec1.night.report.totals import totals_of
 
 
 def shown(report: NightReport) -> str:

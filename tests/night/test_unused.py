@@ -13,10 +13,10 @@ from ec1.corpus.threshold import HighWaterMark
 from ec1.errors import PermanentError
 from ec1.files import write_json
 from ec1.home import Home
-from ec1.night import unused
-from ec1.night.forecast import forecast_home
+from ec1.night.operations import unused
+from ec1.night.operations.forecast import forecast_home
+from ec1.night.operations.retention import clean
 from ec1.night.records import Records, RetentionRecord
-from ec1.night.retention import clean
 from ec1.night_settings import RetentionSettings
 from ec1.storage.directory import DirectoryStore
 

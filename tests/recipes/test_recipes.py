@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from ec1.deployment import Deployment
 from ec1.errors import InputError, ServiceError
 from ec1.models import prepare_model
-from ec1.night.recipes import nightly_recipes
+from ec1.night.steps.recipes import nightly_recipes
 from ec1.recipes.lint import lint
 from ec1.recipes.resolution import Finding, find_recipe, load_recipe, parse_overrides, survey
 from ec1.recipes.schema import PROJECTIONS, Recipe

@@ -10,8 +10,8 @@ from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 from ec1.launch.worker_launcher import WorkerLauncherSettings
-from ec1.night.doctor import examine_sandbox
-from ec1.night.recipe_night import RecipeNight
+from ec1.night.operations.doctor import examine_sandbox
+from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.lint import lint
 from ec1.recipes.resolution import ResolvedRecipe, load_recipe
 from ec1.sandbox.box import why_not

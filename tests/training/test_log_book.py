@@ -14,8 +14,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.log_book import commit_of, compare, find_run, replay_of, runs
 from ec1.night.records import EvaluationRecord, OutcomeRecord, Records
+from ec1.night.steps.log_book import commit_of, compare, find_run, replay_of, runs
 from ec1.queries import nights
 from ec1.training.provenance import LOCK, git_state
 from ec1.training.spec import METRICS, RUN, SUMMARY, TrainingSpec

@@ -12,7 +12,7 @@ from ec1.corpus.buckets import bucket
 from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
-from ec1.night.recipes import nightly_recipes
+from ec1.night.steps.recipes import nightly_recipes
 from ec1.recipes.resolution import load_recipe, survey
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings

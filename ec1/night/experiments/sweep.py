@@ -1,0 +1,213 @@
+"""A sweep: one recipe with several values of some settings and several seeds, on one dataset, held against each other.
+
+Each trial is an ordinary training by hand with its evaluation, under the lease; one that has finished is not repeated,
+so a sweep that was interrupted goes on when it is started again. Belongs here: which trials there are, and what they
+say together. Does not: one training (`by_hand.py`), how two are compared (`comparison.py`).
+"""
+
+import datetime as dt
+import itertools
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ec1.adapters.gate import Difference
+from ec1.adapters.scores import BASE, CANDIDATE
+from ec1.deployment import Deployment
+from ec1.errors import InputError
+from ec1.files import digest_of, write_atomic, write_json
+from ec1.home import Home
+from ec1.night.experiments.by_hand import Prepared, check_evaluable, evaluate_by_hand, prepare, run_by_hand
+from ec1.night.experiments.comparison import check_same, paired
+from ec1.night.steps.candidate import Candidate, Judged
+from ec1.recipes.resolution import ResolvedRecipe, parse_overrides
+from ec1.training.spec import TrainingResult, finished
+
+SWEEPS = "sweeps"
+CURVES, TABLE = "curves.png", "sweep.json"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting with one seed."""
+
+    setting: str
+    seed: int
+    prepared: Prepared
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one setting gave, over its seeds. Gains are over the base, nats per token.
+
+    `behind`: this setting's scores, averaged over the seeds, less those of the best one; None of the best itself, and
+    where fewer trials than seeds left an adapter.
+    """
+
+    setting: str
+    seeds: int
+    diverged: int
+    gain: float | None
+    lowest: float | None
+    highest: float | None
+    verdicts: tuple[str, ...]
+    loss_last: float | None
+    seconds: float
+    behind: Difference | None
+
+
+def settings_of(given: Sequence[str]) -> list[list[str]]:
+    """`key=v1,v2` … as every combination of `key=value`, in the given order. Raises InputError."""
+    axes: list[list[str]] = []
+    for setting in given:
+        key, equals, text = setting.partition("=")
+        # As one list; without its `=` it is refused as it was given.
+        values: Any = parse_overrides([f"{key}=[{text}]" if equals else setting])
+        for part in key.strip().split("."):
+            values = values[part]
+        if not values:
+            raise InputError(f"--set {setting!r}: name at least one value, such as {key or 'key'}=1e-4,2e-4")
+        axes.append([f"{key.strip()}={json.dumps(value)}" for value in values])
+    if len({axis[0].partition("=")[0] for axis in axes}) != len(axes):
+        raise InputError("--set: a setting is named twice; write its values behind one another: key=v1,v2")
+    return [list(combination) for combination in itertools.product(*axes)]
+
+
+def trials(
+    find: Callable[[Mapping[str, Any]], ResolvedRecipe],
+    given: Sequence[str],
+    seeds: int,
+    deployment: Deployment,
+    home: Home,
+    now: dt.datetime,
+    budget_seconds: float,
+) -> list[Trial]:
+    """All trials of a sweep, prepared and planned; nothing is started. `find` resolves the recipe with overrides.
+
+    Seeds count up from the recipe's own. Raises InputError for a recipe that is not evaluated or settings that do not
+    fit, PermanentError for a trial that cannot fit the machine or the budget.
+    """
+    found = []
+    for combination in settings_of(given):
+        resolved = find(parse_overrides(combination))
+        check_evaluable(resolved)
+        first = resolved.recipe.optimisation.seed
+        for seed in range(first, first + seeds):
+            prepared = prepare(resolved, deployment, home, now, budget_seconds, seed)
+            found.append(Trial(", ".join(combination), seed, prepared))
+    if len({trial.prepared.dataset.digest for trial in found}) > 1:
+        raise InputError(
+            "--set: these settings change the dataset, and with it what is held out: nothing is comparable"
+        )
+    return found
+
+
+def run_trial(
+    trial: Trial, deployment: Deployment, home: Home, env: Mapping[str, str]
+) -> tuple[TrainingResult, Judged | None]:
+    """Train and evaluate one trial, or take up what it left before. Judged is None where the training diverged."""
+    prepared = trial.prepared
+    name = f"{prepared.step.recipe.tenant}-{prepared.step.recipe.role}-{prepared.spec.identity[:12]}"
+    result = finished(prepared.spec)
+    if result is None:
+        log = home.logs / f"training-{name}-by-hand.log"
+        result = run_by_hand(prepared.spec, deployment, home, env, log, "ec1 sweep")
+    if result.weights is None:
+        return result, None
+    judged = prepared.judged()
+    if judged is None:
+        judged = evaluate_by_hand(prepared, env, home.logs / f"evaluation-{name}-by-hand.log", "ec1 sweep")
+    return result, judged
+
+
+def table(done: Sequence[tuple[Trial, TrainingResult, Judged | None]]) -> list[Row]:
+    """One row a setting, the best first. Raises InputError if the trials were scored on different examples."""
+    scored = [(trial, judged) for trial, _, judged in done if judged is not None]
+    check_same([judged.scores for _, judged in scored], [f"{trial.setting}, seed {trial.seed}" for trial, _ in scored])
+    settings = list(dict.fromkeys(trial.setting for trial, _, _ in done))
+    columns = {each: _columns([judged for trial, judged in scored if trial.setting == each]) for each in settings}
+    means = {each: _mean(column) for each, column in columns.items() if column}
+    ranked = sorted(settings, key=lambda each: -means.get(each, -math.inf))
+    return [_row(each, [one for one in done if one[0].setting == each], columns, ranked[0]) for each in ranked]
+
+
+def _columns(judged: Sequence[Judged]) -> list[float]:
+    """The score of each example, averaged over the seeds; empty where none was scored."""
+    if not judged:
+        return []
+    return [_mean(values) for values in zip(*(each.scores.values(CANDIDATE) for each in judged), strict=True)]
+
+
+def _row(
+    setting: str,
+    mine: Sequence[tuple[Trial, TrainingResult, Judged | None]],
+    columns: Mapping[str, Sequence[float]],
+    best: str,
+) -> Row:
+    judged = [each for _, _, each in mine if each is not None]
+    gains = [_mean(each.scores.values(CANDIDATE)) - _mean(each.scores.values(BASE)) for each in judged]
+    losses = [result.loss_last for _, result, _ in mine if result.loss_last is not None]
+    behind = None
+    if setting != best and columns[setting] and columns[best]:
+        groups = [example.group for example in judged[0].scores.examples]
+        options = mine[0][0].prepared.step.recipe.evaluation
+        behind = paired(columns[best], columns[setting], groups, options)
+    return Row(
+        setting=setting or "as it is",
+        seeds=len(mine),
+        diverged=sum(result.status == "diverged" for _, result, _ in mine),
+        gain=_mean(gains) if gains else None,
+        lowest=min(gains, default=None),
+        highest=max(gains, default=None),
+        verdicts=tuple(each.verdict.verdict for each in judged),
+        loss_last=_mean(losses) if losses else None,
+        seconds=sum(result.seconds for _, result, _ in mine),
+        behind=behind,
+    )
+
+
+def write_sweep(done: Sequence[tuple[Trial, TrainingResult, Judged | None]], rows: Sequence[Row]) -> Path:
+    """Write the table as JSON and all curves as one picture; return their folder."""
+    first = done[0][0].prepared
+    identities = sorted(trial.prepared.spec.identity for trial, _, _ in done)
+    folder = first.step.folder / SWEEPS / digest_of(identities)[:12]
+    runs = {f"{trial.setting}, seed {trial.seed}": str(trial.prepared.spec.output) for trial, _, _ in done}
+    shown = [{**vars(row), "behind": row.behind and row.behind.model_dump()} for row in rows]
+    write_json(folder / TABLE, {"recipe": first.step.recipe.name, "rows": shown, "runs": runs})
+    curves = [(trial, Candidate(trial.prepared.spec.output, result).curves()) for trial, result, _ in done]
+    _draw(first.step.recipe.name, curves, folder / CURVES)
+    return folder
+
+
+def _draw(title: str, curves: Sequence[tuple[Trial, dict[str, list[float]]]], png: Path) -> None:
+    """The losses of all trials over their steps: a colour for each setting, a line for each seed."""
+    import io
+
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    colours = {setting: f"C{n % 10}" for n, setting in enumerate(dict.fromkeys(trial.setting for trial, _ in curves))}
+    labelled = set()
+    for trial, columns in curves:
+        label = None if trial.setting in labelled else trial.setting or "as it is"
+        labelled.add(trial.setting)
+        axes.plot(columns["step"], columns["loss"], color=colours[trial.setting], linewidth=1.1, alpha=0.8, label=label)
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_xlabel("step")
+    axes.set_ylabel("training loss, nats/token")
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.3)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": ""})
+    write_atomic(png, buffer.getvalue())
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

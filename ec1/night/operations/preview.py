@@ -1,0 +1,159 @@
+"""What a night would do: documents, chunks and tokens of phase 1; decision and plan of each recipe.
+
+Starts no model and applies nothing. Snapshots and datasets that it makes on the way are those that the night would
+make; they are named by their content and used again.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+from ec1.deployment import Deployment
+from ec1.errors import PermanentError
+from ec1.extraction.reading.outbox import Outbox
+from ec1.graph.reader import published_ledger
+from ec1.home import Home
+from ec1.models import prepare_model
+from ec1.night.machines import machine_of
+from ec1.night.operations.forecast import HomeForecast, forecast_home
+from ec1.night.steps.extraction import pending, work_of
+from ec1.night.steps.extractor import class_notes, extractor_of
+from ec1.night.steps.listing import list_documents
+from ec1.night.steps.recipe_night import RecipeNight
+from ec1.nights import Night
+from ec1.recipes.resolution import ResolvedRecipe
+from ec1.streams import STREAMS
+from ec1.training.plan import Plan
+
+
+class ExtractionPlan(BaseModel):
+    """Phase 1. `reused` documents have a result already; tokens count the documents' own text.
+
+    `stale` documents count as an earlier extractor read them. By `policy` tonight's reads `again` so many of them, of
+    which `again_free` are in the outbox.
+    """
+
+    documents: int
+    reused: int
+    rejected: int
+    chunks: int
+    prompt_tokens: int
+    max_answer_tokens: int
+    second_model: str | None = None
+    """What reads the chunks of which the first model is unsure: `sent_on` at most, on the average over documents."""
+    sent_on: int = 0
+    policy: str
+    stale: int
+    again: int
+    again_free: int
+    notes: list[str] = []
+    """About the classes that are looked for, if they are not the contract's, and what speaks against the settings."""
+
+
+class RecipePlan(BaseModel):
+    """One recipe. `plan` is there if it would train and fits; `refused` says why it does not fit."""
+
+    recipe: str
+    train: bool
+    reason: str
+    plan: Plan | None = None
+    refused: str | None = None
+
+
+class MachinePlan(BaseModel):
+    """A machine that is booted for nights. `needed_for` is empty if nothing boots; `refused` says why it may not be
+    started now, as far as our own books say."""
+
+    needed_for: list[str]
+    seconds: float
+    """How long it could run."""
+    refused: str | None
+
+
+class NightPlan(BaseModel):
+    night: str
+    as_of: dt.datetime
+    extraction: ExtractionPlan
+    recipes: list[RecipePlan]
+    home: HomeForecast
+    machine: MachinePlan | None = None
+
+
+def plan_whole_night(
+    deployment: Deployment, home: Home, night: Night, recipes: Sequence[ResolvedRecipe], now: dt.datetime
+) -> NightPlan:
+    """Plan a night as of `now`."""
+    planned = NightPlan(
+        night=night.date,
+        as_of=night.as_of(now),
+        extraction=_extraction(deployment, home, night, now),
+        recipes=[_recipe(RecipeNight(each, deployment, home, night), now) for each in recipes],
+        home=forecast_home(home),
+    )
+    machine = machine_of(deployment, home)
+    if machine is not None:
+        waiting = planned.extraction.documents - planned.extraction.reused
+        needed = [f"{waiting} documents"] if waiting else []
+        if deployment.trains_on_machine:
+            needed += [each.recipe for each in planned.recipes if each.plan is not None]
+        refusal = machine.why_not()
+        planned.machine = MachinePlan(
+            needed_for=needed, seconds=machine.seconds_to_have(), refused=str(refusal) if refusal else None
+        )
+    return planned
+
+
+def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.datetime) -> ExtractionPlan:
+    model = deployment.inference
+    prepare_model(model.model, model.revision, deployment.models, home.models)
+    extractor = extractor_of(deployment, home)
+    fingerprints = extractor.fingerprints()
+    outbox = Outbox(home.outbox)
+    listing, refresh = list_documents(
+        deployment,
+        home,
+        published_ledger(home.published_graph),
+        fingerprints,
+        outbox,
+        night,
+        as_of=night.as_of(now),
+        now=now,
+    )
+    root = deployment.documents_root(home)
+    work = work_of(listing, list(STREAMS), root, deployment.documents.max_bytes)
+    waiting = pending(work, fingerprints, outbox)
+    extractor.check()
+    asked = extractor.plan(waiting)
+    cascade = deployment.extraction.cascade
+    why = extractor.alone().why_no_first() if cascade is not None else None
+    if cascade is not None:
+        prepare_model(cascade.inference.model, cascade.inference.revision, deployment.models, home.models)
+    return ExtractionPlan(
+        documents=len(work),
+        reused=len(work) - len(waiting),
+        rejected=asked.rejected + len(listing.rejected),
+        chunks=asked.chunks,
+        prompt_tokens=asked.prompt_tokens,
+        max_answer_tokens=asked.max_answer_tokens,
+        second_model=cascade.inference.model if cascade is not None else None,
+        sent_on=round(asked.chunks * cascade.max_share) if cascade is not None else 0,
+        policy=deployment.extraction.fingerprint_policy,
+        stale=len(refresh.stale),
+        again=len(refresh.due),
+        again_free=refresh.free,
+        notes=[*class_notes(deployment), *([f"the night would fail: {why}"] if why is not None else [])],
+    )
+
+
+def _recipe(step: RecipeNight, now: dt.datetime) -> RecipePlan:
+    snapshot = step.snapshot(now)
+    decision = step.decision(snapshot)
+    planned = RecipePlan(recipe=step.name, train=decision.train, reason=decision.reason)
+    if not decision.train:
+        return planned
+    try:
+        planned.plan = step.plan(step.dataset(snapshot))
+    except PermanentError as error:
+        planned.refused = str(error)
+    return planned

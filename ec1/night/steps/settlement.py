@@ -1,0 +1,117 @@
+"""What follows from the verdict: the candidate becomes a version, or goes to quarantine with the reason.
+
+Belongs here: the manifest, and the place. Does not: the verdict (`ec1.adapters.gate`) and how a
+version is stored (`ec1.adapters.registry`).
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ec1.adapters.gate import VerdictName
+from ec1.adapters.manifest import (
+    AdapterManifest,
+    BaseModelRef,
+    DatasetRef,
+    RecipeRef,
+    SnapshotRef,
+)
+from ec1.adapters.registry import AdapterRegistry
+from ec1.corpus.dataset import Dataset
+from ec1.corpus.snapshots import Snapshot
+from ec1.night.records import OutcomeRecord
+from ec1.night.steps.candidate import Candidate, Judged
+from ec1.night.steps.log_book import commit_of
+from ec1.recipes.resolution import ResolvedRecipe
+
+
+def manifest_of(
+    resolved: ResolvedRecipe,
+    night: str,
+    base_model: BaseModelRef,
+    snapshot: Snapshot,
+    dataset: Dataset,
+    candidate: Candidate,
+    judged: Judged | None,
+) -> AdapterManifest:
+    """The manifest of a candidate: what it was made from. `judged` is None where training diverged."""
+    recipe, result = resolved.recipe, candidate.result
+    return AdapterManifest(
+        tenant=recipe.tenant,
+        role=recipe.role,
+        night=night,
+        base_model=base_model,
+        method=recipe.method,
+        objective=recipe.objective,
+        recipe=RecipeRef(name=recipe.name, version=recipe.version, digest=resolved.digest),
+        dataset=DatasetRef(digest=dataset.digest, train_rows=dataset.train_rows, heldout_rows=dataset.heldout_rows),
+        snapshot=SnapshotRef(bucket=snapshot.bucket, digest=snapshot.digest, tuples=snapshot.trainable),
+        reference=result.reference,
+        started_from=result.start_adapter,
+        tokenizer=result.tokenizer,
+        evaluation=None if judged is None else judged.summary(recipe.objective),
+        git_commit=commit_of(candidate.folder),
+        packages=result.versions,
+        hardware={"device": result.device, "name": result.hardware, "peak_memory_gib": result.peak_memory_gib},
+        seeds={"training": result.seed, "evaluation": recipe.evaluation.seed},
+    )
+
+
+def place(
+    registry: AdapterRegistry,
+    candidate: Candidate,
+    manifest: AdapterManifest,
+    judged: Judged | None,
+    attachments: Mapping[str, Path],
+) -> OutcomeRecord:
+    """Publish the candidate as the next version if the gate accepted it, else put it in quarantine.
+
+    A diverged training (`judged` is None) is put in quarantine too. Idempotent: the same candidate is the same version,
+    or the same folder in quarantine.
+    """
+    if judged is None:
+        reason = f"training diverged: {candidate.result.verdict}"
+        return _quarantine(registry, candidate, manifest, "rejected", reason, attachments)
+    verdict = judged.verdict
+    if verdict.accepted:
+        return _publish(registry, candidate, manifest, verdict.reasons[0], attachments)
+    return _quarantine(registry, candidate, manifest, verdict.verdict, "; ".join(verdict.reasons), attachments)
+
+
+def _publish(
+    registry: AdapterRegistry,
+    candidate: Candidate,
+    manifest: AdapterManifest,
+    reason: str,
+    attachments: Mapping[str, Path],
+) -> OutcomeRecord:
+    published = registry.publish(candidate.adapter, manifest, attachments)
+    assert published.version is not None
+    return OutcomeRecord(
+        outcome="published",
+        verdict="accepted",
+        detail=f"{published.name}, {reason}",
+        path=registry.fetch(manifest.tenant, manifest.role, published.version),
+        snapshot=manifest.snapshot.digest,
+        dataset=manifest.dataset.digest,
+        version=published.version,
+        name=published.name,
+    )
+
+
+def _quarantine(
+    registry: AdapterRegistry,
+    candidate: Candidate,
+    manifest: AdapterManifest,
+    verdict: VerdictName,
+    reason: str,
+    attachments: Mapping[str, Path],
+) -> OutcomeRecord:
+    weights = candidate.adapter if candidate.adapter.is_dir() else candidate.folder
+    return OutcomeRecord(
+        outcome="quarantined",
+        verdict=verdict,
+        detail=reason,
+        path=registry.quarantine(weights, manifest, reason, attachments),
+        snapshot=manifest.snapshot.digest,
+        dataset=manifest.dataset.digest,
+    )
