@@ -23,7 +23,6 @@ from ec1.night.steps.listing import list_documents
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.nights import Night
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.streams import STREAMS
 from ec1.training.plan import Plan
 
 
@@ -120,8 +119,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         as_of=night.as_of(now),
         now=now,
     )
-    root = deployment.documents_root(home)
-    work = work_of(listing, list(STREAMS), root, deployment.documents.max_bytes)
+    work = work_of(listing, list(deployment.documents.all_streams), deployment.document_reader(home))
     waiting = pending(work, fingerprints, outbox)
     extractor.check()
     asked = extractor.plan(waiting)

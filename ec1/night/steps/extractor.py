@@ -26,6 +26,7 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     from ec1.extraction.defence.releases import read_releases
 
     extractor = _extractor(deployment, home, adapter_of(deployment, home))
+    extractor.streams = deployment.documents.all_streams
     extractor.max_chunks = deployment.documents.max_chunks
     extractor.releases = read_releases(home.releases).by_content()
     if (second := second_of(deployment)) is not None:
