@@ -13,6 +13,7 @@ import logging
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -85,7 +86,9 @@ class Converter:
             self._process.kill()
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
+                # What a killed process did not take is lost, and closing says so.
+                with suppress(OSError):
+                    assert pipe is not None
                     pipe.close()
             self._process = None
 

@@ -8,6 +8,7 @@ import json
 import re
 import resource
 import sys
+from itertools import zip_longest
 from typing import Any
 
 import kreuzberg
@@ -74,7 +75,7 @@ def _unwrapped(page: str) -> str:
     lines = [line.rstrip() for line in page.splitlines()]
     full = _FULL_LINE * max(map(len, lines), default=0)
     pieces: list[str] = []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
         pieces += [line, " " if line and following and len(line) >= full else "\n"]
     return "".join(pieces)
 

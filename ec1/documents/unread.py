@@ -29,7 +29,7 @@ class Unread:
         """`24 files that no stream reads: 12 .pdf, 8 .docx in inbox, 4 .mp3 of kinds that EC1 cannot read`; or ""."""
         parts = []
         if self.readable:
-            places = ", ".join(name for name, _ in self.folders.most_common(3))
+            places = ", ".join(name for name, _ in _most(self.folders, 3))
             more = f" and {len(self.folders) - 3} more folders" if len(self.folders) > 3 else ""
             parts.append(f"{_by_suffix(self.readable)} in {places}{more}")
         if self.others:
@@ -66,6 +66,11 @@ def unread_files(root: Path, streams: Iterable[Stream]) -> Unread:
 
 
 def _by_suffix(counts: Counter[str]) -> str:
-    shown = [f"{number:,} {suffix or 'without a suffix'}" for suffix, number in counts.most_common(5)]
-    rest = counts.total() - sum(number for _, number in counts.most_common(5))
+    most = _most(counts, 5)
+    rest = counts.total() - sum(number for _, number in most)
+    shown = [f"{number:,} {suffix or 'without a suffix'}" for suffix, number in most]
     return ", ".join([*shown, f"{rest:,} others"] if rest else shown)
+
+
+def _most(counts: Counter[str], number: int) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:number]
