@@ -58,7 +58,7 @@ from ec1.gpu.engine import ServedAdapter
 from ec1.home import CHECKOUT
 from examples.extractor import make
 
-CURVES = CHECKOUT / "ec1" / "extraction" / "curves.json"
+CURVES = CHECKOUT / "ec1" / "extraction" / "naming" / "curves.json"
 STREAM = "research"
 _RARER = 2.0
 _ANNOTATED = frozenset(gum.CLASSES.values())

@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 INSTRUCTIONS, ORDINARY, RECORDS = (HERE / f"{name}.txt" for name in ("instructions", "ordinary", "records"))
 RULE = CHECKOUT / "benchmarks" / "injections.jsonl"
 TEXTS = CHECKOUT / "examples" / "extractor" / "tuples.jsonl"
-TARGET = CHECKOUT / "ec1" / "extraction" / WEIGHTS
+TARGET = CHECKOUT / "ec1" / "extraction" / "defence" / WEIGHTS
 INJECTED = "injected/"
 """How the `document_id` of a chunk begins into which one of these sentences was put."""
 SEED = 29

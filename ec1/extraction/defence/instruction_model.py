@@ -157,7 +157,7 @@ def _folded(sentence: str) -> str:
 @cache
 def weights_digest() -> str:
     """SHA-256 of the file of weights."""
-    return sha256_file(Path(str(files("ec1.extraction") / WEIGHTS)))
+    return sha256_file(Path(str(files("ec1.extraction.defence") / WEIGHTS)))
 
 
 @cache
@@ -165,7 +165,7 @@ def _model() -> tuple["np.ndarray", dict[str, float], float]:
     """The weights of the features, those of the signs by kind, and the bias."""
     from safetensors import safe_open
 
-    with safe_open(str(files("ec1.extraction") / WEIGHTS), framework="numpy") as file:
+    with safe_open(str(files("ec1.extraction.defence") / WEIGHTS), framework="numpy") as file:
         kinds = (file.metadata() or {})["kinds"].split("\n")
         signs = dict(zip(kinds, file.get_tensor("signs").tolist(), strict=True))
         return file.get_tensor("features").astype(np.float32), signs, float(file.get_tensor("bias")[0])

@@ -132,7 +132,7 @@ UNFITTED = Curve({}, tuple(_BY_HAND.get(name, 0.0) for name in FEATURES), ())
 @cache
 def curves() -> Mapping[str, Curve]:
     """All fitted curves, by `<model id> <mode>`."""
-    value = json.loads((files("ec1.extraction") / "curves.json").read_text(encoding="utf-8"))
+    value = json.loads((files("ec1.extraction.naming") / "curves.json").read_text(encoding="utf-8"))
     return {
         key: Curve(
             each["bias"],
