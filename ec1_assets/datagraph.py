@@ -14,6 +14,7 @@ import dagster as dg
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.listing import Listing
+from ec1.documents.unread import unread_files
 from ec1.graph.exports import export_night
 from ec1.graph.resolution.overrides import load_overrides
 from ec1.night.records import DeliveryRecord, ExtractionRecord, GraphRecord, Records
@@ -79,7 +80,10 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         ledger = graph.use(lambda store: store.ledger())
         listing = _list_documents(ledger, night, night.as_of(now), project, inference)
         listing.save(home.night(night.date) / LISTING)
-        return dg.MaterializeResult(metadata=metadata.of_listing(listing), data_version=dg.DataVersion(listing.digest))
+        unread = unread_files(deployment.documents_root(home), deployment.documents.all_streams.values())
+        return dg.MaterializeResult(
+            metadata=metadata.of_listing(listing, str(unread)), data_version=dg.DataVersion(listing.digest)
+        )
 
     @dg.multi_asset(
         name="extract_entities",

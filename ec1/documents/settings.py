@@ -39,6 +39,11 @@ class StreamSettings(Settings):
         (), description="entity classes that its documents may name, of extraction.classes; default: all"
     )
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The suffixes of its files."""
+        return self.suffixes or READABLE
+
 
 class ConversionSettings(Settings):
     """Limits of converting one PDF, Word file, mail, … to text. What breaks one is rejected with a reason."""
@@ -97,7 +102,7 @@ class DocumentSettings(Settings):
             name: Stream(
                 name,
                 each.folder,
-                each.suffixes or tuple(READABLE),
+                each.read,
                 each.id_prefix or name,
                 owner=each.owner,
                 classes=each.classes,

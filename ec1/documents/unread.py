@@ -25,15 +25,19 @@ class Unread:
     folders: Counter[str] = field(default_factory=Counter)
     complete: bool = True
 
+    def of(self, suffixes: tuple[str, ...]) -> Counter[str]:
+        """How many of the readable files have one of these suffixes."""
+        return Counter({suffix: number for suffix, number in self.readable.items() if suffix in suffixes})
+
     def __str__(self) -> str:
         """`24 files that no stream reads: 12 .pdf, 8 .docx in inbox, 4 .mp3 of kinds that EC1 cannot read`; or ""."""
         parts = []
         if self.readable:
             places = ", ".join(name for name, _ in _most(self.folders, 3))
             more = f" and {len(self.folders) - 3} more folders" if len(self.folders) > 3 else ""
-            parts.append(f"{_by_suffix(self.readable)} in {places}{more}")
+            parts.append(f"{by_suffix(self.readable)} in {places}{more}")
         if self.others:
-            parts.append(f"{_by_suffix(self.others)} of kinds that EC1 cannot read")
+            parts.append(f"{by_suffix(self.others)} of kinds that EC1 cannot read")
         if not parts:
             return ""
         number = self.readable.total() + self.others.total()
@@ -65,7 +69,8 @@ def unread_files(root: Path, streams: Iterable[Stream]) -> Unread:
     return found
 
 
-def _by_suffix(counts: Counter[str]) -> str:
+def by_suffix(counts: Counter[str]) -> str:
+    """`12 .pdf, 8 .docx, 3 others`, the most frequent first."""
     most = _most(counts, 5)
     rest = counts.total() - sum(number for _, number in most)
     shown = [f"{number:,} {suffix or 'without a suffix'}" for suffix, number in most]
