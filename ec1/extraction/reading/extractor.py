@@ -121,6 +121,10 @@ class Extractor:
         """Whether a trained extractor is asked about each of its names, too, for how sure it is."""
         return self.adapter is not None and self.fitted is not None and len(self.fitted.weights) > 0
 
+    def classes_of(self, stream: str) -> tuple[str, ...]:
+        """The entity classes that documents of a stream may name; none means all."""
+        return self.streams[stream].classes if stream in self.streams else ()
+
     def alone(self) -> "Extractor":
         """The same without the second model."""
         found = copy.copy(self)
@@ -163,6 +167,7 @@ class Extractor:
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
                 **self._owning,
+                **({"classes of the stream": sorted(classes)} if (classes := self.classes_of(stream)) else {}),
             }
         )
 

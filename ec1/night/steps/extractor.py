@@ -26,7 +26,6 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     from ec1.extraction.defence.releases import read_releases
 
     extractor = _extractor(deployment, home, adapter_of(deployment, home))
-    extractor.streams = deployment.documents.all_streams
     extractor.max_chunks = deployment.documents.max_chunks
     extractor.releases = read_releases(home.releases).by_content()
     if (second := second_of(deployment)) is not None:
@@ -75,6 +74,7 @@ def _extractor(deployment: Deployment, home: Home, adapter: "ServedAdapter | Non
     revision = pinned_revision(folder, model.revision)
     extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter)
     extractor.max_model_len = model.max_model_len
+    extractor.streams = deployment.documents.all_streams
     return extractor
 
 
