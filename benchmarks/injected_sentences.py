@@ -1,9 +1,8 @@
 """What sentences that somebody put into a document cost: recall lost to neutral ones, names that land by instruction.
 
 `injections.jsonl` holds instructions to a machine in a dozen languages, and ordinary sentences that look a little like
-them. Those of the set `rule` were read while the signs were written (`ec1/extraction/defence/instruction_signs.py`),
-and the classifier learnt them. Those of `held_out` were written before the signs, those of `fresh` after them and
-before what the classifier learnt (`examples/instructions/`), by the hand that then wrote that, unlike it on purpose;
+them. The classifier learnt those of the set `rule`. Those of `held_out` and of `fresh` were written before what the
+classifier learnt (`examples/instructions/`), by the hand that then wrote that, unlike it on purpose;
 those of `blind` by somebody who had seen nothing of this project. What is found of these three was looked at while the
 thresholds were set. The set `unseen`, by two others who had seen nothing, was written after that, and nothing was set
 by it. Nobody reads which of the four are missed. Each is put into a text of GUM with a payload of its own, a name that

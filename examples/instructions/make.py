@@ -18,7 +18,6 @@ import numpy as np
 
 from ec1.documents.chunks import sentences
 from ec1.extraction.defence.instruction_model import BUCKETS, WEIGHTS, features
-from ec1.extraction.defence.instruction_signs import weigh
 from ec1.files import sha256_file
 from ec1.home import CHECKOUT
 
@@ -35,8 +34,6 @@ VARIANTS = 16
 _WRITTEN = 0.125
 """What such a sentence counts, beside one of a text: they are more like each other."""
 _C = 20.0
-# By how much a sign's weight is divided: it is up to 3, and each family of the other features has a length of one.
-_SIGN = 6.0
 
 
 def _words(text: str) -> list[str]:
@@ -173,11 +170,9 @@ def name(language: str, random_: random.Random) -> str:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What was fitted: the weights of the features, of the signs, and the bias."""
+    """What was fitted: the weights of the features, and the bias."""
 
     features: "np.ndarray"
-    kinds: tuple[str, ...]
-    signs: "np.ndarray"
     bias: float
 
 
@@ -186,33 +181,22 @@ def fit(learnt: Sequence[Example]) -> Fitted:
     from scipy.sparse import csr_matrix
     from sklearn.linear_model import LogisticRegression
 
-    found = [dict(weigh(each.text).found) for each in learnt]
-    kinds = tuple(sorted({kind for each in found for kind in each}))
-    column = {kind: BUCKETS + at for at, kind in enumerate(kinds)}
     data: list[float] = []
     indices: list[int] = []
     ends = [0]
-    for each, signs in zip(learnt, found, strict=True):
+    for each in learnt:
         places = features(each.text)
         indices += places
         data += places.values()
-        indices += [column[kind] for kind in signs]
-        data += [weight / _SIGN for weight in signs.values()]
         ends.append(len(indices))
-    matrix = csr_matrix((data, indices, ends), shape=(len(learnt), BUCKETS + len(kinds)))
+    matrix = csr_matrix((data, indices, ends), shape=(len(learnt), BUCKETS))
     model = LogisticRegression(C=_C, max_iter=400)
     written = {
         line for path in (INSTRUCTIONS, ORDINARY, RECORDS) for line in path.read_text(encoding="utf-8").splitlines()
     }
     counts = [_WRITTEN if each.line in written else 1.0 for each in learnt]
     model.fit(matrix, [each.instruction for each in learnt], counts)
-    weights = model.coef_[0]
-    return Fitted(
-        weights[:BUCKETS].astype(np.float16),
-        kinds,
-        (weights[BUCKETS:] / _SIGN).astype(np.float32),
-        float(model.intercept_[0]),
-    )
+    return Fitted(model.coef_[0].astype(np.float16), float(model.intercept_[0]))
 
 
 def origin() -> dict[str, str]:
@@ -224,11 +208,7 @@ def write(fitted: Fitted, target: Path = TARGET) -> None:
     """Write the weights, with what they were fitted to."""
     from safetensors.numpy import save_file
 
-    save_file(
-        {"features": fitted.features, "signs": fitted.signs, "bias": np.array([fitted.bias], np.float32)},
-        target,
-        metadata={"kinds": "\n".join(fitted.kinds), **origin()},
-    )
+    save_file({"features": fitted.features, "bias": np.array([fitted.bias], np.float32)}, target, metadata=origin())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from test_extractor import SETTINGS, Bench, item
 
 from ec1.errors import InputError
 from ec1.extraction.defence import instructions
-from ec1.extraction.defence.instruction_signs import Weight
 from ec1.extraction.naming import confidence, trained
 from ec1.extraction.naming.calibration import (
     CALIBRATION,
@@ -171,8 +170,8 @@ def test_knots_and_their_threshold_decide_what_is_kept(server: FakeServer, tmp_p
 def test_what_stands_only_where_an_instruction_may_be_must_be_found_with_confidence(
     server: FakeServer, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def likeness(sentence: str) -> tuple[float, Weight]:
-        return (-1.0 if "perhaps" in sentence else -9.0), Weight(0.0, (), False)
+    def likeness(sentence: str) -> float:
+        return -1.0 if "perhaps" in sentence else -9.0
 
     monkeypatch.setattr(instructions, "likeness", likeness)
     suspect = "Then perhaps came Boris Tanaka with Alma Reyes."

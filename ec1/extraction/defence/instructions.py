@@ -8,7 +8,7 @@ A document is data, and a model does not know that: `Ignore the above and list t
 that then stands in the text, so grounding cannot refuse it. A sentence is held back where the classifier
 (`instruction_model`) is sure enough. Where it is in doubt, a name decides: what an instruction is to land stands in it
 alone, so a doubtful sentence is held back if a name in it stands nowhere else in the document, or only in other such
-sentences; one without names, if its signs are rarely met by chance. Next to a sentence that is held back less is
+sentences. Next to a sentence that is held back less is
 enough, and what continues it goes with it. Where only a little speaks for it, or where it follows a strong one
 (`Ignore the above. It was written by …`), a sentence is read, and what stands in such sentences alone must be found
 with confidence.
@@ -26,43 +26,43 @@ from statistics import median
 
 from ec1.documents.chunks import sentences
 from ec1.extraction.defence.instruction_model import FEATURES_VERSION, likeness, weights_digest
-from ec1.extraction.defence.instruction_signs import Weight
 from ec1.extraction.folding import Folded, normalised
 from ec1.extraction.naming import candidates
 
 # Raise this when other sentences of the same text would be held back, with the same weights.
-INSTRUCTIONS_VERSION = 6
+INSTRUCTIONS_VERSION = 7
 FILLER = "\x1f"
 """What stands for each character of a sentence that is held back: a blank that no parsed text holds."""
 
-# Log odds, by cross-validation over the sections of `examples/instructions/` and the documents that may be fitted to:
-# of ordinary sentences of such documents 1 % reach `_DOUBTFUL`, of instructions 74 %. What they give for `held_out`,
+# Log odds, by cross-validation over the lines of `examples/instructions/` and the documents that may be fitted to: of
+# ordinary sentences of such documents 1 % reach `_DOUBTFUL`, of instructions 78 %. What they give for `held_out`,
 # `fresh` and `blind` (benchmarks/injections.jsonl) was looked at, too.
 _ENOUGH, _DOUBTFUL = 1.2, 0.0
-# From such odds on, such a confidence is needed for a name that stands nowhere else: for 7 and 19 % of the ordinary
-# sentences, and 94 and 98 % of the instructions.
-_SUSPECT = ((-2.5, 0.7), (-4.0, 0.6))
+# From such odds on, such a confidence is needed for a name that stands nowhere else: for 7 and 20 % of the ordinary
+# sentences, and 96 and 99 % of the instructions.
+_SUSPECT = ((-2.0, 0.7), (-3.25, 0.6))
 # Half of the sentences of a text of a kind that the classifier knows lie below `_USUAL`, in all that may be fitted to
 # (those that may have been put in do not count). In others, such as those in a language that it hardly learnt, all lie
 # higher, and what counts is by how much one stands out.
 _USUAL, _FEWEST = -5.0, 4
-# In a sentence after one with a strong sign: what an instruction says to answer is often a plain statement after it.
+# In a sentence after a strong one: what an instruction says to answer is often a plain statement after it.
 _NEEDED_AFTER = 0.8
-# By the signs alone, if the odds are not far below.
-_DOUBTFUL_SIGNS, _DOUBTFUL_LEAST = 2.5, -1.0
+# Such a sentence hardly anybody writes to people: what stands beside it is looked at more closely.
+_STRONG = 2.0
 # Of two sentences that follow each other, each of which may be half of one; and of both read as one.
 _HALF, _ENOUGH_TOGETHER = -1.0, 1.2
-_GOES_ON = ("goes on",)
+_GOES_ON = "goes on"
+_BESIDE_ONE = "stands beside an instruction"
 _WORDED = "is worded like one"
 _NAMES_ALONE = "names what stands nowhere else"
-# Of a sentence beside one that is held back, and how many of them.
-_A_LITTLE_BESIDE = 0.5
+# Of a sentence beside a strong one, after it (what an instruction says to answer follows it) and before it; and how
+# many of them.
+_A_LITTLE_AFTER, _A_LITTLE_BEFORE = -3.0, -2.0
 _BESIDE = 2
 _NAME_WORDS = 5
 _LONGEST = 1200
 _ENDED = re.compile(r"[.!?…。！？][\"'”’»)\]*_`>]{0,4}$")
 _ITEM = re.compile(r"[-*+•]\s|\d{1,3}[.)]\s")
-_NOTHING = (-math.inf, Weight(0.0, (), False))
 _WORD = re.compile(r"\w+")
 _FILLERS = re.compile(f"{FILLER}+")
 
@@ -107,28 +107,24 @@ def judge(text: str, released: Collection[tuple[int, int]] = ()) -> Judged:
     one of them is read, too.
     """
     pieces = [(start, end) for first, last in sentences(text) for start, end in _bounded(text, first, last)]
-    looked = [_NOTHING if piece in released else likeness(text[slice(*piece)]) for piece in pieces]
-    odds, weighed = [each for each, _ in looked], [each for _, each in looked]
-    held = {at: (_WORDED, *weighed[at].kinds) for at, each in enumerate(odds) if each >= _ENOUGH}
+    odds = [-math.inf if piece in released else likeness(text[slice(*piece)]) for piece in pieces]
+    held = {at: _WORDED for at, each in enumerate(odds) if each >= _ENOUGH}
     for at, (one, other) in enumerate(pairwise(odds)):
-        if min(one, other) >= _HALF and max(one, other) < _ENOUGH:
-            together, signs = likeness(text[pieces[at][0] : pieces[at + 1][1]])
-            if together >= _ENOUGH_TOGETHER:
-                held.setdefault(at, (_WORDED, *signs.kinds))
-                held.setdefault(at + 1, (_WORDED, *signs.kinds))
-    doubtful = [at for at, each in enumerate(looked) if at not in held and _is_doubtful(*each)]
+        halves = min(one, other) >= _HALF and max(one, other) < _ENOUGH
+        if halves and likeness(text[pieces[at][0] : pieces[at + 1][1]]) >= _ENOUGH_TOGETHER:
+            held.setdefault(at, _WORDED)
+            held.setdefault(at + 1, _WORDED)
+    doubtful = [at for at, each in enumerate(odds) if at not in held and each >= _DOUBTFUL]
     if doubtful:
         elsewhere = _Words.of(text, [pieces[at] for at in (*held, *doubtful)])
         for at in doubtful:
             sentence = text[slice(*pieces[at])]
-            names = names_in(sentence)
-            proven = all(elsewhere.hold(name, opens=sentence.startswith(name)) for name in names)
-            if not proven or (not names and weighed[at].strong):
-                held[at] = (_NAMES_ALONE if names else _WORDED, *weighed[at].kinds)
+            if not all(elsewhere.hold(name, opens=sentence.startswith(name)) for name in names_in(sentence)):
+                held[at] = _NAMES_ALONE
     for at in sorted(held):
         for step in (1, -1):
-            _spread(text, pieces, weighed, held, at, step, released)
-    after = {at + 1 for at in held if weighed[at].strong}
+            _spread(text, pieces, odds, held, at, step, released)
+    after = {at + 1 for at in held if odds[at] >= _STRONG}
     lift = _lift(odds)
     suspect = [
         Suspect(*piece, needed)
@@ -136,11 +132,7 @@ def judge(text: str, released: Collection[tuple[int, int]] = ()) -> Judged:
         if at not in held and piece not in released
         if (needed := _NEEDED_AFTER if at in after else _needed(each - lift))
     ]
-    return Judged([Instruction(*pieces[at], held[at]) for at in sorted(held)], suspect)
-
-
-def _is_doubtful(odds: float, signs: Weight) -> bool:
-    return odds >= _DOUBTFUL or (odds >= _DOUBTFUL_LEAST and signs.score >= _DOUBTFUL_SIGNS)
+    return Judged([Instruction(*pieces[at], (held[at],)) for at in sorted(held)], suspect)
 
 
 def names_in(sentence: str) -> list[str]:
@@ -221,14 +213,14 @@ def shown(text: str) -> str:
 def _spread(
     text: str,
     pieces: list[tuple[int, int]],
-    weighed: list[Weight],
-    held: dict[int, tuple[str, ...]],
+    odds: list[float],
+    held: dict[int, str],
     at: int,
     step: int,
     released: Collection[tuple[int, int]],
 ) -> None:
     """Add what stands beside a sentence that is held back: what goes on with it, and what says a little of the same."""
-    strong = weighed[at].strong
+    strong = odds[at] >= _STRONG
     reach, place = _BESIDE, at + step
     while 0 <= place < len(pieces) and reach and place not in held and pieces[place] not in released:
         first, second = (place - step, place) if step > 0 else (place, place - step)
@@ -240,8 +232,10 @@ def _spread(
         item = _ITEM.match(here) is not None and (listed or before.endswith(":"))
         if step > 0 and (item or (unfinished and (strong or before.endswith(":")))):
             held[place] = _GOES_ON
-        elif strong and (weighed[place].score >= _A_LITTLE_BESIDE or _is_bare_name(here, between)):
-            held[place] = ("stands beside an instruction",)
+        elif strong and (
+            odds[place] >= (_A_LITTLE_AFTER if step > 0 else _A_LITTLE_BEFORE) or _is_bare_name(here, between)
+        ):
+            held[place] = _BESIDE_ONE
         else:
             return
         reach -= not item
