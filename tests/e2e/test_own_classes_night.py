@@ -90,8 +90,9 @@ def ec1(project: Path, small_model: Path, tmp_path_factory: pytest.TempPathFacto
     for name, text in {**DOCUMENTS, "elsewhere/note.txt": "read by nobody", "minutes/song.mp3": "x"}.items():
         path = documents / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        writers = {".docx": written.word, ".pdf": written.pdf}
-        path.write_bytes(writers[suffix](text) if (suffix := path.suffix.lower()) in writers else text.encode())
+        suffix = path.suffix.lower()
+        data = written.word(text) if suffix == ".docx" else written.pdf(text) if suffix == ".pdf" else text.encode()
+        path.write_bytes(data)
         os.utime(path, (1780646400, 1780646400))  # 2026-06-05, 08:00 UTC
     planned = made.run("plan", "--date", NIGHT)
     assert planned.returncode == 0, planned.stdout
