@@ -27,7 +27,7 @@ import httpx
 import numpy as np
 
 from benchmarks._engine import embedded, model_of
-from ec1.adapters.manifest import AdapterManifest, BaseModelRef, DatasetRef, RecipeRef, SnapshotRef
+from ec1.adapters.manifest import AdapterBase, AdapterManifest, DatasetRef, RecipeRef, SnapshotRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.gpu.engine import VllmEngine
 from ec1.gpu.lease import GpuLease
@@ -67,7 +67,7 @@ def publish(registry: AdapterRegistry, folder: Path, seed: int, base: str, model
             tenant=TENANT,
             role=ROLE,
             night="2026-06-01",
-            base_model=BaseModelRef(id=base, revision="main"),
+            base_model=AdapterBase(id=base, revision="main"),
             method="lora",
             objective="sft",
             recipe=RecipeRef(name=NAME, version=1, digest="a" * 64),

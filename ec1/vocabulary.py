@@ -50,14 +50,14 @@ Word = Annotated[str, Field(pattern=r"^[^\W_][^\s\[\]|]{0,39}$")]
 
 
 @dataclass(frozen=True)
-class Example:
+class VocabularyExample:
     """A text, and the names that stand in it, each with its class."""
 
     text: str
     names: tuple[tuple[str, str], ...]
 
 
-def read_example(marked: str, own: str | None) -> Example:
+def read_example(marked: str, own: str | None) -> VocabularyExample:
     """What `The [Aurora] left [Lisbon|Location].` says; a name without a class is of the class `own`.
 
     Raises ValueError for marks that cannot be read.
@@ -71,7 +71,7 @@ def read_example(marked: str, own: str | None) -> Example:
     text = _MARKED.sub(lambda found: found[1], marked)
     if not names or re.search(r"[\[\]]", text):
         raise ValueError(f"{marked!r}: mark each name as [name], or as [name|Class] if it is of another class")
-    return Example(text, tuple(dict.fromkeys(names)))
+    return VocabularyExample(text, tuple(dict.fromkeys(names)))
 
 
 class OwnClass(Settings):
@@ -112,7 +112,7 @@ class OwnClass(Settings):
         return self.label or spoken(self.name)
 
     @property
-    def parsed(self) -> tuple[Example, ...]:
+    def parsed(self) -> tuple[VocabularyExample, ...]:
         return tuple(read_example(each, self.name) for each in self.examples)
 
     @model_validator(mode="after")
@@ -141,7 +141,7 @@ class OwnRelation(Settings):
     )
 
     @property
-    def parsed(self) -> tuple[Example, ...]:
+    def parsed(self) -> tuple[VocabularyExample, ...]:
         return tuple(read_example(each, None) for each in self.examples)
 
     @model_validator(mode="after")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ec1.corpus.dataset import Dataset
-from ec1.corpus.threshold import Decision
+from ec1.corpus.threshold import TrainingDecision
 from ec1.deployment import Deployment
 from ec1.extraction.naming.trust import Trust
 from ec1.night.records import GraphRecord, PostponedRecord
 from ec1_assets import metadata
 
 if TYPE_CHECKING:
-    from ec1.night.steps.candidate import Candidate, Judged
+    from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
 
 GRAPH = dg.AssetKey("graph_mutations")
 
@@ -76,7 +76,9 @@ def spec_of_threshold(asset: dg.AssetKey) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec("corpus_threshold", asset=asset, description="Enough new trainable tuples have gathered.")
 
 
-def of_threshold(decision: Decision, asset: dg.AssetKey, quiet_nights: int, stale_nights: int) -> dg.AssetCheckResult:
+def of_threshold(
+    decision: TrainingDecision, asset: dg.AssetKey, quiet_nights: int, stale_nights: int
+) -> dg.AssetCheckResult:
     """A quiet night is no fault: the check says what was decided and why.
 
     A role that is quiet for `stale_nights` (0: however long) is warned about.
@@ -123,7 +125,7 @@ def spec_of_no_op(asset: dg.AssetKey) -> dg.AssetCheckSpec:
     )
 
 
-def of_no_op(candidate: "Candidate", asset: dg.AssetKey) -> dg.AssetCheckResult:
+def of_no_op(candidate: "TrainedCandidate", asset: dg.AssetKey) -> dg.AssetCheckResult:
     problems = candidate.problems()
     return dg.AssetCheckResult(
         check_name="not_a_no_op",
@@ -150,7 +152,7 @@ def spec_of_gate(asset: dg.AssetKey) -> dg.AssetCheckSpec:
     )
 
 
-def of_gate(judged: "Judged", asset: dg.AssetKey) -> dg.AssetCheckResult:
+def of_gate(judged: "CandidateVerdict", asset: dg.AssetKey) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name="evaluation_gate",
         asset_key=asset,

@@ -14,7 +14,7 @@ from ec1_assets.night_report import night_report_asset
 from ec1_assets.partitions import nights_of
 from ec1_assets.recipe_chain import recipe_chain
 from jobs.nightly import night_jobs
-from resources.environment import Choice, choice_from_environment
+from resources.environment import DeploymentChoice, choice_from_environment
 from resources.gpu import GPU_POOL, GpuResource
 from resources.graph import GraphResource
 from resources.inference import InferenceResource
@@ -28,7 +28,7 @@ STEPS_HERE, STEPS_ELSEWHERE = 2, 8
 """Steps of a run at a time, each a process: of those that train elsewhere most only wait."""
 
 
-def build_defs(choice: Choice) -> dg.Definitions:
+def build_defs(choice: DeploymentChoice) -> dg.Definitions:
     """Everything of one deployment. Raises InputError for a bad deployment; a bad recipe is an asset that says so."""
     project = ProjectResource.of(choice)
     deployment = project.deployment()

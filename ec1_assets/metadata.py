@@ -13,7 +13,7 @@ import dagster as dg
 
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.snapshots import Snapshot
-from ec1.corpus.threshold import Decision
+from ec1.corpus.threshold import TrainingDecision
 from ec1.documents.ledger import LedgerEntry
 from ec1.documents.listing import Listing
 from ec1.extraction.naming.trust import Trust
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.service_content_store import Delivery
     from ec1.night.records import OutcomeRecord
-    from ec1.night.steps.candidate import Candidate, Judged
-    from ec1.training.plan import Plan
+    from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
+    from ec1.training.plan import TrainingPlan
 
 Metadata = dict[str, Any]
 MAX_ROWS = 50
@@ -234,7 +234,7 @@ def of_snapshot(snapshot: Snapshot) -> Metadata:
     }
 
 
-def of_decision(decision: Decision) -> Metadata:
+def of_decision(decision: TrainingDecision) -> Metadata:
     return {
         "train": decision.train,
         "reason": decision.reason,
@@ -245,7 +245,7 @@ def of_decision(decision: Decision) -> Metadata:
     }
 
 
-def of_dataset(dataset: Dataset, plan: "Plan") -> Metadata:
+def of_dataset(dataset: Dataset, plan: "TrainingPlan") -> Metadata:
     return {
         "train_rows": dataset.train_rows,
         "heldout_rows": dataset.heldout_rows,
@@ -276,7 +276,7 @@ def of_audit(dataset: Dataset) -> Metadata:
     }
 
 
-def of_candidate(candidate: "Candidate", folder: Path) -> Metadata:
+def of_candidate(candidate: "TrainedCandidate", folder: Path) -> Metadata:
     result, curves = candidate.result, candidate.curves()
     return {
         "status": result.status if result.verdict is None else f"{result.status}: {result.verdict}",
@@ -304,7 +304,7 @@ def of_candidate(candidate: "Candidate", folder: Path) -> Metadata:
     }
 
 
-def of_evaluation(judged: "Judged", folder: Path) -> Metadata:
+def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:
     losses = {model: round(loss, 3) for model, loss in judged.scores.mean_losses().items() if loss is not None}
     scores = {model: round(score, 3) for model, score in judged.scores.means().items() if score is not None}
     shown: Metadata = {

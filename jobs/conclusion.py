@@ -20,7 +20,7 @@ from ec1_assets.night_report import KEY, metadata_of
 from jobs.failure import PARTITION_TAG, record_failure
 from jobs.timeline import run_record
 from resources.dagster_private import StepMaterializationData
-from resources.environment import Choice, choice_from_environment, shell_environment
+from resources.environment import DeploymentChoice, choice_from_environment, shell_environment
 
 
 def conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
@@ -57,7 +57,7 @@ def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str, problem: st
         return
     night = run.tags[PARTITION_TAG]
     choice = choice_from_environment()
-    chosen = Choice(choice.deployment, home.root, choice.project)
+    chosen = DeploymentChoice(choice.deployment, home.root, choice.project)
     deployment = load_deployment(chosen.deployment, chosen.project)
     record = run_record(
         instance,

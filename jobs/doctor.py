@@ -14,7 +14,7 @@ import dagster as dg
 from ec1.deployment import load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.operations.finding import Finding
+from ec1.night.operations.finding import Symptom
 from ec1.night.report.failure import one_line
 from jobs.instance import OPEN, daemon_lives
 from jobs.launcher import why_not_ours
@@ -23,17 +23,17 @@ from resources.environment import choice_from_environment
 from resources.schedule import check_schedule
 
 
-def examine(instance: dg.DagsterInstance, *, scheduled: bool) -> Iterator[Finding]:
+def examine(instance: dg.DagsterInstance, *, scheduled: bool) -> Iterator[Symptom]:
     """Runs, daemon and schedule; `scheduled`: whether the deployment starts its nights by itself."""
     if foreign := why_not_ours(instance):
-        yield Finding("dagster", "problem", foreign)
+        yield Symptom("dagster", "problem", foreign)
         return
     yield _runs(instance)
     yield _daemon(instance, scheduled)
     yield from _ticks(instance)
 
 
-def _runs(instance: dg.DagsterInstance) -> Finding:
+def _runs(instance: dg.DagsterInstance) -> Symptom:
     living, waiting, orphaned = [], [], []
     for run in instance.get_runs(dg.RunsFilter(statuses=list(OPEN))):
         name = f"{run.run_id[:8]} (night {run.tags.get('dagster/partition', '?')})"
@@ -53,20 +53,20 @@ def _runs(instance: dg.DagsterInstance) -> Finding:
     if waiting and not daemon_lives(instance):
         parts.append("no daemon takes the waiting ones: start `ec1 ui`")
     stuck = bool(orphaned or (waiting and not daemon_lives(instance)))
-    return Finding("runs", "note" if stuck else "ok", "; ".join(parts) or "none is going")
+    return Symptom("runs", "note" if stuck else "ok", "; ".join(parts) or "none is going")
 
 
-def _daemon(instance: dg.DagsterInstance, scheduled: bool) -> Finding:
+def _daemon(instance: dg.DagsterInstance, scheduled: bool) -> Symptom:
     if daemon_lives(instance):
-        return Finding("daemon", "ok", "alive")
+        return Symptom("daemon", "ok", "alive")
     beats = [beat.timestamp for beat in instance.get_daemon_heartbeats().values()]
     last = f"last seen {time.strftime('%Y-%m-%d %H:%M', time.localtime(max(beats)))}" if beats else "never seen"
     if scheduled:
-        return Finding("daemon", "note", f"{last}: no night starts by itself until `ec1 ui` runs (or its service does)")
-    return Finding("daemon", "ok", f"{last}; this deployment starts no nights by itself")
+        return Symptom("daemon", "note", f"{last}: no night starts by itself until `ec1 ui` runs (or its service does)")
+    return Symptom("daemon", "ok", f"{last}; this deployment starts no nights by itself")
 
 
-def _ticks(instance: dg.DagsterInstance) -> Iterator[Finding]:
+def _ticks(instance: dg.DagsterInstance) -> Iterator[Symptom]:
     """The last tick of every schedule and sensor, if it failed."""
     failed = []
     for state in instance.all_instigator_state():
@@ -76,7 +76,7 @@ def _ticks(instance: dg.DagsterInstance) -> Iterator[Finding]:
             why = one_line(error.cls_name or "", error.message) if error else "no error was recorded"
             failed.append(f"{state.instigator_name} failed at {_clock(ticks[0].timestamp)}: {why}")
     if failed:
-        yield Finding("schedule", "problem", f"{'; '.join(failed)}. Mend that, and the next tick catches up")
+        yield Symptom("schedule", "problem", f"{'; '.join(failed)}. Mend that, and the next tick catches up")
 
 
 def _clock(timestamp: float) -> str:
@@ -86,20 +86,20 @@ def _clock(timestamp: float) -> str:
 def main() -> int:
     choice = choice_from_environment()
     folder = Home(choice.home).dagster
-    findings: list[Finding] = []
+    findings: list[Symptom] = []
     deployment = load_deployment(choice.deployment, choice.project)
     try:
         check_schedule(deployment)
     except InputError as error:
-        findings.append(Finding("schedule", "problem", str(error)))
+        findings.append(Symptom("schedule", "problem", str(error)))
     if not (folder / "dagster.yaml").exists():
-        findings.append(Finding("dagster", "note", "no instance yet; the first night makes it"))
+        findings.append(Symptom("dagster", "note", "no instance yet; the first night makes it"))
     else:
         try:
             with dg.DagsterInstance.from_config(str(folder)) as instance:
                 findings += examine(instance, scheduled=deployment.schedule.enabled)
         except Exception as error:  # noqa: BLE001  whatever it is, it is a finding
-            findings.append(Finding("dagster", "problem", one_line(type(error).__name__, str(error))))
+            findings.append(Symptom("dagster", "problem", one_line(type(error).__name__, str(error))))
     sys.stdout.write(json.dumps([vars(finding) for finding in findings]))
     return 0
 

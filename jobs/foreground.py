@@ -22,7 +22,7 @@ from jobs.instance import daemon_lives, prepare_instance, reconcile
 from jobs.launcher import why_not_ours
 from jobs.nightly import NIGHTLY_JOB
 from jobs.worker import execute, repository
-from jobs.workers import Worker, worker_of
+from jobs.workers import WorkerProcess, worker_of
 from resources.dagster_private import (
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
@@ -51,7 +51,7 @@ def ask_for(instance: dg.DagsterInstance, night: str, run_id: str) -> None:
         tags={
             **job.run_tags,
             **job.get_tags_for_partition_key(night, selected_asset_keys=None),
-            **Worker.of(run_id).tag,
+            **WorkerProcess.of(run_id).tag,
         },
         remote_job_origin=RemoteJobOrigin(origin, NIGHTLY_JOB),
         job_code_origin=recon.get_reconstructable_job(NIGHTLY_JOB).get_python_origin(),

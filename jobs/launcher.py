@@ -16,7 +16,7 @@ import dagster as dg
 
 from ec1.home import CHECKOUT
 from jobs.mark import LIVING_RUN
-from jobs.workers import Worker, end_leftovers, is_gone, worker_of
+from jobs.workers import WorkerProcess, end_leftovers, is_gone, worker_of
 from resources.dagster_private import (
     CheckRunHealthResult,
     ConfigurableClass,
@@ -80,7 +80,7 @@ class ProcessLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
                 start_new_session=True,
             )
         self._children[run.run_id] = child
-        self._instance.add_run_tags(run.run_id, Worker.of(run.run_id, child.pid).tag)
+        self._instance.add_run_tags(run.run_id, WorkerProcess.of(run.run_id, child.pid).tag)
 
     def terminate(self, run_id: str) -> bool:
         """Ask the worker to end the run. It looks at its run's status, so this works from any machine."""

@@ -23,12 +23,12 @@ from ec1.night.report.failure import one_line
 from ec1.night.stores import open_registry
 from jobs.failure import PARTITION_TAG
 from resources.dagster_private import LocalComputeLogManager, SqliteEventLogStorage
-from resources.environment import Choice
+from resources.environment import DeploymentChoice
 
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
-def clean_up(instance: dg.DagsterInstance, choice: Choice, run_id: str) -> None:
+def clean_up(instance: dg.DagsterInstance, choice: DeploymentChoice, run_id: str) -> None:
     """Remove what the deployment does not keep, and write down what that was. What goes wrong here is said, and never
     fails the run: the next one cleans up, too."""
     run = instance.get_run_by_id(run_id)

@@ -35,7 +35,7 @@ from resources.dagster_private import (
     configure_loggers,
     create_daemons_from_instance,
 )
-from resources.environment import Choice, choice_from_environment, ui_token
+from resources.environment import DeploymentChoice, choice_from_environment, ui_token
 from resources.schedule import check_schedule
 
 LOCATION = "ec1"
@@ -73,7 +73,7 @@ def free(port: int) -> None:
 
 
 @contextlib.contextmanager
-def recipes_watched(context: WorkspaceProcessContext, choice: Choice) -> Iterator[None]:
+def recipes_watched(context: WorkspaceProcessContext, choice: DeploymentChoice) -> Iterator[None]:
     """Load the definitions again when a recipe file or the deployment's came, changed or went."""
 
     def marks() -> dict[str, tuple[int, int]]:
@@ -123,7 +123,7 @@ def daemon(context: WorkspaceProcessContext) -> Iterator[None]:
         yield
 
 
-def serve(instance: dg.DagsterInstance, choice: Choice, port: int, *, read_only: bool) -> None:
+def serve(instance: dg.DagsterInstance, choice: DeploymentChoice, port: int, *, read_only: bool) -> None:
     """Serve until the process is interrupted or terminated."""
     instance.optimize_for_webserver(statement_timeout=15000, pool_recycle=3600, max_overflow=20)
     target = WorkspaceFileTarget([str(CHECKOUT / "workspace.yaml")])

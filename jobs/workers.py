@@ -16,7 +16,7 @@ PROCESS_TAG = "ec1/process"
 
 
 @dataclass(frozen=True)
-class Worker:
+class WorkerProcess:
     """One process: `started` is its start in seconds since the epoch, as the kernel keeps it."""
 
     run: str
@@ -25,7 +25,7 @@ class Worker:
     started: float
 
     @classmethod
-    def of(cls, run_id: str, pid: int | None = None) -> "Worker":
+    def of(cls, run_id: str, pid: int | None = None) -> "WorkerProcess":
         """The worker of a run: this process, or a living one of this machine."""
         process = psutil.Process(pid)
         return cls(run_id[:8], socket.gethostname(), process.pid, process.create_time())
@@ -53,12 +53,12 @@ def _alive(pid: int, started: float) -> bool:
         return False
 
 
-def worker_of(run: dg.DagsterRun) -> Worker | None:
+def worker_of(run: dg.DagsterRun) -> WorkerProcess | None:
     """The worker that a run names, or None. A tag that was copied from another run (a re-execution) names no worker."""
     parts = run.tags.get(PROCESS_TAG, "").split(" ")
     if len(parts) != 4 or parts[0] != run.run_id[:8]:
         return None
-    return Worker(parts[0], parts[1], int(parts[2]), float(parts[3]))
+    return WorkerProcess(parts[0], parts[1], int(parts[2]), float(parts[3]))
 
 
 def is_gone(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

@@ -9,7 +9,7 @@ from ec1.launch.process import OFFLINE, inherited
 
 
 @dataclass(frozen=True)
-class Choice:
+class DeploymentChoice:
     """Which deployment, in which home, below which project root."""
 
     deployment: str
@@ -17,12 +17,12 @@ class Choice:
     project: Path
 
 
-def choice_from_environment() -> Choice:
+def choice_from_environment() -> DeploymentChoice:
     """EC1_DEPLOYMENT (default `embedded`), EC1_HOME (default `.ec1`) and EC1_PROJECT, the folder whose `configs/` holds
     deployments and recipes (default: this checkout). Relative paths are below the project."""
     project = (CHECKOUT / Path(os.environ.get("EC1_PROJECT") or ".").expanduser()).resolve()
     home = Path(os.environ.get("EC1_HOME") or ".ec1").expanduser()
-    return Choice(os.environ.get("EC1_DEPLOYMENT") or "embedded", (project / home).resolve(), project)
+    return DeploymentChoice(os.environ.get("EC1_DEPLOYMENT") or "embedded", (project / home).resolve(), project)
 
 
 def ui_token() -> str | None:

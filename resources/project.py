@@ -10,7 +10,7 @@ from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
 from ec1.night.operations.sample import install_sample
 from ec1.night.report.first import begin
-from resources.environment import Choice
+from resources.environment import DeploymentChoice
 
 if TYPE_CHECKING:
     from ec1.machines.machine import Machine
@@ -27,7 +27,7 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
     project_root: str
 
     @classmethod
-    def of(cls, choice: Choice) -> "ProjectResource":
+    def of(cls, choice: DeploymentChoice) -> "ProjectResource":
         return cls(deployment_name=choice.deployment, home_path=str(choice.home), project_root=str(choice.project))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:

@@ -8,7 +8,7 @@ import dagster as dg
 
 from ec1.deployment import Deployment
 from resources.schedule import check_schedule
-from schedules.planning import NightPlan, missed_nights, plan_night
+from schedules.planning import NightDecision, missed_nights, plan_night
 
 if TYPE_CHECKING:
     from resources.dagster_private import UnresolvedAssetJobDefinition
@@ -65,6 +65,6 @@ def requests_of_tick(
     return [request_of(plan) for plan in plans] or dg.SkipReason(tonight.reason)
 
 
-def request_of(plan: NightPlan) -> dg.RunRequest:
+def request_of(plan: NightDecision) -> dg.RunRequest:
     # The key says why: which attempt it is, and what grew.
     return dg.RunRequest(run_key=plan.run_key, partition_key=plan.night)

@@ -22,7 +22,7 @@ IN_FLIGHT = (
 
 
 @dataclass(frozen=True)
-class NightPlan:
+class NightDecision:
     """`run` says whether to start the night; `run_key` is unique to this attempt; `reason` is for people."""
 
     night: str
@@ -33,7 +33,7 @@ class NightPlan:
 
 def plan_night(
     instance: dg.DagsterInstance, night: str, *, max_attempts: int = 3, again: str | None = None
-) -> NightPlan:
+) -> NightDecision:
     """Decide about one night from its runs so far.
 
     A night that succeeded is not repeated unless `again` names a reason (such as a corpus that grew since), which
@@ -44,17 +44,17 @@ def plan_night(
     done = any(run.status == dg.DagsterRunStatus.SUCCESS for run in runs)
     key = f"night-{night}-{again or 'first'}-attempt-{failed + 1}"
     if any(run.status in IN_FLIGHT for run in runs):
-        return NightPlan(night, False, f"night {night} is in flight", key)
+        return NightDecision(night, False, f"night {night} is in flight", key)
     if done and again is None:
-        return NightPlan(night, False, f"night {night} is done", key)
+        return NightDecision(night, False, f"night {night} is done", key)
     if failed >= max_attempts:
-        return NightPlan(night, False, f"night {night} failed {failed} times; it needs a person", key)
-    return NightPlan(night, True, f"night {night}, attempt {failed + 1}" + (f", {again}" if again else ""), key)
+        return NightDecision(night, False, f"night {night} failed {failed} times; it needs a person", key)
+    return NightDecision(night, True, f"night {night}, attempt {failed + 1}" + (f", {again}" if again else ""), key)
 
 
 def missed_nights(
     instance: dg.DagsterInstance, nights: dg.DailyPartitionsDefinition, before: str, *, look_back: int, limit: int
-) -> list[NightPlan]:
+) -> list[NightDecision]:
     """Nights before `before` that never succeeded and are not in flight, oldest first, at most `limit`.
 
     Looks back `look_back` nights and not past the first night that ever ran: a new installation has missed nothing.

@@ -15,7 +15,7 @@ from ec1.errors import PermanentError
 
 
 @dataclass(frozen=True)
-class Answer:
+class ModelAnswer:
     """What a model wrote; `cut` if the limit on its tokens ended it."""
 
     text: str
@@ -70,7 +70,7 @@ def load_candidates(
 
 def write_answers(
     model: Any, tokenizer: Any, prompts: Sequence[list[int]], *, device: str, max_tokens: int
-) -> list[Answer]:
+) -> list[ModelAnswer]:
     """The answers to prompts of tokens, the likeliest token each time, in one batch."""
     import torch
 
@@ -92,4 +92,4 @@ def write_answers(
     )[:, width:]
     texts = tokenizer.batch_decode(written, skip_special_tokens=True)
     ends = {tokenizer.eos_token_id, pad}
-    return [Answer(text.strip(), not ends & set(row.tolist())) for text, row in zip(texts, written, strict=True)]
+    return [ModelAnswer(text.strip(), not ends & set(row.tolist())) for text, row in zip(texts, written, strict=True)]

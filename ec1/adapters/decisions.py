@@ -14,7 +14,7 @@ from ec1.settings import Settings
 Action = Literal["publish", "promote", "rollback", "pin", "unpin", "base", "withdraw", "sign"]
 
 
-class Decision(Settings):
+class ReleaseDecision(Settings):
     """One decision about the versions of a role. A version of None is the base without an adapter."""
 
     action: Action
@@ -26,7 +26,7 @@ class Decision(Settings):
     at: dt.datetime
 
 
-class Choice(Settings):
+class ReleaseState(Settings):
     """What follows from all decisions of a role."""
 
     version: int | None = None
@@ -39,9 +39,9 @@ class Choice(Settings):
     """Versions that a rollback left: they come back by a person's choice only."""
 
 
-def choice_of(decisions: Sequence[Decision]) -> Choice:
+def choice_of(decisions: Sequence[ReleaseDecision]) -> ReleaseState:
     """Replay the decisions, oldest first."""
-    choice = Choice()
+    choice = ReleaseState()
     for decision in decisions:
         left = choice.left
         if decision.action == "rollback" and decision.before is not None:
@@ -49,9 +49,9 @@ def choice_of(decisions: Sequence[Decision]) -> Choice:
         if decision.action in ("promote", "pin") and decision.after is not None:
             left = left - {decision.after}
         if decision.action == "unpin":
-            choice = Choice(left=left)
+            choice = ReleaseState(left=left)
         elif decision.action in ("promote", "pin", "rollback", "base"):
-            choice = Choice(
+            choice = ReleaseState(
                 version=decision.after,
                 chosen=True,
                 pinned=decision.action == "pin",
@@ -61,7 +61,7 @@ def choice_of(decisions: Sequence[Decision]) -> Choice:
     return choice
 
 
-def in_use(choice: Choice, usable: Sequence[int]) -> int | None:
+def in_use(choice: ReleaseState, usable: Sequence[int]) -> int | None:
     """The version in use, of those that are usable (ascending); None: the base without an adapter.
 
     A person's choice holds until a newer version is published, a pinned one also then. Without a choice, or when what

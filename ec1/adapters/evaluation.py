@@ -22,14 +22,14 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ec1.adapters.answering import Answer, load_candidates, write_answers
+from ec1.adapters.answering import ModelAnswer, load_candidates, write_answers
 from ec1.adapters.behaviour import faults_of
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.judging import base_judge, judged_by, server_judge
-from ec1.adapters.likelihood import Example, losses_of, read_examples, shuffled, tokens_of
+from ec1.adapters.likelihood import HeldOutExample, losses_of, read_examples, shuffled, tokens_of
 from ec1.adapters.manifest import ADAPTER_FILES
 from ec1.adapters.reading import (
-    Held,
+    HeldOutChunk,
     Reading,
     ReadingSettings,
     calibrated_on,
@@ -94,8 +94,8 @@ class _Told:
     losses: list[list[float]]
     shuffled: list[float | None]
     general: list[float]
-    answers: list[Answer]
-    tasks: list[Answer]
+    answers: list[ModelAnswer]
+    tasks: list[ModelAnswer]
 
 
 def evaluate(spec: EvaluationSpec, report: Report, environment: Mapping[str, str] | None = None) -> Scores:
@@ -147,7 +147,7 @@ def _reads(
 def _write_curve(
     spec: EvaluationSpec,
     settings: ReadingSettings,
-    held: Sequence[Held],
+    held: Sequence[HeldOutChunk],
     found: Mapping[str, Sequence[Reading]],
     report: Report,
 ) -> None:
@@ -253,7 +253,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
 
 
 def _passed(
-    spec: EvaluationSpec, answers: Mapping[str, Sequence[Answer]], model: Any, tokenizer: Any, report: Report
+    spec: EvaluationSpec, answers: Mapping[str, Sequence[ModelAnswer]], model: Any, tokenizer: Any, report: Report
 ) -> tuple[dict[str, dict[str, bool | None]], Judge | None]:
     """Per model, which task cases its answers pass; and who judged those that no program checks. The base is switched
     on. None at all where the recipe has no case."""
@@ -285,7 +285,7 @@ def digests(adapter: Path) -> dict[str, str]:
 
 
 def _scored_where(
-    score: Callable[..., list[list[float]]], examples: Sequence[Example | None], batch_size: int
+    score: Callable[..., list[list[float]]], examples: Sequence[HeldOutExample | None], batch_size: int
 ) -> list[float | None]:
     """The loss of each example's answer; None where there is no example."""
     losses = iter(score([example for example in examples if example is not None], batch_size=batch_size))
@@ -298,7 +298,7 @@ def _noise(alone: Sequence[Sequence[float]], batched: Sequence[Sequence[float]])
     return math.fsum(gaps) / len(gaps)
 
 
-def _looks(examples: Sequence[Example | Held], looked_at: Mapping[str, int]) -> float:
+def _looks(examples: Sequence[HeldOutExample | HeldOutChunk], looked_at: Mapping[str, int]) -> float:
     groups = {example.group for example in examples}
     return sum(looked_at.get(group, 0) for group in groups) / len(groups)
 
@@ -308,7 +308,7 @@ def _asked(tokenizer: Any, prompt: str, system_prompt: str | None) -> list[int]:
     return tokens_of(tokenizer, [*messages, {"role": "user", "content": prompt}], ask=True)
 
 
-def _short(examples: Sequence[Example], options: EvaluationOptions) -> list[int]:
+def _short(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> list[int]:
     """The examples that cost least to answer, of those whose wanted answer can be written out in full."""
     fitting = [
         index
@@ -319,7 +319,7 @@ def _short(examples: Sequence[Example], options: EvaluationOptions) -> list[int]
     return sorted(fitting, key=lambda index: (cost[index], examples[index].name))[: options.sample_generations]
 
 
-def _scored(example: Example, index: int, told: Mapping[str, _Told]) -> ExampleScores:
+def _scored(example: HeldOutExample, index: int, told: Mapping[str, _Told]) -> ExampleScores:
     """One answer: its log-probability is the score. Two: the first one's minus the second one's."""
     losses = {name: each.losses[index] for name, each in told.items()}
     elsewhere = {name: each.shuffled[index] for name, each in told.items()}

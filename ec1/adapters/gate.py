@@ -32,7 +32,7 @@ _TAIL_RESAMPLES = 20
 VerdictName = Literal["accepted", "no_effect", "review", "rejected"]
 
 
-class Difference(Settings):
+class ScoreDifference(Settings):
     """Candidate minus one reference, in `unit`; `lower` and `upper` are one-sided bounds."""
 
     mean: float
@@ -51,7 +51,7 @@ class Difference(Settings):
 class Verdict(Settings):
     verdict: VerdictName
     reasons: tuple[str, ...]
-    differences: dict[str, Difference]
+    differences: dict[str, ScoreDifference]
     """Per reference; none where the candidate's scores are not finite."""
     judge: Judge | None = None
     """Which model judged task cases, if one did."""
@@ -103,7 +103,7 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candi
         found.review.append(
             f"these held-out groups were looked at {scores.looks:.0f} times: hold out others (data.seed)"
         )
-    differences: dict[str, Difference] = {}
+    differences: dict[str, ScoreDifference] = {}
     good: list[str] = []
     if len(set(groups)) > 1:
         differences[BASE] = _against_base(scores, options, candidate, found, good)
@@ -134,7 +134,7 @@ def compare(
     looks: float = 0.0,
     least: float = 0.0,
     unit: str = "nats/token",
-) -> Difference:
+) -> ScoreDifference:
     """Mean of paired differences with one-sided bounds, resampled by group. Needs two groups or more.
 
     `better` is true if the lower bound exceeds `least`.
@@ -165,7 +165,7 @@ def compare(
         statistic = (means[usable] - mean) / errors[usable]
         lower = mean - error * float(np.quantile(statistic, 1 - rate))
         upper = mean - error * float(np.quantile(statistic, rate))
-    return Difference(
+    return ScoreDifference(
         mean=mean,
         lower=lower,
         upper=upper,
@@ -182,7 +182,7 @@ def _less(values: Sequence[float], others: Sequence[float], share: float = 1.0) 
 
 def _against_base(
     scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
-) -> Difference:
+) -> ScoreDifference:
     groups = [example.group for example in scores.examples]
     least = options.min_effect_f1
     if scores.rows is not None:
@@ -211,7 +211,7 @@ def _against_base(
 
 def _against(
     reference: str, scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
-) -> Difference:
+) -> ScoreDifference:
     groups = [example.group for example in scores.examples]
     mine, theirs, base = (scores.values(model) for model in (candidate, reference, BASE))
     kept = compare(
@@ -233,7 +233,7 @@ def _against(
 
 def _reads_better(
     reference: str, scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
-) -> Difference:
+) -> ScoreDifference:
     """Whether an extractor is better than one that could read instead of it: nothing less is worth reading again."""
     groups = [example.group for example in scores.examples]
     differences = _less(scores.values(candidate), scores.values(reference))

@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from ec1.adapters.answering import Answer
+from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.behaviour import repeats
 from ec1.adapters.likelihood import tokens_of
 from ec1.adapters.scores import Judge
@@ -52,7 +52,7 @@ _LOOK_SECONDS = 10.0
 
 
 def judged_by(
-    cases: Sequence[TaskCase], answers: Mapping[str, Sequence[Answer]], ask: Ask, judge: Judge
+    cases: Sequence[TaskCase], answers: Mapping[str, Sequence[ModelAnswer]], ask: Ask, judge: Judge
 ) -> tuple[dict[str, dict[str, bool | None]], Judge]:
     """Which case each model's answer passes, None where the judge could not tell, and the judge with its problem.
 
@@ -206,7 +206,7 @@ def _said(text: str) -> str:
     return text.rpartition("</think>")[2].strip()
 
 
-def _unusable(answer: Answer) -> bool:
+def _unusable(answer: ModelAnswer) -> bool:
     return answer.cut or not _said(answer.text) or repeats(answer.text)
 
 

@@ -20,7 +20,7 @@ _NLL_PIECE = 256
 
 
 @dataclass(frozen=True)
-class Example:
+class HeldOutExample:
     """One held-out example as tokens. `answers`: the completion, or the chosen and the rejected answer."""
 
     name: str
@@ -43,12 +43,12 @@ class _Sequence:
 
 def read_examples(
     path: Path, objective: str, tokenizer: Any, *, system_prompt: str | None, max_length: int, limit: int
-) -> tuple[list[Example], int]:
+) -> tuple[list[HeldOutExample], int]:
     """At most `limit` examples, and how many had no room for an answer. Raises InputError for another shape."""
     rows = list(enumerate(rows_of(path)))
     # A stable choice that does not depend on the order of rows, so that nights stay comparable.
     rows.sort(key=lambda item: hashlib.sha256(name_of(*item).encode()).digest())
-    examples: list[Example] = []
+    examples: list[HeldOutExample] = []
     skipped = 0
     for index, row in sorted(rows[:limit]):
         columns = ROW_KINDS[objective].sides
@@ -72,7 +72,7 @@ def read_examples(
             continue
         name = name_of(index, row)
         examples.append(
-            Example(
+            HeldOutExample(
                 name,
                 str(row.get("group") or name),
                 asked[:start],
@@ -132,13 +132,13 @@ def _common_prefix(one: list[int], other: list[int]) -> int:
     return min(len(one), len(other))
 
 
-def shuffled(examples: Sequence[Example]) -> list[Example | None]:
+def shuffled(examples: Sequence[HeldOutExample]) -> list[HeldOutExample | None]:
     """Each example's first answer behind the prompt of one from another group, always the same; None if there is none.
 
     Neighbours in a stable order that has nothing to do with what they say are as good as chance, and repeatable.
     """
     order = sorted(range(len(examples)), key=lambda index: hashlib.sha256(examples[index].name.encode()).digest())
-    found: list[Example | None] = [None] * len(examples)
+    found: list[HeldOutExample | None] = [None] * len(examples)
     for place, index in enumerate(order):
         mine = examples[index]
         others = (examples[order[(place + step) % len(order)]] for step in range(1, len(order)))
@@ -148,7 +148,9 @@ def shuffled(examples: Sequence[Example]) -> list[Example | None]:
     return found
 
 
-def losses_of(model: Any, examples: Sequence[Example], *, batch_size: int, pad: int, device: str) -> list[list[float]]:
+def losses_of(
+    model: Any, examples: Sequence[HeldOutExample], *, batch_size: int, pad: int, device: str
+) -> list[list[float]]:
     """Per example, per answer: the mean negative log-probability of its tokens, in nats."""
     import torch
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from ec1.adapters.gate import Difference, VerdictName
+from ec1.adapters.gate import ScoreDifference, VerdictName
 from ec1.adapters.scores import Judge
 from ec1.errors import InputError
 from ec1.files import digest_of
@@ -75,7 +75,7 @@ ModelId = Annotated[str, AfterValidator(_model_id)]
 NightDate = Annotated[str, AfterValidator(_night)]
 
 
-class BaseModelRef(Settings):
+class AdapterBase(Settings):
     """The model that the adapter belongs to. An id, never a path of the machine that trained."""
 
     id: ModelId
@@ -119,7 +119,7 @@ class EvaluationSummary(Settings):
     objective: str
     examples: int = Field(ge=0)
     scores: dict[str, float | None] = Field({}, description="mean per model, nats per token, or F1; null is not finite")
-    differences: dict[str, Difference] = Field({})
+    differences: dict[str, ScoreDifference] = Field({})
     scored: dict[str, Sha256] = Field({}, description="SHA-256 of each file of the adapter as it was scored")
     judge: Judge | None = Field(None, description="the model that judged task cases, if one did")
 
@@ -133,7 +133,7 @@ class AdapterManifest(Settings):
     version: int | None = Field(None, ge=1)
     night: NightDate
     status: Literal["candidate", "accepted", "review", "no_effect", "rejected"] = "candidate"
-    base_model: BaseModelRef
+    base_model: AdapterBase
     method: str
     objective: str
     recipe: RecipeRef

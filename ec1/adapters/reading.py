@@ -67,7 +67,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOutChunk:
     """One held-out chunk, and what should be found in it."""
 
     name: str
@@ -93,7 +93,7 @@ def read_with_each(
     settings: ReadingSettings,
     model: Path,
     candidates: Mapping[str, Path | None],
-    held: Sequence[Held],
+    held: Sequence[HeldOutChunk],
     *,
     device: Literal["cuda", "cpu"],
     environment: Mapping[str, str],
@@ -134,7 +134,7 @@ def read_with_each(
 
 
 def scored(
-    held: Sequence[Held], found: Mapping[str, Sequence[Reading]], limit: int
+    held: Sequence[HeldOutChunk], found: Mapping[str, Sequence[Reading]], limit: int
 ) -> tuple[tuple[ExampleScores, ...], tuple[Sample, ...]]:
     """Each chunk's share of each model's F1, and the first `limit` chunks with what was found, for people to read."""
     counts = {
@@ -181,7 +181,7 @@ def shares_of_f1(counts: Sequence[tuple[int, int, int]]) -> list[float]:
     return [f1 + (2 * right - f1 * (found + gold)) / mean for found, gold, right in counts]
 
 
-def read_held(path: Path, limit: int) -> list[Held]:
+def read_held(path: Path, limit: int) -> list[HeldOutChunk]:
     """At most `limit` held-out chunks of a dataset of kind extraction. Raises InputError for rows of another kind."""
     rows = list(enumerate(rows_of(path)))
     # A stable choice that does not depend on the order of rows, so that nights stay comparable.
@@ -189,18 +189,18 @@ def read_held(path: Path, limit: int) -> list[Held]:
     return [_held(path, name_of(index, row), row) for index, row in sorted(rows[:limit], key=lambda item: item[0])]
 
 
-def _held(path: Path, name: str, row: Mapping[str, Any]) -> Held:
+def _held(path: Path, name: str, row: Mapping[str, Any]) -> HeldOutChunk:
     try:
         text, answer = row["prompt"][-1]["content"], row["completion"][-1]["content"]
         named, _ = trained.decode(answer, "stop")
     except (KeyError, IndexError, TypeError, DeferredError) as error:
         raise InputError(f"{path}: row {name} is no chunk with what is named in it: {error}") from None
     gold = frozenset((normalised(each.name), each.entity_class) for each in named)
-    return Held(name, str(row.get("group") or name), text, gold)
+    return HeldOutChunk(name, str(row.get("group") or name), text, gold)
 
 
 def calibrated_on(
-    held: Sequence[Held], found: Sequence[Reading], settings: ReadingSettings, adapter_digest: str
+    held: Sequence[HeldOutChunk], found: Sequence[Reading], settings: ReadingSettings, adapter_digest: str
 ) -> Calibration | None:
     """The curve of an adapter that read these chunks, by documents (`calibration.own_calibration`)."""
     judged = [
@@ -224,7 +224,7 @@ def _extractor(settings: ReadingSettings, model: Path, adapter: ServedAdapter | 
     return extractor
 
 
-def _read(extractor: Extractor, client: OpenAIClient, held: Sequence[Held], folder: Path) -> list[Reading]:
+def _read(extractor: Extractor, client: OpenAIClient, held: Sequence[HeldOutChunk], folder: Path) -> list[Reading]:
     """What an extractor finds in each chunk; nothing where it gave no answer that counts."""
     outbox = Outbox(folder)
     work = [

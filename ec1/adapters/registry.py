@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from ec1.adapters.card import card_of
 from ec1.adapters.checks import adapter_problems
-from ec1.adapters.decisions import Action, Decision, choice_of, in_use
+from ec1.adapters.decisions import Action, ReleaseDecision, choice_of, in_use
 from ec1.adapters.manifest import ADAPTER_FILES, ATTACHMENTS, CARD, MANIFEST, WEIGHTS, AdapterManifest, FileEntry
 from ec1.adapters.scores import BASE
 from ec1.adapters.signing import SIGNATURE, SigningKeys
@@ -219,16 +219,18 @@ class AdapterRegistry:
         """The version that was furthest above the base when it was judged; withdrawn and damaged ones are left out."""
         return max(self._trusted(tenant, role), key=_above_base, default=None)
 
-    def decisions(self, tenant: str, role: str) -> list[Decision]:
+    def decisions(self, tenant: str, role: str) -> list[ReleaseDecision]:
         """What people decided about a role, oldest first. Raises PermanentError for a record that was damaged."""
         prefix = f"{self._folder(tenant, role)}/{_DECISIONS}/"
-        found = [self._record(item.key, Decision) for item in self.store.list(prefix) if item.key.endswith(".json")]
+        found = [
+            self._record(item.key, ReleaseDecision) for item in self.store.list(prefix) if item.key.endswith(".json")
+        ]
         return [decision for decision in found if decision is not None]
 
-    def history(self, tenant: str, role: str) -> list[Decision]:
+    def history(self, tenant: str, role: str) -> list[ReleaseDecision]:
         """Publications and decisions in the order of time: who, when, from, to, why."""
         published = [
-            Decision(
+            ReleaseDecision(
                 action="publish",
                 after=manifest.version,
                 who="the gate" if manifest.override is None else "a person, against the gate",
@@ -281,7 +283,7 @@ class AdapterRegistry:
 
     def _decide(self, action: Action, tenant: str, role: str, version: int | None, reason: str, who: str) -> None:
         incumbent = self.incumbent(tenant, role)
-        decision = Decision(
+        decision = ReleaseDecision(
             action=action,
             before=incumbent.version if incumbent else None,
             after=version,

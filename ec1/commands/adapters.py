@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ec1.adapters.decisions import Decision
+from ec1.adapters.decisions import ReleaseDecision
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
 from ec1.commands.shell import DONE, FAILED, Options, err, out, print_answer, print_json, printable
@@ -60,7 +60,7 @@ def adapters_list(context: typer.Context, as_json: Annotated[bool, typer.Option(
     print_answer(queries.versions(_registry(context)).items, as_json, _version_lines)
 
 
-def _version_lines(found: tuple[queries.Version, ...]) -> Iterator[str]:
+def _version_lines(found: tuple[queries.VersionSummary, ...]) -> Iterator[str]:
     if not found:
         yield "no adapter has been published yet"
     for each in found:
@@ -117,7 +117,7 @@ def adapters_history(
     print_answer(_registry(context).history(*_role(role)), as_json, _decision_lines)
 
 
-def _decision_lines(decisions: list[Decision]) -> Iterator[str]:
+def _decision_lines(decisions: list[ReleaseDecision]) -> Iterator[str]:
     for each in decisions:
         before, after = (f"v{version}" if version else "base" for version in (each.before, each.after))
         move = after if each.action in ("publish", "withdraw") else f"{before} to {after}"

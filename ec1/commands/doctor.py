@@ -8,7 +8,7 @@ import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, run_module
 from ec1.night.operations.doctor import examine, examine_sandbox
-from ec1.night.operations.finding import Finding
+from ec1.night.operations.finding import Symptom
 from ec1.night.report.failure import one_line
 from ec1.night.steps.recipes import broken_recipes
 
@@ -37,7 +37,7 @@ def doctor(
 
         findings += examine_deeply(options.home, open_registry(deployment, options.home))
     broken = broken_recipes(deployment, options.project)
-    findings += [Finding("recipe", "problem", f"{each.problem}; the night leaves it out") for each in broken]
+    findings += [Symptom("recipe", "problem", f"{each.problem}; the night leaves it out") for each in broken]
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:
@@ -47,10 +47,10 @@ def doctor(
     sys.exit(FAILED if any(finding.level == "problem" for finding in findings) else DONE)
 
 
-def _of_dagster(options: Options) -> list[Finding]:
+def _of_dagster(options: Options) -> list[Symptom]:
     """Runs, daemon and schedule: asked of a process of its own, because Dagster takes seconds to load."""
     output = output_of_module(["jobs.doctor"], options)
     try:
-        return [Finding(**each) for each in json.loads(output)]
+        return [Symptom(**each) for each in json.loads(output)]
     except (ValueError, TypeError):
-        return [Finding("dagster", "problem", one_line("", output.strip().splitlines()[-1] if output.strip() else ""))]
+        return [Symptom("dagster", "problem", one_line("", output.strip().splitlines()[-1] if output.strip() else ""))]

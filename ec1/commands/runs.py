@@ -13,7 +13,7 @@ from ec1.launch.process import inherited
 from ec1.queries import nights as queries
 
 if TYPE_CHECKING:
-    from ec1.night.experiments.comparison import Comparison
+    from ec1.night.experiments.comparison import ScoreComparison
 
 run_app = typer.Typer(help="Trainings: what ran, from what, how it ended; repeat one.", no_args_is_help=True)
 
@@ -97,7 +97,7 @@ def run_compare(
     print_answer(found, as_json, _comparison_lines)
 
 
-def _comparison_lines(found: "Comparison") -> Iterator[str]:
+def _comparison_lines(found: "ScoreComparison") -> Iterator[str]:
     for name, mean in zip(("base", found.first, found.second), found.means, strict=True):
         yield f"  {mean:+.3f} nats/token  {name}"
     yield (

@@ -16,10 +16,10 @@ from ec1.errors import InputError
 from ec1.launch.process import inherited
 from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.resolution import ResolvedRecipe, find_recipe, parse_overrides
-from ec1.training.plan import Plan
+from ec1.training.plan import TrainingPlan
 
 if TYPE_CHECKING:
-    from ec1.night.experiments.sweep import Row
+    from ec1.night.experiments.sweep import SweepResult
 
 RecipeName = Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/pretraining")]
 ConfirmCost = Annotated[
@@ -123,7 +123,7 @@ def sweep(
     out.print(f"curves: {folder / CURVES}", markup=False)
 
 
-def _print_table(rows: "Sequence[Row]") -> None:
+def _print_table(rows: "Sequence[SweepResult]") -> None:
     out.print("gain over the base in nats/token, on held-out examples that none of them was trained on:")
     head = f"  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  {'verdicts':<22}  setting"
     out.print(head, markup=False)
@@ -143,7 +143,7 @@ def _find(options: Options, recipe: str, overrides: Mapping[str, Any]) -> Resolv
     return find_recipe(recipe, recipe_folders(options.deployment(), options.project), overrides)
 
 
-def _confirm(recipe: str, plans: Sequence[Plan], confirmed: float | None) -> None:
+def _confirm(recipe: str, plans: Sequence[TrainingPlan], confirmed: float | None) -> None:
     """Raise InputError unless the cost of all was confirmed."""
     cost = sum(plan.cost for plan in plans)
     many = f"{len(plans)} trainings, " if len(plans) > 1 else ""

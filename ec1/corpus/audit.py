@@ -58,7 +58,7 @@ class Audit:
 
 def audit(folder: Path) -> Audit:
     """Look at `<folder>/train` and `<folder>/heldout`, single answers or pairs."""
-    words = _Words()
+    words = _WordNumbers()
     heldout = sorted(_heldout(folder / "heldout", words), key=lambda each: each.row)
     wanted = np.unique(np.concatenate([*(each.grams for each in heldout), np.empty(0, np.uint64)]))
     learnt = np.zeros(len(wanted), dtype=bool)
@@ -71,7 +71,7 @@ def audit(folder: Path) -> Audit:
                 answers[plain] = True
         _mark(learnt, wanted, _grams(own, words))
         _mark(read, wanted, _grams(other, words))
-        words = words if len(words) < MAX_WORDS else _Words()
+        words = words if len(words) < MAX_WORDS else _WordNumbers()
     verbatim = np.array([each.plain is not None and answers[each.plain] for each in heldout], dtype=bool)
     contained = np.array([_share(each.grams, wanted, learnt) >= KNOWN_SHARE for each in heldout], dtype=bool)
     given = np.array([_share(each.grams, wanted, learnt | read) >= KNOWN_SHARE for each in heldout], dtype=bool)
@@ -95,7 +95,7 @@ class _HeldOut:
     grams: Grams
 
 
-class _Words(dict[str, int]):
+class _WordNumbers(dict[str, int]):
     """The number of each word, remembered once it was asked for."""
 
     def __missing__(self, word: str) -> int:
@@ -104,7 +104,7 @@ class _Words(dict[str, int]):
         return number
 
 
-def _heldout(folder: Path, words: _Words) -> Iterator[_HeldOut]:
+def _heldout(folder: Path, words: _WordNumbers) -> Iterator[_HeldOut]:
     digests = (row for batch in _batches(folder, ["row"]) for row in batch["row"].to_pylist())
     checked = set(heapq.nsmallest(MAX_CHECKED, map(str, digests)))
     for batch in _batches(folder):
@@ -149,7 +149,7 @@ def _plain(text: str) -> bytes | None:
     return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def _grams(texts: Sequence[str], words: _Words) -> Grams:
+def _grams(texts: Sequence[str], words: _WordNumbers) -> Grams:
     """A number for each run of thirteen words in one of the texts; none in a shorter text."""
     found = [_WORD.findall(text.lower()) for text in texts]
     lengths = [len(each) for each in found]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ec1.corpus.pii import find_pii
-from ec1.corpus.secrets import Finding, find_secrets
+from ec1.corpus.secrets import SecretMatch, find_secrets
 from ec1.corpus.tuples import Example
 from ec1.errors import RejectedError
 
@@ -74,7 +74,7 @@ def scrub(
     counts: Counter[str] = Counter()
     names = placeholders or Placeholders()
 
-    def persons(of: str) -> list[Finding]:
+    def persons(of: str) -> list[SecretMatch]:
         return find_pii(of, recognizers)
 
     # Secrets first: the password of a URL would else be taken for the name in an e-mail address.
@@ -153,7 +153,7 @@ class _Scrubber:
         return value if key in _NAMES else self.clean(value)
 
 
-def _replace(text: str, findings: Iterable[Finding], counts: Counter[str], names: Placeholders) -> str:
+def _replace(text: str, findings: Iterable[SecretMatch], counts: Counter[str], names: Placeholders) -> str:
     pieces: list[str] = []
     position = 0
     for start, end, kind in _merged(findings):
@@ -163,7 +163,7 @@ def _replace(text: str, findings: Iterable[Finding], counts: Counter[str], names
     return "".join([*pieces, text[position:]])
 
 
-def _merged(findings: Iterable[Finding]) -> list[tuple[int, int, str]]:
+def _merged(findings: Iterable[SecretMatch]) -> list[tuple[int, int, str]]:
     """Overlapping findings as one; the longest of them names it."""
     merged: list[tuple[int, int, str, int]] = []
     for item in sorted(findings):
@@ -177,6 +177,6 @@ def _merged(findings: Iterable[Finding]) -> list[tuple[int, int, str]]:
     return [(start, end, kind) for start, end, kind, _ in merged]
 
 
-def _is_replaced(text: str, item: Finding) -> bool:
+def _is_replaced(text: str, item: SecretMatch) -> bool:
     """True if a finding consists of placeholders: `https://user:<PASSWORD>@host` still looks like a login."""
     return not any(map(str.isalnum, _NAME.sub("", text[item.start : item.end])))

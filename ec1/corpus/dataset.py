@@ -34,15 +34,15 @@ from ec1.corpus.duplicates import NearDuplicates, StoredSignatures, signature, s
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.rendering import Encoded, Rendered, TrainOn, encode, render, rendered
 from ec1.corpus.row_kinds import ROW_KINDS, RowKind
-from ec1.corpus.rows import Numbers, Row, RowTable, StoredRow
+from ec1.corpus.rows import DatasetRow, Numbers, RowTable, StoredRow
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.corpus.split import HeldOutGroups, Leak, Side, leaks, newest
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.corpus.tuples import (
     Example,
-    Kind,
     Objective,
     TrainingTuple,
+    TupleKind,
     example_of,
     parse_record,
     prompt_source,
@@ -389,9 +389,9 @@ class _Builder:
                 created = -math.inf if item.created is None else item.created.timestamp()
                 origin, digest = place_without_persons(source.origin), bytes.fromhex(digest_of(text))
                 # A text's names are corrected, not collected: of two answers one is wrong.
-                question = prompt_source(item) if item.kind == Kind.EXTRACTION else None
+                question = prompt_source(item) if item.kind == TupleKind.EXTRACTION else None
                 sources = self._sources(source, item)
-                self._rows.add(Row(source.digest, sources, digest, origin, offset, created, role, question))
+                self._rows.add(DatasetRow(source.digest, sources, digest, origin, offset, created, role, question))
         self._rows.flush()
         return StoredSignatures(self._folder / "signatures")
 

@@ -51,7 +51,7 @@ _TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
 
 
 @dataclass(frozen=True)
-class Row:
+class FormattedRow:
     """One row in one form: a conversation, or with `chosen` and `rejected` the prompt of a pair."""
 
     format: str
@@ -61,7 +61,7 @@ class Row:
     tools: tuple[dict[str, Any], ...] | None = None
 
 
-def read_row(record: Mapping[str, Any]) -> Row:
+def read_row(record: Mapping[str, Any]) -> FormattedRow:
     """Recognise a row. Raises RejectedError with what is missing, or with what it carries that cannot be learnt."""
     keys = {key for key, value in record.items() if value is not None}
     _refuse_what_cannot_be_learnt(record, keys)
@@ -74,7 +74,9 @@ def read_row(record: Mapping[str, Any]) -> Row:
     for key in ("messages", "conversations", "conversation"):
         if key in keys:
             found = messages_of(record[key], key)
-            return Row("sharegpt" if _is_sharegpt(record[key]) else "messages", _led_by(system, found), tools=tools)
+            return FormattedRow(
+                "sharegpt" if _is_sharegpt(record[key]) else "messages", _led_by(system, found), tools=tools
+            )
     for name, groups in _FORMATS.items():
         if groups[0][0] not in keys and not (name == "question/answer" and "query" in keys):
             continue
@@ -87,7 +89,7 @@ def read_row(record: Mapping[str, Any]) -> Row:
         assert present[0] is not None
         asked = _asked(record, present[0], keys)
         answer = _answer(record[present[1]], present[1])
-        return Row(name, (*_led_by(system, asked), *answer), tools=tools)
+        return FormattedRow(name, (*_led_by(system, asked), *answer), tools=tools)
     if "text" in keys:
         raise RejectedError("text alone has no answer to learn: it needs a prompt and a completion")
     for group in (("completion", "prompt"), ("output", "instruction"), ("response", "prompt"), ("answer", "question")):
@@ -255,7 +257,7 @@ def _answer(value: Any, what: str) -> tuple[Message, ...]:
 
 def _pair(
     record: Mapping[str, Any], keys: set[str], system: str | None, tools: tuple[dict[str, Any], ...] | None
-) -> Row:
+) -> FormattedRow:
     """Every shape in which the hub keeps preferences: the prompt apart, inside both answers, or both."""
     chosen, rejected = (_side(record[key], key) for key in ("chosen", "rejected"))
     key = next(
@@ -286,7 +288,7 @@ def _pair(
         prompt = inside if len(inside) >= len(prompt) else prompt
     if not prompt:
         raise RejectedError("a pair of answers without prompt (or turns inside chosen and rejected)")
-    return Row(shape, _led_by(system, prompt), chosen, rejected, tools)
+    return FormattedRow(shape, _led_by(system, prompt), chosen, rejected, tools)
 
 
 def _side(value: Any, what: str) -> tuple[Message, ...]:

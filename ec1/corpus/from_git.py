@@ -42,7 +42,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 
 
 @dataclass(frozen=True)
-class Capture:
+class GitCapture:
     """What was captured: tuples written and those that were there already, and what was left out, by reason."""
 
     written: int
@@ -83,7 +83,7 @@ def capture(
     *,
     max_tokens: int = MAX_TOKENS,
     is_removed: Callable[[str], bool] = lambda sha: False,
-) -> Capture:
+) -> GitCapture:
     """Write the tuples of each commit to `<out>/<cluster>/<sha>.jsonl`; `out` is a corpus's `engineering` folder.
 
     `since` and `until` are dates as git understands them; a bare day means its start, in UTC. A commit that does not
@@ -115,7 +115,7 @@ def capture(
         write_atomic(target, lines)
         written += len(tuples)
     log.info("%s: %d tuples written, %d known, dropped: %s", repo, written, known, dict(dropped))
-    return Capture(written, known, dict(dropped))
+    return GitCapture(written, known, dict(dropped))
 
 
 def message_without_trailers(message: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ec1.corpus.containers import find_sources
-from ec1.corpus.formats import Row, read_row
+from ec1.corpus.formats import FormattedRow, read_row
 from ec1.corpus.mapping import ColumnMapping
 from ec1.corpus.row_kinds import ANSWERS, PAIRS
 from ec1.corpus.tuples import metadata_of, parse_record, sources_of, trainable
@@ -114,7 +114,7 @@ def import_rows(
     )
 
 
-def _converted(record: Mapping[str, Any], slug: str, dropped: Counter[str]) -> tuple[Row, dict[str, Any]]:
+def _converted(record: Mapping[str, Any], slug: str, dropped: Counter[str]) -> tuple[FormattedRow, dict[str, Any]]:
     """A row in our own form. Raises RejectedError as `read_row` does, or if nothing could ever be learnt from it."""
     if "tuple_type" in record:
         raise RejectedError("is a tuple of our own: put its file into the corpus as it is")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ec1.corpus.secrets import Finding
+from ec1.corpus.secrets import SecretMatch
 from ec1.errors import InputError
 
 # Cheap tests of whether a text can hold anything at all; importing Presidio takes seconds.
@@ -39,13 +39,13 @@ _SURE = 0.8
 """The score from which a recogniser that a recipe asked for counts: its pattern fits, and its check digits too."""
 
 
-def find_pii(text: str, recognizers: Sequence[str] = ()) -> list[Finding]:
+def find_pii(text: str, recognizers: Sequence[str] = ()) -> list[SecretMatch]:
     """Everything in the text that looks like personal data, in order; findings may overlap.
 
     `recognizers`: names of more of Presidio's recognisers, such as those of national identity numbers; what they are
     sure of counts. Raises InputError for a name that Presidio does not know.
     """
-    found = [Finding(*match.span(1), "person") for match in _TRAILER.finditer(text) if "<" not in match.group(1)]
+    found = [SecretMatch(*match.span(1), "person") for match in _TRAILER.finditer(text) if "<" not in match.group(1)]
     found += _emails(text)
     found += _phones(text)
     found += _of(_MAY_BE_CARD, "CreditCardRecognizer", "card", text)
@@ -56,7 +56,7 @@ def find_pii(text: str, recognizers: Sequence[str] = ()) -> list[Finding]:
     for name in recognizers:
         for result in _recognizer(name).analyze(text, [], None):
             if result.score >= _SURE:
-                found.append(Finding(result.start, result.end, f"recognized-{result.entity_type.lower()}"))
+                found.append(SecretMatch(result.start, result.end, f"recognized-{result.entity_type.lower()}"))
     return sorted(set(found))
 
 
@@ -74,22 +74,22 @@ def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]
         last = min(last, match.end() + 200)
 
 
-def _of(pattern: re.Pattern[str], recognizer: str, kind: str, text: str) -> Iterator[Finding]:
+def _of(pattern: re.Pattern[str], recognizer: str, kind: str, text: str) -> Iterator[SecretMatch]:
     for start, end in _lines_with(pattern, text):
         for result in _recognizer(recognizer).analyze(text[start:end], [], None):
             if result.score >= 0.3:
-                yield Finding(start + result.start, start + result.end, kind)
+                yield SecretMatch(start + result.start, start + result.end, kind)
 
 
-def _emails(text: str) -> Iterator[Finding]:
+def _emails(text: str) -> Iterator[SecretMatch]:
     for item in _of(_MAY_BE_EMAIL, "EmailRecognizer", "email", text):
         value = text[item.start : item.end]
         if _suffixes()(value.rsplit("@", 1)[-1]).suffix and not _NO_PERSON.match(value):
             # What stands before an address in code (a quote, an equals sign) can be part of one, and rarely is.
-            yield Finding(item.start + len(value) - len(value.lstrip("'`=/{|-+")), item.end, "email")
+            yield SecretMatch(item.start + len(value) - len(value.lstrip("'`=/{|-+")), item.end, "email")
 
 
-def _phones(text: str) -> Iterator[Finding]:
+def _phones(text: str) -> Iterator[SecretMatch]:
     for item in _of(_MAY_BE_PHONE, "PhoneRecognizer", "phone", text):
         value = text[item.start : item.end]
         digits = sum(map(str.isdigit, value))
@@ -101,7 +101,7 @@ def _phones(text: str) -> Iterator[Finding]:
             r"(?:1[ .\-])?\d{3}[ .\-]\d{3}[ .\-]\d{4}|0\d{1,4}[ \-/]\d{3,8}(?:[ \-]\d{1,4}){0,2}", value
         )
         if digits >= 9 and (written_as_one or grouped) and not re.fullmatch(r"[\w.#=&:@]", before):
-            yield Finding(item.start, item.end, "phone")
+            yield SecretMatch(item.start, item.end, "phone")
 
 
 def _is_public(value: str) -> bool:

@@ -32,7 +32,7 @@ CREATE TABLE held (name TEXT PRIMARY KEY) WITHOUT ROWID;
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DatasetRow:
     """One row. `sources` is what it was cut from, what it is grouped by first; `text` a digest of all its text;
     `offset` where its example starts in the file of examples; `created` seconds since 1970, minus infinity if the
     tuple does not say; `role` the other role that it was mixed in from; `question` names what it answers if only the
@@ -69,7 +69,7 @@ class RowTable:
             f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-{_CACHE_KIB}; {_SCHEMA} BEGIN"
         )
         self._count = 0
-        self._waiting: list[Row] = []
+        self._waiting: list[DatasetRow] = []
         self._roles: list[str] = []
 
     def __enter__(self) -> "RowTable":
@@ -81,7 +81,7 @@ class RowTable:
     def __len__(self) -> int:
         return self._count + len(self._waiting)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DatasetRow) -> None:
         self._waiting.append(row)
         if len(self._waiting) >= _BATCH:
             self.flush()

@@ -19,7 +19,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, order=True)
-class Finding:
+class SecretMatch:
     """Something that must not be trained on: characters `[start, end)` of a text, and what it seems to be."""
 
     start: int
@@ -182,7 +182,7 @@ _CODE = re.compile(
 )
 
 
-def find_secrets(text: str) -> list[Finding]:
+def find_secrets(text: str) -> list[SecretMatch]:
     """Everything in the text that looks like a secret, in order; findings may overlap."""
     lowered = text.lower()
     found = [*_matches(_TOKENS, text, lowered, _always), *_matches(_AUTHORIZATION, text, lowered, _is_value)]
@@ -195,13 +195,13 @@ def find_secrets(text: str) -> list[Finding]:
     return sorted(set(found))
 
 
-def _matches(patterns: tuple[_Pattern, ...], text: str, lowered: str, accept: Any) -> Iterator[Finding]:
+def _matches(patterns: tuple[_Pattern, ...], text: str, lowered: str, accept: Any) -> Iterator[SecretMatch]:
     for pattern in patterns:
         if not pattern.needles or any(needle in lowered for needle in pattern.needles):
             for match in pattern.regex.finditer(text):
                 group = 1 if pattern.regex.groups else 0
                 if accept(match.group(group)):
-                    yield Finding(*match.span(group), pattern.kind)
+                    yield SecretMatch(*match.span(group), pattern.kind)
 
 
 def _always(value: str) -> bool:
@@ -239,7 +239,7 @@ def _is_address(value: str) -> bool:
     )
 
 
-def _random_strings(text: str) -> Iterator[Finding]:
+def _random_strings(text: str) -> Iterator[SecretMatch]:
     """Quoted base64 that is too random for a word, a path or a checksum."""
     entropy = _base64_entropy()
     for match in _QUOTED.finditer(text):
@@ -252,7 +252,7 @@ def _random_strings(text: str) -> Iterator[Finding]:
         if _is_alphabet(value) or _made_of_words(value):
             continue
         if entropy.calculate_shannon_entropy(value) > entropy.entropy_limit - (0.4 if len(value) < 32 else 0.0):
-            yield Finding(*match.span(2), "random-string")
+            yield SecretMatch(*match.span(2), "random-string")
 
 
 def _is_alphabet(value: str) -> bool:
@@ -271,7 +271,7 @@ def _entropy(value: str) -> float:
     return -sum(count / len(value) * math.log2(count / len(value)) for count in Counter(value).values())
 
 
-def _vendor_tokens(text: str, lowered: str) -> Iterator[Finding]:
+def _vendor_tokens(text: str, lowered: str) -> Iterator[SecretMatch]:
     for kind, needles, regex in _vendor_patterns():
         if needles and not any(needle in lowered for needle in needles):
             continue
@@ -282,7 +282,7 @@ def _vendor_tokens(text: str, lowered: str) -> Iterator[Finding]:
             start += len(value) - len(value.lstrip(" \t\r\n=:\"'"))
             end -= len(value) - len(value.rstrip(" \t\r\n=:\"'"))
             if any(map(str.isdigit, match.group(group))) and _always(text[start:end]):
-                yield Finding(start, end, kind)
+                yield SecretMatch(start, end, kind)
 
 
 def _group_weight(match: re.Match[str], number: int) -> tuple[bool, int]:
@@ -323,7 +323,7 @@ def _gitleaks_rules() -> tuple[_Rule, ...]:
     )
 
 
-def _gitleaks_secrets(text: str, lowered: str) -> Iterator[Finding]:
+def _gitleaks_secrets(text: str, lowered: str) -> Iterator[SecretMatch]:
     for rule in _gitleaks_rules():
         if rule.keywords and not any(word in lowered for word in rule.keywords):
             continue
@@ -333,7 +333,7 @@ def _gitleaks_secrets(text: str, lowered: str) -> Iterator[Finding]:
             if _entropy(value) < rule.entropy or any(pattern.search(value) for pattern in rule.allowed):
                 continue
             if _always(value) and not any(word in value.lower() for word in rule.stopwords):
-                yield Finding(*match.span(group), rule.kind)
+                yield SecretMatch(*match.span(group), rule.kind)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from ec1.files import checked_name, read_json, write_json
 
 
 @dataclass(frozen=True)
-class Decision:
+class TrainingDecision:
     """Whether to train, and why in words. `new` counts the trainable tuples that no training has counted yet."""
 
     train: bool
@@ -29,7 +29,7 @@ class Decision:
     """Trainable tuples of the last training that are no longer there: a change like new ones."""
 
 
-def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, again: bool = False) -> Decision:
+def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, again: bool = False) -> TrainingDecision:
     """Decide on a snapshot; `trained` is the one that was last trained on (see `HighWaterMark`), None for the first.
 
     New is what is in the one and not in the other, line by line: tuples that were replaced by others of the same
@@ -53,7 +53,7 @@ def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, agai
             False,
             f"{new} new trainable tuples{vanished}{since}, {short} short of the threshold {threshold}",
         )
-    return Decision(
+    return TrainingDecision(
         train=train,
         reason=reason,
         trainable=snapshot.trainable,

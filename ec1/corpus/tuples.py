@@ -35,7 +35,7 @@ _TIME_KEYS = ("created", "triggered_at", "created_at", "timestamp")
 _SOURCE_KEYS = ("session_id", "conversation_id", "source_commit", "brief_id", "group", "document_id")
 
 
-class Kind(StrEnum):
+class TupleKind(StrEnum):
     EDIT = "edit"
     APPRENTICESHIP = "apprenticeship"
     FEEDBACK = "apprenticeship-feedback"
@@ -51,7 +51,7 @@ class TrainingTuple:
     briefs that it was cut from, as `kind:value`, the coarsest first.
     """
 
-    kind: Kind
+    kind: TupleKind
     digest: str
     prompt: tuple[Message, ...]
     completion: tuple[Message, ...] | None
@@ -86,13 +86,13 @@ def parse_record(record: Mapping[str, Any]) -> TrainingTuple:
     except UnicodeEncodeError:
         raise RejectedError("holds half of a surrogate pair, which is no text") from None
     kind = record.get("tuple_type")
-    if kind == Kind.EDIT:
+    if kind == TupleKind.EDIT:
         return _edit(record, digest)
-    if kind == Kind.APPRENTICESHIP:
+    if kind == TupleKind.APPRENTICESHIP:
         return _apprenticeship(record, digest)
-    if kind == Kind.FEEDBACK:
+    if kind == TupleKind.FEEDBACK:
         return _feedback(record, digest)
-    if kind == Kind.EXTRACTION:
+    if kind == TupleKind.EXTRACTION:
         return _extraction(record, digest)
     if kind is not None and not ({"messages", "conversations", "prompt"} & record.keys()):
         raise RejectedError("unknown tuple_type")
@@ -136,7 +136,7 @@ def trainable(item: TrainingTuple, objective: Objective) -> str | None:
     target = item.completion or item.chosen
     if target is None or not _says_something(target):
         return "empty target"
-    if item.kind != Kind.GENERIC and _is_echo(_words(target)):
+    if item.kind != TupleKind.GENERIC and _is_echo(_words(target)):
         return "target is a template echo"
     return None
 
@@ -243,7 +243,7 @@ def _edit(record: Mapping[str, Any], digest: str) -> TrainingTuple:
     if before and target is diff:
         wish = f"{wish}\n\nBefore the change:\n\n{before}"
     return _build(
-        Kind.EDIT,
+        TupleKind.EDIT,
         record,
         digest,
         prompt=(_message("user", f"{context}{ask}\n\n{wish}"),) if subject else (),
@@ -257,7 +257,7 @@ def _apprenticeship(record: Mapping[str, Any], digest: str) -> TrainingTuple:
     body = _text(brief, "body") or ""
     chosen = _text(record, "final_diff") or _text(record, "actual_diff") or ""
     return _build(
-        Kind.APPRENTICESHIP,
+        TupleKind.APPRENTICESHIP,
         {**record, "brief_id": brief.get("brief_id", attempt.get("brief_id"))},
         digest,
         prompt=(_message("user", body),) if body.strip() else (),
@@ -285,7 +285,7 @@ def _extraction(record: Mapping[str, Any], digest: str) -> TrainingTuple:
             raise RejectedError(f"an entity's class is not one of {', '.join(ENTITY_CLASSES)}")
         gold[name] = entity_class
     return _build(
-        Kind.EXTRACTION,
+        TupleKind.EXTRACTION,
         record,
         digest,
         prompt=tuple(trained.messages(text)) if text.strip() else (),
@@ -298,7 +298,7 @@ def _generic(record: Mapping[str, Any], digest: str) -> TrainingTuple:
     row = read_row(record)
     if row.chosen is not None:
         return _build(
-            Kind.GENERIC,
+            TupleKind.GENERIC,
             record,
             digest,
             prompt=row.messages,
@@ -320,7 +320,7 @@ def _generic(record: Mapping[str, Any], digest: str) -> TrainingTuple:
     if last is None:
         raise RejectedError("no answer is to be trained" if row.messages else "an empty conversation")
     return _build(
-        Kind.GENERIC,
+        TupleKind.GENERIC,
         record,
         digest,
         prompt=row.messages[:last],
@@ -331,7 +331,7 @@ def _generic(record: Mapping[str, Any], digest: str) -> TrainingTuple:
 
 def _feedback(record: Mapping[str, Any], digest: str) -> TrainingTuple:
     return _build(
-        Kind.FEEDBACK,
+        TupleKind.FEEDBACK,
         record,
         digest,
         prompt=_one_sided(record.get("prompt", ""), "user", "prompt"),
@@ -341,7 +341,7 @@ def _feedback(record: Mapping[str, Any], digest: str) -> TrainingTuple:
 
 
 def _build(
-    kind: Kind,
+    kind: TupleKind,
     record: Mapping[str, Any],
     digest: str,
     *,
@@ -417,7 +417,7 @@ def _pair_problem(item: TrainingTuple) -> str | None:
     chosen, rejected = _words(item.chosen), _words(item.rejected)
     if chosen == rejected:
         return "chosen and rejected are the same"
-    if item.kind == Kind.GENERIC:
+    if item.kind == TupleKind.GENERIC:
         return None if chosen and rejected else "chosen or rejected is empty"
     if len(chosen) < MIN_PAIR_CHARACTERS:
         return f"chosen is shorter than {MIN_PAIR_CHARACTERS} characters"

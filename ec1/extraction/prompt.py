@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ec1.extraction.schema import Named, Stated, encode
-from ec1.vocabulary import CONTRACT, Example, Kept, Vocabulary
+from ec1.vocabulary import CONTRACT, Kept, Vocabulary, VocabularyExample
 
 PROMPT_VERSION = 1
 
@@ -155,12 +155,12 @@ def _system(relations: bool, vocabulary: Vocabulary) -> str:
     return asked + (_SYSTEM_RELATIONS.format(relations=", ".join(vocabulary.relations)) if relations else "")
 
 
-def _examples(relations: bool, vocabulary: Vocabulary) -> Iterator[tuple[Example, list[Stated]]]:
+def _examples(relations: bool, vocabulary: Vocabulary) -> Iterator[tuple[VocabularyExample, list[Stated]]]:
     """What the model is shown: texts with their names, and with what they state."""
     for number, (text, names) in enumerate(_EXAMPLES):
         if shows(names, _UNNAMED.get(number, frozenset()), vocabulary):
             stated = [Stated(*each) for each in _STATED.get(number, ()) if each[1] in vocabulary.relations]
-            yield Example(text, names), stated
+            yield VocabularyExample(text, names), stated
     for own in vocabulary.own:
         for example in own.parsed:
             yield example, []

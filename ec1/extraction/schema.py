@@ -98,7 +98,7 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ParsedAnswer:
     """What one answer holds; `relations` is empty where none were asked for."""
 
     entities: list[Named]
@@ -127,12 +127,14 @@ def decode(content: str, finish_reason: str) -> list[Named]:
     return decode_answer(content, finish_reason, relations=False).entities
 
 
-def decode_answer(content: str, finish_reason: str, *, relations: bool, vocabulary: Vocabulary = CONTRACT) -> Answer:
+def decode_answer(
+    content: str, finish_reason: str, *, relations: bool, vocabulary: Vocabulary = CONTRACT
+) -> ParsedAnswer:
     """Read a complete answer. Raises DeferredError with the reason why an answer does not count."""
     value = whole_answer(content, finish_reason)
     if problem := best_match(_validator(relations, vocabulary).iter_errors(value)):
         raise DeferredError(f"the answer is not of our schema: {problem.json_path}: {problem.message[:120]}")
-    return Answer(
+    return ParsedAnswer(
         [Named(each["name"], each["class"]) for each in value["entities"]],
         [Stated(each["subject"], each["relation"], each["object"]) for each in value.get("relations", ())],
     )

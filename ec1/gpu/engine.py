@@ -22,7 +22,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.launch.local import free_port, usable_cores
 
 if TYPE_CHECKING:
-    from ec1.launch.launcher import Grant
+    from ec1.launch.launcher import DeviceGrant
     from ec1.launch.process import SupervisedProcess
 
 GRACE_SECONDS = 20.0
@@ -135,7 +135,7 @@ class VllmEngine:
     @contextmanager
     def serve(
         self,
-        grant: "Grant",
+        grant: "DeviceGrant",
         *,
         log: Path,
         progress: Callable[[str], None],

@@ -17,7 +17,7 @@ from ec1.errors import EC1Error, PermanentError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.gpu.lease import GpuLease, Phase, shared_lock_folder
 from ec1.launch.by_spec import run_by_spec
-from ec1.launch.launcher import NOBODY, LocalLauncher, Work
+from ec1.launch.launcher import NOBODY, DeviceWork, LocalLauncher
 from ec1.launch.local import free_port
 from ec1.launch.process import inherited
 from ec1.launch.ranks import rank_environment
@@ -139,7 +139,7 @@ def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int)
         env |= imported_session(order.session, order.messages)
     # What it reads and writes is of use only to who sends files.
     folder = order.specification.parent
-    work = Work(
+    work = DeviceWork(
         order.what, order.module, order.specification, order.device, NOBODY, (), folder, environment=order.environment
     )
     launcher = LocalLauncher(lambda: lease.hold(phase, night="", holder=holder, wait_seconds=order.wait_seconds))

@@ -16,7 +16,7 @@ from pathlib import Path
 from ec1.errors import InputError
 from ec1.files import write_json
 from ec1.launch import blobs
-from ec1.launch.launcher import GRACE_SECONDS, NOBODY, Grant, LocalLauncher, Work
+from ec1.launch.launcher import GRACE_SECONDS, NOBODY, DeviceGrant, DeviceWork, LocalLauncher
 from ec1.launch.orders import (
     LOG,
     MESSAGES,
@@ -45,7 +45,7 @@ class Executor:
         self,
         store: ObjectStore,
         folder: Path,
-        hold: Callable[[Order], AbstractContextManager[Grant]],
+        hold: Callable[[Order], AbstractContextManager[DeviceGrant]],
         env: Mapping[str, str],
         *,
         name: str,
@@ -124,7 +124,7 @@ class Executor:
         reports.mkdir(parents=True, exist_ok=True)
         (reports / MESSAGES).touch()
         launcher = LocalLauncher(lambda: self._hold(order), grace_seconds=self._grace_seconds, watch=watch)
-        work = Work(order.what, order.module, specification, order.device, NOBODY, (), output)
+        work = DeviceWork(order.what, order.module, specification, order.device, NOBODY, (), output)
         launcher.run(work, env, reports / LOG)
 
     def _reports(self, digest: str, attempt: int) -> Path:

@@ -42,7 +42,7 @@ NOBODY = Subject("", "", "")
 
 
 @dataclass(frozen=True)
-class Work:
+class DeviceWork:
     """`python -m <module> <specification>` on a device; `what` names it in errors, such as "the training".
 
     The specification names its `inputs` and its `output` by these very paths, so another machine can exchange them.
@@ -67,7 +67,7 @@ class Work:
     """In addition to the launcher's environment, which takes precedence. Only for work on this machine."""
 
 
-class Grant(Protocol):
+class DeviceGrant(Protocol):
     """What a held lease allows (`ec1.gpu.lease.Grant`)."""
 
     def start(
@@ -79,7 +79,7 @@ class Grant(Protocol):
 class Launcher(Protocol):
     """Runs one piece of work until it ends."""
 
-    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
         """Run `work` with the environment `env`; what it prints goes to the file `log`.
 
         Raises PermanentError if it cannot succeed, ServiceError if it was stopped from outside and can go on, and
@@ -92,7 +92,7 @@ class LocalLauncher:
 
     def __init__(
         self,
-        hold: Callable[[], AbstractContextManager[Grant]],
+        hold: Callable[[], AbstractContextManager[DeviceGrant]],
         *,
         grace_seconds: float = GRACE_SECONDS,
         watch: Callable[[], None] | None = None,
@@ -102,7 +102,7 @@ class LocalLauncher:
         self._grace_seconds = grace_seconds
         self._watch = watch
 
-    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
         command = [sys.executable, "-m", work.module, str(work.specification)]
         environment = {**work.environment, **process_environment(work.device, env)}
         with (
@@ -131,7 +131,7 @@ class LocalLauncher:
 class Place:
     """What a launcher is opened with: what there is on the machine that asks, and the deployment's rules."""
 
-    hold: Callable[[], AbstractContextManager[Grant]]
+    hold: Callable[[], AbstractContextManager[DeviceGrant]]
     """Takes the lease of this machine's GPU, for work that runs here."""
     gpu: GpuSettings
     lease_wait_seconds: float

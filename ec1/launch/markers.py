@@ -95,7 +95,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class State:
+class MarkerState:
     """How far a marker is, which attempt works on it, and that one's last heartbeat."""
 
     name: Literal["waiting", "claimed", "completed", "failed", "gone"]
@@ -240,16 +240,16 @@ class PendingMarkers:
         self.write(marker, night)
         return file
 
-    def state(self, file: str) -> "State":
+    def state(self, file: str) -> "MarkerState":
         """How far it is."""
         seen = self._look(file)
         beat = seen.attempts[seen.newest].updated if seen.newest else None
         if not seen.states:
-            return State("gone", seen.newest, beat)
+            return MarkerState("gone", seen.newest, beat)
         if seen.settled:
-            return State("completed" if COMPLETED in seen.states else "failed", seen.newest, beat)
+            return MarkerState("completed" if COMPLETED in seen.states else "failed", seen.newest, beat)
         working = CLAIMED in seen.states and seen.newest not in seen.released
-        return State("claimed" if working else "waiting", seen.newest, beat)
+        return MarkerState("claimed" if working else "waiting", seen.newest, beat)
 
     def reason(self, file: str) -> str:
         """Why it failed."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ec1.files import digest_of, read_json
 from ec1.launch.blobs import Tree, tree_of
-from ec1.launch.launcher import Work
+from ec1.launch.launcher import DeviceWork
 from ec1.settings import Settings
 
 WORK = "work/"
@@ -56,7 +56,7 @@ def own_version() -> str:
     return importlib.metadata.version("ec1")
 
 
-def order_of(work: Work) -> Order:
+def order_of(work: DeviceWork) -> Order:
     """The order for a piece of work. Raises InputError for an input that is not there."""
     places = {str(path): f"{_INPUT}{number}" for number, path in enumerate(work.inputs)}
     places[str(work.output)] = _OUTPUT

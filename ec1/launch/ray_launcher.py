@@ -22,7 +22,7 @@ from pydantic import Field
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.launch.device import GpuSettings
-from ec1.launch.launcher import GRACE_SECONDS, Launcher, Place, Work
+from ec1.launch.launcher import GRACE_SECONDS, DeviceWork, Launcher, Place
 from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
 from ec1.settings import Settings
@@ -88,7 +88,7 @@ class RayLauncher:
         self._gpu = gpu
         self._wait_seconds = wait_seconds
 
-    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
         session = exported_session(env)
         order = self._order(work, log, None if session is None else session[0])
         path = _beside(work.specification, "order.json")
@@ -108,7 +108,7 @@ class RayLauncher:
             raise
         self._judge(work, order, job, said)
 
-    def _order(self, work: Work, log: Path, session: Any) -> RayOrder:
+    def _order(self, work: DeviceWork, log: Path, session: Any) -> RayOrder:
         return RayOrder(
             what=work.what,
             module=work.module,
@@ -151,7 +151,7 @@ class RayLauncher:
         except (RuntimeError, OSError) as error:
             raise ServiceError(f"the Ray cluster at {self._settings.address} took no job: {_line(error)}") from None
 
-    def _judge(self, work: Work, order: RayOrder, job: str, said: str) -> None:
+    def _judge(self, work: DeviceWork, order: RayOrder, job: str, said: str) -> None:
         where = f"the end of {order.log}:\n{tail_of(order.log)}"
         if not order.result.is_file():
             raise ServiceError(f"{work.what} was ended as the Ray job {job} ({said}) and can go on; {where}")

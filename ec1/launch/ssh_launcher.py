@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from ec1.errors import InputError, ServiceError
-from ec1.launch.launcher import Launcher, Place, Work
+from ec1.launch.launcher import DeviceWork, Launcher, Place
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.orders import own_version
 from ec1.launch.worker_launcher import WorkerLauncher
@@ -63,11 +63,11 @@ class SshLauncher:
             alone=alone,
         )
 
-    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
         self._check(work)
         self._inner.run(work, env, log)
 
-    def _check(self, work: Work) -> None:
+    def _check(self, work: DeviceWork) -> None:
         """Raises InputError if the machine cannot do it: another version of EC1, another device, a card that fails."""
         command = shlex.join([*self._worker, "--check", "--json"])
         _, said = self._host.run(f"mkdir -p {shlex.quote(self._folder)}; {command}")

@@ -31,7 +31,7 @@ class Done:
     seconds: float
 
 
-class Worker:
+class MarkerWorker:
     """Claims what `accept` takes and carries it out, one marker at a time. `name` tells this worker from others."""
 
     def __init__(

@@ -17,8 +17,8 @@ from pydantic import Field
 
 from ec1.errors import BusyError, PermanentError, ServiceError
 from ec1.launch import blobs
-from ec1.launch.launcher import Launcher, Place, Work
-from ec1.launch.markers import PendingMarkers, State, WorkMarker
+from ec1.launch.launcher import DeviceWork, Launcher, Place
+from ec1.launch.markers import MarkerState, PendingMarkers, WorkMarker
 from ec1.launch.orders import LOG, MESSAGES, PROGRESS, RESULTS, SESSION, WORK, Order, Result, order_of
 from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
@@ -59,7 +59,7 @@ class WorkerLauncher:
         self._watch = watch
         self._alone = alone
 
-    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
         order = order_of(work)
         digest = order.digest
         session = exported_session(env)
@@ -86,7 +86,7 @@ class WorkerLauncher:
         blobs.fetch_all(self._store, result.output, work.output, work.last, f"{RESULTS}{digest}/")
         self._clean_up(order)
 
-    def _ask(self, work: Work, order: Order) -> str:
+    def _ask(self, work: DeviceWork, order: Order) -> str:
         sent = sum(blobs.send(self._store, path, tree) for path, tree in zip(work.inputs, order.inputs, strict=True))
         log.info("%s: sent %.1f of %.1f MiB", work.what, sent / 2**20, blobs.total(order.inputs) / 2**20)
         self._store.put_bytes(order.key, order.model_dump_json().encode())
@@ -105,9 +105,9 @@ class WorkerLauncher:
             self._markers.withdraw_others(file)
         return file
 
-    def _follow(self, work: Work, file: str, follower: "_Follower") -> None:
+    def _follow(self, work: DeviceWork, file: str, follower: "_Follower") -> None:
         """Wait for the end. Raises PermanentError if it failed, BusyError if no worker takes it."""
-        alive, last, gone = time.monotonic(), State("waiting", 0, None), 0
+        alive, last, gone = time.monotonic(), MarkerState("waiting", 0, None), 0
         while True:
             self._watch()
             try:
@@ -137,7 +137,7 @@ class WorkerLauncher:
             last = state
             time.sleep(self._follow_seconds)
 
-    def _failed(self, work: Work, file: str, follower: "_Follower") -> NoReturn:
+    def _failed(self, work: DeviceWork, file: str, follower: "_Follower") -> NoReturn:
         reason = self._markers.reason(file)
         where = f"the end of {follower.log}:\n{tail_of(follower.log)}"
         raise PermanentError(f"{work.what} failed on its worker: {reason}; {where}")

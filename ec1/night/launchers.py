@@ -9,14 +9,14 @@ from ec1.deployment import Deployment
 from ec1.gpu.lease import GpuLease, Phase
 from ec1.home import Home
 from ec1.launch.executor import MODULES, Executor
-from ec1.launch.launcher import Grant, Launcher, Place
+from ec1.launch.launcher import DeviceGrant, Launcher, Place
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.orders import Order
-from ec1.launch.worker import Worker
+from ec1.launch.worker import MarkerWorker
 from ec1.night.stores import open_store
 from ec1.storage.store import ObjectStore
 
-Hold = Callable[[], AbstractContextManager[Grant]]
+Hold = Callable[[], AbstractContextManager[DeviceGrant]]
 
 
 def open_launcher(deployment: Deployment, home: Home, hold: Hold) -> Launcher:
@@ -49,13 +49,13 @@ def open_worker(
     store: ObjectStore,
     env: Mapping[str, str],
     modules: frozenset[str] = MODULES,
-) -> Worker:
+) -> MarkerWorker:
     """A worker for this machine's device, whose work takes the lease as a night's does."""
     name = f"{socket.gethostname()[:64]}-{os.getpid()}"
     gpu = deployment.gpu
     lease = GpuLease(deployment.gpu_lock(home), device=gpu.device, min_free_gib=gpu.min_free_gib)
 
-    def hold(order: Order) -> AbstractContextManager[Grant]:
+    def hold(order: Order) -> AbstractContextManager[DeviceGrant]:
         phase: Phase = "training" if order.module == "ec1.training" else "evaluation"
         wait = deployment.budgets.lease_wait_seconds
         return lease.hold(phase, night="", holder=f"ec1 worker {name}", wait_seconds=wait)
@@ -63,4 +63,4 @@ def open_worker(
     executor = Executor(store, home.cache / "worker", hold, env, name=name, modules=modules)
     executor.prune(deployment.worker.keep_days)
     markers = open_markers(deployment, store)
-    return Worker(markers, executor, name=name, device=gpu.device, beat_seconds=deployment.worker.beat_seconds)
+    return MarkerWorker(markers, executor, name=name, device=gpu.device, beat_seconds=deployment.worker.beat_seconds)

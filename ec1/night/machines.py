@@ -18,7 +18,7 @@ from ec1.files import atomic_file
 from ec1.gpu.engine import VllmEngine
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
-from ec1.launch.launcher import Grant, Launcher
+from ec1.launch.launcher import DeviceGrant, Launcher
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.machines.installation import Installation
 from ec1.machines.machine import Machine, Progress, Running
@@ -77,7 +77,7 @@ def machine_launcher(
         raise failed
 
 
-def _held_there() -> AbstractContextManager[Grant]:
+def _held_there() -> AbstractContextManager[DeviceGrant]:
     raise PermanentError("work for the machine takes the lease there, never here")
 
 

@@ -16,13 +16,13 @@ from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ec1.adapters.gate import Difference, VerdictName
-from ec1.corpus.threshold import Decision
+from ec1.adapters.gate import ScoreDifference, VerdictName
+from ec1.corpus.threshold import TrainingDecision
 from ec1.errors import InputError
 from ec1.files import checked_name, read_json, write_json
 from ec1.graph.rebuild import Rebuild
 from ec1.strict_yaml import validate
-from ec1.training.plan import Plan
+from ec1.training.plan import TrainingPlan
 from ec1.training.spec import TrainingResult
 
 _FOLDER = "records"
@@ -237,7 +237,7 @@ class DecisionRecord(Record):
     """The decision to train."""
 
     step: ClassVar[str] = "threshold_check"
-    decision: Decision
+    decision: TrainingDecision
 
 
 class DatasetRecord(Record):
@@ -246,7 +246,7 @@ class DatasetRecord(Record):
     step: ClassVar[str] = "training_dataset"
     digest: str
     snapshot: str
-    plan: Plan
+    plan: TrainingPlan
 
 
 class PostponedRecord(Record):
@@ -280,7 +280,7 @@ class EvaluationRecord(Record):
     mean_scores: dict[str, float | None] = {}
     mean_losses: dict[str, float | None] = {}
     examples: int = 0
-    differences: dict[str, Difference] = Field({}, description="the candidate's score less each reference's")
+    differences: dict[str, ScoreDifference] = Field({}, description="the candidate's score less each reference's")
 
 
 class OutcomeRecord(Record):

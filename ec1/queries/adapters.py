@@ -28,7 +28,7 @@ VersionId = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class Version:
+class VersionSummary:
     """One version in a list. Of a damaged one nothing is known but its name, and why it cannot be used."""
 
     name: str
@@ -97,7 +97,7 @@ def version_ids(registry: AdapterRegistry) -> list[VersionId]:
     return [(tenant, role, each) for tenant, role in registry.roles() for each in registry.versions(tenant, role)]
 
 
-def versions(registry: AdapterRegistry, limit: int | None = None, cursor: str | None = None) -> Page[Version]:
+def versions(registry: AdapterRegistry, limit: int | None = None, cursor: str | None = None) -> Page[VersionSummary]:
     """All versions by tenant and role, the newest first. Only the manifests of the page are read."""
     ordered = sorted(version_ids(registry), key=lambda each: (each[0], each[1], -each[2]))
     page = page_of(ordered, limit, cursor)
@@ -106,14 +106,14 @@ def versions(registry: AdapterRegistry, limit: int | None = None, cursor: str | 
     return Page(tuple(_version(registry, each, used) for each in page.items), page.next)
 
 
-def _version(registry: AdapterRegistry, version: VersionId, used: set[str]) -> Version:
+def _version(registry: AdapterRegistry, version: VersionId, used: set[str]) -> VersionSummary:
     name = _name(version)
     state = (name, name in used, registry.withdrawal(*version) is not None)
     try:
         manifest = registry.get(*version)
     except PermanentError as error:
-        return Version(*state, damaged=str(error))
-    return Version(
+        return VersionSummary(*state, damaged=str(error))
+    return VersionSummary(
         *state,
         night=manifest.night,
         objective=manifest.objective,

@@ -10,7 +10,7 @@ _NAMES = ("name", "version", "description", "tenant", "role")
 
 
 @dataclass(frozen=True)
-class Difference:
+class KeyDifference:
     """One key. A side that does not have it has None; `*_origin` is `file:line`, `default`, or empty."""
 
     key: str
@@ -20,12 +20,14 @@ class Difference:
     right_origin: str
 
 
-def differences(left: ResolvedRecipe, right: ResolvedRecipe) -> list[Difference]:
+def differences(left: ResolvedRecipe, right: ResolvedRecipe) -> list[KeyDifference]:
     """Every value that differs, by key; what only names a recipe comes first."""
     values = [dict(_flat(each.recipe.model_dump(mode="json"), "")) for each in (left, right)]
     keys = sorted({*values[0], *values[1]}, key=lambda key: (key not in _NAMES, key))
     return [
-        Difference(key, values[0].get(key), values[1].get(key), left.origins.get(key, ""), right.origins.get(key, ""))
+        KeyDifference(
+            key, values[0].get(key), values[1].get(key), left.origins.get(key, ""), right.origins.get(key, "")
+        )
         for key in keys
         if values[0].get(key) != values[1].get(key)
     ]

@@ -7,7 +7,16 @@ from pathlib import Path
 from ec1.errors import InputError
 from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.objectives import OBJECTIVES, SECTIONS
-from ec1.recipes.resolution import Finding, RecipeFile, ResolvedRecipe, read_file, recipe_files, resolve, shadows, shown
+from ec1.recipes.resolution import (
+    LintFinding,
+    RecipeFile,
+    ResolvedRecipe,
+    read_file,
+    recipe_files,
+    resolve,
+    shadows,
+    shown,
+)
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import refusal
 
@@ -20,21 +29,21 @@ def lint(
     *,
     processes: int = 1,
     fsdp: bool = False,
-) -> list[Finding]:
+) -> list[LintFinding]:
     """Check every recipe file below `folders` (folders or files), abstract ones as far as they go.
 
     `max_lora_rank`: the largest rank that the deployment's engine serves; `models`: the ids of the models it names;
     `processes`, `fsdp`: how it shares a training.
     """
     cache: dict[Path, RecipeFile] = {}
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     owners: dict[tuple[str, str], Path] = {}
     for path in recipe_files(folders):
         try:
             abstract = read_file(path, cache).values.get("abstract") is True
             resolved, problems = resolve(path, search, cache, placeholders=abstract)
         except InputError as error:
-            findings.append(Finding("error", str(path), str(error).removeprefix(f"{path}: ")))
+            findings.append(LintFinding("error", str(path), str(error).removeprefix(f"{path}: ")))
             continue
         findings.extend(problems)
         if resolved is None:
@@ -43,7 +52,7 @@ def lint(
         findings.extend(_served(resolved, max_lora_rank))
         findings.extend(_perhaps_misspelt(resolved, models))
         if not abstract and (why := refusal(resolved.recipe, processes, fsdp)) is not None:
-            findings.append(Finding("error", shown(path), why))
+            findings.append(LintFinding("error", shown(path), why))
         key = (resolved.recipe.tenant, resolved.recipe.role)
         if abstract or resolved.recipe.kind == "experiment":
             # An experiment publishes nothing, so it stands beside the role's own recipe.
@@ -51,7 +60,7 @@ def lint(
         if key not in owners or shadows(path, owners[key]):
             owners[key] = path
         elif not shadows(owners[key], path):
-            findings.append(Finding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
+            findings.append(LintFinding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
     return findings
 
 
@@ -65,13 +74,13 @@ def usual_rates(recipe: Recipe) -> tuple[float, float]:
     return objective.full_rates if recipe.method == "full" else objective.lora_rates
 
 
-def _advice(resolved: ResolvedRecipe) -> list[Finding]:
+def _advice(resolved: ResolvedRecipe) -> list[LintFinding]:
     """What is allowed and yet rarely meant."""
     recipe, origins, found = resolved.recipe, resolved.origins, []
 
     def say(key: str, message: str) -> None:
         where = origins.get(key, "default")
-        found.append(Finding("warning", shown(resolved.path) if where == "default" else where, f"{key}: {message}"))
+        found.append(LintFinding("warning", shown(resolved.path) if where == "default" else where, f"{key}: {message}"))
 
     rate = recipe.optimisation.learning_rate
     low, high = usual_rates(recipe)
@@ -101,7 +110,7 @@ def _advice(resolved: ResolvedRecipe) -> list[Finding]:
     return found
 
 
-def _perhaps_misspelt(resolved: ResolvedRecipe, models: Collection[str]) -> list[Finding]:
+def _perhaps_misspelt(resolved: ResolvedRecipe, models: Collection[str]) -> list[LintFinding]:
     """A base model that is nearly one of the deployment's."""
     named = resolved.recipe.base_model.id
     near = [] if named in models else difflib.get_close_matches(named, sorted(models), n=1, cutoff=0.9)
@@ -109,10 +118,10 @@ def _perhaps_misspelt(resolved: ResolvedRecipe, models: Collection[str]) -> list
         return []
     where = resolved.origins.get("base_model.id", "default")
     message = f"base_model.id: the deployment names no {named}; did you mean {near[0]}?"
-    return [Finding("warning", shown(resolved.path) if where == "default" else where, message)]
+    return [LintFinding("warning", shown(resolved.path) if where == "default" else where, message)]
 
 
-def _served(resolved: ResolvedRecipe, max_lora_rank: int | None) -> list[Finding]:
+def _served(resolved: ResolvedRecipe, max_lora_rank: int | None) -> list[LintFinding]:
     """Whether the engine can serve what the recipe trains."""
     recipe = resolved.recipe
     if max_lora_rank is None or recipe.lora is None or not recipe.nightly or recipe.lora.r <= max_lora_rank:
@@ -122,4 +131,4 @@ def _served(resolved: ResolvedRecipe, max_lora_rank: int | None) -> list[Finding
         f"lora.r: the engine serves ranks up to {max_lora_rank}, not {recipe.lora.r}: raise the deployment's "
         "inference.max_lora_rank"
     )
-    return [Finding("warning", shown(resolved.path) if where == "default" else where, message)]
+    return [LintFinding("warning", shown(resolved.path) if where == "default" else where, message)]

@@ -59,7 +59,7 @@ class BrokenRecipe:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LintFinding:
     """One thing that `lint` has to say. A warning does not stop a night, an error does."""
 
     level: Literal["error", "warning"]
@@ -254,7 +254,7 @@ def resolve(
     *,
     placeholders: bool = False,
     overrides: Mapping[str, Any] | None = None,
-) -> tuple[ResolvedRecipe | None, list[Finding]]:
+) -> tuple[ResolvedRecipe | None, list[LintFinding]]:
     chain = _chain(path, search, cache)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -265,12 +265,12 @@ def resolve(
     values.pop("extends", None)
     abstract = values.pop("abstract", False)
     if abstract not in (True, False):
-        return None, [Finding("error", shown(path), f"abstract: use true or false, not {abstract!r}")]
+        return None, [LintFinding("error", shown(path), f"abstract: use true or false, not {abstract!r}")]
     if placeholders:
         # An abstract recipe is checked with these in place of what only a concrete one has.
         values = {"version": 1, "tenant": "any", "role": "any", **values}
     elif abstract:
-        return None, [Finding("error", shown(path), "this recipe is abstract: extend it, do not train it")]
+        return None, [LintFinding("error", shown(path), "this recipe is abstract: extend it, do not train it")]
     values.setdefault("name", _name_of(path, search))
     try:
         recipe = Recipe.model_validate(values)
@@ -314,7 +314,7 @@ def _dotted(values: Mapping[str, Any], prefix: str) -> list[str]:
     return keys
 
 
-def _explained(item: ErrorDetails, origins: Mapping[str, str], path: str) -> Finding:
+def _explained(item: ErrorDetails, origins: Mapping[str, str], path: str) -> LintFinding:
     """One problem as a person wants to read it: where the value was set, what is wrong, what was perhaps meant."""
     parts = [str(part) for part in item["loc"]]
     dotted = ".".join(parts)
@@ -327,7 +327,7 @@ def _explained(item: ErrorDetails, origins: Mapping[str, str], path: str) -> Fin
         where, message = path, "is required, in this file or in one that it extends"
     elif item["type"] != "value_error":
         message = f"{message[0].lower()}{message[1:]}, not {item['input']!r}"
-    return Finding("error", where, f"{dotted}: {message}" if dotted else message)
+    return LintFinding("error", where, f"{dotted}: {message}" if dotted else message)
 
 
 def _fields_at(parts: Sequence[str]) -> list[str]:

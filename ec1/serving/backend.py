@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from ec1.gpu.engine import Endpoint
-from ec1.serving.versions import RefusedError, Version
+from ec1.serving.versions import RefusedError, ServedVersion
 
 PROBES = (
     "The minutes of the meeting were approved, and the next step is",
@@ -33,7 +33,7 @@ class Connection:
     _base: list[list[float]] | None = None
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
-    async def admit(self, version: Version) -> None:
+    async def admit(self, version: ServedVersion) -> None:
         """Make sure that the engine answers as this version, by loading it if need be. Raises RefusedError.
 
         Its answers must differ from the base's: tensors that do not fit are dropped silently, and the base would

@@ -26,10 +26,10 @@ from pydantic import Field, model_validator
 
 from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.cleaning import scrub
-from ec1.corpus.tuples import Kind, parse_record, trainable
+from ec1.corpus.tuples import TupleKind, parse_record, trainable
 from ec1.errors import RejectedError
 from ec1.files import canonical_json, digest_of, write_atomic
-from ec1.serving.versions import RefusedError, Version
+from ec1.serving.versions import RefusedError, ServedVersion
 from ec1.settings import Settings
 
 Verdict = Literal["accept", "correct", "up", "down"]
@@ -64,7 +64,7 @@ class Feedback(Settings):
 class Outcome:
     """What became of feedback. `digest` is the tuple's, None with the `reason` why there is none."""
 
-    version: Version
+    version: ServedVersion
     verdict: Verdict
     digest: str | None
     reason: str | None
@@ -74,7 +74,7 @@ class Outcome:
 class Tally:
     """What users said about one version. `good`: accepted or thumb up; `bad`: corrected or thumb down."""
 
-    version: Version
+    version: ServedVersion
     answers: int
     good: int
     bad: int
@@ -90,7 +90,7 @@ class Tally:
         return (middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)
 
 
-class Capture:
+class AnswerCapture:
     """Answers that wait for feedback, in the database at `path`, and the corpus that feedback goes to.
 
     All work is done by one thread, in the order in which it came, and never while somebody waits for an answer.
@@ -116,7 +116,7 @@ class Capture:
         self._thread.shutdown()
         self._db.close()
 
-    async def keep(self, version: Version, body: Mapping[str, Any], kind: str, content: bytes) -> str | None:
+    async def keep(self, version: ServedVersion, body: Mapping[str, Any], kind: str, content: bytes) -> str | None:
         """Keep an answer: the request, the answer's content type and bytes. Returns why it is not kept, else None."""
         if self._pending >= _MAX_PENDING:
             return "busy"
@@ -140,7 +140,9 @@ class Capture:
             "FROM answer WHERE tenant = ? AND role = ? GROUP BY version ORDER BY version DESC",
             (tenant, role),
         )
-        return [Tally(Version(tenant, role, number), count, good or 0, bad or 0) for number, count, good, bad in rows]
+        return [
+            Tally(ServedVersion(tenant, role, number), count, good or 0, bad or 0) for number, count, good, bad in rows
+        ]
 
     async def _run(self, work: Callable[[], Result]) -> Result:
         self._pending += 1
@@ -149,7 +151,7 @@ class Capture:
         finally:
             self._pending -= 1
 
-    def _keep(self, version: Version, body: Mapping[str, Any], kind: str, content: bytes) -> str | None:
+    def _keep(self, version: ServedVersion, body: Mapping[str, Any], kind: str, content: bytes) -> str | None:
         try:
             identifier, text = answer_of(kind, content)
             prompt = [{**message, "content": scrub(message["content"])[0]} for message in prompt_of(body)]
@@ -177,7 +179,7 @@ class Capture:
         if row is None or not allowed(row[1]):
             return None
         at, tenant, role, number, prompt, text, verdict, request = row
-        version = Version(tenant, role, number)
+        version = ServedVersion(tenant, role, number)
         digest = digest_of(given.model_dump())
         if verdict is not None:
             if request == digest:
@@ -194,7 +196,7 @@ class Capture:
         return Outcome(version, given.verdict, found, reason)
 
     def _write(
-        self, version: Version, given: Feedback, prompt: list[dict[str, str]], text: str
+        self, version: ServedVersion, given: Feedback, prompt: list[dict[str, str]], text: str
     ) -> tuple[str | None, str | None]:
         if given.verdict == "down":
             return None, "nothing is learnt from a rejected answer alone"
@@ -220,7 +222,7 @@ def feedback_folder(target: Bucket) -> Path:
 
 
 def tuple_of(
-    version: Version,
+    version: ServedVersion,
     given: Feedback,
     prompt: Sequence[Mapping[str, str]],
     text: str,
@@ -245,7 +247,7 @@ def tuple_of(
         }
     alone = len(prompt) == 1 and prompt[0]["role"] == "user"
     return record | {
-        "tuple_type": Kind.FEEDBACK.value,
+        "tuple_type": TupleKind.FEEDBACK.value,
         "task_type": version.role,
         "format": "canonical-envelope-v1",
         "prompt": prompt[0]["content"] if alone else [dict(message) for message in prompt],

@@ -26,10 +26,10 @@ from starlette.types import Receive, Scope, Send
 
 from ec1.errors import EC1Error
 from ec1.serving.backend import Backend, Connection
-from ec1.serving.capture import MAX_ANSWER_BYTES, Capture, Feedback, wanted
+from ec1.serving.capture import MAX_ANSWER_BYTES, AnswerCapture, Feedback, wanted
 from ec1.serving.keys import Key, Keys
 from ec1.serving.metrics import Metrics
-from ec1.serving.versions import RefusedError, Version, Versions, parse_name
+from ec1.serving.versions import RefusedError, ServedVersion, Versions, parse_name
 
 MODEL_HEADER = "X-EC1-Model"
 USER_HEADER = "x-ec1-user"
@@ -59,7 +59,7 @@ class Gateway:
         *,
         key_needed: bool,
         max_request_bytes: int,
-        capture: Capture | None = None,
+        capture: AnswerCapture | None = None,
     ) -> None:
         self.versions = versions
         self.backend = backend
@@ -107,7 +107,7 @@ class Gateway:
             raise RefusedError(400, "the request is not a JSON object")
         return body
 
-    async def choose(self, key: Key | None, body: dict[str, Any], user: str | None) -> Version | None:
+    async def choose(self, key: Key | None, body: dict[str, Any], user: str | None) -> ServedVersion | None:
         """The version that answers; None: the base. Raises RefusedError."""
         name = body.get("model")
         if not isinstance(name, str) or not name:
@@ -144,7 +144,7 @@ class Gateway:
             headers={MODEL_HEADER: outcome.version.name},
         )
 
-    async def keep(self, version: Version, body: dict[str, Any], kind: str, content: bytes) -> None:
+    async def keep(self, version: ServedVersion, body: dict[str, Any], kind: str, content: bytes) -> None:
         """Keep an answer for feedback, and count it if that cannot be."""
         assert self.capture is not None
         reason = await self.capture.keep(version, body, kind, content)

@@ -22,7 +22,7 @@ from ec1.models import prepare_model
 from ec1.night.report.metrics import NightCollector
 from ec1.night.stores import open_registry
 from ec1.serving.backend import Backend
-from ec1.serving.capture import Capture
+from ec1.serving.capture import AnswerCapture
 from ec1.serving.gateway import Gateway
 from ec1.serving.keeper import FixedServer, Keeper
 from ec1.serving.keys import Keys
@@ -36,10 +36,10 @@ def keys_of(home: Home) -> Keys:
     return Keys(home.serving / "keys.json")
 
 
-def open_capture(deployment: Deployment, home: Home) -> Capture:
+def open_capture(deployment: Deployment, home: Home) -> AnswerCapture:
     """The answers that wait for feedback."""
     path = home.serving / "answers.sqlite"
-    return Capture(path, deployment.corpus_root(home), keep_days=deployment.serving.capture.keep_days)
+    return AnswerCapture(path, deployment.corpus_root(home), keep_days=deployment.serving.capture.keep_days)
 
 
 def engine_settings(deployment: Deployment) -> VllmSettings | ServerSettings:

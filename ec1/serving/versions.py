@@ -50,7 +50,7 @@ class RefusedError(EC1Error):
 
 
 @dataclass(frozen=True)
-class Version:
+class ServedVersion:
     """One version of one role."""
 
     tenant: str
@@ -150,15 +150,17 @@ class Versions:
     ) -> None:
         self.registry = registry
         self.base_model = base_model
-        self._roles: _Remembered[tuple[str, str], Version | None] = _Remembered(
+        self._roles: _Remembered[tuple[str, str], ServedVersion | None] = _Remembered(
             self._look_up_role, refresh_seconds, stale_seconds, clock
         )
         self._splits: _Remembered[tuple[str, str], Split | None] = _Remembered(
             lambda role: read_split(registry, *role), refresh_seconds, stale_seconds, clock
         )
-        self._versions: _Remembered[Version, None] = _Remembered(self._check, refresh_seconds, stale_seconds, clock)
+        self._versions: _Remembered[ServedVersion, None] = _Remembered(
+            self._check, refresh_seconds, stale_seconds, clock
+        )
 
-    async def resolve(self, name: str, user: str | None) -> Version | None:
+    async def resolve(self, name: str, user: str | None) -> ServedVersion | None:
         """The version that answers a request for `name` by `user`; None for the base model itself.
 
         Raises RefusedError: unknown name or version, withdrawn, of another base, registry away.
@@ -170,7 +172,7 @@ class Versions:
             raise RefusedError(404, f"{name[:200]!r} is not served: ask for tenant/role, tenant/role@vN or the base")
         tenant, role, number = parsed
         if number is not None:
-            version = Version(tenant, role, number)
+            version = ServedVersion(tenant, role, number)
             await self._versions.get(version)
             return version
         split = await self._splits.get((tenant, role))
@@ -178,7 +180,7 @@ class Versions:
             # Whoever is nobody in particular gets an arm at random.
             arm = arm_of(split.arms, f"{tenant}/{role}", user or uuid.uuid4().hex)
             if arm != IN_USE:
-                version = Version(tenant, role, int(arm.removeprefix("v")))
+                version = ServedVersion(tenant, role, int(arm.removeprefix("v")))
                 try:
                     await self._versions.get(version)
                 except RefusedError as error:
@@ -204,14 +206,14 @@ class Versions:
             names += [vllm_name(tenant, role, number) for number in numbers]
         return names
 
-    def _look_up_role(self, role: tuple[str, str]) -> Version | None:
+    def _look_up_role(self, role: tuple[str, str]) -> ServedVersion | None:
         manifest = self.registry.incumbent(*role)
         if manifest is None or manifest.version is None:
             return None
         self._of_this_base(manifest.name, manifest.base_model.id)
-        return Version(*role, manifest.version)
+        return ServedVersion(*role, manifest.version)
 
-    def _check(self, version: Version) -> None:
+    def _check(self, version: ServedVersion) -> None:
         manifest = self.registry.get(version.tenant, version.role, version.number)
         if withdrawn := self.registry.withdrawal(version.tenant, version.role, version.number):
             raise RefusedError(410, f"{version.name} was withdrawn: {withdrawn.reason}")

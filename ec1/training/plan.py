@@ -80,7 +80,7 @@ class Schedule(Settings):
     notes: tuple[str, ...] = ()
 
 
-class Plan(Settings):
+class TrainingPlan(Settings):
     tokens: int
     """All tokens that training reads, over all epochs; of a preference pair both answers, each with its prompt."""
     rows: int
@@ -145,7 +145,7 @@ def plan_training(
     heldout_rows: int,
     budget_seconds: float,
     learned: Learned | None = None,
-) -> Plan:
+) -> TrainingPlan:
     """Plan one training.
 
     `tokens` counts one epoch (of a pair both answers with their prompts), `longest` is the longest row in tokens,
@@ -213,7 +213,7 @@ def plan_training(
             f"recipe {recipe.name} needs about {seconds:.0f} s for {read} tokens on {hardware.name}, the budget is "
             f"{budget_seconds:.0f} s: lower optimisation.epochs or data.max_length, or raise budgets.training_seconds"
         )
-    return Plan(
+    return TrainingPlan(
         tokens=read,
         rows=epoch,
         steps=schedule.steps,

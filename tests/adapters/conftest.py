@@ -11,10 +11,10 @@ import pytest
 from gcs_emulator import bucket, gcs_server, store
 from safetensors.numpy import save_file
 
-from ec1.adapters.gate import Difference
+from ec1.adapters.gate import ScoreDifference
 from ec1.adapters.manifest import (
+    AdapterBase,
     AdapterManifest,
-    BaseModelRef,
     DatasetRef,
     EvaluationSummary,
     RecipeRef,
@@ -50,7 +50,9 @@ def make_candidate(tmp_path: Path) -> Callable[..., Path]:
 def manifest(
     night: str = "2026-06-01", *, verdict: str = "accepted", gain: float = 0.1, **fields: Any
 ) -> AdapterManifest:
-    difference = Difference(mean=gain, lower=gain - 0.02, upper=gain + 0.02, examples=16, groups=8, better=gain > 0.02)
+    difference = ScoreDifference(
+        mean=gain, lower=gain - 0.02, upper=gain + 0.02, examples=16, groups=8, better=gain > 0.02
+    )
     evaluation = EvaluationSummary(
         verdict=verdict,  # type: ignore[arg-type]
         objective="sft",
@@ -62,7 +64,7 @@ def manifest(
         "tenant": "fernhollow",
         "role": "engineering",
         "night": night,
-        "base_model": BaseModelRef(id=BASE_ID, revision="main"),
+        "base_model": AdapterBase(id=BASE_ID, revision="main"),
         "method": "qlora",
         "objective": "sft",
         "recipe": RecipeRef(name="fernhollow/engineering", version=1, digest="a" * 64),

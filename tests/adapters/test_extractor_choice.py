@@ -8,7 +8,7 @@ import pytest
 from scoring_registry import ScoringRegistry
 
 from ec1.adapters.extractor import extractor_adapter
-from ec1.adapters.manifest import AdapterManifest, BaseModelRef
+from ec1.adapters.manifest import AdapterBase, AdapterManifest
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
@@ -91,7 +91,7 @@ def test_a_version_of_another_model_is_refused_with_a_way_out(
 ) -> None:
     home = Home(tmp_path / "home")
     candidate = make_candidate(1, base_model_name_or_path="acme/other")
-    fields: dict[str, Any] = {"role": "extractor", "base_model": BaseModelRef(id="acme/other", revision="main")}
+    fields: dict[str, Any] = {"role": "extractor", "base_model": AdapterBase(id="acme/other", revision="main")}
     ScoringRegistry(DirectoryStore(home.root), home.adapters).publish(candidate, manifest(**fields))
     with pytest.raises(InputError, match="withdraw it"):
         adapter_of(embedded, home)

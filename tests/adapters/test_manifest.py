@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from pydantic import ValidationError
 
-from ec1.adapters.manifest import AdapterManifest, BaseModelRef, DatasetRef, FileEntry, is_model_id
+from ec1.adapters.manifest import AdapterBase, AdapterManifest, DatasetRef, FileEntry, is_model_id
 
 
 def test_it_survives_json(manifest: Callable[..., AdapterManifest]) -> None:
@@ -39,6 +39,6 @@ def test_digests_and_model_ids() -> None:
     for path in ("/data/models/small", "./small", "../small", "C:\\models", "a/b/c", "~/models", ""):
         assert not is_model_id(path)
         with pytest.raises(ValidationError):
-            BaseModelRef(id=path, revision="main")
+            AdapterBase(id=path, revision="main")
     assert is_model_id("HuggingFaceTB/SmolLM2-135M-Instruct")
     assert is_model_id("gpt2")

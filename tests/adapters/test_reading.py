@@ -9,7 +9,7 @@ import pytest
 
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.adapters.gate import judge
-from ec1.adapters.reading import Held, Reading, ReadingSettings, calibrated_on, shares_of_f1
+from ec1.adapters.reading import HeldOutChunk, Reading, ReadingSettings, calibrated_on, shares_of_f1
 from ec1.adapters.scores import Scores, load_scores
 from ec1.errors import InputError
 from ec1.extraction.naming import trained
@@ -104,7 +104,7 @@ def test_a_curve_is_fitted_on_what_was_held_out() -> None:
     for number in range(120):
         wrong = ("somebody else", "Person")
         gold = frozenset((f"{name.lower()} {number}", "Person") for name in PEOPLE[:2])
-        held.append(Held(f"r{number}", f"minutes/{number // 10}", "…", gold))
+        held.append(HeldOutChunk(f"r{number}", f"minutes/{number // 10}", "…", gold))
         sure = {entity: 0.9 for entity in gold} | ({wrong: 0.6} if number % 2 else {})
         found.append(Reading(gold, sure))
     curve = calibrated_on(held, found, settings, "d" * 64)

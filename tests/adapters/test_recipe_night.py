@@ -10,7 +10,7 @@ import pytest
 from scoring_registry import ScoringRegistry
 
 from ec1.adapters.evaluation import EvaluationSpec
-from ec1.adapters.manifest import AdapterManifest, BaseModelRef
+from ec1.adapters.manifest import AdapterBase, AdapterManifest
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment
 from ec1.home import Home
@@ -74,7 +74,7 @@ def test_versions_of_another_base_model_are_not_compared_with(
     registry.publish(make_candidate(1), manifest("2026-06-01", gain=0.5))
     registry.publish(make_candidate(2), manifest("2026-06-02", gain=0.1))
     assert list(compared().candidates) == ["base", "candidate", "incumbent", "best"]
-    other = BaseModelRef(id="acme/other-7b", revision="main")
+    other = AdapterBase(id="acme/other-7b", revision="main")
     registry.publish(
         make_candidate(3, base_model_name_or_path=other.id), manifest("2026-06-03", gain=0.9, base_model=other)
     )

@@ -9,7 +9,7 @@ import pytest
 from scoring_registry import ScoringRegistry
 from typer.testing import CliRunner
 
-from ec1.adapters.manifest import AdapterManifest, BaseModelRef
+from ec1.adapters.manifest import AdapterBase, AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.signing import SigningKeys
 from ec1.cli import app
@@ -131,7 +131,7 @@ def test_the_card_says_what_the_manifest_says(
     from huggingface_hub import ModelCard
 
     registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
-    base = BaseModelRef(id=BASE, revision="main", license="apache-2.0")
+    base = AdapterBase(id=BASE, revision="main", license="apache-2.0")
     published = registry.publish(make_candidate(1), manifest(gain=0.5, base_model=base, git_commit="9f1c0de"))
     folder = registry.fetch(*WHO, 1)
     card = ModelCard.load(folder / "README.md")

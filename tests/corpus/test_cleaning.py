@@ -15,7 +15,7 @@ from planted_secrets import TOKENS, assignments, key_lines
 from ec1.corpus import cleaning
 from ec1.corpus.cleaning import place_without_persons, scrub, scrub_example, without_persons
 from ec1.corpus.pii import find_pii
-from ec1.corpus.secrets import Finding, find_secrets
+from ec1.corpus.secrets import SecretMatch, find_secrets
 from ec1.errors import InputError, RejectedError
 
 SETTINGS = {
@@ -194,9 +194,9 @@ def test_scrubbing_twice_changes_nothing() -> None:
 def test_what_still_looks_like_a_secret_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replacing may join what stood on both sides; then the second look refuses the row and says nothing of it."""
 
-    def find(text: str) -> list[Finding]:
+    def find(text: str) -> list[SecretMatch]:
         place = text.find("hunter")
-        return [Finding(place, place + 3, "odd")] if place >= 0 else [Finding(0, 3, "odd")]
+        return [SecretMatch(place, place + 3, "odd")] if place >= 0 else [SecretMatch(0, 3, "odd")]
 
     monkeypatch.setattr(cleaning, "find_secrets", find)
     with pytest.raises(RejectedError, match="still holds what looks like odd") as error:

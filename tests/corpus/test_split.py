@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ec1.corpus.duplicates import NearDuplicates, SignaturesInMemory, StoredSignatures, signature, survivors
-from ec1.corpus.rows import Row, RowTable
+from ec1.corpus.rows import DatasetRow, RowTable
 from ec1.corpus.split import HeldOutGroups, Leak, Moved, assign, leaks, moved, newest
 from ec1.errors import PermanentError
 from ec1.files import read_json
@@ -113,7 +113,7 @@ def found_leaks(folder: Path, train: Sequence[Written], heldout: Sequence[Writte
     with RowTable(path) as table:
         for place, (digest, sources, text) in enumerate(both):
             group = f"{'held out' if place < len(heldout) else 'trained'} {place}"
-            table.add(Row(digest, (group, *sources), text.encode(), "a.jsonl:1", 0, 0.0))
+            table.add(DatasetRow(digest, (group, *sources), text.encode(), "a.jsonl:1", 0, 0.0))
         table.flush()
         table.hold_out(f"held out {place}" for place in range(len(heldout)))
         table.write_down(range(len(both)))
@@ -182,9 +182,9 @@ def test_the_newest_groups_are_held_out_one_at_least_and_never_all(tmp_path: Pat
     def found(times: dict[str, float], share: float) -> set[str]:
         with RowTable(tmp_path / f"{random.random()}.sqlite") as table:
             for group, time in times.items():
-                table.add(Row("d", (group,), group.encode(), "a.jsonl:1", 0, time))
+                table.add(DatasetRow("d", (group,), group.encode(), "a.jsonl:1", 0, time))
             # What is mixed in counts for nothing.
-            table.add(Row("d", ("other",), b"", "a.jsonl:1", 0, 99.0, role="general"))
+            table.add(DatasetRow("d", ("other",), b"", "a.jsonl:1", 0, 99.0, role="general"))
             table.flush()
             return set(newest(table, share))
 

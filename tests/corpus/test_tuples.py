@@ -5,7 +5,7 @@ import json
 import pytest
 from corpus_builder import apprenticeship, edit, feedback
 
-from ec1.corpus.tuples import Kind, example_of, group_of, load_record, parse_record, trainable
+from ec1.corpus.tuples import TupleKind, example_of, group_of, load_record, parse_record, trainable
 from ec1.errors import RejectedError
 
 
@@ -90,7 +90,7 @@ def test_each_objective_has_its_own_rule() -> None:
 )
 def test_records_of_the_hugging_face_conventions_are_accepted(record: object, objective: str, keys: str) -> None:
     item = parse_record(load_record(json.dumps(record)))
-    assert item.kind is Kind.GENERIC
+    assert item.kind is TupleKind.GENERIC
     example = example_of(item, objective)  # type: ignore[arg-type]
     assert example["prompt"] == [{"role": "user", "content": "q"}]
     assert example[keys][0]["role"] == "assistant"

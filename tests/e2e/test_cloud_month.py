@@ -30,7 +30,7 @@ from ec1.documents.ledger import Status
 from ec1.extraction.reading.outbox import Outbox
 from ec1.graph.reader import GraphReader, published_ledger
 from ec1.home import Home
-from ec1.launch.launcher import Launcher, Work
+from ec1.launch.launcher import DeviceWork, Launcher
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.machines.machine import Machine
 from ec1.night.records import CandidateRecord, MachineRecord, OutcomeRecord, Records
@@ -38,7 +38,7 @@ from ec1.night.report.summary import night_report
 from ec1_assets.definitions import build_defs
 from jobs import conclusion
 from jobs.nightly import NIGHTLY_JOB
-from resources.environment import Choice
+from resources.environment import DeploymentChoice
 from resources.project import ProjectResource
 from schedules.nightly import requests_of_tick
 
@@ -67,7 +67,7 @@ NAMES = [f"{first} {last}" for last, first in itertools.product(LAST, FIRST)]
 class Month:
     """The deployment, its home, and the fake cloud under the month's clock."""
 
-    def __init__(self, cloud: Cloud, home: Home, choice: Choice) -> None:
+    def __init__(self, cloud: Cloud, home: Home, choice: DeploymentChoice) -> None:
         self.cloud = cloud
         self.home = home
         self.defs = build_defs(choice)
@@ -121,7 +121,7 @@ class Month:
         month = self
 
         class Slow:
-            def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+            def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
                 done = threading.Event()
 
                 def pass_time() -> None:
@@ -192,7 +192,7 @@ def month(
         compute.vm(A)
         compute.vm(B)
         compute.boot_seconds, compute.engine_seconds, compute.end_engine_seconds = BOOT, LOAD, 20.0
-        found = Month(cloud, home, Choice("light", home.root, tmp_path))
+        found = Month(cloud, home, DeploymentChoice("light", home.root, tmp_path))
         compute.host_keys = [ssh_server.host_key]
         compute.halted = lambda: end_all_of(tmp_path / "there")
 

@@ -9,7 +9,7 @@ import pytest
 
 from ec1_assets.definitions import build_defs
 from ec1_assets.recipe_chain import STEPS
-from resources.environment import Choice
+from resources.environment import DeploymentChoice
 
 SNAPSHOT = Path(__file__).with_name("asset_graph.json")
 USES_THE_GPU = ("meeting_entities", "research_entities", "contact_entities", "gpu_handover")
@@ -18,7 +18,7 @@ TRAINS = ("adapter_candidate", "evaluation")
 
 @pytest.fixture(scope="module")
 def graph(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    choice = Choice("embedded", tmp_path_factory.mktemp("home"), project)
+    choice = DeploymentChoice("embedded", tmp_path_factory.mktemp("home"), project)
     return build_defs(choice).resolve_asset_graph()
 
 
@@ -61,7 +61,7 @@ def test_what_trains_elsewhere_does_not_queue_for_this_machine(project: Path, tm
     (tmp_path / "configs" / "deployments").mkdir(parents=True)
     own = (project / "configs" / "deployments" / "embedded.yaml").read_text()
     (tmp_path / "configs" / "deployments" / "far.yaml").write_text(f"{own}\nlauncher: ray\n")
-    graph = build_defs(Choice("far", tmp_path / "home", tmp_path)).resolve_asset_graph()
+    graph = build_defs(DeploymentChoice("far", tmp_path / "home", tmp_path)).resolve_asset_graph()
     assert {node.key.path[-1] for node in graph.asset_nodes if node.pools} == set(USES_THE_GPU)
 
 
@@ -85,5 +85,5 @@ def test_one_more_file_is_one_more_chain_without_code(project: Path, tmp_path: P
     (tmp_path / "configs" / "deployments" / "here.yaml").write_text(
         "tenant: acme\nrecipes: [more]\ninference: {kind: vllm, model: some/model}\n"
     )
-    keys = build_defs(Choice("here", tmp_path / "home", tmp_path)).resolve_asset_graph().get_all_asset_keys()
+    keys = build_defs(DeploymentChoice("here", tmp_path / "home", tmp_path)).resolve_asset_graph().get_all_asset_keys()
     assert {dg.AssetKey(["acme", "crew", step]) for step in STEPS} <= set(keys)

@@ -8,7 +8,7 @@ import pytest
 from ec1.night.steps.recipes import broken_recipes, recipe_folders
 from ec1.recipes.lint import lint
 from ec1_assets.definitions import build_defs
-from resources.environment import Choice
+from resources.environment import DeploymentChoice
 from resources.project import ProjectResource
 
 GOOD = "extends: pointsav/engineering\nversion: 1\ntenant: acme\nrole: {role}\n"
@@ -22,7 +22,7 @@ BROKEN = {
 
 
 @pytest.fixture
-def choice(tmp_path: Path, project: Path) -> Choice:
+def choice(tmp_path: Path, project: Path) -> DeploymentChoice:
     (tmp_path / "configs" / "deployments").mkdir(parents=True)
     text = (project / "configs" / "deployments" / "embedded.yaml").read_text()
     text = text.replace("examples/recipes", "recipes, nowhere").replace("sample: examples", "sample: null")
@@ -31,10 +31,10 @@ def choice(tmp_path: Path, project: Path) -> Choice:
     (tmp_path / "recipes").mkdir()
     for role in ("one", "two"):
         (tmp_path / "recipes" / f"{role}.yaml").write_text(GOOD.format(role=role))
-    return Choice("here", tmp_path / "home", tmp_path)
+    return DeploymentChoice("here", tmp_path / "home", tmp_path)
 
 
-def test_the_sound_ones_stay(choice: Choice) -> None:
+def test_the_sound_ones_stay(choice: DeploymentChoice) -> None:
     for name, text in BROKEN.items():
         (choice.project / "recipes" / f"{name}.yaml").write_text(text)
     defs = build_defs(choice)
@@ -49,7 +49,7 @@ def test_the_sound_ones_stay(choice: Choice) -> None:
     assert defs.resolve_schedule_def("nightly_schedule") and defs.resolve_sensor_def("night_failure_sensor")
 
 
-def test_it_fails_its_check_with_lints_own_sentence_and_no_run(choice: Choice) -> None:
+def test_it_fails_its_check_with_lints_own_sentence_and_no_run(choice: DeploymentChoice) -> None:
     (choice.project / "recipes" / "misspelt.yaml").write_text(BROKEN["misspelt"])
     defs = build_defs(choice)
     deployment = ProjectResource.of(choice).deployment()
@@ -68,7 +68,7 @@ def test_it_fails_its_check_with_lints_own_sentence_and_no_run(choice: Choice) -
     assert check.description == f"{said.where}: {said.message}" and "did you mean 'alpha'?" in check.description
 
 
-def test_one_that_was_mended_meanwhile_passes(choice: Choice) -> None:
+def test_one_that_was_mended_meanwhile_passes(choice: DeploymentChoice) -> None:
     path = choice.project / "recipes" / "misspelt.yaml"
     path.write_text(BROKEN["misspelt"])
     defs = build_defs(choice)

@@ -16,7 +16,7 @@ from fake_service_content import FakeServiceContent, fake_service_content
 from ec1.home import Home
 from ec1_assets import datagraph
 from ec1_assets.definitions import build_defs
-from resources.environment import Choice
+from resources.environment import DeploymentChoice
 
 NIGHT = "2026-06-01"
 ASSETS = ("source_documents", "meeting_entities", "research_entities", "contact_entities", "graph_mutations")
@@ -59,7 +59,7 @@ class Project:
         os.utime(file, (1_780_300_000, 1_780_300_000))
 
     def night(self, date: str = NIGHT) -> dg.ExecuteInProcessResult:
-        definitions = build_defs(Choice("here", self.home.root, self.folder))
+        definitions = build_defs(DeploymentChoice("here", self.home.root, self.folder))
         job = definitions.resolve_implicit_global_asset_job_def()
         selection = [dg.AssetKey(name) for name in ASSETS]
         return job.execute_in_process(asset_selection=selection, partition_key=date, raise_on_error=True)

@@ -5,16 +5,18 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ec1.adapters.gate import Difference
+from ec1.adapters.gate import ScoreDifference
 from ec1.adapters.manifest import AdapterManifest
-from ec1.corpus.threshold import Decision
+from ec1.corpus.threshold import TrainingDecision
 from ec1.night.records import GraphRecord, OutcomeRecord
 from ec1.night.report.growth import Growth
 from ec1_assets import checks, metadata
 from ec1_assets.run_tags import tag_verdict
 
 KEY = dg.AssetKey("threshold_check")
-QUIET = Decision(train=False, reason="short", trainable=9, new=9, threshold=50, snapshot="s", trained_snapshot=None)
+QUIET = TrainingDecision(
+    train=False, reason="short", trainable=9, new=9, threshold=50, snapshot="s", trained_snapshot=None
+)
 
 
 @pytest.mark.parametrize(("quiet", "limit", "passed"), [(29, 30, True), (30, 30, False), (400, 0, True)])
@@ -26,7 +28,7 @@ def test_a_quiet_role_is_warned_about_when_it_is_stale(quiet: int, limit: int, p
 
 def version(number: int) -> AdapterManifest:
     digest = f"{number:x}" * 64
-    gain = Difference(mean=number, lower=number - 0.5, upper=number + 0.5, examples=60, groups=9, better=True)
+    gain = ScoreDifference(mean=number, lower=number - 0.5, upper=number + 0.5, examples=60, groups=9, better=True)
     return AdapterManifest.model_validate(
         {
             "tenant": "acme",

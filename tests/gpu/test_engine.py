@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from ec1.adapters.answering import Answer
+from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.judging import judged_by, server_judge
 from ec1.adapters.scores import Judge
 from ec1.adapters.settings import JudgeSettings
@@ -205,7 +205,7 @@ def _judged(endpoint: Endpoint) -> tuple[dict[str, dict[str, bool | None]], Judg
     }
     case = TaskCase(name="reason", prompt="Why do we probe twice?", check="judge", value=criterion)
     ask, judge = server_judge(JudgeSettings(base_url=endpoint.base_url, model=endpoint.model))
-    answers = {"base": [Answer("Twice is what the handbook says.", cut=False)]}
+    answers = {"base": [ModelAnswer("Twice is what the handbook says.", cut=False)]}
     return judged_by([case], answers, ask, judge)
 
 

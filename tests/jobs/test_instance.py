@@ -12,7 +12,7 @@ from ec1.home import Home
 from jobs.instance import prepare_instance, reconcile
 from jobs.launcher import ProcessLauncher
 from jobs.mark import LIVING_RUN
-from jobs.workers import PROCESS_TAG, Worker, is_gone, worker_of
+from jobs.workers import PROCESS_TAG, WorkerProcess, is_gone, worker_of
 
 
 @dg.op
@@ -44,7 +44,7 @@ def a_run(
     """A run whose worker is the process `worker`."""
     run = instance.create_run_for_job(some_job, status=status)
     if worker is not None:
-        instance.add_run_tags(run.run_id, Worker.of(run.run_id, worker).tag)
+        instance.add_run_tags(run.run_id, WorkerProcess.of(run.run_id, worker).tag)
     found = instance.get_run_by_id(run.run_id)
     assert found is not None
     return found
@@ -78,7 +78,7 @@ def test_a_killed_run_is_ended_and_its_slot_freed(instance: dg.DagsterInstance) 
         killed = a_run(instance, process.pid)
         process.kill()
     alive = a_run(instance, None)
-    instance.add_run_tags(alive.run_id, Worker.of(alive.run_id).tag)
+    instance.add_run_tags(alive.run_id, WorkerProcess.of(alive.run_id).tag)
     claim = instance.event_log_storage.claim_concurrency_slot("gpu", killed.run_id, "step")
     assert claim.is_claimed
     assert not instance.event_log_storage.claim_concurrency_slot("gpu", alive.run_id, "step").is_claimed
@@ -112,14 +112,14 @@ def test_a_killed_worker_that_nobody_waited_for_is_gone(instance: dg.DagsterInst
 def test_a_process_id_that_was_given_away_again_is_not_the_worker(instance: dg.DagsterInstance) -> None:
     """After the restart of a container process ids start again at 1, and the boot time is still the host's."""
     run = a_run(instance, None)
-    mark = Worker.of(run.run_id)
+    mark = WorkerProcess.of(run.run_id)
     instance.add_run_tags(run.run_id, {PROCESS_TAG: mark.tag[PROCESS_TAG].replace(str(mark.started), "1.5")})
     assert reconcile(instance) == [run.run_id]
 
 
 def test_a_mark_that_a_re_execution_copied_names_nobody(instance: dg.DagsterInstance) -> None:
     first = a_run(instance, None)
-    instance.add_run_tags(first.run_id, Worker.of(first.run_id).tag)
+    instance.add_run_tags(first.run_id, WorkerProcess.of(first.run_id).tag)
     marked = instance.get_run_by_id(first.run_id)
     assert marked is not None and worker_of(marked) is not None
     again = instance.create_run_for_job(some_job, tags=marked.tags)
@@ -128,7 +128,7 @@ def test_a_mark_that_a_re_execution_copied_names_nobody(instance: dg.DagsterInst
 
 def test_of_another_machine_nothing_is_known(instance: dg.DagsterInstance) -> None:
     run = a_run(instance, None)
-    instance.add_run_tags(run.run_id, Worker(run.run_id[:8], "elsewhere", 1, 1.0).tag)
+    instance.add_run_tags(run.run_id, WorkerProcess(run.run_id[:8], "elsewhere", 1, 1.0).tag)
     assert reconcile(instance) == []
 
 

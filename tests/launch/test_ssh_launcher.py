@@ -12,7 +12,7 @@ from ssh_server import SshServer
 from worker_parts import HERE, light_work, markers_of
 
 from ec1.errors import InputError, ServiceError
-from ec1.launch.launcher import Work
+from ec1.launch.launcher import DeviceWork
 from ec1.launch.ssh_launcher import SshLauncher
 from ec1.storage.ssh import SshHost, SshStore
 
@@ -33,7 +33,7 @@ def launcher_to(server: SshServer, folder: Path, *, wake_seconds: float = 1) -> 
     )
 
 
-def run(launcher: SshLauncher, work: Work, folder: Path) -> None:
+def run(launcher: SshLauncher, work: DeviceWork, folder: Path) -> None:
     launcher.run(work, {}, folder / "log.txt")
 
 

@@ -14,7 +14,7 @@ from worker_parts import ENVIRONMENT, launcher_of, light_work, markers_of, worke
 
 from ec1.errors import BusyError, PermanentError, ServiceError
 from ec1.launch import blobs
-from ec1.launch.launcher import Work
+from ec1.launch.launcher import DeviceWork
 from ec1.launch.markers import PREFIX
 from ec1.launch.orders import order_of
 from ec1.launch.worker import Done
@@ -23,7 +23,7 @@ from ec1.storage.store import ObjectStore
 
 
 def asked(
-    store: ObjectStore, work: Work, folder: Path, env: dict[str, str] | None = None, **options: float
+    store: ObjectStore, work: DeviceWork, folder: Path, env: dict[str, str] | None = None, **options: float
 ) -> Future[None]:
     """Ask for work in a thread, as a night's step does."""
     pool = ThreadPoolExecutor(1)

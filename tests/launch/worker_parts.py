@@ -11,11 +11,11 @@ from light_work import LightSpec
 
 from ec1.files import write_json
 from ec1.launch.executor import Executor
-from ec1.launch.launcher import Grant, Subject, Work
+from ec1.launch.launcher import DeviceGrant, DeviceWork, Subject
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.orders import Order
 from ec1.launch.process import SupervisedProcess
-from ec1.launch.worker import Worker
+from ec1.launch.worker import MarkerWorker
 from ec1.launch.worker_launcher import WorkerLauncher
 from ec1.storage.store import ObjectStore
 
@@ -25,7 +25,7 @@ MODULES = frozenset({"light_work"})
 
 
 @contextlib.contextmanager
-def unguarded(order: Order) -> Iterator[Grant]:
+def unguarded(order: Order) -> Iterator[DeviceGrant]:
     processes: list[SupervisedProcess] = []
 
     class Granted:
@@ -39,7 +39,7 @@ def unguarded(order: Order) -> Iterator[Grant]:
         process.stop()
 
 
-def light_work(folder: Path, **settings: object) -> Work:
+def light_work(folder: Path, **settings: object) -> DeviceWork:
     """A piece of work whose input and output lie in `folder`."""
     source, output = folder / "source", folder / "output"
     (source / "deep").mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def light_work(folder: Path, **settings: object) -> Work:
     (source / "deep" / "b.txt").write_text("b")
     specification = folder / "light.json"
     write_json(specification, LightSpec(source=source, output=output, **settings).model_dump(mode="json"))  # type: ignore[arg-type]
-    return Work(
+    return DeviceWork(
         "the light work",
         "light_work",
         specification,
@@ -73,10 +73,10 @@ def worker_of(
     expire_seconds: float = 180,
     max_attempts: int = 3,
     modules: frozenset[str] = MODULES,
-) -> Worker:
+) -> MarkerWorker:
     executor = Executor(store, folder, unguarded, ENVIRONMENT, name=name, modules=modules, grace_seconds=2)
     markers = markers_of(store, expire_seconds, max_attempts)
-    return Worker(markers, executor, name=name, device="cpu", beat_seconds=beat_seconds)
+    return MarkerWorker(markers, executor, name=name, device="cpu", beat_seconds=beat_seconds)
 
 
 def launcher_of(store: ObjectStore, wait_seconds: float = 60, expire_seconds: float = 180) -> WorkerLauncher:

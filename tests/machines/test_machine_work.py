@@ -12,7 +12,7 @@ from patience import until
 from ssh_server import SshServer
 from worker_parts import HERE, light_work
 
-from ec1.corpus.threshold import Decision
+from ec1.corpus.threshold import TrainingDecision
 from ec1.deployment import Deployment
 from ec1.errors import DeferredError, PermanentError, ServiceError, SkippedError
 from ec1.home import Home
@@ -132,7 +132,7 @@ def test_it_is_stopped_when_the_last_recipe_is_done_and_not_before(
         return bool(cloud.compute.running())
 
     def decide(records: Records, train: bool) -> None:
-        decision = Decision(train, "", trainable=1, new=1, threshold=1, snapshot="a", trained_snapshot=None)
+        decision = TrainingDecision(train, "", trainable=1, new=1, threshold=1, snapshot="a", trained_snapshot=None)
         records.write(RUN, DecisionRecord(decision=decision))
 
     with machine.up("inference", NIGHT, keep=True, progress=cloud.tell):

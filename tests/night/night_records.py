@@ -3,8 +3,8 @@
 import datetime as dt
 from pathlib import Path
 
-from ec1.adapters.gate import Difference, VerdictName
-from ec1.corpus.threshold import Decision
+from ec1.adapters.gate import ScoreDifference, VerdictName
+from ec1.corpus.threshold import TrainingDecision
 from ec1.home import Home
 from ec1.night.records import (
     DecisionRecord,
@@ -53,7 +53,7 @@ def a_night(home: Home, run: str = "run-1", missing: int = 0, night: str = NIGHT
     )
     records.write(run, GraphRecord(applied=26, entities_after=107, missing=missing))
     records.write(run, HandoverRecord(night=night, device="NVIDIA L4", free_gib=21.5, total_gib=24, swept=0))
-    decision = Decision(
+    decision = TrainingDecision(
         train=False, reason="short", trainable=9, new=9, threshold=50, snapshot="s", trained_snapshot=None
     )
     Records(home.run("fernhollow", "engineering", night)).write(run, DecisionRecord(decision=decision))
@@ -63,7 +63,7 @@ def a_night(home: Home, run: str = "run-1", missing: int = 0, night: str = NIGHT
 def settle(home: Home, verdict: VerdictName = "accepted", run: str = "run-1", night: str = NIGHT) -> None:
     """The recipe was trained and judged on that night."""
     records = Records(home.run("fernhollow", "engineering", night))
-    gain = Difference(mean=1.25, lower=1.1, upper=1.4, examples=60, groups=12, better=True)
+    gain = ScoreDifference(mean=1.25, lower=1.1, upper=1.4, examples=60, groups=12, better=True)
     losses = {"base": 3.0, "candidate": 1.75}
     records.write(run, EvaluationRecord(verdict=verdict, mean_losses=losses, examples=60, differences={"base": gain}))
     accepted = verdict == "accepted"

@@ -4,7 +4,7 @@ import pytest
 from night_records import NIGHT, ROLE, a_night, run_of
 from pydantic import ValidationError
 
-from ec1.corpus.threshold import Decision
+from ec1.corpus.threshold import TrainingDecision
 from ec1.home import Home
 from ec1.night.records import (
     CandidateRecord,
@@ -20,7 +20,7 @@ from ec1.night.report.text import as_markdown
 from ec1.night.report.totals import totals_of
 from ec1.night.steps.budgets import extraction_seconds, too_late, training_seconds
 from ec1.night_settings import BudgetSettings
-from ec1.training.plan import Plan
+from ec1.training.plan import TrainingPlan
 from ec1.training.spec import TrainingResult
 
 BUDGETS = BudgetSettings(
@@ -28,8 +28,8 @@ BUDGETS = BudgetSettings(
 )
 
 
-def plan_of(seconds: float) -> Plan:
-    return Plan(
+def plan_of(seconds: float) -> TrainingPlan:
+    return TrainingPlan(
         tokens=1,
         rows=1,
         steps=1,
@@ -100,7 +100,7 @@ def test_a_night_that_ran_out_is_partial_and_says_what_is_left(home: Home) -> No
     stopped = ExtractionRecord(seconds=6000, stopped="the deadline", prompt_tokens=1)
     records.write("run-1", stopped)
     mine = recipe_records(home)
-    decision = Decision(
+    decision = TrainingDecision(
         train=True, reason="enough", trainable=90, new=90, threshold=50, snapshot="s", trained_snapshot=None
     )
     mine.write("run-1", DecisionRecord(decision=decision))

@@ -14,7 +14,7 @@ from ec1.cli import app
 from ec1.errors import InputError
 from ec1.files import read_json
 from ec1.home import Home
-from ec1.launch.launcher import Work
+from ec1.launch.launcher import DeviceWork
 from ec1.launch.reporting import JsonLinesReporter
 from ec1.night.experiments import by_hand
 from ec1.training.spec import TrainingSpec
@@ -123,7 +123,7 @@ class SameProcess:
         self.done: list[str] = []
         self.fail_at = fail_at
 
-    def run(self, work: Work, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
         if len(self.done) == self.fail_at:
             raise KeyboardInterrupt
         with contextlib.redirect_stdout(sys.stderr):

@@ -28,18 +28,18 @@ from ec1.models import ModelSource
 from ec1.night.operations import doctor
 from ec1.night.operations.databases import damaged_databases
 from ec1.night.operations.deep import examine_deeply
-from ec1.night.operations.finding import Finding
+from ec1.night.operations.finding import Symptom
 from ec1.night.stores import open_registry
 from ec1.training.checkpoints import seal
 from jobs.doctor import examine
 from jobs.instance import prepare_instance
-from jobs.workers import PROCESS_TAG, Worker
+from jobs.workers import PROCESS_TAG, WorkerProcess
 from resources.dagster_private import RemoteJobOrigin, RemoteRepositoryOrigin, WorkspaceFileTarget
 
 NIGHT = {"dagster/partition": "2026-06-05"}
 
 
-def found(findings: "Iterator[Finding] | list[Finding]", subject: str) -> Finding:
+def found(findings: "Iterator[Symptom] | list[Symptom]", subject: str) -> Symptom:
     return next(each for each in findings if each.subject == subject)
 
 
@@ -151,7 +151,7 @@ def test_the_second_model_of_a_cascade_is_looked_at_like_the_first(embedded: Dep
         }
     )
 
-    def seen() -> list[Finding]:
+    def seen() -> list[Symptom]:
         return [each for each in doctor.examine(deployment, home) if each.subject == "second model"]
 
     asked, model = seen()
@@ -221,7 +221,7 @@ def night() -> None:
     nothing()
 
 
-def run_of(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, worker: Worker | None = None) -> str:
+def run_of(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, worker: WorkerProcess | None = None) -> str:
     (location,) = WorkspaceFileTarget([str(CHECKOUT / "workspace.yaml")]).create_origins()
     origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "night")
     run = instance.create_run_for_job(night, tags=NIGHT, status=status, remote_job_origin=origin)
@@ -232,9 +232,9 @@ def run_of(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, worker: Wo
 
 def test_runs_daemon_and_schedule_are_told(instance: dg.DagsterInstance) -> None:
     assert found(examine(instance, scheduled=True), "runs").detail == "none is going"
-    me = Worker.of("00000000")
+    me = WorkerProcess.of("00000000")
     living = run_of(instance, dg.DagsterRunStatus.STARTED, me)
-    orphan = run_of(instance, dg.DagsterRunStatus.STARTED, Worker(me.run, me.host, 2**22 - 1, 1.0))
+    orphan = run_of(instance, dg.DagsterRunStatus.STARTED, WorkerProcess(me.run, me.host, 2**22 - 1, 1.0))
     waiting = run_of(instance, dg.DagsterRunStatus.QUEUED)
     runs = found(examine(instance, scheduled=True), "runs")
     assert runs.level == "note"

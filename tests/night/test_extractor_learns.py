@@ -16,7 +16,7 @@ from ec1.home import Home
 from ec1.launch.launcher import LocalLauncher
 from ec1.models import ModelSource
 from ec1.night.records import CandidateRecord, DatasetRecord, OutcomeRecord, SnapshotRecord
-from ec1.night.steps.candidate import Judged
+from ec1.night.steps.candidate import CandidateVerdict
 from ec1.night.steps.extractor import adapter_of
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import load_recipe
@@ -91,7 +91,7 @@ def correct(home: Home, folder: Path, kind: str, night: str) -> None:
         os.utime(path, (noon.timestamp(), noon.timestamp()))
 
 
-def learn(step: RecipeNight) -> tuple[Judged, OutcomeRecord]:
+def learn(step: RecipeNight) -> tuple[CandidateVerdict, OutcomeRecord]:
     """The chain of one night, as the assets take it."""
     lease = GpuLease(step.home.root / "gpu.lock", device="cpu", min_free_gib=1)
     launcher = LocalLauncher(lambda: lease.hold("training", night=step.night.date, holder="test", wait_seconds=0))

@@ -11,7 +11,7 @@ from ec1.home import Home
 from ec1.night.report.first import begin, first_night
 from ec1_assets.definitions import build_defs
 from ec1_assets.partitions import nights_of
-from resources.environment import Choice
+from resources.environment import DeploymentChoice
 
 NOW = dt.datetime(2026, 6, 10, 23, 30, tzinfo=dt.UTC)
 
@@ -62,7 +62,7 @@ def test_a_damaged_file_says_how_to_mend_it(embedded: Deployment, home: Home) ->
 
 
 def test_the_graph_of_a_new_home_has_tonight_alone(project: Path, home: Home) -> None:
-    graph = build_defs(Choice("embedded", home.root, project)).resolve_asset_graph()
+    graph = build_defs(DeploymentChoice("embedded", home.root, project)).resolve_asset_graph()
     for node in graph.asset_nodes:
         assert node.partitions_def is not None
         assert len(node.partitions_def.get_partition_keys()) == 1, node.key

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ec1.corpus.threshold import Decision
+from ec1.corpus.threshold import TrainingDecision
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.records import DecisionRecord, ExtractionRecord, GraphRecord, OutcomeRecord, Records, SnapshotRecord
@@ -38,7 +38,7 @@ def nothing(stream: str = "meeting") -> ExtractionRecord:
 
 def decision(train: bool = True) -> DecisionRecord:
     return DecisionRecord(
-        decision=Decision(
+        decision=TrainingDecision(
             train=train, reason="because", trainable=60, new=60, threshold=50, snapshot="s", trained_snapshot=None
         )
     )

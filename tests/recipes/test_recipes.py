@@ -13,7 +13,7 @@ from ec1.errors import InputError, ServiceError
 from ec1.models import prepare_model
 from ec1.night.steps.recipes import nightly_recipes
 from ec1.recipes.lint import lint
-from ec1.recipes.resolution import Finding, find_recipe, load_recipe, parse_overrides, survey
+from ec1.recipes.resolution import LintFinding, find_recipe, load_recipe, parse_overrides, survey
 from ec1.recipes.schema import PROJECTIONS, Recipe
 from ec1.recipes.show import show
 
@@ -341,7 +341,7 @@ def test_advice_is_a_warning_and_does_not_stop(own: Path, shipped: Path) -> None
     findings = lint([write(own, "x", text)], [shipped])
     assert {finding.level for finding in findings} == {"warning"}
     assert any("low for LoRA on preferences" in finding.message for finding in findings)
-    assert any(isinstance(finding, Finding) and "less than the rank" in finding.message for finding in findings)
+    assert any(isinstance(finding, LintFinding) and "less than the rank" in finding.message for finding in findings)
     assert load_recipe(own / "x.yaml", [shipped]).recipe.objective == "dpo"
 
 

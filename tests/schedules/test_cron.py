@@ -10,16 +10,16 @@ import pytest
 from ec1.deployment import load_deployment
 from ec1.errors import InputError
 from ec1_assets.definitions import build_defs
-from resources.environment import Choice
+from resources.environment import DeploymentChoice
 from resources.schedule import check_schedule
 
 GOOD = "tenant: acme\ninference: {kind: vllm, model: m}\nrecipes: []\n"
 
 
-def choice(folder: Path, cron: str) -> Choice:
+def choice(folder: Path, cron: str) -> DeploymentChoice:
     (folder / "configs" / "deployments").mkdir(parents=True)
     (folder / "configs" / "deployments" / "here.yaml").write_text(f"{GOOD}schedule: {{cron: '{cron}'}}\n")
-    return Choice("here", folder / "home", folder)
+    return DeploymentChoice("here", folder / "home", folder)
 
 
 @pytest.mark.parametrize(

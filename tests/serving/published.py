@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from ec1.adapters.manifest import AdapterManifest, BaseModelRef, DatasetRef, RecipeRef, SnapshotRef
+from ec1.adapters.manifest import AdapterBase, AdapterManifest, DatasetRef, RecipeRef, SnapshotRef
 from ec1.adapters.registry import AdapterRegistry
 
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -38,7 +38,7 @@ def publish(
         tenant=TENANT,
         role=role,
         night="2026-06-01",
-        base_model=BaseModelRef(id=base, revision="main"),
+        base_model=AdapterBase(id=base, revision="main"),
         method="lora",
         objective="sft",
         recipe=RecipeRef(name=f"{TENANT}/{role}", version=1, digest="a" * 64),

@@ -22,7 +22,7 @@ from ec1.corpus.threshold import decide
 from ec1.corpus.tuples import Objective, example_of, group_of, parse_record
 from ec1.home import Home
 from ec1.serving.server import keys_of
-from ec1.serving.versions import Version
+from ec1.serving.versions import ServedVersion
 from ec1.serving_settings import CaptureSettings
 
 HTTP = httpx.Client(trust_env=False, timeout=30)
@@ -205,7 +205,7 @@ def test_results_by_version(serve: Serve, home: Home) -> None:
         text = HTTP.get(f"{served.url}/metrics").text
         newest, older = served.gateway.capture.tallies(TENANT, ROLE)
     assert f'ec1_feedback_total{{adapter="{NAME}@v2",verdict="accept"}} 3.0' in text
-    assert (newest.version, newest.answers, newest.good, newest.bad) == (Version(TENANT, ROLE, 2), 4, 3, 1)
+    assert (newest.version, newest.answers, newest.good, newest.bad) == (ServedVersion(TENANT, ROLE, 2), 4, 3, 1)
     # Wilson's interval of 3 of 4, by his formula.
     assert newest.interval() == pytest.approx((0.3006, 0.9544), abs=1e-4)
     assert (older.good, older.bad) == (1, 0)

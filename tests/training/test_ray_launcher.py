@@ -21,7 +21,7 @@ from small_trainings import run as run_here
 
 from ec1.errors import InputError, PermanentError, ServiceError
 from ec1.launch.device import GpuSettings
-from ec1.launch.launcher import Subject, Work
+from ec1.launch.launcher import DeviceWork, Subject
 from ec1.launch.ranks import RANK
 from ec1.launch.ray_launcher import RayLauncher, RayLauncherSettings
 from ec1.training.spec import TrainingResult, TrainingSpec, check_result
@@ -43,12 +43,12 @@ def launcher(cluster: RayCluster, folder: Path) -> RayLauncher:
     return RayLauncher(RayLauncherSettings(address=cluster.address), gpu, wait_seconds=300)
 
 
-def work(spec: TrainingSpec) -> Work:
+def work(spec: TrainingSpec) -> DeviceWork:
     path = spec.output / "spec.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(spec.model_dump_json())
     subject = Subject("acme", "editor", "2026-06-01")
-    return Work("the training", "ec1.training", path, "cpu", subject, (), spec.output, processes=spec.processes)
+    return DeviceWork("the training", "ec1.training", path, "cpu", subject, (), spec.output, processes=spec.processes)
 
 
 def train(cluster: RayCluster, spec: TrainingSpec, folder: Path) -> TrainingResult:

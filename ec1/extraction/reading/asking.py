@@ -69,7 +69,9 @@ class Asking:
             return answer
         return await self._decided(unit, chunk, answer)
 
-    def read(self, unit: Unit, chunk: Chunk, completion: Completion) -> tuple[schema.Answer, bool, list[schema.Named]]:
+    def read(
+        self, unit: Unit, chunk: Chunk, completion: Completion
+    ) -> tuple[schema.ParsedAnswer, bool, list[schema.Named]]:
         """What a completion says: the model's own answer, whether that is so full that it may lack something, and the
         names that are to be grounded. Raises DeferredError if it does not count."""
         mode = self.extractor.settings.mode
@@ -77,7 +79,7 @@ class Asking:
             answer, full = self.extractor.read(completion.content, completion.finish_reason)
             return answer, full, answer.entities
         content, decided = decision.decode(completion.content, self.extractor.vocabulary)
-        answer, full = schema.Answer([], []), False
+        answer, full = schema.ParsedAnswer([], []), False
         if mode == "both":
             answer, full = self.extractor.read(content, completion.finish_reason)
         if self.extractor.weighs:
@@ -94,7 +96,7 @@ class Asking:
         return answer, full, grounding.without_rivals([each for each, _ in likely], [place for _, place in likely])
 
     def _sure(
-        self, unit: Unit, chunk: Chunk, answer: schema.Answer, decided: Sequence[decision.Decided]
+        self, unit: Unit, chunk: Chunk, answer: schema.ParsedAnswer, decided: Sequence[decision.Decided]
     ) -> list[schema.Named]:
         """What a trained extractor names, listed or decided on, each with how sure it is of it. Names that stand
         nowhere in the chunk come last, for grounding to refuse."""

@@ -49,7 +49,7 @@ class WorkItem:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExtractionEstimate:
     """What an extraction would cost. `prompt_tokens` counts each request's own text, not the cached beginning."""
 
     documents: int = 0
@@ -204,11 +204,11 @@ class Extractor:
             return trained.messages(chunk_text)
         return prompt.messages(chunk_text, stream, relations=self.settings.relations, vocabulary=self.vocabulary)
 
-    def read(self, content: str, finish_reason: str) -> tuple[schema.Answer, bool]:
+    def read(self, content: str, finish_reason: str) -> tuple[schema.ParsedAnswer, bool]:
         """What an answer holds, and whether it is so full that it may lack something. Raises DeferredError."""
         if self.adapter is not None:
             named, listed = trained.decode(content, finish_reason)
-            return schema.Answer(named, []), listed >= trained.MAX_LISTED
+            return schema.ParsedAnswer(named, []), listed >= trained.MAX_LISTED
         answer = schema.decode_answer(
             content, finish_reason, relations=self.settings.relations, vocabulary=self.vocabulary
         )
@@ -331,7 +331,7 @@ class Extractor:
             f"it in mode {self.settings.mode}: leave cascade out, or use a mode and an adapter that have one"
         )
 
-    def plan(self, documents: Iterable[WorkItem]) -> Plan:
+    def plan(self, documents: Iterable[WorkItem]) -> ExtractionEstimate:
         """Count what these units would ask of the model."""
         count_tokens = self.counter()
         read = rejected = chunks = tokens = 0
@@ -347,7 +347,7 @@ class Extractor:
             read += 1
             chunks += len(parts)
             tokens += sum(count_tokens([part.text for part in parts]))
-        return Plan(read, rejected, chunks, tokens, chunks * self.settings.max_answer_tokens)
+        return ExtractionEstimate(read, rejected, chunks, tokens, chunks * self.settings.max_answer_tokens)
 
     def counter(self) -> TokenCounter:
         """Counts tokens as the model does. Raises InputError without the model's tokenizer."""

@@ -21,7 +21,7 @@ from ec1.extraction.reading.extractor import MAX_SPLITS, Extractor, WorkItem
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.reading.progress import ExtractionReport, Progress
 from ec1.extraction.reading.unit import Loaded, Unit, load
-from ec1.extraction.schema import MAX_ENTITIES, Answer, Named
+from ec1.extraction.schema import MAX_ENTITIES, Named, ParsedAnswer
 
 log = logging.getLogger(__name__)
 
@@ -231,7 +231,7 @@ class _Run:
             else:
                 unit.blame(chunk, str(error), blamed=not isinstance(error, ServerFaultError))
             return
-        answer, cut, problem = Answer([], []), False, completion.problem
+        answer, cut, problem = ParsedAnswer([], []), False, completion.problem
         named: list[Named] = []
         if problem is None:
             try:

@@ -20,7 +20,7 @@ from ec1.extraction.reading.answer_log import AnswerLog, Span
 from ec1.extraction.reading.client import Completion
 from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.results import ChunkAnswer, Dropped, ExtractionResult, Held, Mention, Trait
-from ec1.extraction.schema import Answer, Named
+from ec1.extraction.schema import Named, ParsedAnswer
 
 _HELD_CHARACTERS = 400
 _UNSURE = ("may be worded like one", "the model is unsure of what stands nowhere else")
@@ -133,7 +133,7 @@ class Unit:
             )
         )
 
-    def ground(self, answer: Answer, named: Sequence[Named], chunk: Chunk, extractor: Extractor) -> None:
+    def ground(self, answer: ParsedAnswer, named: Sequence[Named], chunk: Chunk, extractor: Extractor) -> None:
         """Locate what was named in a chunk, and what relates to what."""
         mentions, dropped = grounding.ground(named, chunk, self.text, extractor.vocabulary)
         located, apart = relations.locate(answer.relations, answer.entities, mentions, chunk)

@@ -1,7 +1,7 @@
 """Which entities of the graph are one and the same thing: a layer over the graph that can be dropped and made again.
 
 Belongs here: bands, clusters, what operators decided. Does not: weights (`scoring.py`), pairs (`blocking.py`), storage
-(`resolved_tables.py`), doing it again for a part only (`incremental.py`). The result is a function of the set of
+(`tables.py`), doing it again for a part only (`incremental.py`). The result is a function of the set of
 entities and their evidence, and of the statistics that weigh it: no order enters it.
 
 merge: linked, unless somebody says otherwise. review: shown to a person, not linked. new: two things; such a pair is

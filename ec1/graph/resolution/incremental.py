@@ -1,6 +1,6 @@
 """Resolution of what changed only, with the result that resolving everything would give under the same statistics.
 
-Belongs here: what a change can reach. Does not: what the state looks like (`resolution_state.py`), deciding about a
+Belongs here: what a change can reach. Does not: what the state looks like (`state.py`), deciding about a
 pair or a group (`resolution.py`), transactions (`ladybug_store.py`).
 
 How far a change reaches, and why not farther:

@@ -51,7 +51,7 @@ class Record(BaseModel):
     statistics: str
     """Digest of the statistics that its weights come from."""
     token: str
-    """Names the state (`resolution_state.py`) that belongs to it."""
+    """Names the state (`state.py`) that belongs to it."""
     size: int
     """Entities when the statistics were taken."""
     turned: int = 0

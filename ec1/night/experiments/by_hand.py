@@ -21,15 +21,15 @@ from ec1.night.records import EvaluationRecord, Records
 from ec1.night.steps.candidate import (
     BY_HAND,
     EVALUATION_FOLDER,
-    Candidate,
-    Judged,
+    CandidateVerdict,
+    TrainedCandidate,
     judged_in,
     run_evaluation,
     run_training,
 )
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.plan import Plan
+from ec1.training.plan import TrainingPlan
 from ec1.training.spec import ADAPTER, TrainingResult, TrainingSpec, finished
 
 
@@ -39,14 +39,14 @@ class Prepared:
 
     step: RecipeNight
     dataset: Dataset
-    plan: Plan
+    plan: TrainingPlan
     spec: TrainingSpec
 
     @property
     def evaluation(self) -> Path:
         return self.spec.output / EVALUATION_FOLDER
 
-    def judged(self) -> Judged | None:
+    def judged(self) -> CandidateVerdict | None:
         """What an evaluation of this same training has left, or None if there is none yet."""
         if finished(self.spec) is None or Records(self.spec.output).find(EvaluationRecord) is None:
             return None
@@ -89,7 +89,7 @@ def run_by_hand(
     return run_training(spec, subject, launcher_by_hand("training", deployment, home, holder), env, log)
 
 
-def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, holder: str) -> Judged:
+def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, holder: str) -> CandidateVerdict:
     """Score what was trained as a night would, and let the gate judge; the verdict has no consequence.
 
     It counts as a look at the held-out examples, one a night however many trainings were evaluated.
@@ -100,7 +100,7 @@ def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, hold
     if result is None or result.weights != ADAPTER:
         how = "has not finished" if result is None else f"ended as {result.status} and left no adapter"
         raise InputError(f"{spec.output} cannot be evaluated: its training {how}")
-    candidate = Candidate(spec.output, result)
+    candidate = TrainedCandidate(spec.output, result)
     if problems := candidate.problems():
         raise PermanentError(f"{spec.output} cannot be evaluated: {'; '.join(problems)}")
     evaluation = step.evaluation_spec(

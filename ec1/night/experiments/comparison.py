@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ec1.adapters.gate import Difference, compare
+from ec1.adapters.gate import ScoreDifference, compare
 from ec1.adapters.scores import BASE, CANDIDATE, Scores, load_scores
 from ec1.errors import InputError
 from ec1.night.steps.candidate import EVALUATION_FOLDER
@@ -23,13 +23,13 @@ _BASE_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ScoreComparison:
     """The second run's score less the first one's. `means`: of the base and the two runs, nats per token."""
 
     first: str
     second: str
     means: tuple[float, float, float]
-    difference: Difference
+    difference: ScoreDifference
     verdict: Outcome
 
 
@@ -45,7 +45,7 @@ def scores_of(run: Run) -> Scores:
     return scores
 
 
-def compare_runs(first: Run, second: Run, options: EvaluationOptions) -> Comparison:
+def compare_runs(first: Run, second: Run, options: EvaluationOptions) -> ScoreComparison:
     """Raises InputError if they were not scored on the same examples of the same base model."""
     base_models = [(run.spec.recipe.base_model.id, run.spec.recipe.base_model.revision) for run in (first, second)]
     if base_models[0] != base_models[1]:
@@ -57,12 +57,12 @@ def compare_runs(first: Run, second: Run, options: EvaluationOptions) -> Compari
     means = (_mean(scores[0].values(BASE)), _mean(one), _mean(other))
     gap = paired(one, other, groups, options)
     verdict: Outcome = "better" if gap.lower > 0 else "worse" if gap.upper < 0 else "no difference shown"
-    return Comparison(first.name, second.name, means, gap, verdict)
+    return ScoreComparison(first.name, second.name, means, gap, verdict)
 
 
 def paired(
     first: Sequence[float], second: Sequence[float], groups: Sequence[str], options: EvaluationOptions
-) -> Difference:
+) -> ScoreDifference:
     """The second's scores less the first's, resampled by source. Raises InputError where nothing can be told."""
     if not all(map(math.isfinite, (*first, *second))):
         raise InputError("some scores are not finite: nothing can be compared")

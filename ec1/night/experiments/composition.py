@@ -24,7 +24,14 @@ from ec1.corpus.split import moved
 from ec1.errors import InputError, PermanentError
 from ec1.files import digest_of, read_json, staged_directory, write_json
 from ec1.launch.launcher import Launcher
-from ec1.night.steps.candidate import BY_HAND, EVALUATION_FOLDER, Judged, evaluated_files, judged_in, run_evaluation
+from ec1.night.steps.candidate import (
+    BY_HAND,
+    EVALUATION_FOLDER,
+    CandidateVerdict,
+    evaluated_files,
+    judged_in,
+    run_evaluation,
+)
 from ec1.night.steps.recipe_night import RecipeNight
 
 _TEMPLATE = "chat_template.jinja"
@@ -37,7 +44,7 @@ class Composed:
 
     name: str | None
     path: Path
-    judged: Judged
+    judged: CandidateVerdict
 
 
 def compose(
@@ -199,7 +206,11 @@ def _reduce(adapter: Path, rank: int) -> None:
 
 
 def _manifest(
-    step: RecipeNight, named: Mapping[str, float], judged: Judged, snapshot_ref: SnapshotRef, dataset_ref: DatasetRef
+    step: RecipeNight,
+    named: Mapping[str, float],
+    judged: CandidateVerdict,
+    snapshot_ref: SnapshotRef,
+    dataset_ref: DatasetRef,
 ) -> AdapterManifest:
     recipe = step.recipe
     return AdapterManifest(

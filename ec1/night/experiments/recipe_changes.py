@@ -23,7 +23,7 @@ from ec1.night.operations.preview import RecipePlan
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.night.steps.recipes import recipe_folders
 from ec1.nights import Night
-from ec1.recipes.compare import Difference, differences
+from ec1.recipes.compare import KeyDifference, differences
 from ec1.recipes.resolution import BrokenRecipe, ResolvedRecipe, survey
 
 Key = tuple[str, str, str]
@@ -178,7 +178,7 @@ def _change(sides: Sides, broken: dict[str, BrokenRecipe]) -> RecipeChange | Non
     return change.model_copy(update={"values": values}) if values else None
 
 
-def _changed(each: Difference) -> ChangedValue:
+def _changed(each: KeyDifference) -> ChangedValue:
     return ChangedValue(key=each.key, before=each.left, after=each.right)
 
 

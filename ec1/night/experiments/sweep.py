@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ec1.adapters.gate import Difference
+from ec1.adapters.gate import ScoreDifference
 from ec1.adapters.scores import BASE, CANDIDATE
 from ec1.deployment import Deployment
 from ec1.errors import InputError
@@ -22,7 +22,7 @@ from ec1.files import digest_of, write_atomic, write_json
 from ec1.home import Home
 from ec1.night.experiments.by_hand import Prepared, check_evaluable, evaluate_by_hand, prepare, run_by_hand
 from ec1.night.experiments.comparison import check_same, paired
-from ec1.night.steps.candidate import Candidate, Judged
+from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
 from ec1.recipes.resolution import ResolvedRecipe, parse_overrides
 from ec1.training.spec import TrainingResult, finished
 
@@ -40,7 +40,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepResult:
     """What one setting gave, over its seeds. Gains are over the base, nats per token.
 
     `behind`: this setting's scores, averaged over the seeds, less those of the best one; None of the best itself, and
@@ -56,7 +56,7 @@ class Row:
     verdicts: tuple[str, ...]
     loss_last: float | None
     seconds: float
-    behind: Difference | None
+    behind: ScoreDifference | None
 
 
 def settings_of(given: Sequence[str]) -> list[list[str]]:
@@ -107,7 +107,7 @@ def trials(
 
 def run_trial(
     trial: Trial, deployment: Deployment, home: Home, env: Mapping[str, str]
-) -> tuple[TrainingResult, Judged | None]:
+) -> tuple[TrainingResult, CandidateVerdict | None]:
     """Train and evaluate one trial, or take up what it left before. Judged is None where the training diverged."""
     prepared = trial.prepared
     name = f"{prepared.step.recipe.tenant}-{prepared.step.recipe.role}-{prepared.spec.identity[:12]}"
@@ -123,7 +123,7 @@ def run_trial(
     return result, judged
 
 
-def table(done: Sequence[tuple[Trial, TrainingResult, Judged | None]]) -> list[Row]:
+def table(done: Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]]) -> list[SweepResult]:
     """One row a setting, the best first. Raises InputError if the trials were scored on different examples."""
     scored = [(trial, judged) for trial, _, judged in done if judged is not None]
     check_same([judged.scores for _, judged in scored], [f"{trial.setting}, seed {trial.seed}" for trial, _ in scored])
@@ -134,7 +134,7 @@ def table(done: Sequence[tuple[Trial, TrainingResult, Judged | None]]) -> list[R
     return [_row(each, [one for one in done if one[0].setting == each], columns, ranked[0]) for each in ranked]
 
 
-def _columns(judged: Sequence[Judged]) -> list[float]:
+def _columns(judged: Sequence[CandidateVerdict]) -> list[float]:
     """The score of each example, averaged over the seeds; empty where none was scored."""
     if not judged:
         return []
@@ -143,10 +143,10 @@ def _columns(judged: Sequence[Judged]) -> list[float]:
 
 def _row(
     setting: str,
-    mine: Sequence[tuple[Trial, TrainingResult, Judged | None]],
+    mine: Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]],
     columns: Mapping[str, Sequence[float]],
     best: str,
-) -> Row:
+) -> SweepResult:
     judged = [each for _, _, each in mine if each is not None]
     gains = [_mean(each.scores.values(CANDIDATE)) - _mean(each.scores.values(BASE)) for each in judged]
     losses = [result.loss_last for _, result, _ in mine if result.loss_last is not None]
@@ -155,7 +155,7 @@ def _row(
         groups = [example.group for example in judged[0].scores.examples]
         options = mine[0][0].prepared.step.recipe.evaluation
         behind = paired(columns[best], columns[setting], groups, options)
-    return Row(
+    return SweepResult(
         setting=setting or "as it is",
         seeds=len(mine),
         diverged=sum(result.status == "diverged" for _, result, _ in mine),
@@ -169,7 +169,9 @@ def _row(
     )
 
 
-def write_sweep(done: Sequence[tuple[Trial, TrainingResult, Judged | None]], rows: Sequence[Row]) -> Path:
+def write_sweep(
+    done: Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]], rows: Sequence[SweepResult]
+) -> Path:
     """Write the table as JSON and all curves as one picture; return their folder."""
     first = done[0][0].prepared
     identities = sorted(trial.prepared.spec.identity for trial, _, _ in done)
@@ -177,7 +179,7 @@ def write_sweep(done: Sequence[tuple[Trial, TrainingResult, Judged | None]], row
     runs = {f"{trial.setting}, seed {trial.seed}": str(trial.prepared.spec.output) for trial, _, _ in done}
     shown = [{**vars(row), "behind": row.behind and row.behind.model_dump()} for row in rows]
     write_json(folder / TABLE, {"recipe": first.step.recipe.name, "rows": shown, "runs": runs})
-    curves = [(trial, Candidate(trial.prepared.spec.output, result).curves()) for trial, result, _ in done]
+    curves = [(trial, TrainedCandidate(trial.prepared.spec.output, result).curves()) for trial, result, _ in done]
     _draw(first.step.recipe.name, curves, folder / CURVES)
     return folder
 

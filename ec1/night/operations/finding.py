@@ -7,7 +7,7 @@ Level = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Symptom:
     """`problem` means that a night would fail; `detail` says what was seen and, if need be, what to do."""
 
     subject: str

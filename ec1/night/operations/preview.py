@@ -24,7 +24,7 @@ from ec1.night.steps.listing import list_documents
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.nights import Night
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.plan import Plan
+from ec1.training.plan import TrainingPlan
 
 
 class ExtractionPlan(BaseModel):
@@ -57,7 +57,7 @@ class RecipePlan(BaseModel):
     recipe: str
     train: bool
     reason: str
-    plan: Plan | None = None
+    plan: TrainingPlan | None = None
     refused: str | None = None
 
 

@@ -1,6 +1,6 @@
 """The report of a night: what happened, put together from the records that the steps and runs wrote.
 
-Belongs here: the facts and what follows from them. Does not: how they are shown (`report_text.py`), and who is told
+Belongs here: the facts and what follows from them. Does not: how they are shown (`text.py`), and who is told
 (`morning.py`).
 """
 

@@ -8,7 +8,7 @@ from ec1.errors import DeferredError, SkippedError
 from ec1.home import Home
 from ec1.night.records import CandidateRecord, ExtractionRecord, PostponedRecord, Records
 from ec1.night_settings import BudgetSettings
-from ec1.training.plan import Plan
+from ec1.training.plan import TrainingPlan
 
 
 def extraction_seconds(budgets: BudgetSettings, machine_left: float | None = None) -> float:
@@ -31,7 +31,7 @@ def training_seconds(
     return max(0.0, min(bounds))
 
 
-def too_late(plan: Plan, left: float, budgets: BudgetSettings) -> PostponedRecord | None:
+def too_late(plan: TrainingPlan, left: float, budgets: BudgetSettings) -> PostponedRecord | None:
     """That a training no longer fits into what is left; None if it does. Begun it would end in the middle, and a later
     night has room for it: the plan was held against the whole budget."""
     if plan.seconds <= left or left >= budgets.training_seconds:
@@ -44,7 +44,7 @@ def too_late(plan: Plan, left: float, budgets: BudgetSettings) -> PostponedRecor
     )
 
 
-def no_machine(error: DeferredError, plan: Plan, left: float) -> PostponedRecord:
+def no_machine(error: DeferredError, plan: TrainingPlan, left: float) -> PostponedRecord:
     """That a training, or the evaluation after it, has no machine tonight, or lost it."""
     return PostponedRecord(
         needs_seconds=round(plan.seconds, 1),

@@ -17,7 +17,7 @@ from ec1.adapters.scores import CANDIDATE, EVALUATION, EXAMPLES, Scores, load_sc
 from ec1.errors import InputError, PermanentError
 from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import write_json
-from ec1.launch.launcher import Launcher, Subject, Work
+from ec1.launch.launcher import DeviceWork, Launcher, Subject
 from ec1.night.records import EvaluationRecord
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.recipes.schema import Recipe
@@ -32,7 +32,7 @@ INCUMBENT, BEST = "incumbent", "best"
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TrainedCandidate:
     """What a training left in its folder."""
 
     folder: Path
@@ -71,7 +71,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Judged:
+class CandidateVerdict:
     """Scores of all models and the gate's verdict on the candidate."""
 
     scores: Scores
@@ -112,7 +112,7 @@ def run_training(
     if spec.tracking:
         folder.mkdir(parents=True, exist_ok=True)
     start = () if spec.start_adapter is None else (spec.start_adapter.folder,)
-    work = Work(
+    work = DeviceWork(
         "the training",
         "ec1.training",
         path,
@@ -136,7 +136,7 @@ def run_evaluation(
     path = spec.output.with_suffix(".spec.json")
     write_json(path, spec.model_dump(mode="json"))
     adapters = tuple(folder for folder in spec.candidates.values() if folder is not None)
-    work = Work(
+    work = DeviceWork(
         "the evaluation",
         "ec1.adapters.evaluation",
         path,
@@ -156,12 +156,12 @@ def evaluated_files(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in (EVALUATION, EXAMPLES, CALIBRATION) if (folder / name).is_file()}
 
 
-def candidate_in(folder: Path, night: str) -> Candidate:
+def candidate_in(folder: Path, night: str) -> TrainedCandidate:
     """The candidate that a training left in a folder. Raises InputError if there is none."""
     result = read_result(folder)
     if result is None:
         raise InputError(f"{folder} holds no finished training: materialise adapter_candidate of night {night} first")
-    return Candidate(folder, result)
+    return TrainedCandidate(folder, result)
 
 
 def earlier_looks(night: Path) -> dict[str, int]:
@@ -182,7 +182,7 @@ def _groups(path: Path) -> set[str]:
     return {json.loads(line)["group"] for line in path.read_text(encoding="utf-8").splitlines()}
 
 
-def judged_in(folder: Path, options: EvaluationOptions) -> Judged:
+def judged_in(folder: Path, options: EvaluationOptions) -> CandidateVerdict:
     """The scores that an evaluation left in a folder, and the gate's verdict on the candidate.
 
     Raises InputError if there are none, PermanentError if they are damaged or do not say what was scored.
@@ -190,4 +190,4 @@ def judged_in(folder: Path, options: EvaluationOptions) -> Judged:
     scores = load_scores(folder)
     if CANDIDATE not in scores.scored:
         raise PermanentError(f"{folder / EVALUATION} does not say which bytes were scored: evaluate again")
-    return Judged(scores, judge(scores, options, candidate=CANDIDATE))
+    return CandidateVerdict(scores, judge(scores, options, candidate=CANDIDATE))

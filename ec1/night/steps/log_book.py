@@ -78,7 +78,7 @@ def replay_of(run: Run, now: dt.datetime) -> TrainingSpec:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Two runs of one specification. Differences are of absolute values, over the steps that both have."""
 
     steps: int
@@ -96,7 +96,7 @@ class Comparison:
         return self.largest_loss_difference == 0 and self.different_tensors == 0
 
 
-def compare(first: Run, second: Run) -> Comparison:
+def compare(first: Run, second: Run) -> RunComparison:
     """Curves and weights of two runs."""
     import pyarrow.parquet as pq
 
@@ -104,7 +104,7 @@ def compare(first: Run, second: Run) -> Comparison:
     steps = min(map(len, curves))
     losses = [abs(a - b) for a, b in zip(*curves, strict=False) if not (math.isnan(a) and math.isnan(b))]
     weights = _compare_weights(first, second)
-    return Comparison(steps, max(losses, default=0.0), *weights, _changed(first, second))
+    return RunComparison(steps, max(losses, default=0.0), *weights, _changed(first, second))
 
 
 def _compare_weights(first: Run, second: Run) -> tuple[int, int, float]:

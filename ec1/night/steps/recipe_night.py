@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.extractor import extractor_adapter
-from ec1.adapters.manifest import AdapterManifest, BaseModelRef
+from ec1.adapters.manifest import AdapterBase, AdapterManifest
 from ec1.adapters.reading import ReadingSettings
 from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.scores import BASE, CANDIDATE
@@ -22,7 +22,7 @@ from ec1.corpus.buckets import Bucket, bucket
 from ec1.corpus.dataset import Dataset, build_dataset, load_dataset
 from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_snapshot
 from ec1.corpus.split import moved
-from ec1.corpus.threshold import Decision, HighWaterMark, day_after, decide, must_train_again, trained_snapshot
+from ec1.corpus.threshold import HighWaterMark, TrainingDecision, day_after, decide, must_train_again, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment
 from ec1.errors import DamagedError, PermanentError
@@ -36,8 +36,8 @@ from ec1.night.steps.candidate import (
     BEST,
     EVALUATION_FOLDER,
     INCUMBENT,
-    Candidate,
-    Judged,
+    CandidateVerdict,
+    TrainedCandidate,
     candidate_in,
     earlier_looks,
     evaluated_files,
@@ -51,7 +51,7 @@ from ec1.nights import Night
 from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.plan import HardwareFigures, Plan, plan_training
+from ec1.training.plan import HardwareFigures, TrainingPlan, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished
 
@@ -112,7 +112,7 @@ class RecipeNight:
         except DamagedError as damage:
             return self._mended(taken.digest, self.night.date, damage)
 
-    def decision(self, snapshot: Snapshot) -> Decision:
+    def decision(self, snapshot: Snapshot) -> TrainingDecision:
         """Whether enough tuples came since this recipe was last trained, as of this night: later ones do not count."""
         recipe = self.recipe
         trained = self._trained(snapshot.bucket)
@@ -133,12 +133,12 @@ class RecipeNight:
         return prepare_model(base.id, base.revision, self.deployment.models, self.home.models)
 
     @property
-    def base_model_ref(self) -> BaseModelRef:
+    def base_model_ref(self) -> AdapterBase:
         """The base model as a manifest names it, with the commit that a branch or tag was when it was fetched."""
         base = self.recipe.base_model
         folder = model_folder(base.id, base.revision, self.deployment.models, self.home.models)
         commit = pinned_revision(folder, base.revision)
-        return BaseModelRef(
+        return AdapterBase(
             id=base.id,
             revision=base.revision,
             commit=None if commit == base.revision else commit,
@@ -219,7 +219,7 @@ class RecipeNight:
             if found.trained_on or not self.recipe.data.heldout_newest
         ]
 
-    def plan(self, dataset: Dataset, budget_seconds: float | None = None) -> Plan:
+    def plan(self, dataset: Dataset, budget_seconds: float | None = None) -> TrainingPlan:
         """The plan of the training on the deployment's hardware. Raises PermanentError for what cannot fit, or
         could not be evaluated here."""
         from ec1.night.steps.learned import learned
@@ -277,7 +277,7 @@ class RecipeNight:
         """Train through the launcher, and check the result."""
         return run_training(spec, self.subject, launcher, env, self._log("training"))
 
-    def candidate(self) -> Candidate:
+    def candidate(self) -> TrainedCandidate:
         """What the night's training left. Raises InputError if there was none."""
         return candidate_in(self._training, self.night.date)
 
@@ -324,12 +324,12 @@ class RecipeNight:
             output=output or self._evaluation,
         )
 
-    def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> Judged:
+    def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> CandidateVerdict:
         """Score through the launcher, and let the gate judge."""
         run_evaluation(spec, self.subject, launcher, env, self._log("evaluation"))
         return self.judged()
 
-    def judged(self) -> Judged:
+    def judged(self) -> CandidateVerdict:
         """The scores that the night's evaluation left, and the gate's verdict on the candidate."""
         return judged_in(self._evaluation, self.recipe.evaluation)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ec1.adapters.gate import VerdictName
 from ec1.adapters.manifest import (
+    AdapterBase,
     AdapterManifest,
-    BaseModelRef,
     DatasetRef,
     RecipeRef,
     SnapshotRef,
@@ -19,7 +19,7 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.snapshots import Snapshot
 from ec1.night.records import OutcomeRecord
-from ec1.night.steps.candidate import Candidate, Judged
+from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
 from ec1.night.steps.log_book import commit_of
 from ec1.recipes.resolution import ResolvedRecipe
 
@@ -27,11 +27,11 @@ from ec1.recipes.resolution import ResolvedRecipe
 def manifest_of(
     resolved: ResolvedRecipe,
     night: str,
-    base_model: BaseModelRef,
+    base_model: AdapterBase,
     snapshot: Snapshot,
     dataset: Dataset,
-    candidate: Candidate,
-    judged: Judged | None,
+    candidate: TrainedCandidate,
+    judged: CandidateVerdict | None,
 ) -> AdapterManifest:
     """The manifest of a candidate: what it was made from. `judged` is None where training diverged."""
     recipe, result = resolved.recipe, candidate.result
@@ -58,9 +58,9 @@ def manifest_of(
 
 def place(
     registry: AdapterRegistry,
-    candidate: Candidate,
+    candidate: TrainedCandidate,
     manifest: AdapterManifest,
-    judged: Judged | None,
+    judged: CandidateVerdict | None,
     attachments: Mapping[str, Path],
 ) -> OutcomeRecord:
     """Publish the candidate as the next version if the gate accepted it, else put it in quarantine.
@@ -79,7 +79,7 @@ def place(
 
 def _publish(
     registry: AdapterRegistry,
-    candidate: Candidate,
+    candidate: TrainedCandidate,
     manifest: AdapterManifest,
     reason: str,
     attachments: Mapping[str, Path],
@@ -100,7 +100,7 @@ def _publish(
 
 def _quarantine(
     registry: AdapterRegistry,
-    candidate: Candidate,
+    candidate: TrainedCandidate,
     manifest: AdapterManifest,
     verdict: VerdictName,
     reason: str,
