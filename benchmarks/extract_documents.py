@@ -25,7 +25,6 @@ import httpx
 
 from benchmarks._engine import embedded, forget, model_of, serving
 from ec1.deployment import Deployment
-from ec1.documents.parse import read_document
 from ec1.extraction.prompt import messages
 from ec1.extraction.reading.extractor import Extractor
 from ec1.extraction.reading.openai import OpenAIClient
@@ -37,7 +36,7 @@ from ec1.home import CHECKOUT, Home
 from ec1.night.steps.extraction import extract_night, work_of
 from ec1.night.steps.graph import apply_night
 from ec1.night.steps.listing import list_documents
-from ec1.streams import STREAMS
+from ec1.streams import CONTRACT_STREAMS
 
 NIGHT = "2026-06-01"
 
@@ -68,7 +67,7 @@ def _phase_one(deployment: Deployment, home: Home, extractor: Extractor, endpoin
     with LadybugStore.open(home.graph, buffer_pool_mib=256, wait_seconds=0) as store:
         listing, _ = list_documents(deployment, home, store.ledger(), fingerprints, outbox, night, as_of=now, now=now)
     report = extract_night(
-        work_of(listing, list(STREAMS), deployment.documents_root(home), deployment.documents.max_bytes),
+        work_of(listing, list(CONTRACT_STREAMS), deployment.document_reader(home)),
         extractor,
         outbox,
         serve,
@@ -157,9 +156,12 @@ def main(documents: int = 12) -> dict[str, float]:
         listing, _ = list_documents(
             deployment, home, {}, fingerprints, Outbox(home.outbox), deployment.night(NIGHT), as_of=now, now=now
         )
-        root, largest = deployment.documents_root(home), deployment.documents.max_bytes
+        reader = deployment.document_reader(home)
         chunks = [
-            [(version.key.stream, each.text) for each in extractor.chunks(read_document(root, version, largest).text)]
+            [
+                (version.key.stream, each.text)
+                for each in extractor.chunks(reader.read(version.key, version.content_sha256).text)
+            ]
             for version in listing.changed
         ]
         prompts = [messages(text, stream) for document in chunks for stream, text in document]

@@ -22,17 +22,17 @@ from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
 from ec1.documents.settings import DocumentSettings
-from ec1.streams import STREAMS
+from ec1.streams import CONTRACT_STREAMS
 
 AS_OF = dt.datetime(2026, 6, 2, tzinfo=dt.UTC)
-FINGERPRINTS = Fingerprints(dict.fromkeys(STREAMS, "fingerprint"))
+FINGERPRINTS = Fingerprints(dict.fromkeys(CONTRACT_STREAMS, "fingerprint"))
 PER_FOLDER = 200
 TURNS = 5
 
 
 def make_tree(root: Path, count: int) -> None:
     """Write `count` small files, `PER_FOLDER` to a folder, over the three streams."""
-    streams = list(STREAMS.values())
+    streams = list(CONTRACT_STREAMS.values())
     stamp = int(AS_OF.timestamp() - 3600) * 10**9
     for number in range(0, count, PER_FOLDER):
         stream = streams[number // PER_FOLDER % len(streams)]

@@ -16,6 +16,7 @@ from ec1.commands.adapters import adapters_app
 from ec1.commands.backup import backup, restore
 from ec1.commands.corpus import corpus_app
 from ec1.commands.doctor import doctor
+from ec1.commands.documents import documents_app
 from ec1.commands.extraction import extraction_app
 from ec1.commands.graph import graph_app
 from ec1.commands.init import init
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.add_typer(recipe_app, name="recipe")
 app.add_typer(adapters_app, name="adapters")
 app.add_typer(graph_app, name="graph")
+app.add_typer(documents_app, name="documents")
 app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")

@@ -14,6 +14,8 @@ from pydantic import Field, model_validator
 
 from ec1.adapters.settings import JudgeSettings
 from ec1.corpus.settings import CorpusSettings
+from ec1.documents.convert import Converter
+from ec1.documents.reader import DocumentReader
 from ec1.documents.settings import DocumentSettings
 from ec1.errors import InputError
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings, ServerSettings
@@ -84,6 +86,21 @@ class Deployment(Settings):
                 f"extraction.chunk_tokens + extraction.max_answer_tokens leave {room} of inference.max_model_len "
                 f"{self.inference.max_model_len} tokens for the prompt; leave 256 or more"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _names_streams_that_are_there(self) -> "Deployment":
+        streams = self.documents.all_streams
+        named = self.inference.complexity if isinstance(self.inference, DoormanSettings) else {}
+        if unknown := sorted(set(named) - set(streams)):
+            raise ValueError(f"unknown stream {unknown[0]!r}: choose among {', '.join(streams)}")
+        known = self.extraction.vocabulary.classes
+        for stream in streams.values():
+            if unknown := sorted(set(stream.classes) - set(known)):
+                raise ValueError(
+                    f"documents.streams.{stream.name} names the class {unknown[0]!r}, which extraction.classes does "
+                    f"not have: choose among {', '.join(known)}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -180,6 +197,11 @@ class Deployment(Settings):
     def content_module_id(self) -> str:
         """The scope under which entities are stored in service-content."""
         return self.service_content.module_id or self.tenant
+
+    def document_reader(self, home: Home) -> DocumentReader:
+        """Reads the documents below the root; what was converted is kept in the home's cache."""
+        converter = Converter(self.documents.conversion, home.cache / "converted")
+        return DocumentReader(self.documents_root(home), self.documents.max_bytes, converter)
 
     def documents_root(self, home: Home) -> Path:
         return self.documents.root or home.documents

@@ -4,18 +4,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+CONVERTED = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".eml", ".msg")
+"""Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""
+READABLE = (".md", ".markdown", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm", ".json", *CONVERTED)
+"""Suffixes of all files that can be read, in lower case."""
+
 
 @dataclass(frozen=True)
 class Stream:
-    """One stream: every file below `folder` (relative to the document root) whose name ends in one of `suffixes`."""
+    """One stream: every file below `folder` (relative to the document root) whose name ends in one of `suffixes`.
+
+    `owner` is who sees to it. `classes`: the entity classes that its documents may name, or none for all.
+    """
 
     name: str
     folder: str
     suffixes: tuple[str, ...]
     id_prefix: str
+    owner: str | None = None
+    classes: tuple[str, ...] = ()
+
+    def document_id(self, sha1_hex: str) -> str:
+        """The id that other systems know a document by, such as `mk-1f0c9de2ab34`; of the SHA-1 of the file's bytes."""
+        return f"{self.id_prefix}-{sha1_hex[:12]}"
 
 
-STREAMS: Mapping[str, Stream] = MappingProxyType(
+CONTRACT_STREAMS: Mapping[str, Stream] = MappingProxyType(
     {
         stream.name: stream
         for stream in (
@@ -25,8 +39,4 @@ STREAMS: Mapping[str, Stream] = MappingProxyType(
         )
     }
 )
-
-
-def document_id(stream_name: str, sha1_hex: str) -> str:
-    """The id that other systems know a document by, such as `mk-1f0c9de2ab34`; `sha1_hex` is of the file's bytes."""
-    return f"{STREAMS[stream_name].id_prefix}-{sha1_hex[:12]}"
+"""What a deployment reads that names no streams of its own."""

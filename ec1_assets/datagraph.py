@@ -14,6 +14,7 @@ import dagster as dg
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.listing import Listing
+from ec1.documents.unread import unread_files
 from ec1.graph.exports import export_night
 from ec1.graph.resolution.overrides import load_overrides
 from ec1.night.records import DeliveryRecord, ExtractionRecord, GraphRecord, Records
@@ -26,7 +27,7 @@ from ec1.night.steps.listing import list_documents
 from ec1.night.steps.scores import scores_of
 from ec1.night.steps.taught import teach
 from ec1.nights import Night
-from ec1.streams import STREAMS
+from ec1.streams import Stream
 from ec1_assets import checks, metadata
 from ec1_assets.partitions import PREVIOUS_NIGHT
 from resources.gpu import GPU_POOL, GpuResource
@@ -57,8 +58,9 @@ class _Mutated(NamedTuple):
     ledger: Mapping[DocumentKey, LedgerEntry]
 
 
-def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition]:
+def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str, Stream]) -> list[dg.AssetsDefinition]:
     """The assets of group `datagraph`, one partition per night."""
+    entities = [f"{stream}_entities" for stream in streams]
 
     @dg.asset(
         partitions_def=nights,
@@ -68,7 +70,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         owners=OWNERS,
         kinds={"file"},
         code_version="1",
-        description="What changed in the three document streams since the ledger, as of the end of this night.",
+        description="What changed in the document streams since the ledger, as of the end of this night.",
     )
     def source_documents(
         context: dg.AssetExecutionContext, project: ProjectResource, graph: GraphResource, inference: InferenceResource
@@ -78,7 +80,10 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         ledger = graph.use(lambda store: store.ledger())
         listing = _list_documents(ledger, night, night.as_of(now), project, inference)
         listing.save(home.night(night.date) / LISTING)
-        return dg.MaterializeResult(metadata=metadata.of_listing(listing), data_version=dg.DataVersion(listing.digest))
+        unread = unread_files(deployment.documents_root(home), deployment.documents.all_streams.values())
+        return dg.MaterializeResult(
+            metadata=metadata.of_listing(listing, str(unread)), data_version=dg.DataVersion(listing.digest)
+        )
 
     @dg.multi_asset(
         name="extract_entities",
@@ -89,15 +94,15 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         pool=GPU_POOL,
         specs=[
             dg.AssetSpec(
-                f"{stream}_entities",
+                f"{stream.name}_entities",
                 deps=["source_documents"],
                 group_name=GROUP,
-                owners=OWNERS,
+                owners=[stream.owner] if stream.owner else OWNERS,
                 kinds={"vllm"},
                 code_version="1",
-                description=f"Named entities in the {stream} documents of this night, in the outbox.",
+                description=f"Named entities in the {stream.name} documents of this night, in the outbox.",
             )
-            for stream in STREAMS
+            for stream in streams.values()
         ],
     )
     def extract_entities(
@@ -105,13 +110,13 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
     ) -> Iterator[dg.MaterializeResult]:
         deployment, home = project.deployment(), project.home
         listing = Listing.load(home.night(context.partition_key) / LISTING)
-        streams = [key.path[-1].removesuffix("_entities") for key in context.selected_asset_keys]
+        chosen = [key.path[-1].removesuffix("_entities") for key in context.selected_asset_keys]
         extractor = inference.extractor()
         if deployment.extraction.mode != "answer":
             extractor.known = known_names(home)
         with inference.serve(context) as serve:
             report = extract_night(
-                work_of(listing, streams, deployment.documents_root(home), deployment.documents.max_bytes),
+                work_of(listing, chosen, deployment.document_reader(home)),
                 extractor,
                 inference.outbox(),
                 serve,
@@ -125,10 +130,12 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
         done = ExtractionRecord.model_validate(report.record())
         records.write(
             context.run.run_id,
-            done.model_copy(update={"streams": {stream: done.streams[stream] for stream in streams}}),
+            done.model_copy(
+                update={"streams": {stream: done.streams[stream] for stream in chosen if stream in done.streams}}
+            ),
         )
         total = records.total(ExtractionRecord) or done
-        for stream in sorted(streams):
+        for stream in sorted(chosen):
             yield dg.MaterializeResult(
                 asset_key=f"{stream}_entities",
                 metadata=metadata.of_extraction(total, stream, listing, records.folder),
@@ -136,7 +143,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
 
     @dg.asset(
         partitions_def=nights,
-        deps=[f"{stream}_entities" for stream in STREAMS],
+        deps=entities,
         group_name=GROUP,
         owners=OWNERS,
         kinds={"ladybug"},
@@ -219,16 +226,14 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefi
             check_results=checks.of_graph(
                 applied,
                 deployment,
-                ungrounded(
-                    listing, outbox, fingerprints, deployment.documents_root(home), deployment.documents.max_bytes
-                ),
+                ungrounded(listing, outbox, fingerprints, deployment.document_reader(home)),
                 trust,
             ),
         )
 
     @dg.asset(
         partitions_def=nights,
-        deps=[f"{stream}_entities" for stream in STREAMS],
+        deps=entities,
         group_name=GROUP,
         owners=OWNERS,
         kinds={"gpu"},

@@ -45,7 +45,7 @@ def build_defs(choice: DeploymentChoice) -> dg.Definitions:
     pool = GPU_POOL if here else None
     return dg.Definitions(
         assets=[
-            *datagraph_assets(nights),
+            *datagraph_assets(nights, deployment.documents.all_streams),
             *(asset for each in recipes for asset in recipe_chain(each, nights, pool)),
             *broken_recipe_assets(broken, nights),
             night_report_asset(nights, ends),

@@ -36,7 +36,8 @@ MAX_ROWS = 50
 MAX_SAMPLES = 3
 
 
-def of_listing(listing: Listing) -> Metadata:
+def of_listing(listing: Listing, unread: str) -> Metadata:
+    """`unread` says what lies below the root that no stream reads, if anything does."""
     by_stream: dict[str, int] = {}
     for version in listing.changed:
         by_stream[version.key.stream] = by_stream.get(version.key.stream, 0) + 1
@@ -57,6 +58,7 @@ def of_listing(listing: Listing) -> Metadata:
         "vanished": len(listing.vanished),
         "rejected": len(listing.rejected),
         "left_for_a_later_night": listing.later,
+        **({"not_read_by_any_stream": unread} if unread else {}),
         "as_of": dg.MetadataValue.timestamp(listing.as_of.timestamp()),
         "documents": _table(rows),
     }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ec1.commands.shell import Options, out, print_json, printable
-from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
-from ec1.errors import InputError, RejectedError
+from ec1.documents.ledger import Status, extractor_fingerprint
+from ec1.errors import InputError
 from ec1.files import write_atomic
 
 if TYPE_CHECKING:
@@ -236,30 +236,15 @@ def _found(options: Options, prefix: str) -> list[dict[str, Any]]:
     from ec1.night.steps.extractor import extractor_of
 
     deployment, home = options.deployment(), options.home
-    extractor, outbox = extractor_of(deployment, home), Outbox(home.outbox)
+    extractor, outbox, reader = extractor_of(deployment, home), Outbox(home.outbox), deployment.document_reader(home)
     records: list[dict[str, Any]] = []
     for key, entry in sorted(published_ledger(home.published_graph).items(), key=lambda each: each[0].path):
         if entry.status != Status.APPLIED or not key.path.startswith(prefix):
             continue
-        text = _text(deployment.documents_root(home), key, entry)
+        text = reader.text(key, entry.content_sha256)
         result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
         if text is None or result is None:
             continue
         chunks = extractor.chunks(extractor.readable(text, entry.content_sha256)[0])
         records += records_of(key.stream, key.path, entry.content_sha256, chunks, result.mentions)
     return records
-
-
-def _text(root: Path, key: DocumentKey, entry: LedgerEntry) -> str | None:
-    import hashlib
-
-    from ec1.documents.parse import parse_document
-
-    file = root / key.path
-    data = file.read_bytes() if file.is_file() else b""
-    if hashlib.sha256(data).hexdigest() != entry.content_sha256:
-        return None
-    try:
-        return parse_document(key, data).text
-    except RejectedError:
-        return None

@@ -272,8 +272,9 @@ def _entity_lines(found: tuple[queries.EntityPage, ...]) -> Iterator[str]:
 
 def _evidence_lines(found: queries.Evidence) -> Iterator[str]:
     """Where a mention or a relation stands, how it was found, and the sentence with it marked."""
+    place = f", {found.quote.place}" if found.quote is not None and found.quote.place else ""
     yield (
-        f"  {printable(found.path)}  {found.document_id}, night {found.night}, characters {found.start} to "
+        f"  {printable(found.path)}{place}  {found.document_id}, night {found.night}, characters {found.start} to "
         f"{found.end}, confidence {found.confidence:.2f}, {found.model}, extractor {found.fingerprint[:12]}"
     )
     if (quote := found.quote) is not None:

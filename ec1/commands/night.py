@@ -242,8 +242,7 @@ def score(
         published_ledger(options.home.published_graph),
         Outbox(options.home.outbox),
         read_gold(path, deployment.extraction.vocabulary.classes),
-        deployment.documents_root(options.home),
-        deployment.documents.max_bytes,
+        deployment.document_reader(options.home),
         deployment.extraction.vocabulary,
     )
     if as_json:

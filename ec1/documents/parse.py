@@ -1,17 +1,18 @@
-"""A file's bytes to the text that is read for entities, per stream (docs/contracts.md).
+"""A file's bytes to the text that is read for entities, by its suffix (docs/contracts.md, docs/documents.md).
 
-Belongs here: what the three streams' files look like inside. `text.py` handles encodings, `markup.py` HTML. The result
-depends on the bytes, the stream and the suffix, and not on the file's name: the same bytes are extracted once.
+Belongs here: what text files look like inside. `text.py` handles encodings, `markup.py` HTML, `convert.py` what other
+programs made. The result depends on the bytes and the suffix, and not on the file's name: the same bytes are extracted
+once.
 """
 
 import binascii
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from functools import cache
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -21,11 +22,13 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
 from ec1.documents import fields
+from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
-from ec1.documents.listing import DocumentVersion
 from ec1.documents.markup import strip_html
+from ec1.documents.settings import ConversionSettings
 from ec1.documents.text import clean, decode
-from ec1.errors import DeferredError, RejectedError
+from ec1.errors import RejectedError
+from ec1.streams import CONVERTED
 
 # A longer block is no front matter, and its YAML would take seconds.
 _FRONT_MATTER_CHARACTERS = 2**15
@@ -34,6 +37,7 @@ _FRONT_MATTER_DEPTH = 16
 _JSON_VALUES = 4_000_000
 _TITLE_CHARACTERS = 200
 _HEAD = 4096
+_BETWEEN_PARTS = "\n\n"
 # Of the fields of a contact record.
 _NESTED, _ITEMS = 3, 100
 
@@ -51,7 +55,7 @@ class Document:
 
     `text` is clean (`text.clean`) and never blank; its first `fields_end` characters are the lines of the fields that
     hold names and facts (`fields`). `metadata` holds strings, lists and dictionaries of them: front
-    matter, or a contact file's own fields.
+    matter, or a contact file's own fields. `places` are where pages or sheets begin in the text: (character, name).
     """
 
     key: DocumentKey
@@ -59,36 +63,27 @@ class Document:
     text: str
     metadata: dict[str, Any] = field(default_factory=dict)
     fields_end: int = 0
+    places: tuple[tuple[int, str], ...] = ()
+
+    def place_at(self, character: int) -> str:
+        """The page or sheet on which a character of the text stands, such as `page 7`; "" where there are none."""
+        return next((place for start, place in reversed(self.places) if start <= character), "")
 
 
-def read_document(root: Path, version: DocumentVersion, max_bytes: int) -> Document:
-    """Read one version of a document from the document root.
-
-    Raises RejectedError (the reason it cannot be a document), DeferredError if the file no longer holds that version.
-    """
-    path = root / version.key.path
-    try:
-        with path.open("rb") as stream:
-            # Not more than there is: a read sets aside all the memory that it is asked for.
-            data = stream.read(min(os.fstat(stream.fileno()).st_size, max_bytes) + 1)
-    except OSError as error:
-        raise DeferredError(f"{path} cannot be read now: {error.strerror}") from None
-    if len(data) > max_bytes:
-        raise RejectedError(f"more bytes than documents.max_bytes ({max_bytes:,})")
-    if hashlib.sha256(data).hexdigest() != version.content_sha256:
-        raise DeferredError(f"{path} was changed after it was listed; its new version is read on a later night")
-    return parse_document(version.key, data)
-
-
-def parse_document(key: DocumentKey, data: bytes) -> Document:
-    """Parse a document's bytes by the rules of its stream. Raises RejectedError with the reason, and nothing else."""
+def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = None) -> Document:
+    """Parse a document's bytes by the rules of its suffix. Raises RejectedError with the reason, and nothing else."""
     if not data:
         raise RejectedError("empty")
+    suffix = PurePosixPath(key.path).suffix.lower()
+    if suffix in CONVERTED:
+        return _converted(key, data, suffix, converter or _default_converter())
     text = decode(data)
     del data
-    if key.stream == "contact":
+    if suffix == ".json":
         title, text, metadata = _contact(text)
-    elif PurePosixPath(key.path).suffix == ".md":
+    elif suffix in (".html", ".htm"):
+        title, text, metadata = "", clean(strip_html(text)), {}
+    elif suffix in (".md", ".markdown"):
         metadata, text = _front_matter(clean(text))
         title = _first(_strings([metadata.get("title")]), _matches(_HEADING, text))
     else:
@@ -102,6 +97,31 @@ def parse_document(key: DocumentKey, data: bytes) -> Document:
     title = (title or (text or head).split("\n", 1)[0].strip())[:_TITLE_CHARACTERS]
     whole = (head + text).rstrip()
     return Document(key, title, whole, metadata, min(len(head), len(whole)))
+
+
+@cache
+def _default_converter() -> Converter:
+    return Converter(ConversionSettings())
+
+
+def _converted(key: DocumentKey, data: bytes, suffix: str, converter: Converter) -> Document:
+    found = converter.convert(data, suffix, hashlib.sha256(data).hexdigest())
+    parts: list[str] = []
+    places: list[tuple[int, str]] = []
+    start = 0
+    for place, part in found.parts:
+        cleaned = clean(part).strip()
+        if not cleaned:
+            continue
+        if place:
+            places.append((start, place))
+        parts.append(cleaned)
+        start += len(cleaned) + len(_BETWEEN_PARTS)
+    text = _BETWEEN_PARTS.join(parts)
+    if not text:
+        raise RejectedError("no text")
+    title = (clean(found.title).strip() or text.split("\n", 1)[0].strip("# "))[:_TITLE_CHARACTERS]
+    return Document(key, title, text, places=tuple(places))
 
 
 def _front_matter(text: str) -> tuple[dict[str, Any], str]:

@@ -24,7 +24,7 @@ from ec1.documents.settings import DocumentSettings
 from ec1.documents.steady import Unreadable, Unsteady, read_steadily
 from ec1.errors import DeferredError, InputError, PermanentError
 from ec1.files import digest_of
-from ec1.streams import STREAMS, Stream, document_id
+from ec1.streams import CONVERTED, Stream
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def scan_documents(
     cache: Path,
     verify: bool = False,
 ) -> Listing:
-    """List the three streams below `root` and compare them with the ledger.
+    """List the streams below `root` and compare them with the ledger.
 
     A document needs work if its content or its extractor's fingerprint (`fingerprints`) differs from its ledger row, or
     if the row is deferred. A file modified after `as_of` (aware) is not visible: it is left to its own night.
@@ -106,14 +106,16 @@ class _Scan:
     changed: list[DocumentVersion] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     postponed: list[Postponed] = field(default_factory=list)
-    unchanged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STREAMS, 0))
+    unchanged: dict[str, int] = field(default_factory=dict)
     later: int = 0
     hashed: int = 0
 
     def __post_init__(self) -> None:
         self.root = self.given_root.resolve()
         self.started_ns = time.time_ns()
-        self._known: dict[str, dict[str, str]] = {name: {} for name in STREAMS}
+        self.streams = self.settings.all_streams
+        self.unchanged = dict.fromkeys(self.streams, 0)
+        self._known: dict[str, dict[str, str]] = {name: {} for name in self.streams}
         streams = {name: (self.fingerprints.of_stream[name], rows) for name, rows in self._known.items()}
         others = self.fingerprints.of_content
         deleted, deferred = Status.DELETED, Status.DEFERRED
@@ -138,10 +140,9 @@ class _Scan:
                 f"the document root {self.given_root} does not exist: create it or set documents.root in the deployment"
             )
         for name, count in self._live.items():
-            if count and not _is_folder(self.root / STREAMS[name].folder):
-                raise self._lost(
-                    f"{self.given_root / STREAMS[name].folder} is missing, and the ledger knows {count} documents in it"
-                )
+            folder = self.streams[name].folder
+            if count and not _is_folder(self.root / folder):
+                raise self._lost(f"{self.given_root / folder} is missing, and the ledger knows {count} documents in it")
 
     def _lost(self, what: str) -> PermanentError:
         return PermanentError(
@@ -152,7 +153,7 @@ class _Scan:
     def run(self, cache: ScanCache, *, verify: bool) -> None:
         """Walk all streams. Raises DeferredError if a folder cannot be listed."""
         listed: set[str] = set()
-        for stream in STREAMS.values():
+        for stream in self.streams.values():
             _Walk(self, stream, cache, verify, self._known[stream.name]).run(listed)
         cache.keep_only(listed)
 
@@ -170,7 +171,7 @@ class _Scan:
             )
         for name, count in self._live.items():
             if allowed < 1 and count >= _WHOLE_STREAM and len(gone[name]) == count:
-                raise self._lost(f"all {count} documents of {self.given_root / STREAMS[name].folder} are gone")
+                raise self._lost(f"all {count} documents of {self.given_root / self.streams[name].folder} are gone")
         return [DocumentKey(name, path) for name, paths in gone.items() for path in paths]
 
     def _appeared_meanwhile(self, path: str) -> bool:
@@ -246,10 +247,11 @@ class _Walk:
         cached = self.cache.load(directory) if utf8 else {}
         changes: dict[str, Row | None] = {}
         folders: list[str] = []
+        prefix = "" if directory == "." else f"{directory}/"
         same = 0
         for entry in entries:
             name = entry.name
-            path = f"{directory}/{name}"
+            path = prefix + name
             row = cached.pop(name, None)
             try:
                 if row:
@@ -286,7 +288,7 @@ class _Walk:
         if name[0] == ".":
             return None
         plain = entry.is_file(follow_symlinks=False)
-        if not name.endswith(self.stream.suffixes):
+        if not name.lower().endswith(self.stream.suffixes):
             if entry.is_symlink():
                 self._folder_link(path)
             return None
@@ -351,10 +353,11 @@ class _Walk:
         if found.st_mtime_ns > scan.as_of_ns:
             scan.later += 1
             return None
-        if content.binary or not found.st_size:
+        binary = content.binary and not path.lower().endswith(CONVERTED)
+        if binary or not found.st_size:
             self._reject(path, "empty" if not found.st_size else "binary", content.sha256, ledger_row, hashed=True)
         else:
-            identity = document_id(self.stream.name, content.sha1)
+            identity = self.stream.document_id(content.sha1)
             self._compared(path, ledger_row, content.sha256, identity, found)
         if found.st_mtime_ns > content.read_ns - _RACY_NS:
             return None

@@ -1,16 +1,68 @@
 """What a deployment sets about its documents."""
 
-from pathlib import Path
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, field_validator
 
-from ec1.settings import Settings
+from ec1.settings import Name, Settings
+from ec1.streams import CONTRACT_STREAMS, READABLE, Stream
+
+
+def _folder(value: str) -> str:
+    path = PurePosixPath(value)
+    if not value or path.is_absolute() or ".." in path.parts or "\0" in value:
+        raise ValueError(f"{value!r} is not a folder below documents.root")
+    return str(path)
+
+
+def _suffix(value: str) -> str:
+    if value.lower() not in READABLE:
+        raise ValueError(f"{value!r} files cannot be read: choose among {', '.join(READABLE)}")
+    return value.lower()
+
+
+class StreamSettings(Settings):
+    """One stream: the readable files of a folder, at any depth."""
+
+    folder: Annotated[str, AfterValidator(_folder)] = Field(description="below documents.root; `.` for all of it")
+    suffixes: tuple[Annotated[str, AfterValidator(_suffix)], ...] = Field(
+        (), description="which files, such as .pdf, in either case; default: all that EC1 can read (docs/documents.md)"
+    )
+    id_prefix: Name | None = Field(
+        None, description="of its documents' ids in other systems; default: the stream's name"
+    )
+    owner: str | None = Field(None, description="whose it is, in the Dagster UI: a mail address or `team:name`")
+    classes: tuple[str, ...] = Field(
+        (), description="entity classes that its documents may name, of extraction.classes; default: all"
+    )
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The suffixes of its files."""
+        return self.suffixes or READABLE
+
+
+class ConversionSettings(Settings):
+    """Limits of converting one PDF, Word file, mail, … to text. What breaks one is rejected with a reason."""
+
+    max_seconds: float = Field(60, gt=0, description="wall time")
+    max_memory_mb: int = Field(2048, ge=512, description="address space of the converting process, in MiB")
+    max_pages: int = Field(2000, gt=0, description="of a PDF")
 
 
 class DocumentSettings(Settings):
     root: Path | None = Field(
         None, description="folder of the document streams (docs/contracts.md); default `<home>/documents`"
     )
+    streams: dict[Name, StreamSettings] = Field(
+        {},
+        description="what is read, by stream: any number of folders below the root; default: the three of "
+        "docs/contracts.md (meeting, research, contact)",
+    )
+    conversion: ConversionSettings = ConversionSettings()
     max_vanished_share: float = Field(
         0.3,
         gt=0,
@@ -26,3 +78,34 @@ class DocumentSettings(Settings):
     verify_every_days: int = Field(
         30, ge=0, description="read every file again, also those that look unchanged; 0: never"
     )
+
+    @field_validator("streams")
+    @classmethod
+    def _apart(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
+        """One file belongs to one stream, and one id to one document."""
+        prefixes = [each.id_prefix or name for name, each in value.items()]
+        if twice := sorted({each for each in prefixes if prefixes.count(each) > 1}):
+            raise ValueError(f"two streams have the id prefix {twice[0]!r}")
+        folders = {name: PurePosixPath(each.folder) for name, each in value.items()}
+        for name, folder in folders.items():
+            for other, around in folders.items():
+                if name != other and folder.is_relative_to(around):
+                    raise ValueError(f"the folder of {name!r} lies in that of {other!r}: a file would be read twice")
+        return value
+
+    @cached_property
+    def all_streams(self) -> Mapping[str, Stream]:
+        """The streams by name."""
+        if not self.streams:
+            return CONTRACT_STREAMS
+        return {
+            name: Stream(
+                name,
+                each.folder,
+                each.read,
+                each.id_prefix or name,
+                owner=each.owner,
+                classes=each.classes,
+            )
+            for name, each in self.streams.items()
+        }

@@ -9,7 +9,6 @@ bootstrap, by document, because names of one document depend on each other). Whe
 anything found there is no figure.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
-from ec1.documents.parse import parse_document
-from ec1.errors import InputError, RejectedError
+from ec1.documents.reader import DocumentReader
+from ec1.errors import DeferredError, InputError, RejectedError
 from ec1.extraction.folding import normalised
 from ec1.extraction.naming import baseline
 from ec1.extraction.results import ENTITY_CLASSES, Mention
@@ -175,8 +174,7 @@ def score_ledger(
     ledger: Mapping[DocumentKey, LedgerEntry],
     outbox: "Outbox",
     gold: Entities,
-    documents: Path,
-    max_bytes: int = 50 * 2**20,
+    reader: DocumentReader,
     vocabulary: Vocabulary = CONTRACT,
 ) -> ScoreTable:
     """Score what counts of the documents that `gold` knows, with the base line over the same documents beside it.
@@ -190,12 +188,12 @@ def score_ledger(
         entry = ledger.get(key)
         if entry is None or entry.status == Status.DELETED:
             left_out["not read"] += 1
-        elif (data := _unchanged(documents, entry, max_bytes)) is None:
+        elif (text := _text(reader, entry)) is None:
             left_out["changed since"] += 1
         else:
             result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
             predicted[key] = entities_of(result.mentions if result is not None else ())
-            texts[key] = baseline.names_of(_text(key, data), vocabulary)
+            texts[key] = baseline.names_of(text, vocabulary)
     if not predicted:
         why = ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
         raise InputError(f"none of the {len(gold)} documents of the gold file can be scored ({why}): run a night")
@@ -207,21 +205,14 @@ def score_ledger(
     )
 
 
-def _unchanged(documents: Path, entry: LedgerEntry, max_bytes: int) -> bytes | None:
-    """A document's bytes, if they are those that were read."""
-    path = documents / entry.key.path
-    # One that is larger was rejected unread.
-    if not path.is_file() or path.stat().st_size > max_bytes:
-        return None
-    data = path.read_bytes()
-    return data if hashlib.sha256(data).hexdigest() == entry.content_sha256 else None
-
-
-def _text(key: DocumentKey, data: bytes) -> str:
+def _text(reader: DocumentReader, entry: LedgerEntry) -> str | None:
+    """The text of the version that was read, "" of one that was rejected; None if the file changed."""
     try:
-        return parse_document(key, data).text
+        return reader.read(entry.key, entry.content_sha256).text
     except RejectedError:
         return ""
+    except DeferredError:
+        return None
 
 
 def score(predicted: Entities, gold: Entities, classes: Sequence[str] = ENTITY_CLASSES) -> ScoreTable:

@@ -36,12 +36,16 @@ class Entity:
 
 @dataclass(frozen=True)
 class Quote:
-    """`before`, `name` and `after` are the sentence; all are empty where it cannot be shown, and `problem` says why."""
+    """`before`, `name` and `after` are the sentence; all are empty where it cannot be shown, and `problem` says why.
+
+    `place` is its page or sheet, such as `page 7`, where the document has them.
+    """
 
     before: str = ""
     name: str = ""
     after: str = ""
     problem: str | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,7 @@ def open_graph(home: Home, deployment: Deployment) -> GraphReader:
 
 def quotes_of(home: Home, deployment: Deployment) -> Quotes:
     """Where sentences are read again: the deployment's documents."""
-    return Quotes(deployment.documents_root(home), deployment.documents.max_bytes)
+    return Quotes(deployment.document_reader(home))
 
 
 def search(

@@ -89,7 +89,7 @@ def test_show_as_json_holds_the_same(home: Home) -> None:
     assert (entity["key"], entity["mentions"]) == ("Person:anna berg", 2)
     first, second = entity["evidence"]
     assert (first["path"], first["model"], first["fingerprint"]) == (DOCUMENT.path, "small-model", "ab" * 32)
-    assert second["quote"] == {"before": "", "name": "ANNA BERG", "after": ": It works.", "problem": None}
+    assert second["quote"] == {"before": "", "name": "ANNA BERG", "after": ": It works.", "problem": None, "place": ""}
 
 
 def test_a_document_that_changed_since_is_said_to_have(home: Home) -> None:

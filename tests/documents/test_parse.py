@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.listing import DocumentVersion
 from ec1.documents.markup import strip_html
-from ec1.documents.parse import Document, parse_document, read_document
+from ec1.documents.parse import Document, parse_document
+from ec1.documents.reader import DocumentReader
 from ec1.documents.text import clean, decode, looks_binary
 from ec1.errors import DeferredError, RejectedError
 
@@ -296,15 +297,15 @@ class TestReading:
         path = tmp_path / "a.md"
         path.write_text("listed")
         version = self.version(path, tmp_path)
-        assert read_document(tmp_path, version, 100).text == "listed"
+        assert DocumentReader(tmp_path, 100).read(version.key, version.content_sha256).text == "listed"
         with pytest.raises(RejectedError, match="max_bytes"):
-            read_document(tmp_path, version, 3)
+            DocumentReader(tmp_path, 3).read(version.key, version.content_sha256)
         path.write_text("edited")
         with pytest.raises(DeferredError, match=r"a\.md was changed after it was listed"):
-            read_document(tmp_path, version, 100)
+            DocumentReader(tmp_path, 100).read(version.key, version.content_sha256)
         path.unlink()
         with pytest.raises(DeferredError, match="cannot be read now"):
-            read_document(tmp_path, version, 100)
+            DocumentReader(tmp_path, 100).read(version.key, version.content_sha256)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -313,11 +314,11 @@ class TestReading:
     )
     def test_large_files_in_bounded_memory(self, kind: str, megabytes: int, tmp_path: Path) -> None:
         size = megabytes * 10**6
-        path, stream = tmp_path / "a.md", "meeting"
+        name = "a.md"
         if kind in ("html", "tags"):
-            stream, piece = "contact", b"<p>Maria Alvarez met <b>Jo</b></p>\n" if kind == "html" else b"x<p>"
+            name, piece = "a.json", b"<p>Maria Alvarez met <b>Jo</b></p>\n" if kind == "html" else b"x<p>"
             raw = piece * (size * 74 // 100 // len(piece))
-            path.write_bytes(json.dumps({"file": {"data": data_uri(raw)}}).encode())
+            data = json.dumps({"file": {"data": data_uri(raw)}}).encode()
         else:
             pieces = {
                 "prose": "Maria met Jo.\n",
@@ -325,11 +326,10 @@ class TestReading:
                 "unicode": "Zoë\u200b ",
                 "marks": "\u0300\u0323",
             }
-            path.write_bytes((pieces[kind] * (size // len(pieces[kind].encode()))).encode())
-        key = DocumentKey(stream, "a.md")
-        version = DocumentVersion(key, hashlib.sha256(path.read_bytes()).hexdigest(), "x", 0, 0)
+            data = (pieces[kind] * (size // len(pieces[kind].encode()))).encode()
+        (tmp_path / name).write_bytes(data)
         tracemalloc.start()
-        document = read_document(tmp_path, version, 2**26)
+        document = DocumentReader(tmp_path, 2**26).read(DocumentKey("any", name), hashlib.sha256(data).hexdigest())
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert len(document.text) > size // 10

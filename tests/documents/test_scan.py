@@ -17,10 +17,10 @@ from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
 from ec1.documents.settings import DocumentSettings
 from ec1.errors import DeferredError, InputError, PermanentError
-from ec1.streams import STREAMS
+from ec1.streams import CONTRACT_STREAMS
 
 NIGHT_END = dt.datetime(2026, 6, 2, tzinfo=dt.UTC)
-FINGERPRINTS = dict.fromkeys(STREAMS, "f1")
+FINGERPRINTS = dict.fromkeys(CONTRACT_STREAMS, "f1")
 HOUR = 3600
 
 
@@ -167,9 +167,10 @@ def test_a_new_fingerprint_is_work_for_its_stream_only_and_is_not_read_again(tre
 
 def test_a_new_fingerprint_retries_what_the_parser_rejected(tree: Tree) -> None:
     tree.apply(tree.scan(), Status.REJECTED)
-    digests = {tree.scan(fingerprints=dict.fromkeys(STREAMS, "f2"), cache=tree.cache / name).digest for name in ".x"}
+    changed = dict.fromkeys(CONTRACT_STREAMS, "f2")
+    digests = {tree.scan(fingerprints=changed, cache=tree.cache / name).digest for name in ".x"}
     assert len(digests) == 1
-    assert len(tree.scan(fingerprints=dict.fromkeys(STREAMS, "f2")).changed) == 5
+    assert len(tree.scan(fingerprints=changed).changed) == 5
 
 
 def test_a_file_newer_than_the_night_waits_for_its_own(tree: Tree) -> None:

@@ -1,4 +1,5 @@
-"""A night of a deployment with two classes of its own beside some of the contract's: real engine, model and graph."""
+"""A night of a deployment with streams of its own, of PDF and Word files too, and two classes of its own beside some of
+the contract's: real engine, model and graph."""
 
 import json
 import os
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import written
 from commandline import CommandLine
 
 from ec1.home import Home
@@ -15,6 +17,10 @@ MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 NIGHT = "2026-06-05"
 DEPLOYMENT = """
 tenant: acme
+documents:
+  streams:
+    minutes: {{folder: minutes, id_prefix: mi, owner: "team:harbour"}}
+    inbox: {{folder: post/in}}
 recipes: []
 models:
   {model}: {{source: directory, path: {folder}}}
@@ -43,10 +49,10 @@ extraction:
 gpu: {{device: cpu, min_free_gib: 1, name: CPU, memory_gib: 12, tokens_per_second: 100}}
 schedule: {{enabled: false, first_night: 2026-06-01}}
 """
-MINUTES = {
-    "a.md": "Maria Alvarez said that MV Aurora Star left Rotterdam. The vessel Silver Wake waits in Hamburg.\n",
-    "b.md": "MV Northern Pearl was inspected under the Merchant Shipping Act 1995. Tom Reyes signed for it.\n",
-    "c.md": "The Harbour Dues Act 1966 applies to MV Cedar Bay, and to the vessel Blue Marlin of Hoshi Lines Ltd.\n",
+DOCUMENTS = {
+    "minutes/a.md": "Maria Alvarez said that MV Aurora Star left Rotterdam. The vessel Silver Wake waits in Hamburg.",
+    "post/in/b.docx": "MV Northern Pearl was inspected under the Merchant Shipping Act 1995. Tom Reyes signed.",
+    "post/in/deep/c.PDF": "The Harbour Dues Act 1966 applies to MV Cedar Bay, and to the vessel Blue Marlin of Hoshi.",
 }
 SHIPS = {"aurora star", "silver wake", "northern pearl", "cedar bay", "blue marlin"}
 pytestmark = pytest.mark.slow
@@ -70,23 +76,28 @@ def ec1(project: Path, small_model: Path, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("own")
     (folder / "configs" / "deployments").mkdir(parents=True)
     (folder / "configs" / "deployments" / "own.yaml").write_text(DEPLOYMENT.format(model=MODEL, folder=small_model))
-    documents = folder / "home" / "documents" / "service-minutebook" / "assets"
-    documents.mkdir(parents=True)
+    documents = folder / "home" / "documents"
     (folder / "gold.jsonl").write_text(
         json.dumps(
             {
-                "stream": "meeting",
-                "path": "service-minutebook/assets/a.md",
+                "stream": "minutes",
+                "path": "minutes/a.md",
                 "entities": [{"name": "Aurora Star", "class": "Ship"}, {"name": "Rotterdam", "class": "Location"}],
             }
         )
     )
     made = OwnCommandLine(project, Home(folder / "home"), "own")
-    for name, text in MINUTES.items():
-        (documents / name).write_text(text)
-        os.utime(documents / name, (1780646400, 1780646400))  # 2026-06-05, 08:00 UTC
+    for name, text in {**DOCUMENTS, "elsewhere/note.txt": "read by nobody", "minutes/song.mp3": "x"}.items():
+        path = documents / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        suffix = path.suffix.lower()
+        data = written.word(text) if suffix == ".docx" else written.pdf(text) if suffix == ".pdf" else text.encode()
+        path.write_bytes(data)
+        os.utime(path, (1780646400, 1780646400))  # 2026-06-05, 08:00 UTC
     planned = made.run("plan", "--date", NIGHT)
     assert planned.returncode == 0, planned.stdout
+    assert "3 to read" in planned.stdout
+    assert "2 files that no stream reads: 1 .txt in elsewhere, 1 .mp3 of kinds that EC1 cannot read" in planned.stdout
     assert "a trained extractor (shipped) knows the contract's classes only and is not used" in planned.stdout
     night = made.run("night", "--date", NIGHT)
     assert night.returncode == 0, night.stdout
@@ -102,6 +113,17 @@ def test_the_graph_holds_own_classes_and_no_others(ec1: OwnCommandLine) -> None:
     assert all(each["key"].startswith("Ship:") for each in ships)
     (shown, *_) = ec1.json("graph", "show", ships[0]["key"])
     assert shown["evidence"][0]["quote"]
+
+
+def test_what_stands_in_a_converted_file_names_its_page_and_its_stream(ec1: OwnCommandLine) -> None:
+    rows = ec1.json("graph", "query", "MATCH (d:Document)-[:MENTIONS]->(e:Entity) RETURN d.path AS path, e.key AS key")
+    keys = {row["path"]: row["key"] for row in rows}
+    assert keys.keys() == DOCUMENTS.keys()
+    (shown, *_) = ec1.json("graph", "show", keys["post/in/deep/c.PDF"])
+    evidence = next(each for each in shown["evidence"] if each["path"].endswith(".PDF"))
+    assert evidence["stream"] == "inbox" and evidence["document_id"].startswith("inbox-")
+    assert evidence["quote"]["place"] == "page 1"
+    assert evidence["quote"]["name"] in DOCUMENTS["post/in/deep/c.PDF"]
 
 
 def test_what_is_a_law_is_a_statute_or_nothing(ec1: OwnCommandLine) -> None:

@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 from ruamel.yaml import YAML
 
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.streams import STREAMS
+from ec1.streams import CONTRACT_STREAMS
 
 
 def plain(text: str) -> str:
@@ -49,7 +49,7 @@ def documents(project: Path) -> dict[tuple[str, str], str]:
     """The text of every document, by stream and path."""
     root = project / "examples" / "documents"
     texts = {}
-    for name, stream in STREAMS.items():
+    for name, stream in CONTRACT_STREAMS.items():
         for path in sorted((root / stream.folder).rglob("*")):
             if path.is_file():
                 assert path.suffix in stream.suffixes

@@ -27,7 +27,7 @@ from ec1.night.records import GraphRecord
 from ec1.night.steps.extraction import extract_night, work_of
 from ec1.night.steps.graph import apply_night
 from ec1.night.steps.listing import list_documents
-from ec1.streams import STREAMS
+from ec1.streams import CONTRACT_STREAMS
 
 MEETINGS = "service-minutebook/assets"
 MAX_IN_FLIGHT = 4
@@ -100,7 +100,7 @@ class PhaseOne:
             )
         say("extracting")
         report = extract_night(
-            work_of(listing, list(STREAMS), deployment.documents_root(home), deployment.documents.max_bytes),
+            work_of(listing, list(CONTRACT_STREAMS), deployment.document_reader(home)),
             extractor,
             outbox,
             self.client,

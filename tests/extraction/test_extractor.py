@@ -25,6 +25,7 @@ from ec1.extraction.reading.progress import ExtractionReport, Progress
 from ec1.extraction.results import ExtractionResult
 from ec1.extraction.schema import encode
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings
+from ec1.streams import Stream
 
 SETTINGS = ExtractionSettings(
     chunk_tokens=40, overlap_tokens=0, max_answer_tokens=100, max_in_flight=4, request_timeout_seconds=5, max_attempts=3
@@ -488,6 +489,18 @@ def test_the_fingerprint_tells_extractors_apart(words: Path) -> None:
     assert len(prints) == 6
     slower = SETTINGS.model_copy(update={"max_in_flight": 1, "request_timeout_seconds": 1.0})
     assert Extractor(slower, "m", "main", words).fingerprint("meeting") == one.fingerprint("meeting")
+
+
+def test_a_stream_names_only_its_classes(bench: Bench) -> None:
+    before = bench.extractor.fingerprint("meeting")
+    bench.extractor.streams = {"meeting": Stream("meeting", "m", (".md",), "mk", classes=("Company",))}
+    bench.extractor._fingerprints.clear()
+    assert bench.extractor.fingerprint("meeting") != before
+    work = item(long_text())
+    report = bench.run(work)
+    result = bench.result(work)
+    assert result is not None and result.status == "complete" and not result.mentions
+    assert report.dropped["not a class of its stream"] == len(NAMES)
 
 
 def test_the_fingerprint_needs_no_model(tmp_path: Path, words: Path) -> None:

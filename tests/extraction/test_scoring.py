@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.reader import DocumentReader
 from ec1.errors import InputError
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult, Mention
@@ -70,7 +71,7 @@ def test_the_base_line_stands_beside_what_was_scored(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(text)
     entry = LedgerEntry(A, "mk-1", hashlib.sha256(text.encode()).hexdigest(), "f" * 64, Status.APPLIED, "2026-06-01")
     gold = {A: frozenset({("maria alvarez", "Person"), ("lake tahoe", "Location")})}
-    table = score_ledger({A: entry}, Outbox(tmp_path), gold, tmp_path)
+    table = score_ledger({A: entry}, Outbox(tmp_path), gold, DocumentReader(tmp_path, 10**6))
     assert table["all"].found == 0
     assert table.baseline is not None
     assert table.baseline["all"].right == 2
@@ -89,11 +90,11 @@ def test_ours_and_the_base_line_are_scored_over_the_same_documents(tmp_path: Pat
     }
     maria = frozenset({("maria alvarez", "Person")})
     gold = {A: maria, B: maria, DocumentKey("meeting", "new.md"): maria}
-    table = score_ledger(ledger, Outbox(tmp_path), gold, tmp_path)
+    table = score_ledger(ledger, Outbox(tmp_path), gold, DocumentReader(tmp_path, 10**6))
     assert table.documents == 1 and table.left_out == {"not read": 1, "changed since": 1}
     assert table.baseline is not None and table.baseline["all"].gold == table["all"].gold == 1
     with pytest.raises(InputError, match=r"none of the 1 documents .* \(1 not read\): run a night"):
-        score_ledger({}, Outbox(tmp_path), {A: maria}, tmp_path)
+        score_ledger({}, Outbox(tmp_path), {A: maria}, DocumentReader(tmp_path, 10**6))
 
 
 @pytest.mark.parametrize("status", [Status.DEFERRED, Status.QUARANTINED])
@@ -109,7 +110,9 @@ def test_a_part_of_a_document_counts_with_what_was_found(tmp_path: Path, status:
         )
     )
     entry = LedgerEntry(A, "mk-1", digest, "f" * 64, status, "2026-06-01")
-    table = score_ledger({A: entry}, outbox, {A: frozenset({("maria alvarez", "Person")})}, tmp_path)
+    table = score_ledger(
+        {A: entry}, outbox, {A: frozenset({("maria alvarez", "Person")})}, DocumentReader(tmp_path, 10**6)
+    )
     assert table["all"].right == 1
 
 

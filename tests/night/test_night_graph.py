@@ -19,9 +19,9 @@ from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.night.records import GraphRecord
 from ec1.night.steps.graph import apply_night, listing_to_apply
-from ec1.streams import STREAMS
+from ec1.streams import CONTRACT_STREAMS
 
-FINGERPRINTS = Fingerprints(dict.fromkeys(STREAMS, FINGERPRINT))
+FINGERPRINTS = Fingerprints(dict.fromkeys(CONTRACT_STREAMS, FINGERPRINT))
 NIGHT = "2026-06-01"
 
 
@@ -36,14 +36,14 @@ class Phase1:
         return Outbox(self.root / "outbox")
 
     def write(self, name: str, *people: str, extracted: bool = True) -> None:
-        path = self.root / "documents" / STREAMS["meeting"].folder / name
+        path = self.root / "documents" / CONTRACT_STREAMS["meeting"].folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name}: {', '.join(people)}")
         if extracted:
             self.outbox.put(result(path.read_text(), *((person, "Person") for person in people)))
 
     def remove(self, name: str) -> None:
-        (self.root / "documents" / STREAMS["meeting"].folder / name).unlink()
+        (self.root / "documents" / CONTRACT_STREAMS["meeting"].folder / name).unlink()
 
     def list(self, ledger: Mapping[DocumentKey, LedgerEntry]) -> Listing:
         return scan_documents(
@@ -128,7 +128,7 @@ def test_what_was_applied_before_a_failure_counts_and_the_rest_follows(home: Pha
 
 def test_a_rejected_file_is_in_the_ledger_with_its_reason(home: Phase1) -> None:
     home.write("a.md", "Anna Berg")
-    (home.root / "documents" / STREAMS["meeting"].folder / "picture.md").write_bytes(b"\x89PNG\0\0\1" * 99)
+    (home.root / "documents" / CONTRACT_STREAMS["meeting"].folder / "picture.md").write_bytes(b"\x89PNG\0\0\1" * 99)
     assert home.night().rejected == 1
     with home.open() as store:
         entry = next(entry for key, entry in store.ledger().items() if key.path.endswith("picture.md"))

@@ -5,7 +5,7 @@ trust (`grounding`), and the order of work (`loop`).
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from ec1.extraction.naming.known import KnownNames
 from ec1.extraction.reading import cascade, fields
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import digest_of
-from ec1.streams import STREAMS
+from ec1.streams import CONTRACT_STREAMS, Stream
 from ec1.vocabulary import CONTRACT_CLASSES, CONTRACT_RELATIONS
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class Extractor:
         """The model that reads the chunks of which this one is unsure (`cascade`)."""
         self.releases: dict[str, tuple[Span, ...]] = {}
         """By content, the sentences in it that are read although they look like instructions."""
+        self.streams: Mapping[str, Stream] = CONTRACT_STREAMS
+        """What documents come from, by name."""
         self.max_chunks: int | None = None
         """A document of more chunks is rejected."""
         self.max_model_len: int | None = None
@@ -119,6 +121,10 @@ class Extractor:
         """Whether a trained extractor is asked about each of its names, too, for how sure it is."""
         return self.adapter is not None and self.fitted is not None and len(self.fitted.weights) > 0
 
+    def classes_of(self, stream: str) -> tuple[str, ...]:
+        """The entity classes that documents of a stream may name; none means all."""
+        return self.streams[stream].classes if stream in self.streams else ()
+
     def alone(self) -> "Extractor":
         """The same without the second model."""
         found = copy.copy(self)
@@ -136,9 +142,9 @@ class Extractor:
 
     def fingerprints(self) -> Fingerprints:
         """Those of all streams, and of contents of which something was released, or had been."""
-        streams = {stream: self.fingerprint(stream) for stream in STREAMS}
+        streams = {stream: self.fingerprint(stream) for stream in self.streams}
         contents = {
-            content: {stream: self.fingerprint(stream, content) for stream in STREAMS} for content in self.releases
+            content: {stream: self.fingerprint(stream, content) for stream in self.streams} for content in self.releases
         }
         return Fingerprints(streams, contents)
 
@@ -161,6 +167,7 @@ class Extractor:
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
                 **self._owning,
+                **({"classes of the stream": sorted(classes)} if (classes := self.classes_of(stream)) else {}),
             }
         )
 

@@ -4,14 +4,13 @@ Belongs here: counting units and what came of them. Does not: the record that a 
 (`ec1.night.records.ExtractionRecord`).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ec1.extraction.folding import normalised
 from ec1.extraction.results import ENTITY_CLASSES, ExtractionResult
-from ec1.streams import STREAMS
 
 MAX_PROBLEM_ROWS = 200
 
@@ -48,7 +47,7 @@ class ExtractionReport:
     """What one extraction did. `reused` units were in the outbox already and cost nothing."""
 
     classes: tuple[str, ...] = ENTITY_CLASSES
-    streams: dict[str, StreamCounts] = field(default_factory=lambda: {stream: StreamCounts() for stream in STREAMS})
+    streams: dict[str, StreamCounts] = field(default_factory=lambda: defaultdict(StreamCounts))
     dropped: Counter[str] = field(default_factory=Counter)
     llm_calls: int = 0
     sent_on: int = 0

@@ -5,7 +5,7 @@ Belongs here: what is read of a document before the model is asked, and what is 
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -156,11 +156,14 @@ class Unit:
         calibrated = curve is not None and curve.calibrates
         # Confidences that are not calibrated are no shares.
         mentions, apart = self._apart(mentions) if calibrated else (mentions, [])
+        mentions, unwanted = _of_classes(mentions, extractor.classes_of(self.item.stream))
         stated, unfit = relations.settle(
             self.located, mentions, self.text, extractor.min_confidence, extractor.vocabulary
         )
         # In an order of their own: answers come back in any.
-        dropped = sorted([*self.dropped, *doubtful, *unfit], key=lambda each: (each.chunk, each.name, each.reason))
+        dropped = sorted(
+            [*self.dropped, *doubtful, *unwanted, *unfit], key=lambda each: (each.chunk, each.name, each.reason)
+        )
         # A deferred document keeps what the chunks gave that were answered, until all of them are.
         kept = status in ("complete", "deferred")
         return ExtractionResult(
@@ -224,3 +227,14 @@ def _place_of(mention: Mention, places: Sequence[Span]) -> Span | None:
 def _without_known(held: Held, mentions: Sequence[Mention]) -> Held:
     known = {normalised(each.name) for each in mentions}
     return held.model_copy(update={"names": tuple(name for name in held.names if normalised(name) not in known)})
+
+
+def _of_classes(mentions: list[Mention], classes: Collection[str]) -> tuple[list[Mention], list[Dropped]]:
+    """The mentions of these classes, all of them where there are none; the others as dropped."""
+    kept = [each for each in mentions if not classes or each.entity_class in classes]
+    dropped = [
+        Dropped(name=each.name, entity_class=each.entity_class, chunk=each.chunk, reason="not a class of its stream")
+        for each in mentions
+        if classes and each.entity_class not in classes
+    ]
+    return kept, dropped

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ec1.adapters.settings import JudgeSettings
 from ec1.deployment import Deployment
+from ec1.documents.unread import unread_files
 from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.extraction.scoring import read_gold
 from ec1.extraction.settings import DoormanSettings
@@ -266,6 +267,9 @@ def _writable(home: Home) -> Symptom:
 def _documents(deployment: Deployment, home: Home) -> Symptom:
     root = deployment.documents_root(home)
     if root.is_dir():
+        unread = str(unread_files(root, deployment.documents.all_streams.values()))
+        if unread:
+            return Symptom("documents", "note", f"{root}: {unread}; name their folders in documents.streams")
         return Symptom("documents", "ok", str(root))
     if deployment.sample is not None:
         return Symptom("documents", "note", f"{root} does not exist yet; the first night installs the sample there")

@@ -3,10 +3,13 @@
 Belongs here: their text. Does not: what the settings mean (`settings.py` of each room, `docs/settings.md`).
 """
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from ec1.deployment import deployment_file
+from ec1.documents.settings import StreamSettings
 from ec1.errors import InputError
 from ec1.files import atomic_file, checked_name
 
@@ -17,7 +20,7 @@ description: the nights of NAME
 tenant: NAME                        # whose entities and adapters these are
 
 # Where the inputs are (docs/contracts.md). Without these lines: documents/ and training-corpus/ in the home.
-# documents: {root: /srv/NAME/documents}
+DOCUMENTS
 # corpus: {root: /srv/NAME/training-corpus}
 
 recipes: [configs/recipes/NAME]     # each YAML file in it trains one adapter a night
@@ -123,8 +126,15 @@ data:
 """
 
 
-def write_deployment(name: str, project: Path, device: Literal["cuda", "cpu"]) -> list[Path]:
-    """Write a deployment and its first recipe below `project`; return both files.
+def write_deployment(
+    name: str,
+    project: Path,
+    device: Literal["cuda", "cpu"],
+    documents: Path | None = None,
+    streams: Mapping[str, StreamSettings] | None = None,
+) -> list[Path]:
+    """Write a deployment and its first recipe below `project`; return both files. It reads these `streams` of the
+    folder `documents`, or the contract's.
 
     Raises InputError for a bad name, and if one of the files is there: nothing is written then.
     """
@@ -134,13 +144,26 @@ def write_deployment(name: str, project: Path, device: Literal["cuda", "cpu"]) -
         project / "configs" / "recipes" / name / "engineering.yaml": _RECIPE + recipe,
         deployment_file(name, project): _HEAD + body + _TAIL,
     }
+    section = _documents_section(documents, streams or {})
     for path in texts:
         if path.exists():
             raise InputError(f"{path} is there already: choose another name, or remove it first")
     for path, text in texts.items():
         try:
             with atomic_file(path, exclusive=True) as temporary:
-                temporary.write_text(text.replace("NAME", name), encoding="utf-8")
+                temporary.write_text(text.replace("DOCUMENTS", section).replace("NAME", name), encoding="utf-8")
         except FileExistsError:
             raise InputError(f"{path} is there already: choose another name, or remove it first") from None
     return list(reversed(texts))
+
+
+def _documents_section(root: Path | None, streams: Mapping[str, StreamSettings]) -> str:
+    if root is None:
+        return "# documents: {root: /srv/NAME/documents}"
+    # JSON's strings are YAML's, too, whatever is in them.
+    lines = ["documents:", f"  root: {json.dumps(str(root), ensure_ascii=False)}"]
+    if streams:
+        lines.append("  streams:                        # each one of the graph's assets (docs/documents.md)")
+        folders = {name: json.dumps(each.folder, ensure_ascii=False) for name, each in streams.items()}
+        lines += [f"    {name}: {{folder: {folder}}}" for name, folder in folders.items()]
+    return "\n".join(lines)

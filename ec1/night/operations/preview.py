@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from ec1.deployment import Deployment
-from ec1.errors import PermanentError
+from ec1.documents.unread import unread_files
+from ec1.errors import InputError, PermanentError
 from ec1.extraction.reading.outbox import Outbox
 from ec1.graph.reader import published_ledger
 from ec1.home import Home
@@ -23,7 +24,6 @@ from ec1.night.steps.listing import list_documents
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.nights import Night
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.streams import STREAMS
 from ec1.training.plan import TrainingPlan
 
 
@@ -48,7 +48,7 @@ class ExtractionPlan(BaseModel):
     again: int
     again_free: int
     notes: list[str] = []
-    """About the classes that are looked for, if they are not the contract's, and what speaks against the settings."""
+    """About files that no stream reads, classes that are not the contract's, and what speaks against the settings."""
 
 
 class RecipePlan(BaseModel):
@@ -105,6 +105,9 @@ def plan_whole_night(
 
 
 def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.datetime) -> ExtractionPlan:
+    # Before anything is downloaded or converted.
+    ledger = published_ledger(home.published_graph)
+    unread = look_at_root(deployment, home, known=bool(ledger))
     model = deployment.inference
     prepare_model(model.model, model.revision, deployment.models, home.models)
     extractor = extractor_of(deployment, home)
@@ -113,15 +116,14 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     listing, refresh = list_documents(
         deployment,
         home,
-        published_ledger(home.published_graph),
+        ledger,
         fingerprints,
         outbox,
         night,
         as_of=night.as_of(now),
         now=now,
     )
-    root = deployment.documents_root(home)
-    work = work_of(listing, list(STREAMS), root, deployment.documents.max_bytes)
+    work = work_of(listing, list(deployment.documents.all_streams), deployment.document_reader(home))
     waiting = pending(work, fingerprints, outbox)
     extractor.check()
     asked = extractor.plan(waiting)
@@ -142,8 +144,20 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         stale=len(refresh.stale),
         again=len(refresh.due),
         again_free=refresh.free,
-        notes=[*class_notes(deployment), *([f"the night would fail: {why}"] if why is not None else [])],
+        notes=[*unread, *class_notes(deployment), *([f"the night would fail: {why}"] if why is not None else [])],
     )
+
+
+def look_at_root(deployment: Deployment, home: Home, *, known: bool) -> list[str]:
+    """What lies below the document root that no stream reads, as a sentence; none if there is nothing.
+
+    Raises InputError if there is no such root, unless documents are `known`: then it is lost, which the scan says.
+    """
+    root = deployment.documents_root(home)
+    if not root.is_dir() and not known:
+        raise InputError(f"the document root {root} does not exist: create it or set documents.root in the deployment")
+    found = str(unread_files(root, deployment.documents.all_streams.values()))
+    return [f"{found} (documents.streams)"] if found else []
 
 
 def _recipe(step: RecipeNight, now: dt.datetime) -> RecipePlan:

@@ -7,12 +7,12 @@ Belongs here: the decision whether a model is needed at all. Does not: how docum
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ec1.documents.ledger import Fingerprints
 from ec1.documents.listing import DocumentVersion, Listing
-from ec1.documents.parse import Document, read_document
+from ec1.documents.parse import Document
+from ec1.documents.reader import DocumentReader
 from ec1.errors import DeferredError, InputError, SkippedError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ec1.extraction.reading.progress import ExtractionReport, Progress
 
 
-def work_of(listing: Listing, streams: Sequence[str], root: Path, max_bytes: int) -> "list[WorkItem]":
+def work_of(listing: Listing, streams: Sequence[str], reader: DocumentReader) -> "list[WorkItem]":
     """The units of work that a listing asks for in these streams; documents are loaded when their turn comes.
 
     What is new comes first: it must not wait behind a whole stock of documents that are only read again. Then the
@@ -31,7 +31,7 @@ def work_of(listing: Listing, streams: Sequence[str], root: Path, max_bytes: int
     from ec1.extraction.reading.extractor import WorkItem
 
     def loader(version: DocumentVersion) -> Callable[[], Document]:
-        return lambda: read_document(root, version, max_bytes)
+        return lambda: reader.read(version.key, version.content_sha256)
 
     again = set(listing.refresh)
     return [

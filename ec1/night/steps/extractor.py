@@ -74,6 +74,7 @@ def _extractor(deployment: Deployment, home: Home, adapter: "ServedAdapter | Non
     revision = pinned_revision(folder, model.revision)
     extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter)
     extractor.max_model_len = model.max_model_len
+    extractor.streams = deployment.documents.all_streams
     return extractor
 
 

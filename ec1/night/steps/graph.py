@@ -1,13 +1,11 @@
 """Phase 1's last step for one night: a listing and the outbox become mutations of the graph."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status, ledger_fingerprints
 from ec1.documents.listing import DocumentVersion, Listing
-from ec1.documents.parse import read_document
-from ec1.errors import DeferredError, RejectedError
+from ec1.documents.reader import DocumentReader
 from ec1.extraction.folding import normalised
 from ec1.extraction.naming.trust import Trust, trust_of
 from ec1.night.records import GraphRecord
@@ -156,7 +154,7 @@ def waiting_documents(ledger: Mapping[DocumentKey, LedgerEntry]) -> list[LedgerE
     return sorted(waiting, key=lambda entry: (entry.key.stream, -entry.attempts, entry.key))
 
 
-def ungrounded(listing: Listing, outbox: "Outbox", fingerprints: Fingerprints, root: Path, max_bytes: int) -> list[str]:
+def ungrounded(listing: Listing, outbox: "Outbox", fingerprints: Fingerprints, reader: DocumentReader) -> list[str]:
     """Mentions of tonight's documents that do not stand where they say, as `path: name`; none if all is well.
 
     Reads the documents again and compares, so that it does not rest on what it checks. A document that changed since
@@ -167,9 +165,8 @@ def ungrounded(listing: Listing, outbox: "Outbox", fingerprints: Fingerprints, r
         result = outbox.get(*_unit(version, fingerprints))
         if result is None or result.status != "complete":
             continue
-        try:
-            text = read_document(root, version, max_bytes).text
-        except (DeferredError, RejectedError):
+        text = reader.text(version.key, version.content_sha256)
+        if text is None:
             continue
         wrong += [
             f"{version.key.path}: {mention.name}"

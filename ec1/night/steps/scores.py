@@ -27,8 +27,7 @@ def scores_of(
         return None
     try:
         gold = read_gold(settings.gold, settings.vocabulary.classes)
-        root, max_bytes = deployment.documents_root(home), deployment.documents.max_bytes
-        table = score_ledger(ledger, outbox, gold, root, max_bytes, settings.vocabulary)
+        table = score_ledger(ledger, outbox, gold, deployment.document_reader(home), settings.vocabulary)
     except InputError as error:
         return ScoreRecord(problem=str(error))
     return ScoreRecord(documents=table.documents, left_out=dict(table.left_out), figures=table.record())

@@ -10,9 +10,7 @@ other name stands there is not confirmed by anybody.
 """
 
 import datetime as dt
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ec1.corpus.labels import add, records_of, tuple_of
@@ -20,7 +18,7 @@ from ec1.deployment import Deployment
 from ec1.documents.chunks import Chunk
 from ec1.documents.ledger import DocumentKey, Status, extractor_fingerprint
 from ec1.documents.listing import DocumentVersion, Listing
-from ec1.documents.parse import parse_document
+from ec1.documents.reader import DocumentReader
 from ec1.errors import RejectedError
 from ec1.extraction.defence.instructions import FILLER
 from ec1.graph.model import entity_key
@@ -46,19 +44,19 @@ def teach(
     from ec1.adapters.extractor import ROLE
 
     sources = deployment.extraction.learn_from
-    bucket, root = deployment.corpus_root(home) / ROLE, deployment.documents_root(home)
+    bucket, reader = deployment.corpus_root(home) / ROLE, deployment.document_reader(home)
     written = {}
     if "reviewed" in sources:
-        found = _reviewed(deployment, home, root, extractor, outbox)
+        found = _reviewed(deployment, home, reader, extractor, outbox)
         written["reviewed"] = add(found, bucket, "reviewed", now, gives_way=True).written
     if "stronger" in sources:
-        found = _stronger(listing.changed, root, extractor, outbox)
+        found = _stronger(listing.changed, reader, extractor, outbox)
         written["stronger"] = add(found, bucket, "stronger", now, gives_way=True).written
     return written
 
 
 def _stronger(
-    changed: Iterable[DocumentVersion], root: Path, extractor: "Extractor", outbox: "Outbox"
+    changed: Iterable[DocumentVersion], reader: DocumentReader, extractor: "Extractor", outbox: "Outbox"
 ) -> Iterator[Tuple]:
     from ec1.extraction.reading.cascade import unsure_chunks
     from ec1.extraction.reading.narrowed import Narrowed
@@ -72,7 +70,7 @@ def _stronger(
             continue
         narrowed = Narrowed(second, first, {unit: unsure_chunks(asked, settings)})
         result = outbox.get(narrowed.fingerprint(*unit), version.content_sha256)
-        text = _text(root, version.key, version.content_sha256)
+        text = reader.text(version.key, version.content_sha256)
         if result is None or text is None:
             continue
         shown = extractor.readable(text, version.content_sha256)[0]
@@ -85,7 +83,7 @@ def _stronger(
 
 
 def _reviewed(
-    deployment: Deployment, home: Home, root: Path, extractor: "Extractor", outbox: "Outbox"
+    deployment: Deployment, home: Home, reader: DocumentReader, extractor: "Extractor", outbox: "Outbox"
 ) -> Iterator[Tuple]:
     from ec1.graph.reader import GraphReader, published_ledger
 
@@ -93,14 +91,14 @@ def _reviewed(
     decided = {key for each in (*overrides.same, *overrides.different) for key in each.entities}
     if not decided or not home.published_graph.is_file():
         return
-    with GraphReader(home.published_graph) as reader:
-        known = sorted(decided & {each.key for each in reader.entities(limit=None)})
-        places = {DocumentKey(each.stream, each.path) for key in known for each in reader.show(key)[0][1]}
+    with GraphReader(home.published_graph) as graph:
+        known = sorted(decided & {each.key for each in graph.entities(limit=None)})
+        places = {DocumentKey(each.stream, each.path) for key in known for each in graph.show(key)[0][1]}
     ledger = published_ledger(home.published_graph)
     for key in sorted(places):
         entry = ledger[key]
         result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
-        text = _text(root, key, entry.content_sha256)
+        text = reader.text(key, entry.content_sha256)
         if entry.status != Status.APPLIED or result is None or text is None:
             continue
         shown = extractor.readable(text, entry.content_sha256)[0]
@@ -122,15 +120,3 @@ def _tuples(key: DocumentKey, chunks: Sequence[Chunk], mentions: Iterable["Menti
         except RejectedError:
             # Such as a name that a line's end cuts in two: nothing to learn from.
             continue
-
-
-def _text(root: Path, key: DocumentKey, content_sha256: str) -> str | None:
-    """The text of a version, if the file still holds it."""
-    file = root / key.path
-    data = file.read_bytes() if file.is_file() else b""
-    if hashlib.sha256(data).hexdigest() != content_sha256:
-        return None
-    try:
-        return parse_document(key, data).text
-    except RejectedError:
-        return None

@@ -1,0 +1,165 @@
+"""Documents of other programs (PDF, Word, mail, …) to text, by kreuzberg in a process of its own.
+
+Belongs here: which files are converted, the limits of it, and keeping what came out. Does not: the conversion itself
+(`converter_process.py`), and what text files look like inside (`parse.py`).
+
+A hostile file can take memory, time or the process, and no more than that: the process has limits, is killed when its
+time is over, and starts again for the next file. What came out is kept by content and converter version.
+"""
+
+import atexit
+import json
+import logging
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO
+
+from pydantic import TypeAdapter, ValidationError
+
+from ec1.documents.settings import ConversionSettings
+from ec1.errors import RejectedError
+from ec1.files import digest_of, write_atomic
+
+log = logging.getLogger(__name__)
+
+_OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+MEDIA_TYPES = {
+    ".pdf": "application/pdf",
+    ".docx": f"{_OFFICE}.wordprocessingml.document",
+    ".pptx": f"{_OFFICE}.presentationml.presentation",
+    ".xlsx": f"{_OFFICE}.spreadsheetml.sheet",
+    ".odt": f"{_OPEN_DOCUMENT}.text",
+    ".ods": f"{_OPEN_DOCUMENT}.spreadsheet",
+    ".rtf": "application/rtf",
+    ".epub": "application/epub+zip",
+    ".eml": "message/rfc822",
+    ".msg": "application/vnd.ms-outlook",
+}
+"""The media type that kreuzberg knows a file by, for each suffix of `ec1.streams.CONVERTED`."""
+
+CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-1"
+"""Raise the last number when `converter_process.py` gives another text for the same bytes."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a file holds. `parts` are (place, text) in reading order; a place is such as `page 7`, or "" without one."""
+
+    title: str
+    parts: tuple[tuple[str, str], ...]
+
+
+_converted: TypeAdapter[Converted] = TypeAdapter(Converted)
+
+
+class Converter:
+    """Converts files within limits; `kept` is a folder for results, or None to keep none. Safe to share by threads."""
+
+    def __init__(self, settings: ConversionSettings, kept: Path | None = None) -> None:
+        self._settings = settings
+        self._kept = kept
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def convert(self, data: bytes, suffix: str, sha256: str) -> Converted:
+        """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason."""
+        limits = self._settings.model_dump()
+        name = digest_of([CONVERTER_VERSION, suffix, sha256, limits])
+        path = self._kept / name[:2] / f"{name}.json" if self._kept is not None else None
+        if path is not None and (found := _read_kept(path)) is not None:
+            return _answered(found)
+        with self._lock:
+            answer, lasting = self._ask(data, suffix)
+        if path is not None and lasting:
+            write_atomic(path, answer)
+        return _answered(answer)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                # What a killed process did not take is lost, and closing says so.
+                with suppress(OSError):
+                    assert pipe is not None
+                    pipe.close()
+            self._process = None
+
+    def _ask(self, data: bytes, suffix: str) -> tuple[bytes, bool]:
+        """The process's answer, and whether it would be the same another time."""
+        process = self._process if self._process is not None and self._process.poll() is None else self._start()
+        assert process.stdin is not None and process.stdout is not None
+        seconds = self._settings.max_seconds
+        overdue = threading.Event()
+
+        def stop() -> None:
+            overdue.set()
+            process.kill()
+
+        timer = threading.Timer(seconds, stop)
+        timer.start()
+        try:
+            header = {"type": MEDIA_TYPES[suffix], "bytes": len(data), "max_pages": self._settings.max_pages}
+            process.stdin.write(json.dumps(header).encode() + b"\n" + data)
+            process.stdin.flush()
+            answer = _line(process.stdout)
+        except OSError:
+            answer = b""
+        finally:
+            timer.cancel()
+        if answer:
+            return answer, True
+        self.close()
+        if overdue.is_set():
+            return _refusal(f"not converted within {seconds:g} s (documents.conversion.max_seconds)"), False
+        return _refusal(
+            f"the converter ended; it may use {self._settings.max_memory_mb:,} MB (documents.conversion.max_memory_mb)"
+        ), False
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.close()
+        command = [sys.executable, "-m", "ec1.documents.converter_process", str(self._settings.max_memory_mb)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # Nothing of the night's environment: a parser of foreign bytes needs no keys.
+            env={"PATH": "", "LC_ALL": "C.UTF-8"},
+            start_new_session=True,
+        )
+        atexit.register(self.close)
+        return self._process
+
+
+def _line(pipe: IO[bytes]) -> bytes:
+    line = pipe.readline()
+    return line if line.endswith(b"\n") else b""
+
+
+def _refusal(reason: str) -> bytes:
+    return json.dumps({"refused": reason}).encode()
+
+
+def _read_kept(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _answered(answer: bytes) -> Converted:
+    try:
+        found = json.loads(answer)
+        if "refused" in found:
+            raise RejectedError(found["refused"])
+        return _converted.validate_python({"title": found["title"], "parts": found["parts"]})
+    except (ValueError, KeyError, TypeError, ValidationError):
+        raise RejectedError("the converter gave no text that can be read") from None

@@ -1,0 +1,107 @@
+"""The process that converts documents: `python -m ec1.documents.converter_process MEGABYTES`.
+
+It reads requests from standard input (one line of JSON, then the file's bytes) and answers each with one line of JSON.
+It opens no file and keeps nothing. `convert.py` starts it, and kills it when a file takes too long.
+"""
+
+import json
+import re
+import resource
+import sys
+from itertools import zip_longest
+from typing import Any
+
+import kreuzberg
+
+_PDF = "application/pdf"
+_TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
+_SHEET = re.compile(r"^## (.+)$", re.MULTILINE)
+# A line at least this long, as a share of its page's longest, was broken by the page's width and not by its author.
+_FULL_LINE = 0.7
+_MAX_CHARACTERS = 50_000_000
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    _limit(int(sys.argv[1]))
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    while line := requests.readline():
+        header = json.loads(line)
+        data = requests.read(header["bytes"])
+        answer = json.dumps(_convert(data, header["type"], header["max_pages"]))
+        answers.write(answer.encode("utf-8", "replace") + b"\n")
+        answers.flush()
+
+
+def _limit(megabytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def _convert(data: bytes, media_type: str, max_pages: int) -> dict[str, Any]:
+    try:
+        if media_type == _PDF:
+            return _pdf(data, max_pages)
+        # Markdown keeps the cells of tables apart.
+        found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format="markdown"))
+        if len(found.content) > _MAX_CHARACTERS:
+            return {"refused": f"more than {_MAX_CHARACTERS:,} characters"}
+        return {"title": _title(found.metadata), "parts": _sheets(found.content, found.metadata)}
+    except kreuzberg.KreuzbergError as error:
+        return {"refused": f"not converted: {_reason(error)}"}
+    except MemoryError:
+        return {"refused": "not converted: it takes more memory than documents.conversion.max_memory_mb"}
+
+
+def _config(**settings: Any) -> kreuzberg.ExtractionConfig:
+    return kreuzberg.ExtractionConfig(**{"use_cache": False, "disable_ocr": True, **settings})
+
+
+def _pdf(data: bytes, max_pages: int) -> dict[str, Any]:
+    # Plain: kreuzberg's Markdown takes the first line of a page for a running header, and drops it.
+    found = kreuzberg.extract_bytes_sync(data, _PDF, config=_config(pages=kreuzberg.PageConfig(extract_pages=True)))
+    pages = found.pages or []
+    if len(pages) > max_pages:
+        return {"refused": _TOO_MANY_PAGES.format(len(pages), max_pages)}
+    parts = [[f"page {page['page_number']}", _unwrapped(page["content"])] for page in pages]
+    if not any(text.strip() for _, text in parts):
+        return {"refused": f"no text in {len(pages)} pages: scanned, perhaps; only text is read, not pictures of it"}
+    return {"title": _title(found.metadata), "parts": parts}
+
+
+def _unwrapped(page: str) -> str:
+    """A page's text with the lines of a paragraph in one."""
+    lines = [line.rstrip() for line in page.splitlines()]
+    full = _FULL_LINE * max(map(len, lines), default=0)
+    pieces: list[str] = []
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
+        pieces += [line, " " if line and following and len(line) >= full else "\n"]
+    return "".join(pieces)
+
+
+def _sheets(text: str, metadata: Any) -> list[list[str]]:
+    """A workbook's sheets, each with its name as the place; anything else is one part without a place."""
+    names = set(metadata.get("sheet_names") or ())
+    starts = [match for match in _SHEET.finditer(text) if match[1] in names]
+    if not starts:
+        return [["", text]]
+    ends = [*(match.start() for match in starts[1:]), len(text)]
+    return [[f"sheet {match[1]}", text[match.start() : end]] for match, end in zip(starts, ends, strict=True)]
+
+
+def _title(metadata: Any) -> str:
+    title = metadata.get("title") or metadata.get("subject")
+    return title if isinstance(title, str) else ""
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip().split("\n", 1)[0]
+    # It repeats itself: "PDF is password-protected: PDF is password-protected".
+    text = text.removeprefix("ParsingError: ")
+    half, _, rest = text.partition(": ")
+    return (half if half == rest else text)[:200]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The documents below one root, read again by what names them: a place and the hash of the content."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from ec1.documents.convert import Converter
+from ec1.documents.ledger import DocumentKey
+from ec1.documents.parse import Document, parse_document
+from ec1.errors import DeferredError, RejectedError
+
+
+class DocumentReader:
+    """Reads versions of documents. `max_bytes` bounds a file; a larger one is rejected."""
+
+    def __init__(self, root: Path, max_bytes: int, converter: Converter | None = None) -> None:
+        self.root = root
+        self._max_bytes = max_bytes
+        self._converter = converter
+
+    def read(self, key: DocumentKey, content_sha256: str) -> Document:
+        """Read one version of a document.
+
+        Raises RejectedError (the reason it cannot be a document), DeferredError if the file no longer holds that
+        version.
+        """
+        path = self.root / key.path
+        try:
+            with path.open("rb") as stream:
+                # Not more than there is: a read sets aside all the memory that it is asked for.
+                data = stream.read(min(os.fstat(stream.fileno()).st_size, self._max_bytes) + 1)
+        except OSError as error:
+            raise DeferredError(f"{path} cannot be read now: {error.strerror}") from None
+        if len(data) > self._max_bytes:
+            raise RejectedError(f"more bytes than documents.max_bytes ({self._max_bytes:,})")
+        if hashlib.sha256(data).hexdigest() != content_sha256:
+            raise DeferredError(f"{path} was changed after it was listed; its new version is read on a later night")
+        return parse_document(key, data, self._converter)
+
+    def text(self, key: DocumentKey, content_sha256: str) -> str | None:
+        """The text of a version; None where the file no longer holds it, or is not a document."""
+        try:
+            return self.read(key, content_sha256).text
+        except (DeferredError, RejectedError):
+            return None

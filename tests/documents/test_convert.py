@@ -1,0 +1,149 @@
+"""Documents of other programs: what is read of each kind, what is refused, and that a hostile one takes nothing."""
+
+import io
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import written
+
+from ec1.documents.convert import MEDIA_TYPES, Converter
+from ec1.documents.ledger import DocumentKey
+from ec1.documents.parse import Document, parse_document
+from ec1.documents.settings import ConversionSettings
+from ec1.errors import RejectedError
+from ec1.streams import CONVERTED
+
+
+@pytest.fixture(scope="module")
+def converter() -> Iterator[Converter]:
+    found = Converter(ConversionSettings(max_seconds=20, max_pages=50))
+    yield found
+    found.close()
+
+
+def parse(name: str, data: bytes, converter: Converter) -> Document:
+    return parse_document(DocumentKey("inbox", name), data, converter)
+
+
+def test_each_kind_has_a_media_type() -> None:
+    assert set(MEDIA_TYPES) == set(CONVERTED)
+
+
+@pytest.mark.parametrize("name", written.EACH)
+def test_the_text_of_each_kind_is_read(name: str, converter: Converter) -> None:
+    assert written.TEXT in parse(name, written.EACH[name], converter).text
+
+
+def test_a_suffix_counts_in_either_case(converter: Converter) -> None:
+    assert written.TEXT in parse("A.PDF", written.EACH["a.pdf"], converter).text
+
+
+def test_a_name_stands_on_a_page(converter: Converter) -> None:
+    document = parse("a.pdf", written.pdf("First page.", f"Second. {written.TEXT}", "Third."), converter)
+    assert document.place_at(document.text.index("Ruth")) == "page 2"
+    assert document.place_at(0) == "page 1"
+    assert document.place_at(len(document.text) - 1) == "page 3"
+
+
+def test_a_name_stands_on_a_sheet(converter: Converter) -> None:
+    data = written.workbook(People=[("name", "company"), ("Ann Lee", "Glass Ltd")], Places=[("Riga",)])
+    document = parse("a.xlsx", data, converter)
+    assert document.place_at(document.text.index("Ann Lee")) == "sheet People"
+    assert document.place_at(document.text.index("Riga")) == "sheet Places"
+    assert "| Ann Lee | Glass Ltd |" in document.text
+
+
+def test_the_cells_of_a_table_stay_apart(converter: Converter) -> None:
+    data = written.word("Minutes", rows=(("Name", "Company"), ("Ann Lee", "Glass Ltd")))
+    assert "| Ann Lee | Glass Ltd |" in parse("a.docx", data, converter).text
+
+
+def test_a_paragraph_that_a_page_broke_into_lines_is_one_line(converter: Converter) -> None:
+    sentence = f"{written.TEXT} " * 4
+    text = parse("a.pdf", written.pdf(f"{sentence}\nShort line.\nAnother."), converter).text
+    assert sentence.strip() in text
+    assert "\nShort line.\nAnother." in text
+
+
+def test_a_mail_says_from_whom_it_is(converter: Converter) -> None:
+    document = parse("a.eml", written.mail("Timber", "Ruth called."), converter)
+    assert document.title == "Timber"
+    assert "Ann Lee" in document.text
+    assert "Ruth called." in document.text
+
+
+BOMB = written.zipped({"word/document.xml": b"<w:t>" + b"0" * 300_000_000, "[Content_Types].xml": b"<Types/>"})
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.pdf", written.pdf("secret", password="x"), "password"),
+        ("a.pdf", written.pdf(written.TEXT)[:500], "not converted"),
+        ("a.pdf", b"\x89PNG\r\n\x1a\n" + b"\0" * 99, "not converted"),
+        ("a.pdf", written.pdf(*["x"] * 51), "51 pages are more than documents.conversion.max_pages"),
+        ("a.pdf", written.pdf("", ""), "no text in 2 pages: scanned"),
+        ("a.docx", b"PK\x03\x04 and no more", "not converted"),
+        ("a.docx", written.zipped({"a.txt": b"no document"}), "not converted: .*word/document.xml"),
+        ("a.docx", BOMB, "Security limit exceeded"),
+        ("a.xlsx", written.workbook(Empty=[]), "no text"),
+        ("a.msg", b"no mail at all", "not converted"),
+        ("a.epub", written.zipped({"mimetype": b"application/epub+zip"}), "not converted: File not found"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value else None,
+)
+def test_what_cannot_be_converted_is_refused_with_a_reason(
+    name: str, data: bytes, reason: str, converter: Converter
+) -> None:
+    with pytest.raises(RejectedError, match=reason) as error:
+        parse(name, data, converter)
+    assert len(str(error.value)) < 300
+    assert "\n" not in str(error.value)
+    # The next one is read as if nothing had been.
+    assert written.TEXT in parse("a.docx", written.EACH["a.docx"], converter).text
+
+
+def test_a_document_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+    slow = Converter(ConversionSettings(max_seconds=0.001), tmp_path)
+    with pytest.raises(RejectedError, match=r"not converted within 0\.001 s"):
+        slow.convert(written.EACH["a.pdf"], ".pdf", "1" * 64)
+    slow.close()
+    # Not kept: on another machine, or another day, it may do.
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_document_may_not_take_all_memory() -> None:
+    converter = Converter(ConversionSettings(max_memory_mb=512))
+    sheet = b'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>'
+    rows = b"".join(b'<row r="%d"><c t="inlineStr"><is><t>abcdefgh</t></is></c></row>' % n for n in range(1, 300_000))
+    stream = io.BytesIO(written.workbook(One=[("x",)]))
+    files = {}
+    with zipfile.ZipFile(stream) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files["xl/worksheets/sheet1.xml"] = sheet + rows * 20 + b"</sheetData></worksheet>"
+    with pytest.raises(RejectedError, match=r"may use 512 MB|uncompressed size"):
+        converter.convert(written.zipped(files), ".xlsx", "2" * 64)
+    assert converter.convert(written.EACH["a.pdf"], ".pdf", "3" * 64).parts
+    converter.close()
+
+
+def test_nothing_is_converted_twice(tmp_path: Path) -> None:
+    first = Converter(ConversionSettings(), tmp_path)
+    found = first.convert(written.EACH["a.pdf"], ".pdf", "4" * 64)
+    first.close()
+    # What is kept is by content, so the bytes are not looked at.
+    second = Converter(ConversionSettings(), tmp_path)
+    assert second.convert(b"", ".pdf", "4" * 64) == found
+    assert second._process is None
+
+
+def test_many_documents_share_one_process(converter: Converter) -> None:
+    converter.convert(written.EACH["a.docx"], ".docx", "5" * 64)
+    process, started = converter._process, time.process_time()
+    for number in range(50):
+        converter.convert(written.EACH["a.docx"], ".docx", f"{number:064d}")
+    assert converter._process is process
+    assert time.process_time() - started < 1

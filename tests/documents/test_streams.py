@@ -1,0 +1,104 @@
+"""Streams that a deployment names, and files that none of them reads."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+import written
+from pydantic import ValidationError
+
+from ec1.documents.ledger import DocumentKey, Fingerprints
+from ec1.documents.listing import Listing
+from ec1.documents.scan import scan_documents
+from ec1.documents.settings import DocumentSettings
+from ec1.documents.unread import unread_files
+from ec1.streams import CONTRACT_STREAMS
+
+NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC) + dt.timedelta(days=36500)
+
+
+def settings(**streams: dict[str, object]) -> DocumentSettings:
+    return DocumentSettings.model_validate({"streams": streams})
+
+
+def fill(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(written.EACH.get(f"a{path.suffix.lower()}", b"{}"))
+
+
+def scan(root: Path, documents: DocumentSettings) -> Listing:
+    return scan_documents(
+        root,
+        {},
+        Fingerprints(dict.fromkeys(documents.all_streams, "f")),
+        night="2026-06-01",
+        as_of=NOW,
+        retract_vanished=False,
+        settings=documents,
+        cache=root.parent / "cache",
+    )
+
+
+def test_without_streams_of_its_own_a_deployment_reads_the_contracts() -> None:
+    assert DocumentSettings().all_streams == CONTRACT_STREAMS
+
+
+def test_a_folder_of_mixed_files_is_read_whole(tmp_path: Path) -> None:
+    root = tmp_path / "share"
+    fill(root, *(f"inbox/deep/{name}" for name in written.EACH), "inbox/.hidden.pdf", "other/a.pdf", "inbox/song.mp3")
+    found = scan(root, settings(inbox={"folder": "inbox"}))
+    assert [each.key for each in found.changed] == sorted(
+        DocumentKey("inbox", f"inbox/deep/{name}") for name in written.EACH
+    )
+    assert not found.rejected
+    assert {each.document_id.rpartition("-")[0] for each in found.changed} == {"inbox"}
+
+
+def test_a_stream_may_be_the_root_itself(tmp_path: Path) -> None:
+    root = tmp_path / "share"
+    fill(root, "a.PDF", "deep/b.docx")
+    found = scan(root, settings(all={"folder": ".", "id_prefix": "doc"}))
+    assert [each.key.path for each in found.changed] == ["a.PDF", "deep/b.docx"]
+    assert {each.document_id[:4] for each in found.changed} == {"doc-"}
+
+
+def test_a_stream_may_choose_among_suffixes(tmp_path: Path) -> None:
+    root = tmp_path / "share"
+    fill(root, "mail/a.eml", "mail/a.pdf")
+    documents = settings(mail={"folder": "mail", "suffixes": [".EML"]})
+    assert [each.key.path for each in scan(root, documents).changed] == ["mail/a.eml"]
+    assert str(unread_files(root, documents.all_streams.values())) == "1 file that no stream reads: 1 .pdf in mail"
+
+
+def test_files_that_no_stream_reads_are_named(tmp_path: Path) -> None:
+    fill(tmp_path, "inbox/a.pdf", "inbox/b.pdf", "notes/c.docx", "a.mp3", "LICENSE", ".git/config", "notes/.d.pdf")
+    found = unread_files(tmp_path, CONTRACT_STREAMS.values())
+    assert str(found) == (
+        "5 files that no stream reads: 2 .pdf, 1 .docx in inbox, notes, 1 without a suffix, 1 .mp3 of kinds that EC1 "
+        "cannot read"
+    )
+
+
+def test_where_all_is_read_nothing_is_said(tmp_path: Path) -> None:
+    fill(tmp_path, "service-minutebook/assets/a.md")
+    assert str(unread_files(tmp_path, CONTRACT_STREAMS.values())) == ""
+
+
+@pytest.mark.parametrize(
+    ("streams", "problem"),
+    [
+        ({"a": {"folder": "/etc"}}, "not a folder below documents.root"),
+        ({"a": {"folder": "../x"}}, "not a folder below documents.root"),
+        ({"a": {"folder": "x"}, "b": {"folder": "x/y"}}, "the folder of 'b' lies in that of 'a'"),
+        ({"a": {"folder": "x"}, "b": {"folder": "./x"}}, "lies in that of"),
+        ({"a": {"folder": "."}, "b": {"folder": "y"}}, "the folder of 'b' lies in that of 'a'"),
+        ({"a": {"folder": "x"}, "b": {"folder": "y", "id_prefix": "a"}}, "two streams have the id prefix 'a'"),
+        ({"a": {"folder": "x", "suffixes": [".mp3"]}}, "'.mp3' files cannot be read: choose among .md"),
+        ({"../a": {"folder": "x"}}, "name"),
+    ],
+)
+def test_streams_that_cannot_be_are_refused(streams: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        DocumentSettings.model_validate({"streams": streams})

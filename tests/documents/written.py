@@ -1,0 +1,131 @@
+"""Documents in the formats of other programs, made with those formats' own writers."""
+
+import io
+import zipfile
+from email.message import EmailMessage
+
+import docx
+import fpdf
+import openpyxl
+import pptx
+
+TEXT = "Ruth Haldane of Baltic Timber met José Carreras in Riga."
+"""Stands in each of them."""
+
+
+def pdf(*pages: str, password: str | None = None) -> bytes:
+    """Each page's text is wrapped at the page's width."""
+    document = fpdf.FPDF()
+    document.set_font("Helvetica", size=12)
+    if password:
+        document.set_encryption(owner_password=password, user_password=password)
+    for page in pages:
+        document.add_page()
+        document.multi_cell(0, 8, page)
+    return bytes(document.output())
+
+
+def word(*paragraphs: str, rows: tuple[tuple[str, ...], ...] = ()) -> bytes:
+    """Paragraphs, then a table."""
+    document = docx.Document()
+    for paragraph in paragraphs:
+        document.add_paragraph(paragraph)
+    if rows:
+        table = document.add_table(len(rows), len(rows[0]))
+        for line, row in enumerate(rows):
+            for column, cell in enumerate(row):
+                table.cell(line, column).text = cell
+    return _bytes(document)
+
+
+def slides(title: str, body: str) -> bytes:
+    """One slide."""
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+    slide.shapes.title.text = title
+    slide.placeholders[1].text = body
+    return _bytes(presentation)
+
+
+def workbook(**sheets: list[tuple[object, ...]]) -> bytes:
+    """Rows by sheet."""
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    return _bytes(book)
+
+
+def mail(subject: str, body: str) -> bytes:
+    """A message from Ann Lee with an attachment."""
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "Ann Lee <ann@example.org>", "bob@example.org", subject
+    message.set_content(body)
+    message.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename="a.pdf")
+    return message.as_bytes()
+
+
+def open_document(text: str) -> bytes:
+    """An OpenDocument text of one paragraph."""
+    content = (
+        '<?xml version="1.0"?><office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
+        'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><office:body><office:text>'
+        f"<text:p>{text}</text:p></office:text></office:body></office:document-content>"
+    )
+    return zipped({"mimetype": b"application/vnd.oasis.opendocument.text", "content.xml": content.encode()})
+
+
+def book(text: str) -> bytes:
+    """An EPUB of one chapter."""
+    container = (
+        '<?xml version="1.0"?><container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
+        '<rootfiles><rootfile full-path="a.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+    )
+    package = (
+        '<?xml version="1.0"?><package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata/><manifest>'
+        '<item id="a" href="a.xhtml" media-type="application/xhtml+xml"/></manifest>'
+        '<spine><itemref idref="a"/></spine></package>'
+    )
+    chapter = f'<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{text}</p></body></html>'
+    files = {"META-INF/container.xml": container, "a.opf": package, "a.xhtml": chapter}
+    return zipped({"mimetype": b"application/epub+zip", **{name: each.encode() for name, each in files.items()}})
+
+
+def rich_text(text: str) -> bytes:
+    """RTF, which writes what is not ASCII as its Windows-1252 code."""
+    escaped = "".join(each if each.isascii() else f"\\'{each.encode('cp1252')[0]:02x}" for each in text)
+    return rf"{{\rtf1\ansi {escaped}}}".encode()
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    """A ZIP archive."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def _bytes(document: object) -> bytes:
+    stream = io.BytesIO()
+    document.save(stream)  # type: ignore[attr-defined]
+    return stream.getvalue()
+
+
+EACH = {
+    "a.pdf": pdf(TEXT),
+    "a.docx": word(TEXT),
+    "a.pptx": slides("Plan", TEXT),
+    "a.xlsx": workbook(People=[("note",), (TEXT,)]),
+    "a.odt": open_document(TEXT),
+    "a.rtf": rich_text(TEXT),
+    "a.epub": book(TEXT),
+    "a.eml": mail("Timber", TEXT),
+    "a.html": f"<html><head><title>T</title></head><body><p>{TEXT}</p></body></html>".encode(),
+    "a.txt": TEXT.encode(),
+    "a.csv": f"note\n{TEXT}\n".encode(),
+    "a.markdown": TEXT.encode(),
+}
+"""One file of each kind by name, each with TEXT in it."""
