@@ -6,9 +6,11 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from ruamel.yaml import YAML
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -77,12 +79,36 @@ def test_the_pages_of_the_interfaces_hold_signatures_and_docstrings(site: Path) 
         assert f'id="{name}"' in page, name
 
 
+def pages_of(nav: list[Any]) -> list[str]:
+    """The pages of a section of the nav, in order."""
+    found = []
+    for entry in nav:
+        inner = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        found += pages_of(inner) if isinstance(inner, list) else [inner]
+    return found
+
+
+def test_llms_txt_lists_the_pages_section_by_section(site: Path) -> None:
+    """Of decisions, the page that lists them."""
+    nav = YAML(typ="safe").load(PROJECT / "mkdocs.yml")["nav"]
+    wanted = {name: pages_of(pages) for section in nav for name, pages in section.items()}
+    wanted["Change"] = [page for page in wanted["Change"] if page.count("/") == 0 or page.endswith("README.md")]
+    text = (site / "llms.txt").read_text()
+    sections = {each.split("\n", 1)[0]: each for each in text.split("\n## ")[1:]}
+    item = re.compile(r"^- \[[^]]+\]\(([^)]+)\): \S.*$", re.MULTILINE)
+    assert {name: item.findall(lines) for name, lines in sections.items()} == wanted
+    assert re.match(r"# EC1\n\n> \S", text)
+    assert [page for pages in wanted.values() for page in pages if not (site / page).is_file()] == []
+    links = re.findall(r"\]\(([^)]+)\)", (PROJECT / "docs" / "llms.txt").read_text())
+    assert [link for link in links if not (PROJECT / "docs" / link).is_file()] == []
+
+
 def test_a_dead_link_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     config = (PROJECT / "mkdocs.yml").read_text()
     # The same strictness, for one page.
     config = re.sub(r"^nav:.*", "nav: [index.md]\n", config, flags=re.MULTILINE | re.DOTALL)
-    (tmp_path / "mkdocs.yml").write_text(config.replace("hooks: [docs/top_pages.py]\n", ""))
+    (tmp_path / "mkdocs.yml").write_text(config.replace("hooks: [docs/site_hooks.py]\n", ""))
     (tmp_path / "docs" / "index.md").write_text("# Home\n\n[gone](gone.md)\n")
     done = build(tmp_path, tmp_path / "site")
     assert done.returncode != 0
