@@ -81,7 +81,7 @@ def test_the_pages_of_the_interfaces_hold_signatures_and_docstrings(site: Path) 
 
 def pages_of(nav: list[Any]) -> list[str]:
     """The pages of a section of the nav, in order."""
-    found = []
+    found: list[str] = []
     for entry in nav:
         inner = next(iter(entry.values())) if isinstance(entry, dict) else entry
         found += pages_of(inner) if isinstance(inner, list) else [inner]
