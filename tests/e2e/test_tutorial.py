@@ -8,15 +8,17 @@ from commandline import RealNight
 from page_commands import commands_of
 
 pytestmark = pytest.mark.slow
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
-# The home's night is it; the README's test runs the command itself.
-NIGHT = "make night"
+PROJECT = Path(__file__).resolve().parents[2]
+PAGE = PROJECT / "docs" / "tutorial.md"
 EC1 = ".venv/bin/ec1"
+NIGHT, ASK = "make night", f"{EC1} adapters try fernhollow/engineering"
+# A model is loaded for each: the README gives the same two, and its test runs them on the same home.
+BY_THE_README = {NIGHT, ASK}
 SAYS = {
     "report": "fernhollow/engineering",
     "graph show": "Eleanor Voss",
     "recipe diff": "max_steps",
-    "train": "the gate would say",
+    "train": "finished: 2 of 2 steps",
     "run list": "by-hand",
     "adapters list": "fernhollow/engineering@v1",
     "adapters show": "nats/token",
@@ -34,13 +36,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_begins_with_a_night_and_asks_the_adapter_last() -> None:
     first, *others = commands_of(PAGE)
-    assert first == NIGHT
+    assert (first, others[-1]) == (NIGHT, ASK)
+    assert set(commands_of(PROJECT / "README.md")) >= BY_THE_README
     assert all(command.startswith(f"{EC1} ") for command in others)
-    assert others[-1].startswith(f"{EC1} adapters try fernhollow/engineering")
     assert [words for words in SAYS if not any(each.startswith(f"{EC1} {words}") for each in others)] == []
 
 
-@pytest.mark.parametrize("command", [each for each in commands_of(PAGE) if each != NIGHT])
+@pytest.mark.parametrize("command", [each for each in commands_of(PAGE) if each not in BY_THE_README])
 def test_command(command: str, real_night: RealNight, desk: Path) -> None:
     arguments = shlex.split(command)[1:]
     with real_night.ec1.start(*arguments, folder=desk) as process:
