@@ -38,7 +38,7 @@ RESOLUTION_SCHEMA = (
     "veto STRING)",
     "CREATE NODE TABLE IF NOT EXISTS Unresolved(key STRING PRIMARY KEY)",
 )
-"""Derived from the rest: may be dropped and made again at any time (`resolution/tables.py`)."""
+"""Derived from the rest: may be dropped and made again at any time (`ec1/graph/resolution/tables.py`)."""
 TWO_WAY_SCHEMAS = ("1", "2", "3", "4")
 """Those that stored a mention with its entity, too. They become the present one by `upgrade.py`."""
 READABLE_SCHEMAS = ("2", "3", "4", SCHEMA_VERSION)
