@@ -53,8 +53,9 @@ format: install ## format the code and mend what ruff can mend
 lint: install ## ruff, mypy, and that imports point one way
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
-docs: install ## write docs/settings.md anew
+docs: install ## write docs/settings.md anew, and all pages as a site into build/site
 	@$(BIN)/python docs/generate_settings.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 hooks: install ## check each commit before it is made (.pre-commit-config.yaml)
 	@$(BIN)/pre-commit install

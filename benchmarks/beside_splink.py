@@ -7,8 +7,10 @@ FEBRL 1 and 3 were looked at when our rules were written, 2 and 4 were not; `ben
 GUM was. GUM has names only: Splink gets the first and the last word, the class and the documents do not enter it.
 With `--splink-data` and `--dedupe-examples`, clones of two public repositories, four more sets that nothing of ours was
 written on (`benchmarks/public_records.py`); on the two that have an example by Splink's authors its comparisons are
-those of the example.
-`--fields 3` leaves each record three fields beside the name, as a document says less than a record.
+those of the example. `for all` is Splink asked in one way about every set, by the kinds of facts of a graph; `both` is
+ours with the pairs of that one as an operator's decisions.
+`--fields 3` leaves each record three fields beside the name, as a document says less than a record; `--among 200` puts
+so many of them among the names of GUM.
 
 Run, after `uv pip install --constraint constraints.txt -e '.[bench]'`: python -m benchmarks.beside_splink [--fields 3]
 """
@@ -30,9 +32,12 @@ from benchmarks.gum import DATA
 from benchmarks.public_records import public_sets
 from benchmarks.resolution_quality import Pairs, febrl_rows, gum, parts
 from ec1.graph.resolution.clusters import resolve
-from ec1.graph.resolution.scoring import Profile
+from ec1.graph.resolution.overrides import Decision, Overrides
+from ec1.graph.resolution.scoring import KINDS, Profile
 
 ODDS = 0.99
+# A kind of facts that fewer records have is left out of what Splink is asked.
+_SELDOM = 0.02
 Records = tuple[list[Profile], Pairs, Any]
 _FIELDS = (
     "street_number", "address_1", "address_2", "suburb", "postcode", "state", "date_of_birth", "soc_sec_id"
@@ -173,11 +178,67 @@ def ours(profiles: Sequence[Profile], frame: Any) -> Pairs:
 
 
 def splink(profiles: Sequence[Profile], frame: Any) -> Pairs | None:
+    """The pairs that Splink clusters, asked as suits these records."""
+    return linked(frame, next(rules for column, rules in RULES.items() if column in frame))
+
+
+def splink_for_all(profiles: Sequence[Profile], frame: Any) -> Pairs | None:
+    """The same, asked in one way about everything: by the kinds of facts that a graph has, as a resolver would."""
+    import pandas as pd
+
+    words = [min(each.names).lower().split() for each in profiles]
+    rows = [
+        {
+            "rec_id": each.key,
+            "first": said[0],
+            "last": said[-1],
+            **{kind: min(each.attributes[kind], default=None) for kind in each.attributes},
+        }
+        for each, said in zip(profiles, words, strict=True)
+    ]
+    facts = pd.DataFrame(rows)
+    facts = facts.where(facts.notna(), None)
+    kinds = [kind for kind in KINDS if kind in facts and facts[kind].notna().mean() > _SELDOM]
+    singular = [kind for kind in kinds if KINDS[kind].singular]
+    rules = Rules(
+        (
+            ("first", "last"),
+            *((kind,) for kind in singular),
+            *((word, kind) for word in ("first", "last") for kind in kinds),
+        ),
+        partial(_by_kind, kinds),
+        tuple(("first", "last", kind) for kind in singular or kinds) or (("first", "last"),),
+        0.6,
+        (("first", "last"), *((kind,) for kind in singular)),
+    )
+    return linked(facts, rules)
+
+
+def both(profiles: Sequence[Profile], frame: Any) -> Pairs | None:
+    """What our resolution merges if an operator gives it the pairs of `splink_for_all` as decisions."""
+    found = splink_for_all(profiles, frame)
+    if found is None:
+        return None
+    decisions = Overrides(same=tuple(Decision(entities=pair, reason="Splink") for pair in sorted(found)))
+    return pairs(each.members for each in resolve(profiles, decisions).clusters)
+
+
+def _by_kind(kinds: Sequence[str]) -> list[Any]:
+    import splink.comparison_library as cl
+
+    names = [cl.NameComparison("first"), cl.NameComparison("last")]
+    typed = [cl.DamerauLevenshteinAtThresholds(kind, [1, 2]) for kind in kinds if KINDS[kind].singular]
+    common = [
+        cl.ExactMatch(kind).configure(term_frequency_adjustments=True) for kind in kinds if not KINDS[kind].singular
+    ]
+    return [*names, *typed, *common]
+
+
+def linked(frame: Any, rules: Rules) -> Pairs | None:
     """The pairs that Splink clusters; None where it cannot estimate its weights."""
     from splink import DuckDBAPI, Linker, SettingsCreator, block_on
     from splink.internals.exceptions import SplinkException
 
-    rules = next(rules for column, rules in RULES.items() if column in frame)
     settings = SettingsCreator(
         link_type="dedupe_only",
         unique_id_column_name="rec_id",
@@ -238,10 +299,21 @@ def names(paths: list[Path]) -> Records:
     return profiles, true, pd.DataFrame(rows, columns=["rec_id", "class", "first", "last"])
 
 
+def among(paths: list[Path], records_of: Records, count: int) -> Records:
+    """A part of GUM with so many contact records among its names, as in a graph. Only `for all` knows both."""
+    profiles, true = gum(paths)
+    some = records_of[0][:count]
+    keys = {each.key for each in some}
+    return [*profiles, *some], true | {pair for pair in records_of[1] if keys.issuperset(pair)}, None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", help="some of them, by name and with commas; default: all")
     parser.add_argument("--fields", type=int, default=0, help="fields that each contact record keeps; 0: all")
+    parser.add_argument(
+        "--among", type=int, default=0, help="only GUM, with so many records of FEBRL 1 among its names"
+    )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--splink-data", type=Path, help="a clone of moj-analytical-services/splink_datasets")
     parser.add_argument("--dedupe-examples", type=Path, help="a clone of dedupeio/dedupe-examples")
@@ -259,7 +331,11 @@ def main() -> None:
         f"febrl{at}": partial(records, getattr(datasets, f"load_febrl{at}"), arguments.fields) for at in (1, 2, 3, 4)
     }
     sets |= public_sets(arguments.splink_data, arguments.dedupe_examples)
-    sets |= {name: partial(names, paths) for name, paths in parts(arguments.data).items() if paths}
+    texts = {name: paths for name, paths in parts(arguments.data).items() if paths}
+    sets |= {name: partial(names, paths) for name, paths in texts.items()}
+    if arguments.among:
+        febrl = sets["febrl1"]()
+        sets = {name: partial(among, paths, febrl, arguments.among) for name, paths in texts.items()}
     print(
         f"{'data':<18} {'records':>8} {'true':>6}   {'by':<7} {'merged':>7} {'precision':>9} {'recall':>7} {'CPU s':>6}"
     )
@@ -267,7 +343,9 @@ def main() -> None:
         if arguments.sets and name not in arguments.sets.split(","):
             continue
         profiles, true, frame = read()
-        for by, run in (("ours", ours), ("Splink", splink)):
+        for by, run in (("ours", ours), ("Splink", splink), ("for all", splink_for_all), ("both", both)):
+            if frame is None and run is splink:
+                continue
             began = time.process_time()
             found = run(profiles, frame)
             if found is None:

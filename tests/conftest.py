@@ -85,7 +85,7 @@ def shared_data() -> Path:
 
 
 LABELS = ("person", "company", "project", "account", "place", "none")
-ONE_NIGHT = ("tests/e2e/test_night.py", "tests/e2e/test_readme.py", "tests/e2e/test_ui.py")
+ONE_NIGHT = tuple(f"tests/e2e/test_{name}.py" for name in ("night", "readme", "tutorial", "ui"))
 
 
 class ByFile(LoadScopeScheduling):

@@ -60,6 +60,7 @@ OBJECTIVES: dict[str, Objective] = {
     "orpo": _preferences("orpo", "beta"),
     "simpo": _preferences("simpo", "beta and gamma", goes_on=True),
 }
+"""By their names."""
 SECTIONS = tuple(each.section for each in OBJECTIVES.values() if each.section is not None)
 
 

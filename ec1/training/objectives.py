@@ -97,3 +97,4 @@ TRAINERS: dict[str, ObjectiveTrainer] = {
     "orpo": ObjectiveTrainer(_orpo, _orpo_settings, fused_head=False),
     "simpo": ObjectiveTrainer(_simpo, _simpo_settings, fused_head=False),
 }
+"""By the objective's name."""

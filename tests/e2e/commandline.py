@@ -53,11 +53,12 @@ class CommandLine:
     def command(self) -> list[str]:
         return [sys.executable, "-m", "ec1.cli"]
 
-    def start(self, *arguments: str, own_group: bool = False) -> "subprocess.Popen[str]":
-        """Start a command; with `own_group` a signal can be sent to all of it, as a terminal's Ctrl-C is."""
+    def start(self, *arguments: str, own_group: bool = False, folder: Path | None = None) -> "subprocess.Popen[str]":
+        """Start a command in a folder, by default the project's; with `own_group` a signal can be sent to all of it, as
+        a terminal's Ctrl-C is."""
         return subprocess.Popen(
             [*self.command, *arguments],
-            cwd=self.project,
+            cwd=folder or self.project,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,7 +1,6 @@
 """Every command of the README is run, on a home in which the README's first command was run."""
 
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -14,26 +13,21 @@ from pathlib import Path
 import httpx
 import pytest
 from commandline import RealNight, wait_for_ui
+from page_commands import commands_of
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
-CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGE = PROJECT / "README.md"
 # These would run this very suite, or the benchmarks, inside it: what they would do is looked at instead.
 DRY = {"make test", "make bench"}
 UNTIL_CTRL_C = {"make ui", ".venv/bin/ec1 serve"}
 
 
-def commands() -> list[str]:
-    blocks = CONSOLE.findall((PROJECT / "README.md").read_text())
-    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    return [line.split("  #")[0].split(" #")[0].strip() for line in lines]
-
-
 def test_the_readme_has_commands() -> None:
-    assert {"make night", "make test", *UNTIL_CTRL_C} <= set(commands())
+    assert {"make night", "make test", *UNTIL_CTRL_C} <= set(commands_of(PAGE))
 
 
-@pytest.mark.parametrize("command", [each for each in commands() if each not in UNTIL_CTRL_C])
+@pytest.mark.parametrize("command", [each for each in commands_of(PAGE) if each not in UNTIL_CTRL_C])
 def test_command(command: str, real_night: RealNight) -> None:
     words = shlex.split(command)
     if words[0] == ".venv/bin/ec1":
