@@ -121,7 +121,7 @@ def upsert(store: LadybugStore, todo: list[Change]) -> None:
         for key, identity, result in todo
     ]
     with store._db.transaction():
-        changes.Changes(store._db)._write_entities(plans, changes._Touched(tables.Totals()))
+        changes.Changes(store._db)._write_entities(plans, changes._Touched(tables.GraphTotals()))
 
 
 def measure(

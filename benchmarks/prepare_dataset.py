@@ -101,7 +101,8 @@ def _snapshot(folder: Path, tuples: int, lines: int) -> Any:
 
 def _prepare(folder: Path, tuples: int, model: Path | None, lines: int, streaming: bool) -> None:
     """Print the figures of one size. Without a model nothing is scrubbed."""
-    from ec1.corpus.dataset import DataOptions, build_dataset
+    from ec1.corpus.dataset import build_dataset
+    from ec1.corpus.options import DataOptions
     from ec1.home import Home
 
     tokenizer, options = _tokenizer(model), DataOptions(max_length=1024, scrub=model is not None)

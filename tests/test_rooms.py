@@ -33,6 +33,15 @@ def test_test_files_have_names_of_their_own(project: Path) -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_a_class_name_means_one_thing(project: Path) -> None:
+    names: Counter[str] = Counter()
+    for folder in ("ec1", "ec1_assets", "resources", "jobs", "schedules"):
+        for path in (project / folder).rglob("*.py"):
+            names.update(node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef))
+    # A private class is its file's own.
+    assert sorted(name for name, count in names.items() if count > 1 and not name.startswith("_")) == []
+
+
 @pytest.mark.parametrize(
     "heavy", ["torch", "transformers", "trl", "peft", "vllm", "ladybug", "datasets", "matplotlib", "ray"]
 )

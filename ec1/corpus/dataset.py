@@ -25,15 +25,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, field_validator
 
 from ec1.corpus import cleaning
 from ec1.corpus.audit import Audit, audit
 from ec1.corpus.cleaning import place_without_persons, without_persons
+from ec1.corpus.dataset_tables import SIDES, DatasetTables
 from ec1.corpus.duplicates import NearDuplicates, StoredSignatures, signature, survivors
 from ec1.corpus.folders import CorpusFolders
-from ec1.corpus.rendering import Encoded, Rendered, TrainOn, encode, render, rendered
-from ec1.corpus.row_kinds import ROW_KINDS, RowKind
+from ec1.corpus.options import DataOptions
+from ec1.corpus.rendering import Encoded, Rendered, encode, render, rendered
+from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.rows import DatasetRow, Numbers, RowTable, StoredRow
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.corpus.split import HeldOutGroups, Leak, Side, leaks, newest
@@ -53,7 +54,6 @@ from ec1.corpus.tuples import (
 from ec1.errors import DamagedError, InputError, PermanentError, RejectedError
 from ec1.files import canonical_json, checked_name, digest_of, read_json, staged_directory, write_json
 from ec1.seals import FILES, check_files, read_sealed, set_aside, write_sealed
-from ec1.settings import Name, Settings
 
 log = logging.getLogger(__name__)
 
@@ -62,56 +62,10 @@ VERSION = 4
 
 SHARED = "shares a session, commit, prompt or answer with a held-out tuple"
 OUTDATED = "what is named in this text was answered anew later"
-SIDES: tuple[Side, ...] = ("train", "heldout")
 _BATCH = 256
 _SAMPLES = 4
 _ABANDONED_SECONDS = 24 * 3600
 _MEND = "materialise training_dataset of that night again, and it is built from its snapshot"
-
-
-class DataOptions(Settings):
-    """What of a bucket is trained on, and in what form."""
-
-    threshold: int = Field(50, ge=1, description="new trainable tuples that start a training")
-    heldout_share: float = Field(
-        0.2, gt=0, lt=1, description="share of the groups that is kept for evaluation; typically 0.1–0.3"
-    )
-    heldout_newest: bool = Field(False, description="keep the newest groups for evaluation, instead of a hash's choice")
-    group_by: tuple[str, ...] = Field((), description="keys that name what rows were cut from, such as metadata.thread")
-    max_known_share: float = Field(
-        0.1, ge=0, le=1, description="the dataset is refused if training knows a larger share of the held-out answers"
-    )
-    max_length: int = Field(
-        2048, ge=16, description="tokens of a whole example, system prompt included; typically 512–4096"
-    )
-    max_over_length_share: float = Field(
-        0.3, ge=0, le=1, description="the dataset is refused if a larger share of the rows is over max_length"
-    )
-    system_prompt: str | None = Field(None, description="put before every prompt that has none")
-    near_duplicate_similarity: float = Field(
-        0.9,
-        gt=0.5,
-        le=1,
-        description="Jaccard similarity from which a row is a duplicate; typically 0.8–0.95, 1: only equal rows",
-    )
-    train_on: TrainOn = Field("all", description="of a conversation: every answer of the assistant, or only the last")
-    mix: dict[Name, float] = Field(
-        {},
-        description="other roles of the tenant that are trained on too: rows for each row of this role's own, such as "
-        "{general: 0.25}; what is held out is this role's alone",
-    )
-    max_rows: int | None = Field(None, ge=2, description="use at most this many rows, chosen by a stable hash")
-    scrub: bool = Field(True, description="replace secrets and personal data by placeholders")
-    recognizers: tuple[str, ...] = Field((), description="more of Presidio's recognisers, such as DeTaxIdRecognizer")
-    toxicity: ToxicityOptions | None = Field(None, description="drop rows whose answer a classifier finds toxic")
-    seed: int = Field(0, ge=0, description="of the split; another seed is another split")
-
-    @field_validator("mix")
-    @classmethod
-    def _weights(cls, value: dict[str, float]) -> dict[str, float]:
-        if wrong := sorted(role for role, weight in value.items() if not 0 < weight <= 10):
-            raise ValueError(f"{', '.join(wrong)}: a weight is more than 0 and at most 10")
-        return value
 
 
 @dataclass(frozen=True)
@@ -466,7 +420,7 @@ class _Builder:
         tokens: Counter[Side] = Counter()
         samples: list[dict[str, Any]] = []
         over = 0
-        with _Tables(self._folder, self._kind) as tables:
+        with DatasetTables(self._folder, self._kind) as tables:
             for start in range(0, len(kept), _BATCH):
                 rows = list(self._rows.rows(kept[start : start + _BATCH]))
                 lines = list(self._lines(rows))
@@ -603,60 +557,6 @@ class _Measure:
     longest: int
     total: int
     encoded: Encoded | None
-
-
-class _Tables:
-    """One Parquet file per side, written in pieces."""
-
-    def __init__(self, folder: Path, kind: RowKind) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        message = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-        texts = [(name, pa.string()) for name in ("group", "origin", "row")]
-        tokens = zip(kind.tokens, (pa.list_(pa.int32()), pa.list_(pa.int8())), strict=False)
-        self._schema = pa.schema(
-            [
-                *((name, message) for name in kind.columns),
-                *((("conversation", pa.string()), *tokens) if kind.tokens else ()),
-                *texts,
-                ("tokens", pa.int32()),
-            ]
-        )
-        self._waiting: dict[Side, list[dict[str, Any]]] = {side: [] for side in SIDES}
-        self._table, self._writers = pa.Table, {}
-        for side in SIDES:
-            (folder / side).mkdir()
-            self._writers[side] = pq.ParquetWriter(folder / side / "rows.parquet", self._schema)
-
-    def __enter__(self) -> "_Tables":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for side in SIDES:
-            self._flush(side)
-            self._writers[side].close()
-
-    def write(self, side: Side, record: dict[str, Any], encoded: Encoded | None) -> None:
-        record = dict(record)
-        if encoded is not None:
-            record |= {"input_ids": encoded.input_ids, "completion_mask": encoded.mask}
-            record["conversation"] = _conversation(record)
-        self._waiting[side].append(record)
-        if len(self._waiting[side]) >= 4 * _BATCH:
-            self._flush(side)
-
-    def _flush(self, side: Side) -> None:
-        self._writers[side].write_table(self._table.from_pylist(self._waiting[side], schema=self._schema))
-        self._waiting[side] = []
-
-
-def _conversation(record: dict[str, Any]) -> str | None:
-    """What the columns of messages have no room for, as JSON: the messages with calls and reasoning, and the tools."""
-    messages = [*record["prompt"], *record["completion"]]
-    if not record.get("tools") and all(message.keys() == {"role", "content"} for message in messages):
-        return None
-    return json.dumps({"messages": messages, "tools": record.get("tools")}, ensure_ascii=False)
 
 
 def _shortened(record: dict[str, Any]) -> dict[str, Any]:

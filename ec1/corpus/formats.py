@@ -115,13 +115,13 @@ def _message(item: Any, what: str) -> Message:
     if not isinstance(item, Mapping):
         raise RejectedError(f"{what} holds something that is not a message")
     item = {key: value for key, value in item.items() if value is not None}
-    said = item.get("role", item.get("from"))
-    if said is None:
+    speaker = item.get("role", item.get("from"))
+    if speaker is None:
         raise RejectedError(f"{what} holds a message without role (or from)")
-    if said == "function_call":
+    if speaker == "function_call":
         calls = _from_json(str(item.get("value", item.get("content", ""))), "function_call")
         return {"role": "assistant", "content": "", "tool_calls": _calls(calls), **_trained(item, "assistant")}
-    role = _ROLES.get(said.strip().lower()) if isinstance(said, str) else None
+    role = _ROLES.get(speaker.strip().lower()) if isinstance(speaker, str) else None
     if role is None:
         raise RejectedError(f"{what} holds a message of an unknown role")
     content, reasoning = _content(item.get("content", item.get("value", item.get("text"))), what)

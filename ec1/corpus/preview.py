@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ec1.corpus import cleaning
-from ec1.corpus.dataset import DataOptions, with_system_prompt
+from ec1.corpus.dataset import with_system_prompt
+from ec1.corpus.options import DataOptions
 from ec1.corpus.rendering import encode, rendered
 from ec1.corpus.row_kinds import PAIRS, ROW_KINDS
 from ec1.corpus.snapshots import Snapshot

@@ -185,7 +185,7 @@ class VllmEngine:
         begin: float,
         give_up: Callable[[], bool],
     ) -> None:
-        told = begin
+        reported = begin
         while True:
             if give_up():
                 raise BusyError("vLLM was stopped before it was ready: somebody asks for the card")
@@ -204,8 +204,8 @@ class VllmEngine:
                     f"vLLM was not ready after inference.ready_timeout_seconds "
                     f"({self.settings.ready_timeout_seconds:.0f} s): {meaning(log, since)} (log: {log})"
                 )
-            if now - told >= _PROGRESS_SECONDS:
-                told = now
+            if now - reported >= _PROGRESS_SECONDS:
+                reported = now
                 progress(f"vLLM is starting, {now - begin:.0f} s: {stage(log, since)}")
 
 

@@ -96,13 +96,13 @@ def _carry_out_by_several(order: RayOrder) -> None:
         shutil.rmtree(books, ignore_errors=True)
 
 
-def on_each(told: dict[str, Any]) -> None:
+def on_each(order_values: dict[str, Any]) -> None:
     """Do the work here as one of several, who find each other through Ray. Raises as `Launcher.run`."""
     from ray.train import get_context
     from ray.train.collective import broadcast_from_rank_zero
     from ray.util import get_node_ip_address
 
-    order = RayOrder.model_validate(told)
+    order = RayOrder.model_validate(order_values)
     if order.result.is_file():
         # Ray starts all of them again whatever was wrong. This would go wrong again.
         raise PermanentError(RayResult.model_validate(read_json(order.result)).message)
@@ -124,9 +124,9 @@ def on_each(told: dict[str, Any]) -> None:
         raise
 
 
-def on_a_node(told: dict[str, Any]) -> None:
+def on_a_node(order_values: dict[str, Any]) -> None:
     """Do the work here, under the lease of this node's card. Raises as `Launcher.run`."""
-    order = RayOrder.model_validate(told)
+    order = RayOrder.model_validate(order_values)
     _work(order, {}, order.log, 0)
 
 

@@ -82,7 +82,7 @@ class _Plan:
 class _Touched:
     """Names that entities gained and lost in one transaction, by entity key, and the graph's figures after it."""
 
-    totals: tables.Totals
+    totals: tables.GraphTotals
     gained: dict[str, set[str]] = field(default_factory=dict)
     lost: dict[str, set[str]] = field(default_factory=dict)
 
@@ -147,7 +147,7 @@ class Changes:
             noted = {row["key"] for row in self._db.load(query, news)}
             self._db.write_nodes("Unresolved", ("key",), [row for row in news if row["key"] not in noted])
 
-    def _keep(self, totals: tables.Totals, plans: Sequence[_Plan]) -> None:
+    def _keep(self, totals: tables.GraphTotals, plans: Sequence[_Plan]) -> None:
         """Count the documents, and keep the figures in the same transaction as what they are of."""
         for plan in plans:
             if plan.old is not None:
@@ -284,7 +284,7 @@ class Changes:
             touched.totals.remove("entity", _entity_row(row["key"], names[row["key"]]))
             touched.totals.add("entity", _entity_row(row["key"], row["name"]))
 
-    def _write_mentions(self, plans: Sequence[_Plan], totals: tables.Totals) -> None:
+    def _write_mentions(self, plans: Sequence[_Plan], totals: tables.GraphTotals) -> None:
         mentions = [mention for plan in plans for mention in plan.mentions]
         if not mentions:
             return
@@ -302,7 +302,7 @@ class Changes:
                 values_of = {name: mention[name] for name in ("entity", *tables.MENTION_COLUMNS)}
                 totals.add("mention", {"document": plan.node["key"], **values_of})
 
-    def _write_traits(self, plans: Sequence[_Plan], totals: tables.Totals) -> None:
+    def _write_traits(self, plans: Sequence[_Plan], totals: tables.GraphTotals) -> None:
         traits = [
             {"document": plan.node["key"], **trait} for plan in plans if plan.mentions for trait in plan.change.traits
         ]
@@ -314,7 +314,7 @@ class Changes:
         for trait in traits:
             totals.add("trait", trait)
 
-    def _write_relations(self, plans: Sequence[_Plan], totals: tables.Totals) -> None:
+    def _write_relations(self, plans: Sequence[_Plan], totals: tables.GraphTotals) -> None:
         relations = [
             {"document": plan.node["key"], **relation}
             for plan in plans

@@ -9,7 +9,7 @@ from ec1.graph.exports import exports
 
 
 @dataclass(frozen=True)
-class Difference:
+class NightDifference:
     """Entities by key, documents by stream and path. `renamed` holds key, old and new name."""
 
     night: str
@@ -26,7 +26,7 @@ class Difference:
     mentions_after: int
 
 
-def difference(folder: Path, night: str) -> Difference:
+def difference(folder: Path, night: str) -> NightDifference:
     """Compare the export of a night with the one before it. Raises InputError where there are not two."""
     known = exports(folder)
     at = next((number for number, path in enumerate(known) if path.name.startswith(night)), None)
@@ -37,9 +37,9 @@ def difference(folder: Path, night: str) -> Difference:
         raise InputError(f"{night} is the oldest night whose export is kept in {folder}: nothing to compare it with")
     new, old = known[at], known[at - 1]
     names_new, names_old = (_column_map(path, "entities", "key", "name") for path in (new, old))
-    told_new, told_old = (_column_map(path, "documents", "key", "applied_content") for path in (new, old))
+    contents_new, contents_old = (_column_map(path, "documents", "key", "applied_content") for path in (new, old))
     homes_new, homes_old = (_column_map(path, "clusters", "entity", "cluster") for path in (new, old))
-    return Difference(
+    return NightDifference(
         night=night,
         since=old.name[:10],
         entities_added=tuple(sorted(names_new.keys() - names_old.keys())),
@@ -49,9 +49,9 @@ def difference(folder: Path, night: str) -> Difference:
             for key, name in sorted(names_new.items())
             if key in names_old and names_old[key] != name
         ),
-        documents_added=tuple(sorted(told_new.keys() - told_old.keys())),
+        documents_added=tuple(sorted(contents_new.keys() - contents_old.keys())),
         documents_changed=tuple(
-            key for key, content in sorted(told_new.items()) if key in told_old and told_old[key] != content
+            key for key, content in sorted(contents_new.items()) if key in contents_old and contents_old[key] != content
         ),
         merged=tuple(sorted(each for each in homes_new.items() if homes_old.get(each[0]) != each[1])),
         parted=tuple(sorted(each for each in homes_old.items() if homes_new.get(each[0]) != each[1])),

@@ -118,8 +118,8 @@ def write_html(graph: "nx.MultiGraph", path: Path) -> None:
     for one, other, data in graph.edges(data=True):
         between.setdefault((one, other), []).append(f"{data['how']} ({data['documents']} documents)")
     lines = [
-        f'<path data-ends="{numbers[one]} {numbers[other]}"><title>{html.escape(chr(10).join(told))}</title></path>'
-        for (one, other), told in between.items()
+        f'<path data-ends="{numbers[one]} {numbers[other]}"><title>{html.escape(chr(10).join(kinds))}</title></path>'
+        for (one, other), kinds in between.items()
     ]
     nodes = [
         f'<g data-at="{places[key][0]} {places[key][1]}"><circle r="9" fill="{_colour(data["entity_class"])}"/>'

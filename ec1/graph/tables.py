@@ -120,7 +120,7 @@ def meta(connection: Any) -> dict[str, str]:
 
 
 @dataclass
-class Totals:
+class GraphTotals:
     """What the graph holds in figures, kept up to date with each change, so that the whole need not be read.
 
     `sum` is the sum of the SHA-256 of all rows modulo 2^256: it does not depend on their order, and a change of a few
@@ -166,7 +166,7 @@ class Totals:
         return json.dumps({"sum": f"{self.sum:064x}", **{name: +each for name, each in self._counters().items()}})
 
     @classmethod
-    def from_text(cls, text: str) -> "Totals":
+    def from_text(cls, text: str) -> "GraphTotals":
         value = json.loads(text)
         counters = (Counter(value[name]) for name in ("entities", "mentions", "statuses"))
         return cls(int(value["sum"], 16), *counters)
@@ -175,15 +175,15 @@ class Totals:
         return {"entities": self.entities, "mentions": self.mentions, "statuses": self.statuses}
 
 
-def totals(connection: Any) -> Totals:
+def totals(connection: Any) -> GraphTotals:
     """The graph's figures as they are kept in it; counted if a graph of an earlier program does not keep them."""
     kept = meta(connection).get("totals")
-    return Totals.from_text(kept) if kept is not None else recount(connection)
+    return GraphTotals.from_text(kept) if kept is not None else recount(connection)
 
 
-def recount(connection: Any) -> Totals:
+def recount(connection: Any) -> GraphTotals:
     """The graph's figures, counted: takes a while in a large one."""
-    counted = Totals()
+    counted = GraphTotals()
     sources = (
         ("document", all_documents),
         ("entity", all_entities),

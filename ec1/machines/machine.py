@@ -183,9 +183,10 @@ class Machine:
     def why_not(self) -> EC1Error | None:
         """Why the machine may not be started now, as far as our own books say."""
         if self.place.off.exists():
-            said = self.place.off.read_text(errors="replace").strip()[:200]
+            reason = self.place.off.read_text(errors="replace").strip()[:200]
             return SkippedError(
-                f"{self.place.off} is there, so no machine is started{f' ({said})' if said else ''}: remove it to go on"
+                f"{self.place.off} is there, so no machine is started{f' ({reason})' if reason else ''}: remove it to "
+                "go on"
             )
         now = self.clock()
         if (asks := self.ledger.asks_of_day(now)) >= self.settings.daily_starts:
@@ -471,7 +472,7 @@ class Running:
                 self.beat(at_once=True)
 
     def report(self) -> Report | None:
-        """What it last said of itself since it was started."""
+        """What it last reported of itself since it was started."""
         attributes = self._machine.compute.guest_attributes(self.zone, self._settings.instance, NAMESPACE)
         found = read_report(attributes)
         began = self._session.running or self._session.asked
@@ -520,7 +521,7 @@ class Running:
             raise DeferredError(self._lost or "the machine's card is not free: its inference server does not end")
 
     def _end_engine(self, progress: Progress) -> None:
-        """End the server and wait until the card is free. If it cannot be told to, `handover` stops the machine."""
+        """End the server and wait until the card is free. If it cannot be reported to, `handover` stops the machine."""
         if self._lost:
             return
         with contextlib.suppress(EC1Error):
@@ -548,7 +549,7 @@ class Running:
         """Turns of a wait, `poll_seconds` apart. Raises DeferredError when the time to get ready is over or the machine
         goes: one that cannot be had tonight is no failure of ours."""
         machine = self._machine
-        begin = told = machine.clock()
+        begin = reported = machine.clock()
         while True:
             yield
             now = machine.clock()
@@ -556,8 +557,8 @@ class Running:
                 raise DeferredError(
                     f"{what} within machine.ready_timeout_seconds ({self._settings.ready_timeout_seconds:.0f} s)"
                 )
-            if now - told >= _PROGRESS_SECONDS:
-                told = now
+            if now - reported >= _PROGRESS_SECONDS:
+                reported = now
                 progress(f"{what}, {now - begin:.0f} s")
             machine.sleep(self._settings.poll_seconds)
             self.beat()

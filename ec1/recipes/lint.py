@@ -78,7 +78,7 @@ def _advice(resolved: ResolvedRecipe) -> list[LintFinding]:
     """What is allowed and yet rarely meant."""
     recipe, origins, found = resolved.recipe, resolved.origins, []
 
-    def say(key: str, message: str) -> None:
+    def add(key: str, message: str) -> None:
         where = origins.get(key, "default")
         found.append(LintFinding("warning", shown(resolved.path) if where == "default" else where, f"{key}: {message}"))
 
@@ -88,25 +88,25 @@ def _advice(resolved: ResolvedRecipe) -> list[LintFinding]:
         how = "training all weights" if recipe.method == "full" else "LoRA"
         what = OBJECTIVES[recipe.objective].learns
         far = "high" if rate > high else "low"
-        say(
+        add(
             "optimisation.learning_rate",
             f"{rate:g} is {far} for {how} on {what}, which usually takes {low:g} to {high:g}",
         )
     if recipe.lora is not None and recipe.lora.alpha < recipe.lora.r:
-        say(
+        add(
             "lora.alpha",
             f"{recipe.lora.alpha:g} is less than the rank {recipe.lora.r}: the adapter's effect is scaled down",
         )
     if not recipe.nightly and recipe.kind != "experiment":
         key = "kind" if recipe.kind == "pretraining" else "method"
-        say(key, f"{getattr(recipe, key)} gives no adapter that a night could publish: start it with `ec1 train`")
+        add(key, f"{getattr(recipe, key)} gives no adapter that a night could publish: start it with `ec1 train`")
     if recipe.method != "qlora" and recipe.quantization is not None:
-        say("quantization.type", f"has no effect with method {recipe.method}; set the section to null")
+        add("quantization.type", f"has no effect with method {recipe.method}; set the section to null")
     for section in SECTIONS:
         if section != OBJECTIVES[recipe.objective].section and getattr(recipe, section) is not None:
-            say(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
+            add(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
     if (why := why_unchecked(recipe.evaluation)) is not None:
-        say("evaluation.tasks", f"{why.partition(': ')[2]}; it must work where evaluations run")
+        add("evaluation.tasks", f"{why.partition(': ')[2]}; it must work where evaluations run")
     return found
 
 

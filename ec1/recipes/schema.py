@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ec1.corpus.dataset import DataOptions
+from ec1.corpus.options import DataOptions
 from ec1.corpus.row_kinds import RowKindName
 from ec1.files import digest_of
 from ec1.recipes.evaluation import EvaluationOptions
@@ -301,7 +301,7 @@ class Recipe(Settings):
 
     def digest(self) -> str:
         """SHA-256 of everything that affects the training; a change of the description or licence does not count."""
-        told = self.model_dump(
+        values = self.model_dump(
             mode="json", exclude={"description": True, "base_model": {"license": True}}, exclude_none=True
         )
-        return digest_of(told)
+        return digest_of(values)

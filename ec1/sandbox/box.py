@@ -87,16 +87,16 @@ def run(program: Sequence[str], stdin: bytes = b"", limits: Limits = Limits()) -
     if bubblewrap is None:
         raise InputError("the sandbox needs bubblewrap, which is not installed: apt-get install bubblewrap")
     began, root = time.monotonic(), os.geteuid() == 0
-    told, tell = os.pipe()
-    with os.fdopen(told, "rb", buffering=0), _sealed(stdin) as given, _sealed(refused) as calls:
-        with os.fdopen(tell, "wb"):
+    status_read, status_write = os.pipe()
+    with os.fdopen(status_read, "rb", buffering=0), _sealed(stdin) as given, _sealed(refused) as calls:
+        with os.fdopen(status_write, "wb"):
             try:
                 process = subprocess.Popen(
-                    [bubblewrap, *_arguments(limits, calls, tell), *program],
+                    [bubblewrap, *_arguments(limits, calls, status_write), *program],
                     stdin=given,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    pass_fds=(calls, tell),
+                    pass_fds=(calls, status_write),
                     cwd="/",
                     # The box's first process shows its own environment to the program.
                     env={},
@@ -108,7 +108,7 @@ def run(program: Sequence[str], stdin: bytes = b"", limits: Limits = Limits()) -
             except (OSError, subprocess.SubprocessError) as error:
                 raise InputError(f"{bubblewrap} cannot be started as user {NOBODY}: {error}") from None
         with process:
-            return _Watch(process, told, limits, began).to_the_end()
+            return _Watch(process, status_read, limits, began).to_the_end()
 
 
 def why_not() -> str | None:
@@ -120,13 +120,13 @@ def why_not() -> str | None:
     return None if ran.status == 0 else f"the sandbox's shell ended with {ran.status}: {_line(ran.stderr)}"
 
 
-def _arguments(limits: Limits, calls: int, tell: int) -> list[str]:
+def _arguments(limits: Limits, calls: int, status_write: int) -> list[str]:
     """What stands before the program: bubblewrap's options, and prlimit, whose limit on processes counts this box's
     own only because it is set inside."""
     size, memory = str(limits.files_mib * _MIB), limits.memory_mib * _MIB
     # All that can be written to has a size: the root and /dev are file systems in memory, too.
     folders = ("--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
-    watched = ("--seccomp", str(calls), "--json-status-fd", str(tell))
+    watched = ("--seccomp", str(calls), "--json-status-fd", str(status_write))
     bounds = {
         "nproc": limits.processes,
         # Not the address space: Java and Node reserve much more of it than they use.
@@ -143,10 +143,14 @@ def _arguments(limits: Limits, calls: int, tell: int) -> list[str]:
 class _Watch:
     """One program that was started, until it has ended or has used up a limit."""
 
-    def __init__(self, process: subprocess.Popen[bytes], told: int, limits: Limits, began: float) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], status_read: int, limits: Limits, began: float) -> None:
         self._process, self._limits, self._began = process, limits, began
         assert process.stdout is not None and process.stderr is not None
-        self._streams = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray(), told: bytearray()}
+        self._streams = {
+            process.stdout.fileno(): bytearray(),
+            process.stderr.fileno(): bytearray(),
+            status_read: bytearray(),
+        }
         self._out, self._err, self._status = self._streams.values()
         self._child: int | None = None
         self._first: int | None = None

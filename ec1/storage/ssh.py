@@ -77,11 +77,11 @@ class SshHost:
                 raise ServiceError(f"{command[0]} is not installed: install openssh-client and rsync") from None
             if done.returncode == 0 or done.returncode in answers:
                 return done.returncode, done.stdout
-            said = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+            message = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
             # Another machine answers than the one that is meant: it will the next time, too.
-            final = done.returncode not in broken or _WRONG_HOST in said or self._gone()
+            final = done.returncode not in broken or _WRONG_HOST in message or self._gone()
             if final or time.monotonic() > deadline:
-                raise ServiceError(f"{self.host}: {said} ({command[0]} ended with status {done.returncode})")
+                raise ServiceError(f"{self.host}: {message} ({command[0]} ended with status {done.returncode})")
             time.sleep(pause)
             pause = min(5.0, pause * 2)
 

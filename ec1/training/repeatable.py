@@ -131,26 +131,26 @@ def repeatable(base: Any) -> Any:
             if not self.is_fsdp_enabled:
                 super()._save_optimizer_and_scheduler(output_dir)
                 return
-            told = self.optimizer.state_dict()
+            optimizer_state = self.optimizer.state_dict()
             moments = {
                 number: {name: whole(value) for name, value in values.items()}
-                for number, values in told["state"].items()
+                for number, values in optimizer_state["state"].items()
             }
             if self.args.should_save:
-                torch.save({**told, "state": moments}, Path(output_dir) / _OPTIMIZER)
+                torch.save({**optimizer_state, "state": moments}, Path(output_dir) / _OPTIMIZER)
                 torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / _SCHEDULER)
 
         def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
             if checkpoint is None or not self.is_fsdp_enabled:
                 super()._load_optimizer_and_scheduler(checkpoint)
                 return
-            told = torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu", weights_only=True)
+            optimizer_state = torch.load(Path(checkpoint) / _OPTIMIZER, map_location="cpu", weights_only=True)
             weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
-            for number, values in told["state"].items():
+            for number, values in optimizer_state["state"].items():
                 for name, value in values.items():
                     if value.shape == weights[number].shape:
                         values[name] = like(value, weights[number])
-            self.optimizer.load_state_dict(told)
+            self.optimizer.load_state_dict(optimizer_state)
             self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / _SCHEDULER, weights_only=True))
 
     return RepeatableTrainer

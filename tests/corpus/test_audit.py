@@ -12,7 +12,8 @@ from corpus_builder import NIGHT, write_lines
 
 from ec1.corpus.audit import audit
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import SHARED, DataOptions, Dataset, build_dataset
+from ec1.corpus.dataset import SHARED, Dataset, build_dataset
+from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.split import moved
 from ec1.home import Home

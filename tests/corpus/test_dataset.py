@@ -16,7 +16,8 @@ from corpus_builder import NIGHT, apprenticeship, edit, feedback, write_lines
 from planted_secrets import TOKENS
 
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import SHARED, DataOptions, Dataset, build_dataset, load_dataset
+from ec1.corpus.dataset import SHARED, Dataset, build_dataset, load_dataset
+from ec1.corpus.options import DataOptions
 from ec1.corpus.rendering import render
 from ec1.corpus.snapshots import Snapshot, take_snapshot
 from ec1.corpus.split import assign

@@ -12,7 +12,8 @@ import pytest
 from corpus_builder import NIGHT, write_lines
 
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import DataOptions, Dataset, build_dataset
+from ec1.corpus.dataset import Dataset, build_dataset
+from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import take_snapshot
 from ec1.files import digest_of
 from ec1.home import Home

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import OUTDATED, DataOptions, build_dataset
+from ec1.corpus.dataset import OUTDATED, build_dataset
 from ec1.corpus.labels import records_of, take
+from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.tuples import example_of, parse_record
 from ec1.documents.chunks import Chunk

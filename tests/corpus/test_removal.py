@@ -9,7 +9,8 @@ from corpus_builder import NIGHT, edit, write_lines
 
 from ec1.corpus import pieces
 from ec1.corpus.buckets import Bucket, bucket
-from ec1.corpus.dataset import DataOptions, build_dataset
+from ec1.corpus.dataset import build_dataset
+from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import Snapshot, take_snapshot
 from ec1.corpus.threshold import HighWaterMark, decide, must_train_again, trained_snapshot
 from ec1.corpus.tombstones import Tombstones

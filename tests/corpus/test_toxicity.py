@@ -8,7 +8,8 @@ import pytest
 from corpus_builder import NIGHT, edit, write_lines
 
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import DataOptions, build_dataset
+from ec1.corpus.dataset import build_dataset
+from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.errors import InputError, PermanentError

@@ -16,10 +16,10 @@ from ec1.graph.model import entity_key
 from ec1.graph.resolution import blocking, incremental, resolver
 from ec1.graph.resolution import tables as resolved_tables
 from ec1.graph.resolution.clusters import Cluster, Link, Resolution, resolve
-from ec1.graph.resolution.incremental import Difference, resolve_changes, resolve_whole
+from ec1.graph.resolution.incremental import ResolutionChange, resolve_changes, resolve_whole
 from ec1.graph.resolution.overrides import NO_OVERRIDES, Decision, Overrides
 from ec1.graph.resolution.scoring import Profile
-from ec1.graph.resolution.state import ResolutionState, Said
+from ec1.graph.resolution.state import ResolutionState, Statements
 
 GIVEN = ("Jane", "John", "J.", "Jane A.", "Jane B.", "Jan", "Ruth", "Dr. Jane")
 SURNAMES = ("Smith", "Smyth", "Smith Jr.", "Smith Sr", "Jones")
@@ -29,7 +29,7 @@ FIRMS = ["Acme", "Acme Inc", "ACME", "Acme Foods", "Northwind Capital", "Nortwin
 NAMES = [(entity_key(name, "Person"), name) for name in PEOPLE] + [(entity_key(n, "Company"), n) for n in FIRMS]
 KEYS = sorted({each for each, _ in NAMES})
 DOCUMENTS = st.builds(
-    lambda names, traits: Said(
+    lambda names, traits: Statements(
         frozenset(names), frozenset((entity, *trait) for entity, trait in traits if entity in {e for e, _ in names})
     ),
     st.lists(st.sampled_from(NAMES), max_size=7),
@@ -58,7 +58,7 @@ NIGHTS = st.lists(
 )
 
 
-def profiles(documents: dict[str, Said]) -> list[Profile]:
+def profiles(documents: dict[str, Statements]) -> list[Profile]:
     """Every entity of some documents, made without the state."""
     names, places = defaultdict(set), defaultdict(set)
     traits: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -80,14 +80,14 @@ def profiles(documents: dict[str, Said]) -> list[Profile]:
     ]
 
 
-def rows(documents: dict[str, Said]) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str, str]]]:
+def rows(documents: dict[str, Statements]) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str, str]]]:
     names = [(entity, document, name) for document, said in documents.items() for entity, name in said.names]
     traits = [(entity, document, kind, v) for document, said in documents.items() for entity, kind, v in said.traits]
     return names, traits
 
 
-def said(*people: str) -> Said:
-    return Said(frozenset((entity_key(name, "Person"), name) for name in people), frozenset())
+def said(*people: str) -> Statements:
+    return Statements(frozenset((entity_key(name, "Person"), name) for name in people), frozenset())
 
 
 class Graph:
@@ -102,7 +102,7 @@ class Graph:
         for _, members in self.clusters.values():
             members -= entities
 
-    def take(self, difference: Difference) -> None:
+    def take(self, difference: ResolutionChange) -> None:
         for pair in difference.links_gone:
             self.links.pop(pair, None)
         for gone in difference.clusters_gone:
@@ -135,7 +135,7 @@ class Graph:
     blocks=st.sampled_from([(20, 6), (3, 1), (4, 2)]),
 )
 def test_differences_give_what_resolving_everything_gives(
-    monkeypatch: pytest.MonkeyPatch, documents: dict[str, Said], nights: list, blocks: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch, documents: dict[str, Statements], nights: list, blocks: tuple[int, int]
 ) -> None:
     """Documents come, change, go and come back, operators decide and take it back; blocks are small enough to
     fill."""
@@ -179,7 +179,7 @@ def wanted(store: LadybugStore, path: Path, overrides: Overrides = NO_OVERRIDES)
     documents: dict[str, tuple[set, set]] = defaultdict(lambda: (set(), set()))
     for entity, document, name in resolved_tables.names(store._db.connection):
         documents[document][0].add((entity, name))
-    said = {document: Said(frozenset(names)) for document, (names, _) in documents.items()}
+    said = {document: Statements(frozenset(names)) for document, (names, _) in documents.items()}
     return resolve(profiles(said), overrides, statistics)
 
 

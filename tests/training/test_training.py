@@ -23,7 +23,8 @@ from transformers import LlamaForCausalLM, TrainerCallback
 
 from ec1.adapters.likelihood import read_examples
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import DataOptions, build_dataset
+from ec1.corpus.dataset import build_dataset
+from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import take_snapshot
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home

@@ -48,8 +48,8 @@ def own_class(text: str, start: int, end: int, vocabulary: Vocabulary) -> Entity
 
 
 def _named_by(vocabulary: Vocabulary, words: Sequence[str]) -> list[EntityClass]:
-    said = {_plain(word) for word in words}
-    return [own.name for own in vocabulary.own if not said.isdisjoint(map(_plain, own.words))]
+    plain = {_plain(word) for word in words}
+    return [own.name for own in vocabulary.own if not plain.isdisjoint(map(_plain, own.words))]
 
 
 def proof_of(text: str, start: int, end: int, vocabulary: Vocabulary) -> EntityClass | None:

@@ -130,8 +130,8 @@ class Asking:
         given = self._proposed(chunk, answer)
         spans = decision.spans_of(chunk, [*unit.proposed, *given])
         if self.extractor.adapter is not None:
-            said = ("", "") if answer is None else (answer.content, answer.finish_reason)
-            spans = trained.left_out(*said, chunk.text, spans, chunk.start)
+            answered = ("", "") if answer is None else (answer.content, answer.finish_reason)
+            spans = trained.left_out(*answered, chunk.text, spans, chunk.start)
             if self.extractor.weighs:
                 spans = [*decision.spans_of(chunk, given), *spans]
         asked = time.monotonic()

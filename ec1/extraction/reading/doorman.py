@@ -129,7 +129,7 @@ def wait_until_ready(gateway: DoormanSettings, progress: Callable[[str], None]) 
 
     Raises DeferredError if it is not up by then: a machine that cannot be had tonight is no failure of ours.
     """
-    begin = told = time.monotonic()
+    begin = reported = time.monotonic()
     with httpx.Client(timeout=10.0, trust_env=False) as http:
         while (problem := why_not_ready(gateway.base_url, http)) is not None:
             now = time.monotonic()
@@ -138,8 +138,8 @@ def wait_until_ready(gateway: DoormanSettings, progress: Callable[[str], None]) 
                     f"{gateway.base_url} was not ready within inference.ready_timeout_seconds "
                     f"({gateway.ready_timeout_seconds:.0f} s): {problem}"
                 )
-            if now - told >= _PROGRESS_SECONDS or told == begin:
-                told = now
+            if now - reported >= _PROGRESS_SECONDS or reported == begin:
+                reported = now
                 progress(f"waiting for {gateway.base_url}, {now - begin:.0f} s: {problem}")
             time.sleep(min(gateway.poll_seconds, max(0.0, begin + gateway.ready_timeout_seconds - now)))
 

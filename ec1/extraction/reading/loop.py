@@ -109,7 +109,7 @@ class _Run:
         self.progress = progress
         self.report = report
         self.begin = begin
-        self.told = begin
+        self.reported = begin
         self.asking = Asking(extractor, client, deadline, report, self._tell)
         self.feed = asyncio.Lock()
         self.chunks: Iterator[Chunk] = iter(())
@@ -288,8 +288,8 @@ class _Run:
 
     def _tell(self, at_once: bool = False) -> None:
         now = time.monotonic()
-        if at_once or now - self.told >= PROGRESS_SECONDS:
-            self.told = now
+        if at_once or now - self.reported >= PROGRESS_SECONDS:
+            self.reported = now
             seconds = max(now - self.begin, 1e-9)
             tokens = self.report.prompt_tokens + self.report.completion_tokens
             self.progress(

@@ -37,11 +37,11 @@ from ec1.graph.resolution.clusters import (
 )
 from ec1.graph.resolution.overrides import Overrides, Pair
 from ec1.graph.resolution.scoring import NO_STATISTICS, PERSON, Profile, Scorer, Statistics
-from ec1.graph.resolution.state import AT_ONE, AT_OTHER, KeptLink, ResolutionState, Said
+from ec1.graph.resolution.state import AT_ONE, AT_OTHER, KeptLink, ResolutionState, Statements
 
 
 @dataclass
-class Difference:
+class ResolutionChange:
     """What changed in a resolution. A link or cluster that is another now is in both lists.
 
     `turned` is how many entities came and went.
@@ -75,7 +75,9 @@ def resolve_whole(
     return finding.resolution.links, finding.resolution.clusters
 
 
-def resolve_changes(state: ResolutionState, documents: Mapping[str, Said], overrides: Overrides) -> Difference:
+def resolve_changes(
+    state: ResolutionState, documents: Mapping[str, Statements], overrides: Overrides
+) -> ResolutionChange:
     """Bring the state to what `documents` say now, all others being as they were, and tell what is different.
 
     documents: by key; one that says nothing any more is there and empty. It does no harm to name one that did not
@@ -103,7 +105,7 @@ class _Profiles(dict[str, Profile]):
 
 
 class _Update:
-    def __init__(self, state: ResolutionState, documents: Mapping[str, Said], overrides: Overrides) -> None:
+    def __init__(self, state: ResolutionState, documents: Mapping[str, Statements], overrides: Overrides) -> None:
         self.state = state
         self.documents = documents
         self.overrides = overrides
@@ -132,27 +134,27 @@ class _Update:
         self.before: dict[Pair, KeptLink | None] = {}
         """The links as they stood, of those that were written."""
 
-    def run(self) -> Difference:
-        difference = Difference()
-        self._hear()
+    def run(self) -> ResolutionChange:
+        change = ResolutionChange()
+        self._apply_changes()
         renamed = {key for key in self.old if _other(self.old[key], self.new[key])}
-        difference.turned = sum((self.old[key] is None) != (self.new[key] is None) for key in self.old)
+        change.turned = sum((self.old[key] is None) != (self.new[key] is None) for key in self.old)
         lost, gained = self._move()
         links = self._compare(lost, gained, renamed)
         contested = self._contest(links, renamed)
-        self._settle(difference, links, contested, renamed)
+        self._settle(change, links, contested, renamed)
         for key, profile in self.new.items():
             if profile is None:
                 self.state.forget(key)
         self.state.keep(overrides=self.overrides.model_dump_json())
-        return difference
+        return change
 
-    def _hear(self) -> None:
+    def _apply_changes(self) -> None:
         """Take in what the documents say; find who is touched."""
-        changes: dict[str, tuple[Said, Said]] = {}
+        changes: dict[str, tuple[Statements, Statements]] = {}
         everyone: set[str] = set()
         for document, now in self.documents.items():
-            was = self.state.said(document)
+            was = self.state.statements(document)
             present = {key for key, _ in was.names | now.names}
             everyone |= present
             if was == now:
@@ -166,7 +168,7 @@ class _Update:
         touched = sorted(self.met)
         old = self.state.profiles(touched)
         self.left = {key: {(name, place(was)) for name in block_keys(was)} for key, was in old.items()}
-        self.state.say(changes)
+        self.state.apply(changes)
         new = {key: found for key, found in self.state.profiles(touched).items() if found.names}
         self.profiles.update(new)
         for key in touched:
@@ -387,7 +389,7 @@ class _Update:
         return other
 
     def _settle(
-        self, difference: Difference, changed: Mapping[Pair, Link | None], contested: set[Pair], renamed: set[str]
+        self, change: ResolutionChange, changed: Mapping[Pair, Link | None], contested: set[Pair], renamed: set[str]
     ) -> None:
         """Form the clusters again that may be others, and compare with what stood before."""
         state = self.state
@@ -415,11 +417,11 @@ class _Update:
             rewritten = not self.forced.isdisjoint(pair)
             if settled != (was.final if was else None) or rewritten:
                 if was is not None:
-                    difference.links_gone.append(pair)
+                    change.links_gone.append(pair)
                 if settled is not None:
-                    difference.links_come.append(settled)
-        self._operators(difference)
-        self._clusters(difference, reached | gone, {each.key: each for each in clusters})
+                    change.links_come.append(settled)
+        self._operators(change)
+        self._clusters(change, reached | gone, {each.key: each for each in clusters})
 
     def _connected(self, dirty: set[str]) -> tuple[set[str], dict[Pair, KeptLink]]:
         """All that uncontested merge links and operators' groups connect with dirty entities, and these links."""
@@ -442,7 +444,7 @@ class _Update:
     def _is_there(self, key: str) -> bool:
         return self.new[key] is not None if key in self.new else self.state.has(key)
 
-    def _operators(self, difference: Difference) -> None:
+    def _operators(self, change: ResolutionChange) -> None:
         named = {key for pair in self.decided for key in pair}
         was = {(link.one, link.other): link for link in self.state.decided()}
         now = {
@@ -451,11 +453,11 @@ class _Update:
         }
         for pair in sorted(was.keys() | now.keys()):
             if was.get(pair) != now.get(pair) or not self.forced.isdisjoint(pair):
-                difference.links_gone += [pair] if pair in was else []
-                difference.links_come += [now[pair]] if pair in now else []
+                change.links_gone += [pair] if pair in was else []
+                change.links_come += [now[pair]] if pair in now else []
         self.state.put_decided(now.values())
 
-    def _clusters(self, difference: Difference, reached: set[str], now: Mapping[str, Cluster]) -> None:
+    def _clusters(self, change: ResolutionChange, reached: set[str], now: Mapping[str, Cluster]) -> None:
         keys = {self.state.cluster_key(key) for key in reached}
         was = {key: self.state.cluster(key) for key in keys if key is not None}
         for key in sorted(was.keys() | now.keys()):
@@ -463,11 +465,11 @@ class _Update:
             if each == now.get(key) and (each is None or self.forced.isdisjoint(each.members)):
                 continue
             if key in was:
-                difference.clusters_gone.append(key)
+                change.clusters_gone.append(key)
             if key in now:
-                difference.clusters_come.append(now[key])
-        self.state.drop_clusters(difference.clusters_gone)
-        self.state.put_clusters(difference.clusters_come)
+                change.clusters_come.append(now[key])
+        self.state.drop_clusters(change.clusters_gone)
+        self.state.put_clusters(change.clusters_come)
 
 
 def _other(one: Profile | None, other: Profile | None) -> bool:

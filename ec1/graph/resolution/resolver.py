@@ -1,4 +1,4 @@
-"""Keeping the resolution of an open graph up to date: as a whole or by differences, with its state beside the graph.
+"""Keeping the resolution of an open graph up to date: as a whole or by changes, with its state beside the graph.
 
 Belongs here: when which of the two is done, and how graph and state stay one. Does not: deciding what is one thing
 (`resolution.py`), what a change reaches (`incremental.py`).
@@ -22,11 +22,11 @@ from ec1.graph.changes import BATCH_MENTIONS
 from ec1.graph.database import GraphDatabase, move_into_place
 from ec1.graph.resolution import tables as resolved_tables
 from ec1.graph.resolution.clusters import VERSION, Cluster, Link
-from ec1.graph.resolution.incremental import Difference, resolve_changes, resolve_whole
+from ec1.graph.resolution.incremental import ResolutionChange, resolve_changes, resolve_whole
 from ec1.graph.resolution.overrides import Overrides
 from ec1.graph.resolution.scoring import Statistics
 from ec1.graph.resolution.state import ResolutionState, statistics_digest
-from ec1.graph.resolution.tables import Record
+from ec1.graph.resolution.tables import ResolutionRecord
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def update(database: GraphDatabase, overrides: Overrides, *, drift: float, whole
     with _without_garbage_collection():
         if record is not None:
             try:
-                if _by_differences(database, path, record, documents, overrides, basis):
+                if _by_changes(database, path, record, documents, overrides, basis):
                     return
             except sqlite3.DatabaseError as error:
                 log.warning("%s is damaged (%s): all entities are resolved again", path, error)
@@ -102,31 +102,41 @@ def unused(database: GraphDatabase, overrides: Overrides) -> list[str]:
     return sorted(named - {row["key"] for row in there})
 
 
-def _by_differences(
-    database: GraphDatabase, path: Path, record: Record, documents: list[str], overrides: Overrides, basis: str
+def _by_changes(
+    database: GraphDatabase,
+    path: Path,
+    record: ResolutionRecord,
+    documents: list[str],
+    overrides: Overrides,
+    basis: str,
 ) -> bool:
     """Whether there is a state that belongs to the graph; if so, both are up to date."""
     if not path.is_file():
         return False
-    said = resolved_tables.said(database.connection, documents)
+    statements = resolved_tables.statements(database.connection, documents)
     with ResolutionState.open(path) as state:
         if state.kept().get("token") != record.token:
             return False
         token = uuid.uuid4().hex
         state.database.execute("BEGIN IMMEDIATE")
-        difference = resolve_changes(state, said, overrides)
+        change = resolve_changes(state, statements, overrides)
         state.keep(token=token)
-        new = record.model_copy(update={"basis": basis, "token": token, "turned": record.turned + difference.turned})
+        new = record.model_copy(update={"basis": basis, "token": token, "turned": record.turned + change.turned})
         with database.transaction():
-            _take_out(database, difference)
-            _put_in(database, difference.links_come, difference.clusters_come)
+            _take_out(database, change)
+            _put_in(database, change.links_come, change.clusters_come)
             _keep(database, new)
         state.database.execute("COMMIT")
     return True
 
 
 def _whole(
-    database: GraphDatabase, path: Path, record: Record | None, overrides: Overrides, basis: str, entities: int
+    database: GraphDatabase,
+    path: Path,
+    record: ResolutionRecord | None,
+    overrides: Overrides,
+    basis: str,
+    entities: int,
 ) -> None:
     """Resolve everything; with a record, under the statistics that it names, if they are still there."""
     waiting = _waiting(path)
@@ -144,7 +154,7 @@ def _whole(
             statistics,
         )
         used = statistics_digest(state.statistics())
-    new = Record(basis=basis, version=VERSION, statistics=used, token=token, size=entities)
+    new = ResolutionRecord(basis=basis, version=VERSION, statistics=used, token=token, size=entities)
     if record is not None and statistics is not None:
         # Who came or went since the record was made is not known here: a night's worth at most.
         new = new.model_copy(update={"size": record.size, "turned": record.turned})
@@ -155,7 +165,7 @@ def _whole(
     _adopt_waiting(path, new)
 
 
-def _statistics(path: Path, record: Record | None) -> Mapping[str, Statistics] | None:
+def _statistics(path: Path, record: ResolutionRecord | None) -> Mapping[str, Statistics] | None:
     if record is None or not path.is_file():
         return None
     try:
@@ -170,7 +180,7 @@ def _waiting(path: Path) -> Path:
     return path.with_name(f"{path.name}.new")
 
 
-def _adopt_waiting(path: Path, record: Record | None) -> None:
+def _adopt_waiting(path: Path, record: ResolutionRecord | None) -> None:
     """Let a state that was made as a whole take its place, if the graph knows it; else it was for nothing."""
     waiting = _waiting(path)
     if not waiting.is_file():
@@ -186,13 +196,13 @@ def _adopt_waiting(path: Path, record: Record | None) -> None:
         waiting.unlink()
 
 
-def _take_out(database: GraphDatabase, difference: Difference) -> None:
+def _take_out(database: GraphDatabase, change: ResolutionChange) -> None:
     # One statement each: a table of keys (`LOAD FROM`) would make the database scan all links.
-    for one, other in difference.links_gone:
+    for one, other in change.links_gone:
         database.execute(
             "MATCH (a:Entity {key: $one})-[s:SAME_AS]->(b:Entity {key: $other}) DELETE s", {"one": one, "other": other}
         )
-    for key in difference.clusters_gone:
+    for key in change.clusters_gone:
         database.execute("MATCH (c:Cluster {key: $key}) DETACH DELETE c", {"key": key})
 
 
@@ -203,7 +213,7 @@ def _put_in(database: GraphDatabase, links: Iterable[Link], clusters: Sequence[C
             database.load(query, records[start : start + BATCH_MENTIONS])
 
 
-def _keep(database: GraphDatabase, record: Record) -> None:
+def _keep(database: GraphDatabase, record: ResolutionRecord) -> None:
     """Write the record; nothing is unresolved now."""
     database.execute("MATCH (u:Unresolved) DELETE u")
     database.execute("MATCH (m:Meta {name: 'resolution'}) DELETE m")

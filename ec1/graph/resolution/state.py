@@ -56,7 +56,7 @@ AT_ONE, AT_OTHER = 1, 2
 
 
 @dataclass(frozen=True)
-class Said:
+class Statements:
     """What one document says: names as (entity, name), traits as (entity, kind, value)."""
 
     names: frozenset[tuple[str, str]] = frozenset()
@@ -185,7 +185,7 @@ class ResolutionState:
 
     def profiles(self, keys: Iterable[str]) -> dict[str, Profile]:
         """Entities as their documents show them, without those that the file does not have. Documents go by their
-        number, and are read when somebody asks for one: do that before the next `say`."""
+        number, and are read when somebody asks for one: do that before the next `apply`."""
         found = {}
         waiting = iter(keys)
         while some := tuple(islice(waiting, _AT_ONCE)):
@@ -200,7 +200,7 @@ class ResolutionState:
         found = self._run("SELECT DISTINCT document FROM said WHERE entity = ?", (entity,))
         return frozenset(str(number) for (number,) in found)
 
-    def said(self, document: str) -> Said:
+    def statements(self, document: str) -> Statements:
         names = self._run(
             "SELECT e.key, s.name FROM document d JOIN said s ON s.document = d.id JOIN entity e ON e.id = s.entity "
             "WHERE d.key = ?",
@@ -211,13 +211,13 @@ class ResolutionState:
             "JOIN entity e ON e.id = t.entity WHERE d.key = ?",
             (document,),
         )
-        return Said(frozenset(names), frozenset(traits))
+        return Statements(frozenset(names), frozenset(traits))
 
-    def say(self, changes: Mapping[str, tuple[Said, Said]]) -> None:
+    def apply(self, changes: Mapping[str, tuple[Statements, Statements]]) -> None:
         """Let documents, by key, say something else than they did. Entities that nothing names any more are still
         there: see `forget`."""
         for document, (was, now) in changes.items():
-            self._say(document, was, now)
+            self._apply(document, was, now)
         self._sum_up(
             {
                 each[0]
@@ -226,7 +226,7 @@ class ResolutionState:
             }
         )
 
-    def _say(self, document: str, was: Said, now: Said) -> None:
+    def _apply(self, document: str, was: Statements, now: Statements) -> None:
         self._run("INSERT OR IGNORE INTO document(key) VALUES (?)", (document,))
         (number,) = self._run("SELECT id FROM document WHERE key = ?", (document,)).fetchone()
         self.database.executemany(

@@ -16,7 +16,7 @@ from ec1.graph import tables
 from ec1.graph.resolution.clusters import VERSION, Band, Cluster, Link, Resolution
 from ec1.graph.resolution.overrides import Overrides
 from ec1.graph.resolution.scoring import KINDS
-from ec1.graph.resolution.state import Said
+from ec1.graph.resolution.state import Statements
 
 CLUSTER_COLUMNS = ("key", "name", "entity_class", "members")
 LINK_COLUMNS = ("one", "other", "band", "score", "reasons", "veto")
@@ -43,7 +43,7 @@ def basis(graph_digest: str, overrides: Overrides) -> str:
     return digest_of([VERSION, graph_digest, overrides.model_dump(mode="json")])
 
 
-class Record(BaseModel):
+class ResolutionRecord(BaseModel):
     """What the graph says about its resolution, kept with it in one transaction."""
 
     basis: str
@@ -62,10 +62,10 @@ class Record(BaseModel):
         return digest_of([self.basis, self.statistics])
 
 
-def record(connection: Any) -> Record | None:
+def record(connection: Any) -> ResolutionRecord | None:
     """The record of the resolution that is kept; None if there is none, or one of an earlier program."""
     try:
-        return Record.model_validate_json(tables.meta(connection).get("resolution", ""))
+        return ResolutionRecord.model_validate_json(tables.meta(connection).get("resolution", ""))
     except ValidationError:
         return None
 
@@ -83,12 +83,12 @@ def traits(connection: Any) -> Iterator[tuple[str, str, str, str]]:
             yield row["entity"], row["document"], row["kind"], row["value"]
 
 
-def said(connection: Any, documents: Iterable[str]) -> dict[str, Said]:
+def statements(connection: Any, documents: Iterable[str]) -> dict[str, Statements]:
     """What documents say now, by key; empty for one that is gone."""
     spelt = "MATCH (d:Document {key: $key})-[m:MENTIONS]->(e:Entity) RETURN e.key AS entity, m.name AS name"
     shown = f"{tables.TRAITS_OF} RETURN e.key AS entity, t.kind AS kind, t.value AS v"
     return {
-        key: Said(
+        key: Statements(
             frozenset((row["entity"], row["name"]) for row in tables.rows(connection, spelt, {"key": key})),
             frozenset(
                 (row["entity"], row["kind"], row["v"])

@@ -139,7 +139,7 @@ def _text(text: str) -> str:
 
 
 def _plan(step: RecipeNight, now: dt.datetime) -> RecipePlan:
-    """Decision and plan, the plan also where tonight's decision is not to train. What stands against it is said."""
+    """Decision and plan, the plan also where tonight's decision is not to train. `refused` says what is against it."""
     try:
         snapshot = step.snapshot(now)
         decision = step.decision(snapshot)
@@ -219,7 +219,7 @@ def _earlier(deployment: Deployment, project: Path, base: str) -> Iterator[tuple
 def _git(folder: Path, *arguments: str) -> bytes:
     done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-        why = said or "there is no such revision; name one that the repository has, such as origin/main"
+        message = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        why = message or "there is no such revision; name one that the repository has, such as origin/main"
         raise InputError(f"git {arguments[0]} in {folder}: {why}")
     return done.stdout

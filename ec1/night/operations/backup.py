@@ -285,6 +285,6 @@ def _postgres(program: str, url: str, arguments: list[str]) -> str:
     env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **{key: value for key, value in values.items() if value}}
     done = subprocess.run([found, *arguments], env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise ServiceError(f"{program} failed: {said[0] if said else f'status {done.returncode}'}")
+        lines = done.stderr.strip().splitlines()
+        raise ServiceError(f"{program} failed: {lines[0] if lines else f'status {done.returncode}'}")
     return done.stdout
