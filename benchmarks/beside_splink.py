@@ -33,7 +33,7 @@ from benchmarks.public_records import public_sets
 from benchmarks.resolution_quality import Pairs, febrl_rows, gum, parts
 from ec1.graph.resolution.clusters import resolve
 from ec1.graph.resolution.overrides import Decision, Overrides
-from ec1.graph.resolution.scoring import KINDS, Profile
+from ec1.graph.resolution.profile import KINDS, Profile
 
 ODDS = 0.99
 # A kind of facts that fewer records have is left out of what Splink is asked.

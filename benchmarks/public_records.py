@@ -15,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ec1.graph.resolution.scoring import PERSON, Profile
+from ec1.graph.resolution.profile import PERSON, Profile
 
 Read = Callable[[], tuple[list[Profile], set[tuple[str, str]], Any]]
 _PEOPLE = 1_000

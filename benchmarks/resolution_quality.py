@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.gum import CLASSES, DATA, is_unseen, marked, parsed
 from ec1.graph.model import entity_key
 from ec1.graph.resolution.clusters import resolve
-from ec1.graph.resolution.scoring import Profile
+from ec1.graph.resolution.profile import Profile
 
 _NAME_TAGS = {"PROPN", "ADP", "CCONJ", "PUNCT", "NUM", "DET"}
 Pairs = set[tuple[str, str]]

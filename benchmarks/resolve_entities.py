@@ -13,7 +13,7 @@ import time
 
 from ec1.graph.model import entity_key
 from ec1.graph.resolution.clusters import Band, resolve
-from ec1.graph.resolution.scoring import Profile
+from ec1.graph.resolution.profile import Profile
 
 SYLLABLES = ("ba", "ver", "lin", "dor", "mi", "ka", "sto", "ren", "al", "qui", "ham", "tor", "ny", "fel", "gra", "us")
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.model import entity_key
-from ec1.graph.resolution import blocking, incremental, resolver
+from ec1.graph.resolution import blocking, resolver
 from ec1.graph.resolution import tables as resolved_tables
+from ec1.graph.resolution.block_changes import BlockChanges
 from ec1.graph.resolution.clusters import Cluster, Link, Resolution, resolve
 from ec1.graph.resolution.incremental import ResolutionChange, resolve_changes, resolve_whole
 from ec1.graph.resolution.overrides import NO_OVERRIDES, Decision, Overrides
-from ec1.graph.resolution.scoring import Profile
+from ec1.graph.resolution.profile import Profile
 from ec1.graph.resolution.state import ResolutionState, Statements
 
 GIVEN = ("Jane", "John", "J.", "Jane A.", "Jane B.", "Jan", "Ruth", "Dr. Jane")
@@ -310,9 +311,7 @@ def test_who_joins_a_large_block_gains_and_loses_the_pairs_that_the_whole_block_
     state = ResolutionState(None)
     resolve_whole(state, [], [], NO_OVERRIDES, "0")
     state.move({}, {"block": {place_of[number] for number in there}})
-    lost, gained = incremental._Update(state, {}, NO_OVERRIDES)._joined_by(
-        "block", [place_of[number] for number in sorted(come)]
-    )
+    lost, gained = BlockChanges(state).joined_by("block", [place_of[number] for number in sorted(come)])
     before = near_pairs([place_of[number][3:] for number in sorted(there)])
     after = near_pairs([place_of[number][3:] for number in sorted(there | come)])
     assert (lost, gained) == (before - after, after - before)

@@ -11,7 +11,7 @@ from ec1.graph.model import entity_key
 from ec1.graph.resolution import names
 from ec1.graph.resolution.clusters import Band, Resolution, resolve
 from ec1.graph.resolution.names import person_name, thing_name
-from ec1.graph.resolution.scoring import Profile
+from ec1.graph.resolution.profile import Profile
 
 
 def together(*names: str, entity_class: str = "Person", document: str = "a") -> Resolution:

@@ -15,7 +15,9 @@ from ec1.graph.model import entity_key
 from ec1.graph.resolution import scoring
 from ec1.graph.resolution.clusters import Band, Cluster, Link, Resolution, compare, find, resolve
 from ec1.graph.resolution.overrides import Decision, Overrides, load_overrides
-from ec1.graph.resolution.scoring import Profile, Scorer, Statistics, veto
+from ec1.graph.resolution.profile import Profile
+from ec1.graph.resolution.scoring import Scorer, Statistics
+from ec1.graph.resolution.vetoes import veto
 
 
 def profile(name: str, entity_class: str = "Person", documents: Iterable[str] = (), **attributes: str) -> Profile:
@@ -534,7 +536,7 @@ def test_a_pair_that_is_dismissed_at_first_sight_would_be_no_link(one: Profile, 
     one, other = sorted((one, other), key=lambda profile: profile.key)
     link = compare(scorer, one, other)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring, "_are_far", lambda *names: False)
+        patch.setattr(scoring, "are_far", lambda *names: False)
         assert compare(scorer, one, other) == link
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ec1.graph.resolution.names import full_names
-from ec1.graph.resolution.scoring import KINDS, PERSON, Profile
+from ec1.graph.resolution.profile import KINDS, PERSON, Profile
 
 if TYPE_CHECKING:
     import numpy as np

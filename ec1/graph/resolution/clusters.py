@@ -16,19 +16,9 @@ from enum import StrEnum
 from ec1.graph.model import preferred_name
 from ec1.graph.resolution.blocking import candidate_pairs
 from ec1.graph.resolution.overrides import NO_OVERRIDES, Overrides, Pair
-from ec1.graph.resolution.scoring import (
-    ACRONYM,
-    MERGE_BITS,
-    NO_STATISTICS,
-    OTHER_FIRST_NAME,
-    REVIEW_BITS,
-    Profile,
-    Scorer,
-    Statistics,
-    is_proven,
-    same_words,
-    veto,
-)
+from ec1.graph.resolution.profile import Profile
+from ec1.graph.resolution.scoring import ACRONYM, MERGE_BITS, NO_STATISTICS, REVIEW_BITS, Scorer, Statistics
+from ec1.graph.resolution.vetoes import OTHER_FIRST_NAME, is_proven, same_words, veto
 
 VERSION = 8
 """Raise this when equal entities would give another resolution."""

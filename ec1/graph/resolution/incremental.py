@@ -16,13 +16,13 @@ How far a change reaches, and why not farther:
 Weights come from statistics that stay as they are, since each new entity changes the frequency of some value a little.
 """
 
-from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ec1.graph.resolution import blocking
-from ec1.graph.resolution.blocking import block_keys, key_at, name_at, place
+from ec1.graph.resolution.block_changes import BlockChanges, ordered
+from ec1.graph.resolution.blocking import block_keys, key_at, place
 from ec1.graph.resolution.clusters import (
     Band,
     Cluster,
@@ -36,7 +36,8 @@ from ec1.graph.resolution.clusters import (
     profiles_by_class,
 )
 from ec1.graph.resolution.overrides import Overrides, Pair
-from ec1.graph.resolution.scoring import NO_STATISTICS, PERSON, Profile, Scorer, Statistics
+from ec1.graph.resolution.profile import PERSON, Profile
+from ec1.graph.resolution.scoring import NO_STATISTICS, Scorer, Statistics
 from ec1.graph.resolution.state import AT_ONE, AT_OTHER, KeptLink, ResolutionState, Statements
 
 
@@ -122,8 +123,7 @@ class _Update:
         """The blocks of entities as they are now."""
         self.left: dict[str, set[tuple[str, str]]] = {}
         """Where touched entities were in their blocks, as (block, place)."""
-        self.only_names: dict[str, str] = {}
-        """Of entities that new ones meet in a block, the name of those that have but one."""
+        self.block_changes = BlockChanges(state)
         self.statistics = state.statistics()
         self.old: dict[str, Profile | None] = {}
         self.new: dict[str, Profile | None] = {}
@@ -187,87 +187,7 @@ class _Update:
                 gone[name].add(at)
             for name, at in there - here:
                 come[name].add(at)
-        lost: set[Pair] = set()
-        gained: set[Pair] = set()
-        large = []
-        for name in sorted(gone.keys() | come.keys()):
-            line = set(self.state.members(name, blocking.ALL_PAIRS + 1))
-            if len(line) > blocking.ALL_PAIRS and not gone[name]:
-                pushed, new = self._joined_by(name, sorted(come[name]))
-                lost |= pushed
-                gained |= new
-                continue
-            if len(line) + len(come[name]) > blocking.ALL_PAIRS:
-                large.append(name)
-                continue
-            self._note_names(line)
-            after = _all_pairs(come[name] | gone[name], (line - gone[name]) | come[name])
-            before = _all_pairs(gone[name], line) if gone[name] else set()
-            lost |= before - after
-            gained |= after - before
-        moved = {name: gone[name] | come[name] for name in large}
-        sizes = {}
-        for name in large:
-            size = self.state.size(name)
-            sizes[name] = size, size - len(gone[name]) + len(come[name])
-        before_of = {name: self._pairs(name, moved[name], sizes[name]) for name in large}
-        self.state.move(gone, come)
-        for name in large:
-            after = self._pairs(name, moved[name], sizes[name])
-            lost |= before_of[name] - after
-            gained |= after - before_of[name]
-        return lost, gained
-
-    def _joined_by(self, name: str, places: list[str]) -> tuple[set[Pair], set[Pair]]:
-        """The pairs that a large block loses and gains by the entities that come into it, `places` in order, where
-        nobody leaves it: nearly all that happens to large blocks in a night.
-
-        Each that comes is compared with those around it, and pushes some apart that stood just near enough.
-        """
-        reach = blocking.WINDOW
-        lost: set[Pair] = set()
-        gained: set[Pair] = set()
-        for number, each in enumerate(places):
-            below = self.state.below(name, each, reach)
-            above = self.state.from_here(name, each, reach)
-            before = sorted([*below, *places[max(0, number - reach) : number]])[-reach:]
-            after = sorted([*above, *places[number + 1 : number + 1 + reach]])[:reach]
-            own = key_at(each)
-            self._note_names((*below, *above))
-            gained.update(_order(own, key_at(near)) for near in (*before, *after))
-            for far, one in enumerate(below):
-                # At most so many stand between the two now that did not before.
-                for farther in range(max(0, reach - far - len(places)), min(reach - far, len(above))):
-                    other = above[farther]
-                    between = bisect(places, other) - bisect(places, one)
-                    if far + farther + 1 + between > reach:
-                        lost.add(_order(key_at(one), key_at(other)))
-        return lost, gained
-
-    def _note_names(self, places: Iterable[str]) -> None:
-        for each in places:
-            if (name := name_at(each)) is not None:
-                self.only_names[key_at(each)] = name
-
-    def _pairs(self, name: str, places: set[str], sizes: tuple[int, int]) -> set[Pair]:
-        """Pairs of a block that is large or small and changes between the two, among them all that it loses or gains:
-        in a large one those with an end in `places` or around such a place."""
-        if max(sizes) <= blocking.ALL_PAIRS:
-            return _all_pairs(places, set(self.state.members(name)))
-        if min(sizes) <= blocking.ALL_PAIRS:
-            line = [key_at(each) for each in self.state.members(name)]
-            reach = len(line) if len(line) <= blocking.ALL_PAIRS else blocking.WINDOW
-            return {_order(one, other) for at, one in enumerate(line) for other in line[at + 1 : at + 1 + reach]}
-        found: set[Pair] = set()
-        reach = blocking.WINDOW
-        for each in places:
-            above = self.state.from_here(name, each, reach + 1)
-            below = self.state.below(name, each, reach)
-            line = [key_at(near) for near in (*reversed(below), *above)]
-            for left in range(len(below) + (above[:1] == [each])):
-                one = line[left]
-                found.update(_order(one, other) for other in line[max(left + 1, len(below)) : left + reach + 1])
-        return found
+        return self.block_changes.move(gone, come)
 
     def _candidates(self, profile: Profile) -> set[str]:
         """All that an entity is compared with."""
@@ -297,12 +217,12 @@ class _Update:
                 continue
             # Whether a single name is never seen without the other depends on all documents of both.
             if key in renamed or (now.entity_class == PERSON and any(name.single for name in now.persons)):
-                again |= {_order(key, other) for other in self._candidates(now)}
+                again |= {ordered(key, other) for other in self._candidates(now)}
             else:
                 # Nearly all share no block: that is asked first.
                 mine = self._blocks(now)
                 again |= {
-                    _order(key, other)
+                    ordered(key, other)
                     for other in self.met[key]
                     if self._is_there(other)
                     and not mine.isdisjoint(self._blocks(self.profiles[other]))
@@ -337,7 +257,11 @@ class _Update:
         """Whether a new person and one that was there have names so different that the other need not be read: most
         pairs end here, and nothing is kept of them."""
         for one, other in (pair, pair[::-1]):
-            if one in fresh and other not in self.profiles and (name := self.only_names.get(other)) is not None:
+            if (
+                one in fresh
+                and other not in self.profiles
+                and (name := self.block_changes.only_names.get(other)) is not None
+            ):
                 profile = self.profiles[one]
                 return profile.entity_class == PERSON and self._scorer(PERSON).is_far(profile, name)
         return False
@@ -479,13 +403,3 @@ def _other(one: Profile | None, other: Profile | None) -> bool:
 
 def _ends(link: KeptLink) -> Pair:
     return link.found.one, link.found.other
-
-
-def _all_pairs(places: Set[str], line: Set[str]) -> set[Pair]:
-    """The pairs of all in a small block that have an end in `places`."""
-    keys = {key_at(each) for each in line}
-    return {_order(end, other) for end in map(key_at, places) if end in keys for other in keys if other != end}
-
-
-def _order(one: str, other: str) -> Pair:
-    return (one, other) if one < other else (other, one)

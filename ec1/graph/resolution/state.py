@@ -23,7 +23,8 @@ from ec1.files import canonical_json, digest_of
 from ec1.graph.resolution.blocking import block_keys, place
 from ec1.graph.resolution.clusters import VERSION, Band, Cluster, Finding, Link, operator_links
 from ec1.graph.resolution.overrides import NO_OVERRIDES, Overrides, Pair
-from ec1.graph.resolution.scoring import Profile, Statistics
+from ec1.graph.resolution.profile import Profile
+from ec1.graph.resolution.scoring import Statistics
 
 _SCHEMA = """
 CREATE TABLE kept(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;

@@ -15,7 +15,7 @@ from ec1.files import digest_of
 from ec1.graph import tables
 from ec1.graph.resolution.clusters import VERSION, Band, Cluster, Link, Resolution
 from ec1.graph.resolution.overrides import Overrides
-from ec1.graph.resolution.scoring import KINDS
+from ec1.graph.resolution.profile import KINDS
 from ec1.graph.resolution.state import Statements
 
 CLUSTER_COLUMNS = ("key", "name", "entity_class", "members")
