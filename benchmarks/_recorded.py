@@ -48,7 +48,7 @@ class Recorded:
     async def _decided(
         self, messages: Messages, schema: Mapping[str, Any], stream: str, deadline: float | None
     ) -> Completion:
-        """Decisions are kept one by one, so that the same ones in another request are no new ones."""
+        """Decisions are kept one by one, so that the same ones in another request are not new ones."""
         keys = [_key([message], schema) for message in messages]
         missing = [at for at, key in enumerate(keys) if key not in self._known]
         if missing:

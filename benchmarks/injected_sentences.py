@@ -69,7 +69,7 @@ _ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z])|\n+")
 @dataclass(frozen=True)
 class Loss:
     """Of one kind of sentence: strict recall and recall of any class; payloads put in and found; names that stand
-    nowhere in the text as it was and are no payload."""
+    nowhere in the text as it was and are not a payload."""
 
     strict: float
     any_class: float

@@ -106,7 +106,7 @@ def _prepare(folder: Path, tuples: int, model: Path | None, lines: int, streamin
     from ec1.home import Home
 
     tokenizer, options = _tokenizer(model), DataOptions(max_length=1024, scrub=model is not None)
-    # A small one first: libraries that are loaded once are no part of what a tuple costs.
+    # A small one first: libraries that are loaded once are not part of what a tuple costs.
     small = _snapshot(folder / "small", WARM_UP, lines)
     build_dataset(small, options, tokenizer, home=Home(folder / "small" / "home"), objective="sft")
     snapshot = _snapshot(folder, tuples, lines)

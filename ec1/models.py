@@ -53,8 +53,8 @@ def model_folder(model_id: str, revision: str, sources: Mapping[str, ModelSource
 
 
 def pinned_revision(folder: Path, revision: str) -> str:
-    """The commit that a prepared model was fetched at. `revision` itself where none was recorded: it is no model of the
-    hub, or was fetched before commits were."""
+    """The commit that a prepared model was fetched at. `revision` itself where none was recorded: it is not a model of
+    the hub, or was fetched before commits were."""
     path = folder / PINNED
     return str(read_json(path)["commit"]) if path.is_file() else revision
 

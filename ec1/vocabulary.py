@@ -223,8 +223,8 @@ def vocabulary_of(
     own = tuple(each for each in classes if isinstance(each, OwnClass))
     if unknown := [each for each in classes if isinstance(each, str) and each not in CONTRACT_CLASSES]:
         raise ValueError(
-            f"{unknown[0]!r} is no class of the contract ({', '.join(CONTRACT_CLASSES)}): say what it is, with name, "
-            "description and examples"
+            f"{unknown[0]!r} is not a class of the contract ({', '.join(CONTRACT_CLASSES)}): say what it is, with "
+            "name, description and examples"
         )
     _differ([each.lower() for each in names], "class")
     _differ([_spoken_of(each) for each in classes], "label")
@@ -236,7 +236,7 @@ def vocabulary_of(
             signatures[each.name] = frozenset(each.subjects), frozenset(each.objects)
         elif each not in CONTRACT_RELATIONS:
             raise ValueError(
-                f"{each!r} is no relation of the contract ({', '.join(CONTRACT_RELATIONS)}): say what it is, with "
+                f"{each!r} is not a relation of the contract ({', '.join(CONTRACT_RELATIONS)}): say what it is, with "
                 "name, subjects, objects and examples"
             )
         else:

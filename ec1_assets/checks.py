@@ -79,7 +79,7 @@ def spec_of_threshold(asset: dg.AssetKey) -> dg.AssetCheckSpec:
 def of_threshold(
     decision: TrainingDecision, asset: dg.AssetKey, quiet_nights: int, stale_nights: int
 ) -> dg.AssetCheckResult:
-    """A quiet night is no fault: the check says what was decided and why.
+    """A quiet night is not a fault: the check says what was decided and why.
 
     A role that is quiet for `stale_nights` (0: however long) is warned about.
     """

@@ -85,8 +85,8 @@ def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str, problem: st
 
 
 def _materialise(instance: dg.DagsterInstance, run: dg.DagsterRun, report: NightReport, page: Path) -> None:
-    """Show the report as the last asset of the graph. It is no step: a step that waits for all others is not run when
-    one of them fails, and then the report is wanted most."""
+    """Show the report as the last asset of the graph. It is not a step: a step that waits for all others is not run
+    when one of them fails, and then the report is wanted most."""
     shown = dg.AssetMaterialization(
         KEY, partition=report.night, metadata=metadata_of(report, page), description=report.status
     )

@@ -43,7 +43,7 @@ def failure_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Failure:
 
 
 def record_failure(instance: dg.DagsterInstance, home: Home, run_id: str) -> Path | None:
-    """Write down why a run failed, unless it is done. None for what is no failed run of a night."""
+    """Write down why a run failed, unless it is done. None for what is not a failed run of a night."""
     run = instance.get_run_by_id(run_id)
     if run is None or run.status != dg.DagsterRunStatus.FAILURE or PARTITION_TAG not in run.tags:
         return None

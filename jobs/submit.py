@@ -2,7 +2,7 @@
 
 `ec1 submit` starts it. Through the GraphQL of the running UI, as a click there: the run comes from the workspace and
 waits in the queue, and its steps in the pool. What it materialises is the night's handover and the chain of each
-recipe. It is no whole night, so it does not count as one for the schedule.
+recipe. It is not a whole night, so it does not count as one for the schedule.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def submit(url: str, token: str | None, night: str, recipes: list[str]) -> str:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"{url!r} is no address such as http://127.0.0.1:3000")
+        raise InputError(f"{url!r} is not an address such as http://127.0.0.1:3000")
     client = DagsterGraphQLClient(
         parts.hostname,
         port_number=parts.port,

@@ -12,7 +12,7 @@ def check_schedule(deployment: Deployment) -> None:
     settings = deployment.schedule
     where = f"deployment {deployment.name}: schedule.cron: {settings.cron!r}"
     if not is_valid_cron_string(settings.cron):
-        raise InputError(f"{where} is no time that Dagster takes: five fields, such as '0 2 * * *'")
+        raise InputError(f"{where} is not a time that Dagster takes: five fields, such as '0 2 * * *'")
     try:
         next(schedule_execution_time_iterator(time.time(), settings.cron, settings.timezone, ascending=True))
     except ValueError:

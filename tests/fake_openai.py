@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def handle(self) -> None:
-        # A client that was killed resets its connections: that is no fault of this server's.
+        # A client that was killed resets its connections: that is not the fault of this server's.
         with suppress(ConnectionResetError):
             super().handle()
 

@@ -23,7 +23,7 @@ def user_data(image: str, weights: str, disk: str, min_free_gib: float = 20, ssh
     if not PINNED.fullmatch(image):
         raise ValueError(f"{image!r}: name the image by its digest, REGISTRY/NAME@sha256:…")
     if ssh_key and not PUBLIC_KEY.fullmatch(ssh_key):
-        raise ValueError(f"{ssh_key[:40]!r} is no public key: it is the one line of a .pub file")
+        raise ValueError(f"{ssh_key[:40]!r} is not a public key: it is the one line of a .pub file")
     settings = json.dumps({"image": image, "weights": weights, "min_free_gib": f"{min_free_gib:g}"})
     files = [("/opt/ec1/machine.py", (HERE / "machine.py").read_bytes()), ("/etc/ec1-machine.json", settings.encode())]
     files += [(f"/etc/systemd/system/{name}", (HERE / name).read_bytes()) for name in UNITS]

@@ -61,7 +61,7 @@ def repeats(text: str) -> bool:
 
 
 def _old_lines(diff: str) -> list[str] | None:
-    """The lines that a diff expects to find, hunk by hunk; None if it is no whole diff."""
+    """The lines that a diff expects to find, hunk by hunk; None if it is not a whole diff."""
     from unidiff import PatchSet, UnidiffParseError
 
     text = diff if diff.endswith("\n") else f"{diff}\n"

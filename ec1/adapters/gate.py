@@ -187,7 +187,7 @@ def _against_base(
     least = options.min_effect_f1
     if scores.rows is not None:
         least = options.min_effect_pairs_nats if scores.rows is PAIRS else options.min_effect_nats
-    # What another batching of the same rows changes is no effect of training.
+    # What another batching of the same rows changes is not an effect of training.
     least = max(least, scores.noise)
     difference = compare(
         _less(scores.values(candidate), scores.values(BASE)),

@@ -202,7 +202,7 @@ def _data(text: str) -> str:
 
 
 def _said(text: str) -> str:
-    """What a reasoning model thought before it answered is no answer."""
+    """What a reasoning model thought before it answered is not an answer."""
     return text.rpartition("</think>")[2].strip()
 
 

@@ -47,7 +47,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def is_model_id(value: str) -> bool:
-    """Whether `value` can be a model's id (`name` or `owner/name`), and is no path of some machine."""
+    """Whether `value` can be a model's id (`name` or `owner/name`), and is not a path of some machine."""
     return bool(_MODEL_ID.fullmatch(value)) and ".." not in value
 
 

@@ -194,7 +194,7 @@ def _held(path: Path, name: str, row: Mapping[str, Any]) -> HeldOutChunk:
         text, answer = row["prompt"][-1]["content"], row["completion"][-1]["content"]
         named, _ = trained.decode(answer, "stop")
     except (KeyError, IndexError, TypeError, DeferredError) as error:
-        raise InputError(f"{path}: row {name} is no chunk with what is named in it: {error}") from None
+        raise InputError(f"{path}: row {name} is not a chunk with what is named in it: {error}") from None
     gold = frozenset((normalised(each.name), each.entity_class) for each in named)
     return HeldOutChunk(name, str(row.get("group") or name), text, gold)
 

@@ -17,7 +17,7 @@ _FENCE = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
 
 def passes(task: TaskCase, answer: str) -> bool:
     """Whether what a model wrote passes the check, which is a program's."""
-    # What a reasoning model thought before it answered is no answer.
+    # What a reasoning model thought before it answered is not an answer.
     answer = answer.rpartition("</think>")[2]
     if task.check == "schema":
         value = first_json(answer)

@@ -169,8 +169,8 @@ def plan(
     )
     if asked.second_model is not None:
         out.print(
-            f"  {'second model':<26} {asked.second_model} reads up to {asked.sent_on} of these chunks: those of which "
-            "the first is unsure",
+            f"  {'second model':<26} {asked.second_model} reads up to {asked.sent_on} of these chunks: those that "
+            "the first is unsure about",
             markup=False,
         )
     if asked.stale:

@@ -115,7 +115,7 @@ def litellm_config(
 ) -> None:
     """Print a configuration (JSON, which is YAML) for a LiteLLM proxy in front of this gateway.
 
-    One model for the base and one for each role; it finds the gateway's API key in EC1_API_KEY. LiteLLM is no part of
+    One model for the base and one for each role; it finds the gateway's API key in EC1_API_KEY. LiteLLM is not part of
     EC1: run it in an environment of its own.
     """
     from ec1.night.stores import open_registry

@@ -120,7 +120,7 @@ def scrub_example(example: Example, recognizers: Sequence[str] = ()) -> tuple[Ex
     return clean, scrubber.counts
 
 
-# What names and pairs things, and is no text that anybody wrote.
+# What names and pairs things, and is not text that anybody wrote.
 _NAMES = frozenset({"role", "type", "id", "tool_call_id", "name", "train", "required", "enum"})
 
 
@@ -149,7 +149,7 @@ class _Scrubber:
             try:
                 return json.loads(self.clean(json.dumps(value, ensure_ascii=False)))
             except ValueError:
-                raise RejectedError("arguments of a call are no JSON any more after scrubbing") from None
+                raise RejectedError("arguments of a call are not JSON any more after scrubbing") from None
         return value if key in _NAMES else self.clean(value)
 
 

@@ -169,7 +169,7 @@ def _parquet(path: Path) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
                 for record in batch.to_pylist():
                     yield _without_nulls(record), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"{path} is no readable Parquet file: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}") from None
 
 
 def _saved(folder: Path) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
@@ -178,7 +178,7 @@ def _saved(folder: Path) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
     try:
         loaded = datasets.load_from_disk(str(folder))
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{folder} is no readable data set: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{folder} is not a readable data set: {str(error).splitlines()[0]}") from None
     for part in loaded.values() if isinstance(loaded, dict) else [loaded]:
         for record in part:
             yield _without_nulls(record), None

@@ -29,8 +29,8 @@ class Export:
 def export(snapshot: Snapshot, objective: Objective, path: Path) -> Export:
     """Write `prompt` and the answers in TRL's conversational form, with `group` and `origin`, as .jsonl or .parquet.
 
-    Secrets and personal data are replaced, as in every dataset: a file that leaves the corpus is no exception. Raises
-    InputError for another kind of file.
+    Secrets and personal data are replaced, as in every dataset: a file that leaves the corpus is not an exception.
+    Raises InputError for another kind of file.
     """
     if path.suffix not in (".jsonl", ".parquet"):
         raise InputError(f"{path}: name a file that ends in .jsonl or .parquet")

@@ -178,7 +178,7 @@ def _trained(item: Mapping[str, Any], role: str) -> dict[str, bool]:
         raise RejectedError(f"the {found[0][0]} of a message is neither 0 nor 1")
     if role != "assistant":
         if values == {True}:
-            raise RejectedError("a message that is no answer is marked to be trained")
+            raise RejectedError("a message that is not an answer is marked to be trained")
         return {}
     return {} if values == {True} else {"train": False}
 
@@ -197,7 +197,7 @@ def _calls(value: Any) -> list[dict[str, Any]]:
             raise RejectedError("tool_calls holds a call without a function's name")
         arguments = function.get("arguments", function.get("parameters", {}))
         if isinstance(arguments, str):
-            # Templates write a mapping as JSON themselves; text that is no JSON stays as it is.
+            # Templates write a mapping as JSON themselves; text that is not JSON stays as it is.
             try:
                 loaded = json.loads(arguments) if arguments.strip() else {}
                 arguments = loaded if isinstance(loaded, dict) else arguments

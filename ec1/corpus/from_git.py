@@ -28,7 +28,7 @@ CHARACTERS_PER_TOKEN = 3
 MAX_TOKENS = 2000
 """Of a whole tuple, question and answer, by default."""
 MAX_TUPLES = 20
-"""Of one commit: one that touches more files is a sweep, of which some are enough."""
+"""Of one commit: one that touches more files is a sweep: some of it is enough."""
 
 _CONTEXT = 20
 """Lines around a change that the question shows; the answer has three, as diffs do."""
@@ -88,7 +88,7 @@ def capture(
 
     `since` and `until` are dates as git understands them; a bare day means its start, in UTC. A commit that does not
     fit into `max_tokens` is split by file. `is_removed` tells commits that must not come back. Doing it again changes
-    nothing. Raises InputError if `repo` is no git repository.
+    nothing. Raises InputError if `repo` is not a git repository.
     """
     checked_name(cluster, "cluster")
     checked_name(tenant, "tenant")
@@ -105,7 +105,7 @@ def capture(
             continue
         tuples = _tuples(_edits(commit.patch, dropped), max_tokens * CHARACTERS_PER_TOKEN - len(message), dropped)
         if not tuples:
-            dropped["commits of which nothing was left"] += 1
+            dropped["commits with nothing left"] += 1
             continue
         lines = b"".join(canonical_json(_record(commit, message, edits, cluster, tenant)) + b"\n" for edits in tuples)
         target = out / cluster / f"{commit.sha}.jsonl"
@@ -236,8 +236,8 @@ def _decoded(raw: bytes) -> str | None:
 
 
 def _commits(repo: Path, since: str, until: str | None) -> Iterator[_Commit]:
-    """Every commit that is no merge, the oldest first, from one `git log`: of anybody's repository none of its hooks,
-    filters or monitors is started."""
+    """Every commit that is not a merge, the oldest first, from one `git log`: of anybody's repository none of its
+    hooks, filters or monitors is started."""
     mark = secrets.token_hex(16)
     command = [
         *(

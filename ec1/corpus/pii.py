@@ -94,7 +94,7 @@ def _phones(text: str) -> Iterator[SecretMatch]:
         value = text[item.start : item.end]
         digits = sum(map(str.isdigit, value))
         before = text[max(0, item.start - 1) : item.start]
-        # A bare number, a date, a version, a range of lines or an id is no phone number: one is written with its
+        # A bare number, a date, a version, a range of lines or an id is not a phone number: one is written with its
         # country, its area in brackets, or in the groups of its country.
         written_as_one = value.startswith("+") or re.match(r"\(\d{2,4}\)[ -]?\d", value)
         grouped = re.fullmatch(

@@ -5,7 +5,7 @@ files that the lines are in (pieces), the decision to train (threshold).
 
 A snapshot folder holds the trainable tuples in pieces (`tuples-<digest>.jsonl`), and in others (`rejects-….jsonl`) what
 is not trainable, with the reason and the place but not the content; and `manifest.json`. It shares with the bucket's
-snapshot before it every piece of which no line went, so that a night's snapshot costs what changed.
+snapshot before it every piece that lost no line, so that a night's snapshot costs what changed.
 Each file is checked against the manifest (`ec1/seals.py`) before it is read. Snapshots of earlier releases, in
 `tuples.jsonl`, `tuples.1.jsonl`, … with their keys in `lines.npy` and `trainable.npy`, are read as they are.
 """
@@ -251,7 +251,7 @@ def _is_whole(home: CorpusFolders, name: str, digest: str, all_of_it: bool) -> b
 
 
 def _base(index: LineIndex, name: str, objective: Objective, home: CorpusFolders) -> Snapshot | None:
-    """The bucket's last snapshot, of which the next one takes what did not change."""
+    """The bucket's last snapshot; the next one takes from it what did not change."""
     found = index.db.execute("SELECT digest FROM base WHERE objective = ?", (objective,)).fetchone()
     if found is None or not _is_whole(home, name, found[0], all_of_it=False):
         return None

@@ -38,7 +38,7 @@ class ToxicityClassifier:
             )
             self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError) as error:
-            raise InputError(f"data.toxicity.model: {folder} is no text classifier: {error}") from None
+            raise InputError(f"data.toxicity.model: {folder} is not a text classifier: {error}") from None
         labels = list(model.config.label2id)
         if options.label not in labels:
             raise InputError(f"data.toxicity.label: {options.label!r} is none of the classifier's: {', '.join(labels)}")

@@ -84,7 +84,7 @@ def parse_record(record: Mapping[str, Any]) -> TrainingTuple:
     try:
         digest = digest_of(record)
     except UnicodeEncodeError:
-        raise RejectedError("holds half of a surrogate pair, which is no text") from None
+        raise RejectedError("holds half of a surrogate pair, which is not text") from None
     kind = record.get("tuple_type")
     if kind == TupleKind.EDIT:
         return _edit(record, digest)
@@ -433,7 +433,8 @@ def _pair_problem(item: TrainingTuple) -> str | None:
 
 
 def _is_echo(text: str) -> bool:
-    """True if a line opens with a template's placeholder; code that merely mentions one inside a line is no echo."""
+    """True if a line opens with a template's placeholder; code that merely mentions one inside a line is not an
+    echo."""
     lowered = text.lower()
     if not any(echo in lowered for echo in TEMPLATE_ECHOES):
         return False

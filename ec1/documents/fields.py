@@ -6,7 +6,7 @@ other.
 
 A record inside a record says what its key says: the name in `employer: {name: …}` is a line `employer: …`. Where that
 key is in none of the lists, the name is a line of a key that is in none either, such as `machine name: …`: text to be
-read, and no proof of a class. What has no such key (ids, tags, dates) is no line.
+read, and no proof of a class. What has no such key (ids, tags, dates) is not a line.
 """
 
 import re
@@ -128,7 +128,7 @@ def _inner_lines(key: str, record: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_shown(key)} name: {name}"
     rest = {each: value for each, value in record.items() if plain_key(each) not in (*_FULL, *GIVEN, *FAMILY)}
     for line in _lines(rest, 1):
-        # A firm's telephone is no fact about the person whose record it stands in.
+        # A firm's telephone is not a fact about the person whose record it stands in.
         is_fact = any(plain_key(line.partition(":")[0]) in keys for keys in FACTS.values())
         yield f"{_shown(key)} {line}" if own is not None and is_fact else line
 
@@ -148,7 +148,7 @@ def _shown(key: str) -> str:
 
 
 def _text(value: object, most: int = _MAX_CHARACTERS) -> str:
-    """A value as a part of a line; nothing of what is no text, or a longer one."""
+    """A value as a part of a line; nothing of what is not text, or a longer one."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if abs(value) < 10**18 else ""
     if not isinstance(value, str) or len(value) > most:

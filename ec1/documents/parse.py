@@ -30,7 +30,7 @@ from ec1.documents.text import clean, decode
 from ec1.errors import RejectedError
 from ec1.streams import CONVERTED
 
-# A longer block is no front matter, and its YAML would take seconds.
+# A longer block is not front matter, and its YAML would take seconds.
 _FRONT_MATTER_CHARACTERS = 2**15
 _FRONT_MATTER_DEPTH = 16
 # Brackets and commas: a bound on how many Python objects a JSON text can become (some 70 bytes each).
@@ -211,14 +211,14 @@ def _payload(uri: str, filename: str) -> str:
     """The text in a data URI (RFC 2397)."""
     match = _DATA_URI.match(uri)
     if not match:
-        raise RejectedError(".file.data is no data URI (data:…;base64,…)")
+        raise RejectedError(".file.data is not a data URI (data:…;base64,…)")
     media_type, *parameters = (part.strip().lower() for part in match[1].split(";"))
     if uri.count("%") > _JSON_VALUES:
         raise RejectedError(f"more than {_JSON_VALUES:,} escapes in .file.data")
     try:
         data = unquote_to_bytes(uri[match.end() :])
     except UnicodeEncodeError:
-        raise RejectedError(".file.data is no valid data URI") from None
+        raise RejectedError(".file.data is not a valid data URI") from None
     if "base64" in parameters:
         data = _base64(data)
     html = media_type in ("text/html", "application/xhtml+xml") or filename.lower().endswith((".html", ".htm"))

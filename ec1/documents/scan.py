@@ -3,7 +3,7 @@
 Belongs here: listing the streams, comparing with the ledger, and the rules that protect the graph from a listing that
 cannot be right. Nothing here writes to the ledger or the graph.
 
-Names that start with a dot (editors' leftovers, `.git`) are no documents, as in a shell's `**`.
+Names that start with a dot (editors' leftovers, `.git`) are not documents, as in a shell's `**`.
 """
 
 import datetime as dt
@@ -391,7 +391,7 @@ class _Walk:
         return str(target.relative_to(self.scan.root)), found
 
     def _folder_link(self, path: str) -> None:
-        """A link whose name is no document's: followed if it is a folder inside the root."""
+        """A link whose name is not a document's: followed if it is a folder inside the root."""
         absolute = self.scan.root / path
         if not _is_folder(absolute):
             return

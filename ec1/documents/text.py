@@ -27,7 +27,7 @@ _HEAD = 4096
 _SAMPLE = 2**16
 _HIGH_BYTES = bytes(range(0x80, 0x100))
 _OTHER_SCRIPTS = ["cp1251", "cp1253", "cp1255", "cp1256", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
-# Encodings that a document may ask for. Python's list also holds some that are no character sets, or not linear.
+# Encodings that a document may ask for. Python's list also holds some that are not character sets, or not linear.
 _DECLARABLE = re.compile(
     r"utf-16(-[lb]e)?|utf-32(-[lb]e)?|iso8859-\d+|cp\d+|mac-(roman|cyrillic|greek)|koi8-[rut]|tis-620"
     r"|gb2312|gbk|gb18030|big5(hkscs)?|shift_jis|euc_(jp|kr)|johab|iso2022_(jp|kr)"

@@ -73,7 +73,7 @@ class Dropped(_Record):
 
 class Held(_Record):
     """A sentence that was kept from the model, because it addresses whoever reads the document by machine; or that may
-    do so, and of which a name was not kept."""
+    do so, and lost a name."""
 
     start: int
     """Character offsets in the parsed text, `[start, end)`."""

@@ -179,7 +179,7 @@ def score_ledger(
 ) -> ScoreTable:
     """Score what counts of the documents that `gold` knows, with the base line over the same documents beside it.
 
-    Those of which only a part counts count with that part, those that were rejected with nothing. Left out is what was
+    Those that count in part count with that part, those that were rejected with nothing. Left out is what was
     not read yet, or was changed since: there the gold is of another text. Raises InputError if that is all.
     """
     predicted, texts = {}, {}

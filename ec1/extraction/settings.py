@@ -68,7 +68,7 @@ MIN_ANSWER_TOKENS = 64
 
 
 class CascadeSettings(Settings):
-    """A second, larger model that reads only the chunks of which the first one is unsure (docs/operations.md)."""
+    """A second, larger model that reads only the chunks that the first one is unsure about (docs/operations.md)."""
 
     inference: Annotated[VllmSettings | ServerSettings, Field(discriminator="kind")]
     adapter: ShippedPath | None = Field(None, description="as `extraction.adapter`, for the second model")

@@ -253,7 +253,7 @@ def _open(lock: Path) -> int:
         raise InputError(f"the lock {lock} is a link, and nobody's to follow: remove it, or set gpu.lock") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise InputError(f"the lock {lock} is no plain file: remove it, or set gpu.lock")
+        raise InputError(f"the lock {lock} is not a plain file: remove it, or set gpu.lock")
     return descriptor
 
 

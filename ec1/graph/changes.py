@@ -401,7 +401,7 @@ def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
     best: dict[tuple[str, int, int], Mention] = {}
     for mention in result.mentions:
         if not math.isfinite(mention.confidence):
-            raise PermanentError(f"the result for {result.content_sha256[:12]} has a confidence that is no number")
+            raise PermanentError(f"the result for {result.content_sha256[:12]} has a confidence that is not a number")
         if not clean_name(mention.name):
             continue
         place = (entity_key(mention.name, mention.entity_class), mention.start, mention.end)

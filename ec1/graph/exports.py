@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2})-([0-9a-f]{12})")
 _PARTIAL = "replaced.parquet"
-"""Stands in the exports of earlier versions, many of which hold only what changed in a night."""
+"""Stands in the exports of earlier versions; many of them hold only what changed in a night."""
 
 
 def exports(folder: Path) -> list[Path]:

@@ -35,7 +35,7 @@ def checked_query(cypher: str) -> str:
     if len(cypher) > MAX_CHARACTERS:
         raise InputError(f"the query has {len(cypher):,} characters: {MAX_CHARACTERS:,} are allowed")
     if "\0" in cypher or re.search("[\ud800-\udfff]", cypher):
-        raise InputError("the query holds a character that is no text: remove it")
+        raise InputError("the query holds a character that is not text: remove it")
     sent, bare = [], []
     for token in _TOKEN.finditer(cypher):
         if token["open"]:

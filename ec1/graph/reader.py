@@ -61,7 +61,7 @@ class GraphReader:
             return tables.totals(connection).stats
 
     def classes(self) -> tuple[str, ...]:
-        """The contract's classes, and the others of which the graph holds entities, whatever the deployment has now."""
+        """The contract's classes, and the others that the graph holds entities of, whatever the deployment has now."""
         return tuple(dict.fromkeys([*ENTITY_CLASSES, *self.stats().entities]))
 
     def digest(self) -> str:

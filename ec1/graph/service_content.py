@@ -92,7 +92,7 @@ class ServiceEntity:
 
 
 class ServiceContentClient:
-    """A client of the service for one tenant. Raises InputError for a module id that is no name."""
+    """A client of the service for one tenant. Raises InputError for a module id that is not a name."""
 
     def __init__(self, settings: ServiceContentSettings, module_id: str, *, backoff_seconds: float = 0.5) -> None:
         self.module_id = checked_name(module_id, "module id")
@@ -175,7 +175,7 @@ class ServiceContentClient:
         except (ValueError, RecursionError):
             raise AgainError(f"the answer to {path} is not JSON: {error_message(data)}") from None
         if path != "/v1/graph/context" and not isinstance(answer, dict):
-            raise PermanentError(f"service-content's answer to {path} is no object")
+            raise PermanentError(f"service-content's answer to {path} is not an object")
         return answer
 
 

@@ -386,7 +386,7 @@ def _example(delivery: Delivery, text: str) -> None:
 
 
 def _batches(changes: Iterable[_Write], size: int) -> Iterator[list[_Write]]:
-    """Batches of up to `size`, in none of which the service could take two entities for one."""
+    """Batches of up to `size`; in none of them could the service take two entities for one."""
     batches: list[_Batch] = []
     for key, entity in changes:
         batch = next((each for each in batches if each.fits(entity)), None)

@@ -57,12 +57,12 @@ there are 100,000."""
 
 # Query results are collected in the buffer pool, which a whole graph does not fit: 600,000 mentions filled 64 MiB.
 _PAGE = 20_000
-_ROTTEN = "a text in the database is no text any more: its file is damaged on the disk"
+_ROTTEN = "a text in the database is not text any more: its file is damaged on the disk"
 _ESCAPE = re.compile(r"\\(?:\\|x([0-9a-f]{2}))")
 
 
 def stored_path(path: str) -> str:
-    """A file's path as text that the database accepts: bytes that are no UTF-8 become `\\xff`, and `\\` doubles."""
+    """A file's path as text that the database accepts: bytes that are not UTF-8 become `\\xff`, and `\\` doubles."""
     return path.replace("\\", "\\\\").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

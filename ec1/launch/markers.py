@@ -1,7 +1,7 @@
 """Training-pending markers (docs/contracts.md): a small file that asks for work, claimed by one worker.
 
 `<name>-<YYYY-MM-DD>.json` waits, `….claimed` is being worked on, `….completed` is done, `….failed` holds the reason,
-`….malformed` was no marker. A claim is one rename, so workers in other languages can take part.
+`….malformed` was not a marker. A claim is one rename, so workers in other languages can take part.
 
 Ours also number their attempts: `.attempts/<file>/<n>` is written before the claim, and only if it is not there, so it
 has one winner; its worker writes it again as its heartbeat. When an attempt has been silent for too long, whoever
@@ -158,7 +158,7 @@ class PendingMarkers:
         return True
 
     def pending(self) -> list[Claim]:
-        """What waits to be claimed, the oldest first. What is no marker is set aside."""
+        """What waits to be claimed, the oldest first. What is not a marker is set aside."""
         seen = self._look_at_all()
         return self._sorted(
             claim

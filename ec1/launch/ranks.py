@@ -12,7 +12,7 @@ LOST_OTHERS = 75
 
 
 def rank_environment(rank: int, local_rank: int, size: int, local_size: int, host: str, port: int) -> dict[str, str]:
-    """The variables by which a process knows its place among `size`, of which `local_size` are on this machine, and
+    """The variables by which a process knows its place among `size` (`local_size` of them on this machine), and
     where rank 0 is found."""
     return {
         RANK: str(rank),

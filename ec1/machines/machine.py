@@ -547,7 +547,7 @@ class Running:
 
     def _waiting(self, what: str, progress: Progress) -> Iterator[None]:
         """Turns of a wait, `poll_seconds` apart. Raises DeferredError when the time to get ready is over or the machine
-        goes: one that cannot be had tonight is no failure of ours."""
+        goes: one that cannot be had tonight is not a failure of ours."""
         machine = self._machine
         begin = reported = machine.clock()
         while True:

@@ -61,7 +61,7 @@ class ExtractionRecord(Record):
     dropped: dict[str, int] = {}
     llm_calls: int = 0
     chunks: int = 0
-    sent_on: int = Field(0, description="chunks of which the first model was unsure, for the second one to read")
+    sent_on: int = Field(0, description="chunks that the first model was unsure about, for the second one to read")
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
@@ -69,7 +69,7 @@ class ExtractionRecord(Record):
     skipped: bool = Field(False, description="an operator switched off what the model runs on")
     problems: list[dict[str, str]] = []
     held: list[dict[str, str]] = Field(
-        [], description="sentences that were kept from the model, or of which names were not kept, with their document"
+        [], description="sentences that were kept from the model, or whose names were not kept, with their document"
     )
 
     @property

@@ -78,7 +78,7 @@ class Lineage:
 @dataclass(frozen=True)
 class Learners:
     """The versions that learnt from something -> from how many tuples of their own (0: by a version that they rest on),
-    and the versions of which it cannot be told, because their data is not here."""
+    and the versions that it cannot be told of, because their data is not here."""
 
     versions: Mapping[str, int]
     unknown: tuple[str, ...]

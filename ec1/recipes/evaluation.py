@@ -42,7 +42,7 @@ class TaskCase(Settings):
             try:
                 re.compile(str(self.value))
             except re.error as error:
-                raise ValueError(f"{self.value!r} is no regular expression: {error}") from None
+                raise ValueError(f"{self.value!r} is not a regular expression: {error}") from None
         if self.check == "judge":
             try:
                 JudgeCriterion.model_validate(self.value)
@@ -79,7 +79,7 @@ class EvaluationOptions(Settings):
     max_chosen_loss_nats: float = Field(
         0.5, gt=0, description="preference pairs: how much less likely the chosen answer may become on average"
     )
-    tasks: tuple[TaskCase, ...] = Field((), description="cases of which the candidate must pass as many as the base")
+    tasks: tuple[TaskCase, ...] = Field((), description="cases; the candidate must pass as many of them as the base")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="of the one-sided bounds, over all looks together")
     max_looks: int = Field(30, ge=1, description="how often the same held-out groups may be looked at")
     min_examples: int = Field(8, ge=2, description="fewer held-out examples are inconclusive")

@@ -186,7 +186,7 @@ def recipe_files(folders: Sequence[Path]) -> list[Path]:
         elif folder.is_dir():
             files.extend(sorted(folder.rglob("*.yaml")))
         else:
-            raise InputError(f"{folder} is no recipe and no folder of recipes")
+            raise InputError(f"{folder} is neither a recipe nor a folder of recipes")
     once: dict[Path, Path] = {}
     for file in files:
         once.setdefault(file.resolve(), file)

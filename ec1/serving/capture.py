@@ -275,7 +275,8 @@ def prompt_of(body: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def answer_of(kind: str, content: bytes) -> tuple[str, str]:
-    """Id and text of a chat completion, streamed or whole. Raises RejectedError if it is no whole answer in words."""
+    """Id and text of a chat completion, streamed or whole. Raises RejectedError if it is not a whole answer in
+    words."""
     try:
         if not kind.startswith("text/event-stream"):
             body = json.loads(content)

@@ -129,7 +129,7 @@ class SshStore:
             checked_key(prefix.removesuffix("/"))
         folder = prefix.rpartition("/")[0]
         root = shlex.quote(f"{self._folder}/{folder}" if folder else self._folder)
-        # What goes while we look is not there: find says so and fails, and that is no error.
+        # What goes while we look is not there: find says so and fails, and that is not an error.
         _, found = self._host.run(f"test -d {root} || exit 0; find {root} -type f -printf '%P\\t%s\\t%T@\\n'; true")
         items = []
         for line in found.decode().splitlines():

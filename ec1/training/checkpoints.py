@@ -27,7 +27,7 @@ def step_of(checkpoint: Path) -> int:
     """The step after which a checkpoint was taken."""
     match = _NAME.fullmatch(checkpoint.name)
     if match is None:
-        raise ValueError(f"{checkpoint} is no checkpoint")
+        raise ValueError(f"{checkpoint} is not a checkpoint")
     return int(match[1])
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
 
 # Divergence: the median of the last losses against that of the ones before, so that it is noticed at its second step. A
-# single odd batch is no divergence, and neither is a tiny loss that became a small one.
+# single odd batch is not a divergence, and neither is a tiny loss that became a small one.
 _RECENT = 3
 _WINDOW = 20
 _MIN_RISE_NATS = 0.5

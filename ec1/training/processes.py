@@ -82,7 +82,7 @@ class Team:
 
 
 def whole(tensor: Any) -> Any:
-    """A tensor of which each process may hold a part, in one piece. All processes must ask."""
+    """A tensor in one piece; each process may hold a part of it. All processes must ask."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 

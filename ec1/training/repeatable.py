@@ -102,7 +102,7 @@ def repeatable(base: Any) -> Any:
                 self.model.save_pretrained(folder)
 
         def whole_adapter(self) -> dict[str, Any]:
-            """The adapter's weights, of which each process may hold a part. All processes must ask."""
+            """The adapter's weights; each process may hold a part of them. All processes must ask."""
             return {name: whole(tensor).contiguous() for name, tensor in self._adapter().items()}
 
         def _adapter(self) -> dict[str, Any]:

@@ -47,9 +47,10 @@ class ModelShape(Settings):
 
     @classmethod
     def read(cls, folder: Path) -> "ModelShape":
-        """Read `config.json` of a model's folder; no weights. Raises InputError if it is no causal language model."""
+        """Read `config.json` of a model's folder; no weights. Raises InputError if it is not a causal language
+        model."""
         if not (folder / "config.json").is_file():
-            raise InputError(f"{folder} holds no config.json: it is no model")
+            raise InputError(f"{folder} holds no config.json: it is not a model")
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM
         from transformers.pytorch_utils import Conv1D

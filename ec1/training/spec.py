@@ -74,7 +74,7 @@ class TrainingSpec(Settings):
 
     @classmethod
     def read(cls, path: Path) -> "TrainingSpec":
-        """Raises InputError, one line, for a file that is no specification."""
+        """Raises InputError, one line, for a file that is not a specification."""
         return validate(cls, read_json(path), str(path))
 
 

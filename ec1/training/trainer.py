@@ -434,7 +434,7 @@ def build_trainer(
         **objective.settings(recipe),
     )
     if arguments.n_gpu > 1:
-        # One process would spread each batch over all cards that it sees, of which one is its own.
+        # One process would spread each batch over all cards that it sees, and one is its own.
         arguments._n_gpu = 1
     trainer = objective.base(trainer_class)(
         model=model,

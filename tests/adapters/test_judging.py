@@ -110,7 +110,7 @@ def test_a_judge_that_can_tell_decides_the_same_each_time() -> None:
         schema = body["response_format"]["json_schema"]["schema"]
         assert schema["properties"]["choice"]["enum"] == ["A", "B"]
         assert body["temperature"] == 0 and body["authorization"] is None
-    assert not any("hm" in body["messages"][-1]["content"] for body in seen), "thoughts are no answer"
+    assert not any("hm" in body["messages"][-1]["content"] for body in seen), "thoughts are not an answer"
 
 
 @pytest.mark.parametrize(

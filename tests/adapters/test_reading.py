@@ -147,5 +147,5 @@ def test_a_row_of_another_kind_is_refused(words: Path, tmp_path: Path) -> None:
         reading=ReadingSettings(engine=VllmSettings(kind="vllm", model=BASE), extraction=ExtractionSettings()),
         output=tmp_path / "out",
     )
-    with pytest.raises(InputError, match="is no chunk with what is named in it"):
+    with pytest.raises(InputError, match="is not a chunk with what is named in it"):
         evaluate(spec, lambda _: None)

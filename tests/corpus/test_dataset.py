@@ -140,7 +140,7 @@ def test_no_planted_secret_reaches_the_dataset(tmp_path: Path, home: Home, token
     written = json.dumps(everything(dataset)) + (dataset.path / "manifest.json").read_text()
     for secret in secrets:
         for part in secret.replace("/", " ").replace("@", " ").split():
-            # The host of a login in a URL is no secret and stays.
+            # The host of a login in a URL is not secret and stays.
             if len(part) >= 20 and not part.startswith("db.fern.example"):
                 assert part not in written
     raw = DataOptions(max_length=2048, scrub=False)

@@ -130,7 +130,7 @@ def test_what_nobody_should_learn_is_dropped_with_its_reason(repo: Path, tmp_pat
         "files of secrets": 2,
         "data": 2,
         "files that were only formatted": 1,
-        "commits of which nothing was left": 1,
+        "commits with nothing left": 1,
         "commits whose subject is one word": 1,
         "reverts": 1,
         "version bumps": 1,

@@ -303,7 +303,7 @@ def test_a_damaged_index_is_made_anew(engineering: Bucket, home: Home) -> None:
     write_lines(engineering.root / "engineering/a.jsonl", [edit(1), edit(2)])
     before = take(engineering, home)
     for path in (home.cache / "corpus").glob("*.sqlite"):
-        path.write_bytes(b"this is no data base, " * 1000)
+        path.write_bytes(b"this is not a data base, " * 1000)
     assert take(engineering, home) == before
     (path,) = (home.cache / "corpus").glob("*.sqlite")
     with path.open("r+b") as stream:

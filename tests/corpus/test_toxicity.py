@@ -83,7 +83,7 @@ def test_every_part_of_a_text_is_read(classifier: ToxicityClassifier) -> None:
 def test_a_label_that_it_lacks_and_a_folder_that_is_none_are_one_line(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data\.toxicity\.label: 'rude' is none of the classifier's: clean, toxic"):
         ToxicityClassifier(folder, ToxicityOptions(model="some/classifier", label="rude"))
-    with pytest.raises(InputError, match=r"data\.toxicity\.model: .* is no text classifier"):
+    with pytest.raises(InputError, match=r"data\.toxicity\.model: .* is not a text classifier"):
         ToxicityClassifier(tmp_path, OPTIONS)
 
 

@@ -189,7 +189,7 @@ class TestContact:
             ({"file": {"data": "SGVsbG8="}}, "no data URI"),
             ({"file": {"data": "data:text/plain;base64,SGVsbG8*"}}, "not valid base64"),
             ({"file": {"data": "data:text/plain;base64,A"}}, "not valid base64"),
-            ({"file": {"data": "data:text/plain,\ud800"}}, "no valid data URI"),
+            ({"file": {"data": "data:text/plain,\ud800"}}, "not a valid data URI"),
             ({"file": {"data": "data:text/plain;base64,"}}, "no text"),
             ({"file": {"data": data_uri(b"%PDF-1.7\0\1\2\3" * 50, "application/pdf")}}, r"application/pdf\): binary"),
             ({"file": {"data": data_uri(b"<script>x</script>")}}, "no text"),

@@ -39,7 +39,8 @@ class Watcher:
     def kinds(self) -> dict[str, set[int]]:
         """The families on the card, by kind: an engine's worker counts as the engine, by its mark.
 
-        A trainer's child that is about to become another program still has the trainer's command line: it is no second.
+        A trainer's child that is about to become another program still has the trainer's command line: it is not a
+        second one.
         """
         found: dict[str, set[int]] = {"engine": set(), "trainer": set()}
         parents: dict[int, int] = {}

@@ -56,7 +56,7 @@ def test_accepted_versions_stay_in_sight_with_their_evaluations(tmp_path: Path) 
     assert "+2.000 [+1.500, +2.500]" in str(shown["versions"].records[0].data)
     assert shown["dataset"] == "d" * 12
     assert (tmp_path / "versions.png").stat().st_size > 1000
-    assert "gain_by_version" not in metadata.of_outcome(outcome, [version(1)], tmp_path), "one point is no curve"
+    assert "gain_by_version" not in metadata.of_outcome(outcome, [version(1)], tmp_path), "one point is not a curve"
 
 
 def test_a_graph_without_entities_has_no_plots(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_curve_is_that_of_its_adapter_and_mode(tmp_path: Path) -> None:
     assert calibration_in(tmp_path, DIGEST, "decide") is calibration_in(tmp_path, "e" * 64, "both") is None
     assert calibration_in(tmp_path / "elsewhere", DIGEST, "both") is None
     (tmp_path / CALIBRATION).write_text('{"knots": 3}')
-    with pytest.raises(InputError, match=r"calibration\.json is no curve"):
+    with pytest.raises(InputError, match=r"calibration\.json is not a curve"):
         calibration_in(tmp_path, DIGEST, "both")
 
 

@@ -1,4 +1,4 @@
-"""Two models: the second reads only the chunks of which the first is unsure, after it, and nothing is asked twice."""
+"""Two models: the second reads only the chunks that the first is unsure about, after it, and nothing is asked twice."""
 
 import hashlib
 import time

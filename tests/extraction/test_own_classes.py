@@ -121,7 +121,7 @@ def test_an_adapters_fingerprint_is_what_it_was(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"classes": ["Person", "Ship"]}, "'Ship' is no class of the contract"),
+        ({"classes": ["Person", "Ship"]}, "'Ship' is not a class of the contract"),
         ({"classes": ["Person", "Person"]}, "two classes have the same class 'person'"),
         ({"classes": []}, "at least 1 item"),
         ({"classes": [SHIP]}, "names the class 'Location', which is none of Ship"),

@@ -72,7 +72,7 @@ def test_a_night_with_nothing_new_asks_nothing_and_writes_nothing(server: FakeSe
     night = phase.night(SECOND)
     after = {path: path.stat().st_mtime_ns for path in phase.home.root.rglob("*") if path.is_file()}
     assert server.calls == calls and not night.listing.changed
-    # The export is named by its content in a real night; the lock and the scan's cache are no data.
+    # The export is named by its content in a real night; the lock and the scan's cache are not data.
     data = {path for path in after if path.suffix != ".parquet" and not path.is_relative_to(phase.home.cache)}
     assert {path.name for path in data if before.get(path) != after[path]} <= {"live.lock"}
 

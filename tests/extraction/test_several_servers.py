@@ -125,7 +125,7 @@ def test_where_none_answers_the_extraction_ends(tmp_path: Path, words: Path) -> 
 
 
 def test_an_answer_that_does_not_count_is_asked_of_the_other(tmp_path: Path, words: Path) -> None:
-    """Not the document's fault: one server answers with something that is no completion."""
+    """Not the document's fault: one server answers with something that is not a completion."""
     with fake_server(state=Odd()) as odd, fake_server() as right:
         bench, work = Bench(tmp_path, words), documents(10)
         bench.run(work, odd.url, right.url)

@@ -15,7 +15,9 @@ from ec1.extraction.schema import Named
 from ec1.home import CHECKOUT
 from examples.extractor import generate
 
-TEXT = "On Monday Ana Ruiz flew from Lyon to Lake Erie. The Data Protection Act is no company, Harlow Foods Ltd is one."
+TEXT = (
+    "On Monday Ana Ruiz flew from Lyon to Lake Erie. The Data Protection Act is not a company, Harlow Foods Ltd is one."
+)
 GOLD = {"Ana Ruiz": "Person", "Lyon": "Location", "Lake Erie": "Location", "Harlow Foods Ltd": "Company"}
 TUPLE = {
     "tuple_type": "extraction",

@@ -285,7 +285,7 @@ def test_the_holder_learns_that_somebody_waits(lock: Path, tmp_path: Path) -> No
         waiting.kill()
         waiting.wait()
         until(lambda: not lease(lock).wanted())
-        # Another server that waits is no reason to give way.
+        # Another server that waits is not a reason to give way.
         serving = hold(lock, "serving", 0, trace)
         time.sleep(1)
         assert not lease(lock).wanted()

@@ -191,7 +191,7 @@ def test_a_lock_that_somebody_makes_at_the_same_time_is_used(lock: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("make", "why"), [(Path.mkdir, "cannot be used .Is a directory.: remove it"), (os.mkfifo, "is no plain file")]
+    ("make", "why"), [(Path.mkdir, "cannot be used .Is a directory.: remove it"), (os.mkfifo, "is not a plain file")]
 )
 def test_what_is_no_file_is_no_lock(lock: Path, make: Callable[[Path], None], why: str) -> None:
     make(lock)

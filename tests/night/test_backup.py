@@ -94,7 +94,7 @@ def test_nothing_is_overwritten(filled: Home, tmp_path: Path) -> None:
         ("exists", lambda: back_up(filled, tmp_path / "backup", {})),
         ("lies in the home", lambda: back_up(filled, filled.root / "backup", {})),
         ("is not empty", lambda: restore(tmp_path / "backup", filled, {})),
-        ("is no home", lambda: back_up(Home(tmp_path / "none"), tmp_path / "other", {})),
+        ("is not a home", lambda: back_up(Home(tmp_path / "none"), tmp_path / "other", {})),
         ("does not exist", lambda: restore(tmp_path / "none", Home(tmp_path / "new"), {})),
     ):
         with pytest.raises(InputError, match=problem):

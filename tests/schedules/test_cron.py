@@ -54,7 +54,7 @@ def test_the_doctor_and_dagster_say_it(tmp_path: Path, project: Path, monkeypatc
     chosen = choice(tmp_path, "0 0 * foo *")
     for name, value in {"EC1_DEPLOYMENT": "here", "EC1_HOME": chosen.home, "EC1_PROJECT": chosen.project}.items():
         monkeypatch.setenv(name, str(value))
-    said = "deployment here: schedule.cron: '0 0 * foo *' is no time that Dagster takes"
+    said = "deployment here: schedule.cron: '0 0 * foo *' is not a time that Dagster takes"
     doctor = subprocess.run([sys.executable, "-m", "jobs.doctor"], cwd=project, capture_output=True, text=True)
     (found,) = (each for each in json.loads(doctor.stdout) if each["subject"] == "schedule")
     assert found["level"] == "problem" and found["detail"].startswith(said)

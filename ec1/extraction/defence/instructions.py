@@ -49,7 +49,7 @@ _USUAL, _FEWEST = -5.0, 4
 _NEEDED_AFTER = 0.8
 # Such a sentence hardly anybody writes to people: what stands beside it is looked at more closely.
 _STRONG = 2.0
-# Of two sentences that follow each other, each of which may be half of one; and of both read as one.
+# Of two sentences that follow each other and may be halves of one; and of both read as one.
 _HALF, _ENOUGH_TOGETHER = -1.0, 1.2
 _GOES_ON = "goes on"
 _BESIDE_ONE = "stands beside an instruction"
@@ -140,7 +140,7 @@ def names_in(sentence: str) -> list[str]:
     names: dict[str, str] = {}
     for each in candidates.propose(sentence):
         name = " ".join(sentence[each.start : each.end].split())
-        # A single word at the beginning has a capital in any case, and a speaker's turn is no name.
+        # A single word at the beginning has a capital in any case, and a speaker's turn is not a name.
         turn = each.source == "field" and len(name.split()) > _NAME_WORDS
         if each.source != "part" and (each.start or " " in name) and not turn:
             names.setdefault(normalised(name), name)

@@ -40,7 +40,7 @@ def _runs(text: str) -> Iterator[str]:
 
 
 def _own_class(name: str, vocabulary: Vocabulary) -> str | None:
-    """The own class of which a word of the name, or the class itself, is a word."""
+    """The own class that has a word of the name, or whose name is one."""
     words = {word.casefold() for word in name.split()}
     for own in vocabulary.own:
         if not words.isdisjoint(word.casefold() for word in (own.spoken, *own.words)):

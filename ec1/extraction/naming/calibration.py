@@ -22,7 +22,7 @@ from ec1.settings import Settings
 CALIBRATION = "calibration.json"
 """Beside an adapter's weights, and published with them."""
 MIN_JUDGED = 100
-"""Entities that a curve of its own is fitted on at least, of which `MIN_EACH` right and as many wrong: below that an
+"""Entities that a curve of its own is fitted on at least, with `MIN_EACH` right and as many wrong: below that an
 isotonic regression follows the noise (Niculescu-Mizil and Caruana, Predicting Good Probabilities, 2005)."""
 MIN_EACH = 15
 MIN_GROUPS = 4
@@ -73,7 +73,7 @@ def calibration_in(folder: Path, adapter_digest: str, mode: str) -> Calibration 
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]["msg"]
         raise InputError(
-            f"{file} is no curve of confidence ({problem}): delete it, or pull the version again"
+            f"{file} is not a curve of confidence ({problem}): delete it, or pull the version again"
         ) from None
     return found if (found.adapter, found.mode) == (adapter_digest, mode) else None
 

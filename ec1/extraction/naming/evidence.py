@@ -1,7 +1,7 @@
 """What a text itself says about the class of a name that stands in it, whatever a model says.
 
 Belongs here: how English marks firms, persons, places, projects and accounts: by a part of the name (proof), or by the
-words beside it (a cue, which is weaker). The words are in `words/`; no real name is. What is no name at all is
+words beside it (a cue, which is weaker). The words are in `words/`; no real name is. What is not a name at all is
 `filters`' matter.
 """
 
@@ -110,7 +110,7 @@ def likely_class(text: str, start: int, end: int) -> EntityClass | None:
 def is_shouted(text: str, start: int, end: int) -> bool:
     """True for a name in capitals (`US`, `WHO`, `IT`) on a line that is not in capitals itself.
 
-    There its capitals say that it is no word, whatever word they would spell.
+    There its capitals say that it is not a word, whatever word they would spell.
     """
     name = text[start:end]
     if not name.isupper() or sum(character.isalpha() for character in name) < 2:

@@ -51,7 +51,7 @@ def objection(
     *,
     in_field: bool = False,
 ) -> str | None:
-    """Why the name that stands at these places of `text` is no entity, or None. The name's spelling is the text's.
+    """Why the name that stands at these places of `text` is not an entity, or None. The name's spelling is the text's.
 
     The filters in `kept` do not act: the class keeps what they find. In a field of names (`in_field`) a common word may
     be a name. What the text proves to be a person outvotes the calendar: May and June are persons too.

@@ -1,6 +1,6 @@
 """Trust: which entities of an answer really stand in the text, where, as what, and how sure that is.
 
-Belongs here: locating names, agreement between the chunks of one document. Does not: what is no name at all
+Belongs here: locating names, agreement between the chunks of one document. Does not: what is not a name at all
 (`filters`), what the text says about a class (`evidence`), or how the model is asked. Nothing that cannot be located is
 trusted.
 
@@ -38,7 +38,7 @@ _ENDS = " \t\n\"'“”‘’`*_,;:[]{}<>|#=-–—"
 _ABBREVIATED = re.compile(rf"(?:\b\w|\b{LEGAL_SUFFIX}|\b[js]r|\bst)\.$", re.IGNORECASE)
 # Words that stay small inside a name.
 _LINKS = word_list("links")
-# Small words that stand before a name, and are no part of it.
+# Small words that stand before a name, and are not part of it.
 _BEFORE_NAMES = frozenset().union(*map(word_list, ("stop", "kin", "roles", "person_roles", "speech_verbs")))
 
 
@@ -279,7 +279,7 @@ def _core(phrase: str) -> str:
     """The longest run of words that a name could have of a phrase such as `spoke with Imani Grove about it`.
 
     A single small word stays at the end (`the Sparrow Hill redevelopment`), unless the name is in the genitive, and at
-    the beginning, where Romance languages have their nouns (`mairie de Vichy`), if it is no word that stands before
+    the beginning, where Romance languages have their nouns (`mairie de Vichy`), if it is not a word that stands before
     names in a sentence.
     """
     small = [word for word in phrase.split() if _is_small(word) and word.strip(".,'") not in _LINKS]

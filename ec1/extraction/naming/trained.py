@@ -5,7 +5,7 @@ out, and the answer that a chunk with known entities ought to get. Does not: whi
 (`ec1.adapters.extractor`), and how a model without one is asked (`prompt`, `decision`).
 
 The answer lists, in the order of the text, each candidate that the text's structure proposes (`candidates`) and each
-name beyond them, with its class, or `none` for what is no name: the small model learns to look at every one of them
+name beyond them, with its class, or `none` for what is not a name: the small model learns to look at every one of them
 instead of stopping after the first.
 """
 
@@ -66,7 +66,7 @@ def messages(chunk_text: str) -> list[dict[str, str]]:
 def answer_of(text: str, gold: Mapping[str, str]) -> str:
     """The answer that a chunk's text ought to get; `gold` is the class of each name as it stands in the text.
 
-    A name in `gold` that is no candidate is listed, too.
+    A name in `gold` that is not a candidate is listed, too.
     """
     return json.dumps(_listed(text, gold), separators=(",", ":"), ensure_ascii=False)
 

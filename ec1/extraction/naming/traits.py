@@ -1,7 +1,7 @@
 """What a document says of a person beside the name, which helps to tell whether two names are one person: the e-mail.
 
 Belongs here: finding such facts in the text around mentions that are already trusted. Does not: what they are worth
-(`ec1/graph/resolution/scoring.py`). No model is asked, so these are no part of an extractor's fingerprint: a result
+(`ec1/graph/resolution/scoring.py`). No model is asked, so these are not part of an extractor's fingerprint: a result
 without them only says less.
 """
 

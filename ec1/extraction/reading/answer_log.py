@@ -4,7 +4,7 @@ Belongs here: one file of JSON lines beside the document's place in the outbox. 
 (`extractor`). Only answers that led somewhere are kept: one that does not count is asked for again.
 
 Lines are handed to the system at once, which a killed process survives; a power cut may lose the last few, and then
-they are asked for again. A line that was cut off is no line.
+they are asked for again. A line that was cut off is not a line.
 """
 
 import json

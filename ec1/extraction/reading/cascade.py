@@ -1,11 +1,11 @@
-"""Two models, one after the other: the second reads the chunks of which the first is unsure.
+"""Two models, one after the other: the second reads the chunks that the first is unsure about.
 
 Belongs here: which chunks those are, and what becomes of two results. Does not: serving two models
 (`resources.inference`), and the order of work (`ec1.night.steps.extraction`).
 
 How unsure a model is of a chunk is how many of its names it expects to be wrong about: the sum of 1 - confidence over
 those that it kept, and of confidence over those that it dropped for it. With calibrated confidences this is a number of
-names. A chunk in which it saw nothing is none of which it is unsure.
+names. A chunk in which it saw nothing is not one that it is unsure about.
 
 How many chunks of a document may be sent on is the budget's share of them, rounded up or down by the content's digest:
 up in that share of the documents that makes the budget whole on the average. So what becomes of a document depends on

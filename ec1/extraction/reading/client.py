@@ -310,7 +310,8 @@ class HttpChatClient(ABC):
                         kind = ServerFaultError if deadline is None else NoTimeError
                         raise kind(f"the server had no room for it: {error}") from None
                 elif not self._circuit.is_open:
-                    # A server that fails everybody is no fault of this request: the circuit says when it is given up.
+                    # A server that fails everybody is not the fault of this request: the circuit says when it is given
+                    # up.
                     failures += 1
                     if failures >= self._settings.max_attempts or pause > self._longest_seconds:
                         raise DeferredError(f"no answer after {attempts} attempts: {error}") from None

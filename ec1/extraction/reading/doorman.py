@@ -127,7 +127,7 @@ def too_long_an_answer(gateway: DoormanSettings, settings: ExtractionSettings) -
 def wait_until_ready(gateway: DoormanSettings, progress: Callable[[str], None]) -> None:
     """Wait until the gateway's GPU endpoint for extraction is up, at most `ready_timeout_seconds`.
 
-    Raises DeferredError if it is not up by then: a machine that cannot be had tonight is no failure of ours.
+    Raises DeferredError if it is not up by then: a machine that cannot be had tonight is not a failure of ours.
     """
     begin = reported = time.monotonic()
     with httpx.Client(timeout=10.0, trust_env=False) as http:

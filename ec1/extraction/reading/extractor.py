@@ -92,7 +92,7 @@ class Extractor:
         """Names that the graph knows, as further candidates. No part of the fingerprint: they change every night, and a
         result without them only says less."""
         self.second: Extractor | None = None
-        """The model that reads the chunks of which this one is unsure (`cascade`)."""
+        """The model that reads the chunks that this one is unsure about (`cascade`)."""
         self.releases: dict[str, tuple[Span, ...]] = {}
         """By content, the sentences in it that are read although they look like instructions."""
         self.streams: Mapping[str, Stream] = CONTRACT_STREAMS
@@ -141,7 +141,7 @@ class Extractor:
         return released_fingerprint(self._fingerprints[stream], self.releases.get(content_sha256, ()))
 
     def fingerprints(self) -> Fingerprints:
-        """Those of all streams, and of contents of which something was released, or had been."""
+        """Those of all streams, and of contents with a released sentence, now or before."""
         streams = {stream: self.fingerprint(stream) for stream in self.streams}
         contents = {
             content: {stream: self.fingerprint(stream, content) for stream in self.streams} for content in self.releases
@@ -270,7 +270,7 @@ class Extractor:
             self.labels()
 
     def questions(self, chunk: Chunk, names: Sequence[str]) -> list[str]:
-        """The prompts about these names of a chunk, each of which ends where a label follows; all begin alike.
+        """The prompts about these names of a chunk; each ends where a label follows, and all begin alike.
 
         A trained extractor is asked as ever, and its answer is begun for it. Raises InputError without the model's
         chat template.

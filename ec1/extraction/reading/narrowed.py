@@ -28,7 +28,7 @@ class Narrowed(Extractor):
         return digest_of({"reads": own, "what is unsure to": self._first.fingerprint(stream)})
 
     def fingerprint(self, stream: str, content_sha256: str = "") -> str:
-        """With the chunks, for a content of which some are read."""
+        """With the chunks, for a content whose chunks are read in part."""
         whole = super().fingerprint(stream, content_sha256)
         chunks = self._chunks.get((stream, content_sha256))
         return whole if chunks is None else digest_of([whole, list(chunks)])

@@ -87,7 +87,7 @@ class OpenAIClient(HttpChatClient):
                 completion_tokens=tokens_of(usage.get("completion_tokens")),
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-            raise ServerFaultError(f"the server's answer is no chat completion: {unreadable(error)}") from None
+            raise ServerFaultError(f"the server's answer is not a chat completion: {unreadable(error)}") from None
 
 
 class Decider(HttpChatClient):
@@ -155,7 +155,7 @@ def _authorization(api_key: str | None) -> Mapping[str, str]:
 
 
 def _scores(top: Mapping[str, Any], labels: Mapping[int, str]) -> Sequence[float]:
-    """The log-probability of each label. Raises TypeError, ValueError for what is no number, or if none is there."""
+    """The log-probability of each label. Raises TypeError, ValueError for what is not a number, or if none is there."""
     known = {str(token): float(score) for token, score in top.items()}
     if not all(math.isfinite(score) and score <= 1e-3 for score in known.values()):
         raise ValueError("log-probabilities that are none")

@@ -154,7 +154,7 @@ class Unit:
             curve.calibrated if curve is not None else lambda raw: raw,
         )
         calibrated = curve is not None and curve.calibrates
-        # Confidences that are not calibrated are no shares.
+        # Confidences that are not calibrated are not shares.
         mentions, apart = self._apart(mentions) if calibrated else (mentions, [])
         mentions, unwanted = _of_classes(mentions, extractor.classes_of(self.item.stream))
         stated, unfit = relations.settle(

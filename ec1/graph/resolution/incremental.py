@@ -240,7 +240,7 @@ class _Update:
             link = compare(self._scorer(first.entity_class), first, self.profiles[other])
             if link is not None or not (one in fresh or other in fresh):
                 found[one, other] = link
-        # Most that a large block lost are no link.
+        # Most that a large block lost are not links.
         for pair in state.links((lost | self.newly_decided) - again):
             if pair in self.decided or not self._are_candidates(*pair):
                 found[pair] = None

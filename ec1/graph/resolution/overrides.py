@@ -68,7 +68,7 @@ NO_OVERRIDES = Overrides()
 
 
 def load_overrides(path: Path | None) -> Overrides:
-    """Read a file of decisions; None is no decision. Raises InputError for what is wrong with it."""
+    """Read a file of decisions; None is not a decision. Raises InputError for what is wrong with it."""
     if path is None:
         return NO_OVERRIDES
     if not path.is_file():

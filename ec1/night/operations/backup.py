@@ -70,7 +70,7 @@ def back_up(home: Home, archive: Path, environment: Mapping[str, str]) -> Summar
     Raises InputError if there is no home or `archive` exists, ServiceError if PostgreSQL cannot be dumped.
     """
     if not home.root.is_dir():
-        raise InputError(f"{home.root} is no home: nothing to back up")
+        raise InputError(f"{home.root} is not a home: nothing to back up")
     if archive.exists():
         raise InputError(f"{archive} exists: name a file that does not")
     if archive.resolve().is_relative_to(home.root.resolve()):
@@ -203,13 +203,13 @@ def _add(tar: tarfile.TarFile, name: str, source: Path, original: Path) -> tuple
 def _extract(archive: Path, staging: Path) -> Backup:
     try:
         with tarfile.open(archive, "r:") as tar:
-            # Files only, none of which may lead outside; `data` refuses the rest.
+            # Files only, and none may lead outside; `data` refuses the rest.
             tar.extractall(staging, members=_plain(tar), filter="data")
         manifest = staging / MANIFEST
         about = validate(Backup, _json(manifest), str(archive))
         manifest.unlink()
     except (tarfile.TarError, EOFError, FileNotFoundError, ValueError) as error:
-        raise PermanentError(f"{archive} is no whole backup of a home: {error}; take another one") from None
+        raise PermanentError(f"{archive} is not a whole backup of a home: {error}; take another one") from None
     if about.version > _VERSION:
         raise InputError(f"{archive} was made by a later version of EC1: restore it with that one")
     return about
@@ -220,14 +220,14 @@ def _json(path: Path) -> dict[str, Any]:
 
     value = json.loads(path.read_bytes())
     if not isinstance(value, dict):
-        raise ValueError(f"{path.name} is no object")
+        raise ValueError(f"{path.name} is not an object")
     return value
 
 
 def _plain(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     for member in tar:
         if not member.isfile() or ".." in PurePosixPath(member.name).parts:
-            raise tarfile.TarError(f"{member.name} is no plain file")
+            raise tarfile.TarError(f"{member.name} is not a plain file")
         yield member
 
 

@@ -22,7 +22,7 @@ def damage_of(path: Path, *, deep: bool) -> str | None:
         return None
     with path.open("rb") as stream:
         if stream.read(len(_HEADER)) != _HEADER:
-            return "is no SQLite file any more"
+            return "is not an SQLite file any more"
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
             if deep or path.stat().st_size <= _QUICK_BYTES:

@@ -151,7 +151,7 @@ def _inference(deployment: Deployment) -> Symptom:
             problems = {model.base_url: why_not_ready(model.base_url, http)}
         else:
             problems = {each: _unserved(each, http) for each in (model.base_url, *model.replicas)}
-    # They may be up by the night, so this is no problem yet.
+    # They may be up by the night, so this is not a problem yet.
     text = "; ".join(f"{address}: {problem or 'ready'}" for address, problem in problems.items())
     return Symptom("inference", "note" if any(problems.values()) else "ok", text)
 

@@ -41,7 +41,7 @@ class ExtractionPlan(BaseModel):
     prompt_tokens: int
     max_answer_tokens: int
     second_model: str | None = None
-    """What reads the chunks of which the first model is unsure: `sent_on` at most, on the average over documents."""
+    """What reads the chunks that the first model is unsure about: `sent_on` at most, on the average over documents."""
     sent_on: int = 0
     policy: str
     stale: int

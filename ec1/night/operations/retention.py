@@ -71,7 +71,7 @@ def _quarantined(registry: AdapterRegistry, home: Home, keep: int, dry_run: bool
         # Not by their nights: a backfill's candidate is new, however old its night.
         for place in sorted(found, key=lambda place: (max(item.updated for item in found[place]), place))[:-keep]:
             if not dry_run:
-                # The manifest first: without it the rest is no candidate any more.
+                # The manifest first: without it the rest is not a candidate any more.
                 for item in sorted(found[place], key=lambda item: not item.key.endswith(f"/{MANIFEST}")):
                     registry.store.delete(item.key)
                 shutil.rmtree(home.quarantine / tenant / role / place, ignore_errors=True)

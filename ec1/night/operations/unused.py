@@ -92,7 +92,7 @@ def _unreferenced(home: Home, needed: _Needed, dry_run: bool) -> Iterator[Remove
 
 
 def _outbox(home: Home, unused_seconds: float, dry_run: bool) -> Iterator[Removed]:
-    """Results of extractors of which no document counts in the graph, and to which nothing was added for long."""
+    """Results of extractors that no document in the graph counts under and that were not added to for long."""
     old = [path for path in sorted(home.outbox.glob("*")) if path.is_dir() and age_of(path) > unused_seconds]
     if not old:
         return

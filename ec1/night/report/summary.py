@@ -93,7 +93,7 @@ class Deferred(BaseModel):
 
 class HeldBack(BaseModel):
     """A sentence of a document that was not read, because it tells a machine what to answer, or that was read and may
-    do so, and of which `names` were not kept; `what` says which."""
+    do so, and lost `names`; `what` says which."""
 
     path: str
     what: Literal["sentence", "names"] = "sentence"
@@ -309,7 +309,7 @@ def night_report(
 
 
 def nights_since(home: Home, since: dt.date) -> list[str]:
-    """The nights from `since` on of which anything is known, the oldest first."""
+    """The nights from `since` on that anything is known about, the oldest first."""
     found = []
     for path in sorted(home.nights.glob("*")):
         try:

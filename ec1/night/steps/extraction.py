@@ -107,7 +107,7 @@ def _cascade(
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
 ) -> "ExtractionReport":
-    """Extract every unit with the first model, and with the second the chunks of which the first is unsure.
+    """Extract every unit with the first model, and with the second the chunks that the first is unsure about.
 
     Each model's results are in the outbox under a fingerprint of its own, so that an interruption repeats neither.
     """
