@@ -60,6 +60,7 @@ def test_a_task_case_looks_at_the_answer_alone(check: str, value: Any, right: st
     assert not passes(case(check, value), wrong)
 
 
+@pytest.mark.needs("bwrap")
 def test_a_command_decides_in_a_sandbox() -> None:
     if (why := why_not()) is not None:
         pytest.skip(why)

@@ -42,7 +42,9 @@ def ec1(home: Home) -> Callable[..., Result]:
     return lambda *arguments: CliRunner().invoke(app, ["--home", str(home.root), "corpus", *arguments])
 
 
-def test_from_git_to_a_file(ec1: Callable[..., Result], repo: Path, home: Home, tmp_path: Path, project: Path) -> None:
+def test_from_git_to_a_file(
+    ec1: Callable[..., Result], repo: Path, home: Home, tmp_path: Path, small_model: Path
+) -> None:
     captured = ec1("from-git", str(repo), "--since", "2026-06-01", "--json")
     assert captured.exit_code == 0, captured.exception
     assert json.loads(captured.stdout) == {"written": 3, "known": 0, "dropped": {}}
@@ -56,8 +58,7 @@ def test_from_git_to_a_file(ec1: Callable[..., Result], repo: Path, home: Home, 
     engineering = counted["engineering-fernhollow"]
     assert [engineering[key] for key in ("lines", "trainable", "new", "threshold")] == [3, 3, 3, 50]
     assert counted["apprenticeship-fernhollow"]["lines"] == 0
-    if (project / ".ec1" / "models").is_dir():
-        (home.root / "models").symlink_to(project / ".ec1" / "models")
+    home.models.symlink_to(small_model.parents[1])
     measured = {row["bucket"]: row for row in json.loads(ec1("stats", "--tokens", "--json").stdout)}
     tokens = measured["engineering-fernhollow"]["tokens"]
     assert tokens["rows"] == 3 and 50 < tokens["percentiles"]["p100"] < 200 and tokens["dropped"] == {}
@@ -93,7 +94,9 @@ def test_a_corpus_larger_than_one_piece_is_exported_whole(
     assert len(set(written["group"][:])) == 2500
 
 
-def test_import_and_preview(ec1: Callable[..., Result], home: Home, tmp_path: Path, project: Path) -> None:
+def test_import_and_preview(
+    ec1: Callable[..., Result], home: Home, tmp_path: Path, project: Path, small_model: Path
+) -> None:
     source = tmp_path / "talks.jsonl"
     turns = [
         {"role": "user", "content": "Name a river."},
@@ -102,10 +105,8 @@ def test_import_and_preview(ec1: Callable[..., Result], home: Home, tmp_path: Pa
         {"role": "assistant", "content": "The Elbe \x1b[31m."},
     ]
     source.write_text(json.dumps({"messages": turns}) + "\n" + json.dumps({"prompt": "Sky?"}) + "\n")
-    (home.root / "models").parent.mkdir(parents=True, exist_ok=True)
-    ready = project / ".ec1" / "models"
-    if ready.is_dir():
-        (home.root / "models").symlink_to(ready)
+    home.root.mkdir(parents=True)
+    home.models.symlink_to(small_model.parents[1])
     imported = ec1("import", str(source), "--role", "engineering")
     assert imported.exit_code == 0, imported.exception
     assert "1 rows of 1 files written" in imported.stdout

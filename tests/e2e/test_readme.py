@@ -18,8 +18,9 @@ from page_commands import commands_of
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "README.md"
-# These would run this very suite, or the benchmarks, inside it: what they would do is looked at instead.
-DRY = {"make test", "make bench"}
+# These would run this very suite, the benchmarks, or the checks that `.ci/run` makes before it, inside it: what they
+# would do is looked at instead.
+DRY = {"make test", "make bench", "make lint"}
 UNTIL_CTRL_C = {"make ui", ".venv/bin/ec1 serve"}
 
 

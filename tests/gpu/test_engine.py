@@ -211,7 +211,7 @@ def _judged(endpoint: Endpoint) -> tuple[dict[str, dict[str, bool | None]], Judg
 
 @pytest.mark.slow
 def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, project: Path, small_model: Path) -> None:
-    """vLLM with the small model, from an empty outbox to grounded entities, twice."""
+    """vLLM with the small model, from an empty outbox to grounded entities."""
     import os
 
     from ec1.deployment import load_deployment
@@ -245,10 +245,8 @@ def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, pr
             assert not any(name.startswith("VLLM::Worker") for name in names), "two processes that wait by polling"
             client = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
             report = extract(extractor, work, client, outbox, deadline=None, progress=print)
-            again = OpenAIClient(endpoint.base_url, endpoint.model, deployment.extraction)
-            second = extract(extractor, work, again, Outbox(tmp_path / "second"), deadline=None, progress=print)
             judged, judge = _judged(endpoint)
-    assert report.streams["contact"].complete == second.streams["contact"].complete == len(documents)
+    assert report.streams["contact"].complete == len(documents)
     assert report.entities["Person"] >= 4
     # The schema is obeyed; whether so small a model can tell is another matter, and is said.
     assert judge.digest

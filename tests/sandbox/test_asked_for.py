@@ -36,6 +36,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
 
 
+@pytest.mark.needs("bwrap")
 def test_it_is_found_where_it_works(recipe: ResolvedRecipe, embedded: Deployment) -> None:
     if (why := why_not()) is not None:
         pytest.skip(why)
