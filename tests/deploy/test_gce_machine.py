@@ -234,7 +234,7 @@ def test_a_key_makes_it_a_machine_that_trains(tmp_path: Path) -> None:
     assert any("--owner=ec1" in line for line in config["runcmd"])
     without = YAML(typ="safe", pure=True).load(make(IMAGE, "/data/weights", "ec1-weights", 21))
     assert "users" not in without and not any(each["path"] == "/opt/ec1/python" for each in without["write_files"])
-    with pytest.raises(ValueError, match="no public key"):
+    with pytest.raises(ValueError, match="not a public key"):
         make(IMAGE, "/data/weights", "ec1-weights", 21, "-----BEGIN OPENSSH PRIVATE KEY-----")
 
 

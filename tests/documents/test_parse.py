@@ -186,7 +186,7 @@ class TestContact:
             ([], "not a JSON object"),
             ({}, "no text: neither"),
             ({"corpus": ["a"], "file": 5}, "no text: neither"),
-            ({"file": {"data": "SGVsbG8="}}, "no data URI"),
+            ({"file": {"data": "SGVsbG8="}}, "not a data URI"),
             ({"file": {"data": "data:text/plain;base64,SGVsbG8*"}}, "not valid base64"),
             ({"file": {"data": "data:text/plain;base64,A"}}, "not valid base64"),
             ({"file": {"data": "data:text/plain,\ud800"}}, "not a valid data URI"),

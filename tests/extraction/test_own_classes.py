@@ -136,7 +136,7 @@ def test_an_adapters_fingerprint_is_what_it_was(monkeypatch: pytest.MonkeyPatch)
         ({"classes": ["Person", "Location", SHIP | {"examples": ["A [Kestrel] and a [[Heron]."]}]}, "mark each name"),
         ({"classes": ["Person", "Location", SHIP | {"description": "a\tship"}]}, "control character"),
         ({"classes": [*OWN["classes"], STATUTE | {"name": "Rule"}]}, "the same keeps 'laws'"),
-        (OWN | {"relation_types": ["sails_for"]}, "no relation of the contract"),
+        (OWN | {"relation_types": ["sails_for"]}, "not a relation of the contract"),
         (OWN | {"relation_types": [SAILS | {"subjects": ["Boat"]}]}, "subject and then an object"),
         (OWN | {"relation_types": [SAILS | {"objects": ["Company", "Boat"]}]}, "names the class 'Boat'"),
         (OWN | {"relation_types": [SAILS | {"examples": ["The [Kestrel|Ship] sank."]}]}, "subject and then an object"),

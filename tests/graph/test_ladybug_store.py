@@ -442,7 +442,7 @@ def test_odd_names_and_paths_are_stored_and_come_back(live: Path, tmp_path: Path
 
 def test_a_confidence_that_is_no_number_is_refused(live: Path) -> None:
     bad = Mention(name="Acme", entity_class="Company", confidence=float("nan"), chunk=0, start=0, end=4)
-    with opened(live) as store, pytest.raises(PermanentError, match="no number"):
+    with opened(live) as store, pytest.raises(PermanentError, match="not a number"):
         store.apply(A, "mk-a", result("a").model_copy(update={"mentions": (bad,)}), NIGHT)
 
 

@@ -123,7 +123,7 @@ def test_a_damaged_backup_restores_nothing(filled: Home, tmp_path: Path) -> None
     with tarfile.open(archive, "w") as tar:
         info = tarfile.TarInfo("../outside")
         tar.addfile(info)
-    with pytest.raises(PermanentError, match="no plain file"):
+    with pytest.raises(PermanentError, match="not a plain file"):
         restore(archive, Home(tmp_path / "new"), {})
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".ec1-tmp-")]
 

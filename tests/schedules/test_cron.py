@@ -32,13 +32,13 @@ def test_what_dagster_takes_is_taken(cron: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cron", "why"),
     [
-        ("abc xyz * * *", "no time that Dagster takes: five fields"),
-        ("0 0 * foo *", "no time that Dagster takes"),
-        ("0 2 * *", "no time that Dagster takes"),
-        ("0 2 * * * *", "no time that Dagster takes"),
-        ("0 25 * * *", "no time that Dagster takes"),
-        ("*/0 2 * * *", "no time that Dagster takes"),
-        ("0 2 30 2 *", "no time that Dagster takes"),
+        ("abc xyz * * *", "not a time that Dagster takes: five fields"),
+        ("0 0 * foo *", "not a time that Dagster takes"),
+        ("0 2 * *", "not a time that Dagster takes"),
+        ("0 2 * * * *", "not a time that Dagster takes"),
+        ("0 25 * * *", "not a time that Dagster takes"),
+        ("*/0 2 * * *", "not a time that Dagster takes"),
+        ("0 2 30 2 *", "not a time that Dagster takes"),
         ("0 2 31 4 *", "never comes"),
     ],
 )
