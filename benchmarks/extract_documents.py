@@ -78,7 +78,7 @@ def _phase_one(deployment: Deployment, home: Home, extractor: Extractor, endpoin
         apply_night(store, listing, outbox, fingerprints, quarantine_after=3)
         store.publish(home.published_graph)
     seconds = time.perf_counter() - started
-    assert report.documents == len(listing.changed), report.record()
+    assert report.documents == len(listing.changed), report
     return seconds
 
 

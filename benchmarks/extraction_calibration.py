@@ -51,7 +51,7 @@ from ec1.extraction.reading.asking import Asking, first_place
 from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.outbox import Outbox
-from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.reading.unit import Unit, load
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.gpu.engine import ServedAdapter
@@ -93,7 +93,7 @@ def spans_of(reading: Reading) -> list[Span]:
     extractor, recorded = reading.extractor, reading.recorded
 
     async def ask(scratch: Path) -> list[Span]:
-        asking = Asking(extractor, recorded, None, ExtractionReport(), lambda: None)
+        asking = Asking(extractor, recorded, None, ExtractionRecord(), lambda: None)
         found: list[Span] = []
         async with AsyncExitStack() as stack:
             await asking.enter(stack)

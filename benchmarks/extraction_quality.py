@@ -37,7 +37,7 @@ from ec1.extraction.reading import loop
 from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.outbox import Outbox
-from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.results import ExtractionResult, Mention
 from ec1.extraction.scoring import ScoreTable, entities_of, score
 from ec1.gpu.engine import Endpoint, ServedAdapter
@@ -55,7 +55,7 @@ class Run:
 
     texts: Sequence[Text]
     results: dict[str, ExtractionResult]
-    report: ExtractionReport
+    report: ExtractionRecord
 
     @property
     def table(self) -> ScoreTable:

@@ -15,9 +15,10 @@ import dagster as dg
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.listing import Listing
 from ec1.documents.unread import unread_files
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.graph.exports import export_night
 from ec1.graph.resolution.overrides import load_overrides
-from ec1.night.records import DeliveryRecord, ExtractionRecord, GraphRecord, Records
+from ec1.night.records import GraphRecord, Records
 from ec1.night.report.growth import growth
 from ec1.night.steps.extraction import extract_night, work_of
 from ec1.night.steps.extractor import known_names
@@ -127,14 +128,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         if report.stopped:
             context.log.warning(f"work is put off to a later night: {report.stopped}")
         records = Records(home.night(context.partition_key))
-        done = ExtractionRecord.model_validate(report.record())
-        records.write(
-            context.run.run_id,
-            done.model_copy(
-                update={"streams": {stream: done.streams[stream] for stream in chosen if stream in done.streams}}
-            ),
-        )
-        total = records.total(ExtractionRecord) or done
+        records.write(context.run.run_id, report.only(chosen))
+        total = records.total(ExtractionRecord) or report
         for stream in sorted(chosen):
             yield dg.MaterializeResult(
                 asset_key=f"{stream}_entities",
@@ -199,7 +194,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         records.write(context.run.run_id, applied)
         delivery = graph.deliver(ledger, outbox, listing.night, merged)
         if delivery is not None:
-            records.write(context.run.run_id, DeliveryRecord.model_validate(delivery.record()))
+            records.write(context.run.run_id, delivery)
             if delivery.problem:
                 context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
         scores = scores_of(deployment, home, ledger, outbox)

@@ -17,8 +17,9 @@ from ec1.corpus.threshold import TrainingDecision
 from ec1.documents.ledger import LedgerEntry
 from ec1.documents.listing import Listing
 from ec1.extraction.naming.trust import Trust
+from ec1.extraction.reading.progress import ExtractionRecord, StreamCounts
 from ec1.home import Home
-from ec1.night.records import ExtractionRecord, GraphRecord, HandoverRecord, ScoreRecord
+from ec1.night.records import GraphRecord, HandoverRecord, ScoreRecord
 from ec1.night.report.growth import Growth
 from ec1_assets.plots import bar_plot, interval_plot, line_plot
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ec1.adapters.manifest import AdapterManifest
     from ec1.extraction.reading.progress import Progress
     from ec1.graph.ladybug_store import LadybugStore
-    from ec1.graph.service_content_store import Delivery
+    from ec1.graph.service_content_store import DeliveryRecord
     from ec1.night.records import OutcomeRecord
     from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
     from ec1.training.plan import TrainingPlan
@@ -66,14 +67,16 @@ def of_listing(listing: Listing, unread: str) -> Metadata:
 
 def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder: Path) -> Metadata:
     """All runs of the night together: a run that found nothing new to read does not show zeros."""
-    counts = total.streams.get(stream, {})
+    counts = total.streams.get(stream, StreamCounts())
     by_class = total.entities_by_stream.get(stream, {})
     paths = {version.content_sha256[:12]: version.key.path for version in reversed(listing.changed)}
     return {
-        **{name: counts.get(name, 0) for name in ("complete", "deferred", "rejected", "reused", "postponed")},
+        **counts.model_dump(),
         **({"stopped": total.stopped} if total.stopped else {}),
         "entities": sum(by_class.values()),
         "llm_calls": total.llm_calls,
+        **({"decisions": total.decisions} if total.decisions else {}),
+        **({"chunks_for_the_second_model": total.sent_on} if total.sent_on else {}),
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
         "documents_per_second": round(float(total.documents_per_second), 3),
@@ -195,7 +198,7 @@ def _of_scores(scores: ScoreRecord) -> Metadata:
     }
 
 
-def of_delivery(delivery: "Delivery") -> Metadata:
+def of_delivery(delivery: "DeliveryRecord") -> Metadata:
     """What service-content was sent, and how that compares with what it holds."""
     return {
         "service_content_sent": delivery.sent,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.rebuild import Rebuild
     from ec1.graph.resolution.clusters import Cluster
-    from ec1.graph.service_content_store import Delivery
+    from ec1.graph.service_content_store import DeliveryRecord
     from ec1.night.steps.graph import Results
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class GraphResource(dg.ConfigurableResource["GraphResource"]):
         outbox: "Outbox",
         night: str,
         clusters: "Iterable[Cluster]" = (),
-    ) -> "Delivery | None":
+    ) -> "DeliveryRecord | None":
         """Bring service-content up to date, if the deployment has it; its failures are in what is returned. What
         resolution made one of (`clusters`) is sent as one."""
         from ec1.graph.service_content import ServiceContentClient

@@ -13,6 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
 from ec1.models import prepare_model
+from ec1.records import Record
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -20,6 +21,20 @@ PROJECT = Path(__file__).resolve().parent.parent
 # times as long. Before torch is imported, and for the processes that tests start.
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // int(workers))))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def records_refuse_unknown_keys() -> None:
+    """What a step writes is all read again: a key that nobody declared would be dropped without a word."""
+    import ec1.graph.service_content_store
+    import ec1.night.records  # noqa: F401
+
+    classes = [Record]
+    while classes:
+        each = classes.pop()
+        each.model_config["extra"] = "forbid"
+        each.model_rebuild(force=True)
+        classes += each.__subclasses__()
 
 
 @pytest.fixture(scope="session")

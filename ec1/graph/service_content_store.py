@@ -21,9 +21,11 @@ import random
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pydantic import ConfigDict, Field
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status, extractor_fingerprint
 from ec1.errors import DeferredError, PermanentError, RejectedError
@@ -38,6 +40,7 @@ from ec1.graph.service_content import (
     could_alias,
     service_key,
 )
+from ec1.records import Record
 from ec1.vocabulary import CONTRACT, Vocabulary
 
 if TYPE_CHECKING:
@@ -71,19 +74,21 @@ CREATE TABLE IF NOT EXISTS waiting(key TEXT PRIMARY KEY);
 """
 
 
-@dataclass
-class Delivery:
+class DeliveryRecord(Record):
     """What a night sent, what is left for a later one, and how what we sent compares with what the service holds.
 
     `differ`, `missing` and `unconfirmed` are of the `looked_up` ones: `missing` is what the service shows that it does
     not hold, `unconfirmed` what it did not show, which proves nothing where it knows many similar names. `held` is
-    None if the service did not say.
+    None if the service did not say. It grows while entities are sent.
     """
+
+    model_config = ConfigDict(frozen=False)
+    step: ClassVar[str] = "service_content"
 
     sent: int = 0
     batches: int = 0
     deferred: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = Field({})
     expected: int = 0
     retracted: int = 0
     held: int | None = None
@@ -91,11 +96,14 @@ class Delivery:
     missing: int = 0
     unconfirmed: int = 0
     differ: int = 0
-    examples: list[str] = field(default_factory=list)
+    examples: list[str] = Field([])
     problem: str | None = None
 
-    def record(self) -> dict[str, Any]:
-        return asdict(self)
+    def plus(self, later: Self) -> Self:
+        """What was sent adds up; the rest is the later run's."""
+        return later.model_copy(
+            update={name: getattr(self, name) + getattr(later, name) for name in ("sent", "batches", "retracted")}
+        )
 
 
 class ServiceContentStore:
@@ -115,13 +123,13 @@ class ServiceContentStore:
         outbox: "Outbox",
         night: str,
         clusters: "Iterable[Cluster]" = (),
-    ) -> Delivery:
+    ) -> DeliveryRecord:
         """Bring the service to what the ledger's documents say, as far as it lets us, and compare. The members of one
         of the `clusters` are sent as one entity.
 
         Never raises for the service's sake: what it did not take waits for the next night, and `problem` says why.
         """
-        delivery = Delivery()
+        delivery = DeliveryRecord()
         with self._open() as state:
             self._merge(state, clusters)
             self._claim(state, ledger, outbox, delivery)
@@ -177,7 +185,7 @@ class ServiceContentStore:
         state: sqlite3.Connection,
         ledger: Mapping[DocumentKey, LedgerEntry],
         outbox: "Outbox",
-        delivery: Delivery,
+        delivery: DeliveryRecord,
     ) -> None:
         """Replace the claims of the documents that changed. The ledger is what counts, so a night that broke off
         between graph and service is made up by the next."""
@@ -206,7 +214,7 @@ class ServiceContentStore:
         state: sqlite3.Connection,
         key: DocumentKey,
         version: tuple[LedgerEntry, ExtractionResult] | None,
-        delivery: Delivery,
+        delivery: DeliveryRecord,
     ) -> None:
         document = (key.stream, key.path)
         state.execute(
@@ -231,7 +239,7 @@ class ServiceContentStore:
             state.execute("INSERT OR IGNORE INTO waiting VALUES (?)", (sent_as,))
 
     def _claims_of(
-        self, entry: LedgerEntry, result: ExtractionResult, delivery: Delivery
+        self, entry: LedgerEntry, result: ExtractionResult, delivery: DeliveryRecord
     ) -> list[tuple[ServiceEntity, str]]:
         """What one document says: each spelling and class once, with its highest confidence, and the key of the entity
         in our graph. A class that is not the contract's has become one of them."""
@@ -251,7 +259,7 @@ class ServiceContentStore:
 
     # --- sending
 
-    def _send(self, state: sqlite3.Connection, night: str, delivery: Delivery) -> None:
+    def _send(self, state: sqlite3.Connection, night: str, delivery: DeliveryRecord) -> None:
         """Send what waits, in bounded batches; each batch counts once the service has taken it."""
         for batch in _batches(self._changes(state), self._client.batch_entities):
             if entities := [entity for _, entity in batch if entity is not None]:
@@ -289,7 +297,7 @@ class ServiceContentStore:
 
     # --- comparing
 
-    def _compare(self, state: sqlite3.Connection, night: str, delivery: Delivery) -> None:
+    def _compare(self, state: sqlite3.Connection, night: str, delivery: DeliveryRecord) -> None:
         """Count, and look some entities up. What the service lost is queued to be sent again."""
         delivery.held = self._client.count()
         ours = [row[0] for row in state.execute("SELECT key FROM sent WHERE NOT retracted ORDER BY key")]
@@ -380,7 +388,7 @@ def _same(held: ServiceEntity, wanted: ServiceEntity) -> bool:
     return alike and (held.entity_name, held.classification) == (wanted.entity_name, wanted.classification)
 
 
-def _example(delivery: Delivery, text: str) -> None:
+def _example(delivery: DeliveryRecord, text: str) -> None:
     if len(delivery.examples) < _MAX_EXAMPLES:
         delivery.examples.append(text)
 

@@ -9,7 +9,6 @@ night is the total of its runs (`Records.total`).
 """
 
 import datetime as dt
-from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeVar
@@ -21,6 +20,7 @@ from ec1.corpus.threshold import TrainingDecision
 from ec1.errors import InputError
 from ec1.files import checked_name, read_json, write_json
 from ec1.graph.rebuild import Rebuild
+from ec1.records import Record
 from ec1.strict_yaml import validate
 from ec1.training.plan import TrainingPlan
 from ec1.training.spec import TrainingResult
@@ -28,94 +28,7 @@ from ec1.training.spec import TrainingResult
 _FOLDER = "records"
 
 
-class Record(BaseModel):
-    """Base of all records. `step` names the step and the folder; `run` and `written` are filled in when it is written.
-
-    Unknown keys are ignored, so that a home that a later version wrote can still be read.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-    step: ClassVar[str]
-
-    run: str = ""
-    written: dt.datetime | None = Field(None, description="UTC")
-
-    def plus(self, later: Self) -> Self:
-        """This record and that of a later run of the same night, together. By default the later one stands."""
-        return later
-
-
 AnyRecord = TypeVar("AnyRecord", bound=Record)
-
-
-class ExtractionRecord(Record):
-    """Phase 1's extraction. Counts per stream: complete, deferred, rejected, reused, postponed documents.
-
-    `entities` are different ones per run; an entity that two runs found counts twice in their total.
-    """
-
-    step: ClassVar[str] = "extraction"
-    streams: dict[str, dict[str, int]] = {}
-    entities: dict[str, int] = {}
-    entities_by_stream: dict[str, dict[str, int]] = {}
-    dropped: dict[str, int] = {}
-    llm_calls: int = 0
-    chunks: int = 0
-    sent_on: int = Field(0, description="chunks that the first model was unsure about, for the second one to read")
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
-    stopped: str | None = Field(None, description="why units were postponed")
-    skipped: bool = Field(False, description="an operator switched off what the model runs on")
-    problems: list[dict[str, str]] = []
-    held: list[dict[str, str]] = Field(
-        [], description="sentences that were kept from the model, or whose names were not kept, with their document"
-    )
-
-    @property
-    def documents(self) -> int:
-        """Documents that were finished."""
-        return sum(self._count(name) for name in ("complete", "deferred", "rejected"))
-
-    @property
-    def documents_per_second(self) -> float:
-        return self.documents / self.seconds if self.seconds else 0.0
-
-    @property
-    def tokens_per_second(self) -> float:
-        return (self.prompt_tokens + self.completion_tokens) / self.seconds if self.seconds else 0.0
-
-    def _count(self, name: str) -> int:
-        return sum(counts.get(name, 0) for counts in self.streams.values())
-
-    def plus(self, later: Self) -> Self:
-        """What was done adds up; what is left is what the later run left, in the streams that it read."""
-        streams = dict(self.streams)
-        for stream, counts in later.streams.items():
-            before = streams.get(stream, {})
-            streams[stream] = {
-                name: count if name in ("deferred", "postponed") else count + before.get(name, 0)
-                for name, count in counts.items()
-            }
-        kept = [row for row in self.problems if row.get("stream") not in later.streams]
-        by_stream = {
-            stream: _sum(self.entities_by_stream.get(stream, {}), later.entities_by_stream.get(stream, {}))
-            for stream in {**self.entities_by_stream, **later.entities_by_stream}
-        }
-        return later.model_copy(
-            update={
-                "streams": streams,
-                "entities": _sum(self.entities, later.entities),
-                "entities_by_stream": by_stream,
-                "dropped": _sum(self.dropped, later.dropped),
-                **{
-                    name: getattr(self, name) + getattr(later, name)
-                    for name in ("llm_calls", "chunks", "sent_on", "prompt_tokens", "completion_tokens", "seconds")
-                },
-                "problems": [*kept, *later.problems],
-                "held": [*self.held, *(row for row in later.held if row not in self.held)],
-            }
-        )
 
 
 class GraphRecord(Record):
@@ -169,29 +82,6 @@ class ScoreRecord(Record):
     problem: str | None = None
 
 
-class DeliveryRecord(Record):
-    """What service-content was sent, and how that compares with what it holds."""
-
-    step: ClassVar[str] = "service_content"
-    sent: int = 0
-    batches: int = 0
-    deferred: int = 0
-    refused: dict[str, int] = {}
-    expected: int = 0
-    retracted: int = 0
-    held: int | None = None
-    looked_up: int = 0
-    missing: int = 0
-    differ: int = 0
-    examples: list[str] = []
-    problem: str | None = None
-
-    def plus(self, later: Self) -> Self:
-        return later.model_copy(
-            update={name: getattr(self, name) + getattr(later, name) for name in ("sent", "batches", "retracted")}
-        )
-
-
 class MachineRecord(Record):
     """What the night used of a machine that is booted for it, over all runs so far. Seconds are paid for; `phases` are
     those in which a phase used it. `problem` says why it could not be stopped."""
@@ -201,8 +91,8 @@ class MachineRecord(Record):
     usd_per_hour: float = 0.0
     boots: int = 0
     lost: int = Field(0, description="how often it was taken away: preempted, or stopped by its own dead man")
-    zones: list[str] = []
-    phases: dict[str, float] = {}
+    zones: list[str] = Field([])
+    phases: dict[str, float] = Field({})
     refused: list[str] = Field([], description="what became of the times that it was asked for in vain")
     problem: str | None = None
 
@@ -274,11 +164,11 @@ class EvaluationRecord(Record):
 
     step: ClassVar[str] = "evaluation"
     verdict: VerdictName
-    reasons: list[str] = []
+    reasons: list[str] = Field([])
     unit: str = "nats/token"
     """Of scores and differences."""
-    mean_scores: dict[str, float | None] = {}
-    mean_losses: dict[str, float | None] = {}
+    mean_scores: dict[str, float | None] = Field({})
+    mean_losses: dict[str, float | None] = Field({})
     examples: int = 0
     differences: dict[str, ScoreDifference] = Field({}, description="the candidate's score less each reference's")
 
@@ -315,8 +205,8 @@ class RetentionRecord(Record):
     """What the clean-up at the end of a run removed, by kind, and how large the home was then (bytes)."""
 
     step: ClassVar[str] = "retention"
-    removed: dict[str, int] = {}
-    freed_bytes: dict[str, int] = {}
+    removed: dict[str, int] = Field({})
+    freed_bytes: dict[str, int] = Field({})
     home_bytes: int = 0
     free_bytes: int = 0
     seconds: float = 0.0
@@ -336,9 +226,9 @@ class RunRecord(Record):
     asked: dt.datetime
     began: dt.datetime | None = None
     ended: dt.datetime
-    parts: list[Part] = []
-    recipes: list[str] = []
-    broken: dict[str, str] = {}
+    parts: list[Part] = Field([])
+    recipes: list[str] = Field([])
+    broken: dict[str, str] = Field({})
     cost_per_hour: float = 0.0
 
     @property
@@ -399,7 +289,3 @@ class Records:
 
     def _folder(self, kind: type[Record]) -> Path:
         return self.folder / _FOLDER / kind.step
-
-
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

@@ -10,8 +10,9 @@ from light import MODEL, light_project
 from ec1.adapters.extractor import extractor_adapter
 from ec1.extraction.naming.calibration import Calibration
 from ec1.extraction.naming.trained import SHIPPED
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.graph.reader import GraphReader
-from ec1.night.records import ExtractionRecord, Records
+from ec1.night.records import Records
 
 pytestmark = pytest.mark.slow
 NIGHT, LATER = "2026-06-05", "2026-06-06"

@@ -16,15 +16,9 @@ from fake_compute import PROJECT, FakeCompute, fake_compute
 from light import DEPLOYMENT, MODEL, RECIPE, LightCommandLine
 from ssh_server import SshServer
 
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
-from ec1.night.records import (
-    ExtractionRecord,
-    HandoverRecord,
-    MachineRecord,
-    OutcomeRecord,
-    PostponedRecord,
-    Records,
-)
+from ec1.night.records import HandoverRecord, MachineRecord, OutcomeRecord, PostponedRecord, Records
 from ec1.night.report.summary import night_report
 
 pytestmark = pytest.mark.slow

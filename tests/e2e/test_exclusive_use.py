@@ -19,8 +19,9 @@ import psutil
 import pytest
 from light import LightCommandLine, light_project, wipe
 
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.gpu.lease import MARK, marked_processes
-from ec1.night.records import ExtractionRecord, OutcomeRecord, Records
+from ec1.night.records import OutcomeRecord, Records
 
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"

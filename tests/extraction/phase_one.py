@@ -19,7 +19,7 @@ from ec1.extraction.reading.client import Circuit
 from ec1.extraction.reading.extractor import Extractor
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.outbox import Outbox
-from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.rebuild import rebuild_graph
 from ec1.home import Home
@@ -38,7 +38,7 @@ class Night:
     """What one night came to."""
 
     listing: Listing
-    report: ExtractionReport
+    report: ExtractionRecord
     applied: GraphRecord
 
 

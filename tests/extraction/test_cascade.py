@@ -20,7 +20,7 @@ from ec1.extraction.reading.client import Circuit
 from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.outbox import Outbox
-from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.results import ChunkAnswer, Dropped, ExtractionResult, Mention
 from ec1.extraction.settings import CascadeSettings, ExtractionSettings, ServerSettings
 from ec1.night.steps.extraction import extract_night
@@ -77,7 +77,7 @@ class Nights:
         yield OpenAIClient(server.url, name, self.settings, backoff_seconds=0.01, circuit=circuit)
         self.serving.remove(name)
 
-    def night(self, *texts: str) -> ExtractionReport:
+    def night(self, *texts: str) -> ExtractionRecord:
         return extract_night(
             [_item(text) for text in texts],
             self.extractor(),

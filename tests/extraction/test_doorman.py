@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -196,7 +195,7 @@ def test_a_machine_that_does_not_come_postpones_the_night(extractor: Extractor, 
     assert report.streams["meeting"].postponed == 2 and report.llm_calls == 0
     assert report.stopped is not None and "was not ready within inference.ready_timeout_seconds" in report.stopped
     assert list(tmp_path.rglob("*.json")) == []
-    json.dumps(report.record())
+    report.model_dump_json()
 
 
 BUSY = ExtractionSettings(chunk_tokens=40, overlap_tokens=0, max_in_flight=16, request_timeout_seconds=5)

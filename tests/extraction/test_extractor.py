@@ -21,7 +21,7 @@ from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.reading.loop import extract
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.outbox import Outbox
-from ec1.extraction.reading.progress import ExtractionReport, Progress
+from ec1.extraction.reading.progress import ExtractionRecord, Progress
 from ec1.extraction.results import ExtractionResult
 from ec1.extraction.schema import encode
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings
@@ -99,7 +99,7 @@ class Bench:
         self.client = client_of(server, settings)
         self.progress: list[Progress] = []
 
-    def run(self, *work: WorkItem, deadline: float | None = None) -> ExtractionReport:
+    def run(self, *work: WorkItem, deadline: float | None = None) -> ExtractionRecord:
         return extract(self.extractor, work, self.client, self.outbox, deadline=deadline, progress=self.progress.append)
 
     def result(self, work: WorkItem) -> ExtractionResult | None:

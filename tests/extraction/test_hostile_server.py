@@ -24,7 +24,7 @@ from ec1.extraction.reading.doorman import DoormanClient
 from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.outbox import Outbox
-from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.results import ExtractionResult
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity
@@ -67,7 +67,7 @@ def good(kind: str, content: str = FOUND) -> dict[str, Any]:
     }
 
 
-def extract(kind: str, server: RawServer, words: Path) -> tuple[ExtractionReport, ExtractionResult]:
+def extract(kind: str, server: RawServer, words: Path) -> tuple[ExtractionRecord, ExtractionResult]:
     """One document against the server, and its result as it was kept."""
     circuit = Circuit(cool_down_seconds=0.001, rounds=2)
     client: HttpChatClient
@@ -82,7 +82,7 @@ def extract(kind: str, server: RawServer, words: Path) -> tuple[ExtractionReport
         outbox = Outbox(Path(folder))
         report = loop.extract(extractor, [work], client, outbox, deadline=None, progress=lambda _: None)
         result = outbox.get(extractor.fingerprint("meeting"), work.content_sha256)
-    json.dumps(report.record(), ensure_ascii=False).encode()
+    report.model_dump_json().encode()
     counts = report.streams["meeting"]
     assert counts.complete + counts.deferred + counts.postponed == 1
     if counts.postponed:

@@ -18,8 +18,9 @@ from ec1.cli import app
 from ec1.extraction.defence import instructions
 from ec1.extraction.defence.instruction_model import BUCKETS, features, likeness
 from ec1.extraction.folding import unmasked
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.graph.reader import GraphReader
-from ec1.night.records import ExtractionRecord, Records
+from ec1.night.records import Records
 from ec1.night.report.summary import night_report
 from ec1.night.report.text import tables
 from examples.instructions import make
@@ -241,7 +242,7 @@ def test_a_payload_does_not_land_and_the_report_names_its_document_and_sentence(
     assert (row["path"], row["held"], row["sentence"]) == (f"{MEETINGS}/a.md", "sentence", INJECTED)
     assert row["names"] == PAYLOAD
     records = Records(phase.home.night(NIGHT))
-    records.write("run-1", ExtractionRecord.model_validate(night.report.record()))
+    records.write("run-1", night.report)
     report = night_report(phase.home, NIGHT, recipes=[])
     assert INJECTED in str(tables(report)) and "ec1 extraction held" in str(report.advice())
     listed = CliRunner().invoke(app, ["--home", str(phase.home.root), "extraction", "held", "--json"])
@@ -256,7 +257,7 @@ def test_the_report_shows_what_was_not_read_before_what_only_lacks_names(phase: 
         {"path": "b.md", "held": "sentence", "sentence": INJECTED, "names": PAYLOAD},
     ]
     phase.write("a.md", "Alma Reyes came to the meeting.", NIGHT)
-    record = phase.night(NIGHT).report.record() | {"held": rows}
+    record = phase.night(NIGHT).report.model_dump() | {"held": rows}
     Records(phase.home.night(NIGHT)).write("run-1", ExtractionRecord.model_validate(record))
     report = night_report(phase.home, NIGHT, recipes=[])
     assert [(each.what, each.path) for each in report.held] == [("sentence", "b.md"), ("names", "a.md")]

@@ -15,7 +15,7 @@ from ec1.documents.parse import Document
 from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.reading.loop import extract
 from ec1.extraction.reading.outbox import Outbox
-from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.reading.several import server_client
 from ec1.extraction.settings import ExtractionSettings, ServerSettings
 
@@ -48,7 +48,7 @@ class Bench:
         self.settings, self.outbox = settings, Outbox(outbox)
         self.extractor = Extractor(settings, "some/model", "main", model)
 
-    def run(self, work: list[WorkItem], *addresses: str) -> ExtractionReport:
+    def run(self, work: list[WorkItem], *addresses: str) -> ExtractionRecord:
         first, *replicas = addresses
         server = ServerSettings(kind="server", base_url=first, replicas=tuple(replicas), model="m")
         return extract(

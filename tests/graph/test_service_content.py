@@ -24,7 +24,7 @@ from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import EntityClass, ExtractionResult, Mention
 from ec1.graph.resolution.clusters import Cluster
 from ec1.graph.service_content import ServiceContentClient, ServiceEntity, service_key
-from ec1.graph.service_content_store import Delivery, ServiceContentStore
+from ec1.graph.service_content_store import DeliveryRecord, ServiceContentStore
 from ec1.graph.settings import ServiceContentSettings
 
 
@@ -69,7 +69,7 @@ class Bench:
             key(path), f"mk-{path}", found.content_sha256, found.fingerprint, status, NIGHT
         )
 
-    def night(self, night: str = NIGHT) -> Delivery:
+    def night(self, night: str = NIGHT) -> DeliveryRecord:
         return self.store.deliver(self.ledger, self.outbox, night)
 
 
@@ -220,7 +220,7 @@ def test_what_the_service_would_swallow_is_not_sent(service: FakeServiceContent,
         ]
     ]  # fmt: skip
     found = found.model_copy(update={"mentions": tuple(mentions)})
-    delivery = Delivery()
+    delivery = DeliveryRecord()
     entry = LedgerEntry(key("a.md"), "mk-a", found.content_sha256, FINGERPRINT, Status.APPLIED, NIGHT)
     kept = bench.store._claims_of(entry, found, delivery)
     assert kept == [(ServiceEntity("Ann Lee", "Person", 0.9, "mk-a"), "Person:ann lee")]

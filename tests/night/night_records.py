@@ -5,11 +5,11 @@ from pathlib import Path
 
 from ec1.adapters.gate import ScoreDifference, VerdictName
 from ec1.corpus.threshold import TrainingDecision
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
 from ec1.night.records import (
     DecisionRecord,
     EvaluationRecord,
-    ExtractionRecord,
     GraphRecord,
     HandoverRecord,
     OutcomeRecord,

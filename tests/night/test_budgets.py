@@ -5,16 +5,9 @@ from night_records import NIGHT, ROLE, a_night, run_of
 from pydantic import ValidationError
 
 from ec1.corpus.threshold import TrainingDecision
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
-from ec1.night.records import (
-    CandidateRecord,
-    DecisionRecord,
-    ExtractionRecord,
-    MachineRecord,
-    Part,
-    PostponedRecord,
-    Records,
-)
+from ec1.night.records import CandidateRecord, DecisionRecord, MachineRecord, Part, PostponedRecord, Records
 from ec1.night.report.summary import NightReport, night_report
 from ec1.night.report.text import as_markdown
 from ec1.night.report.totals import totals_of

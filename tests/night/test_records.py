@@ -7,8 +7,9 @@ import pytest
 
 from ec1.corpus.threshold import TrainingDecision
 from ec1.errors import InputError
+from ec1.extraction.reading.progress import ExtractionRecord, StreamCounts
 from ec1.home import Home
-from ec1.night.records import DecisionRecord, ExtractionRecord, GraphRecord, OutcomeRecord, Records, SnapshotRecord
+from ec1.night.records import DecisionRecord, GraphRecord, OutcomeRecord, Records, SnapshotRecord
 from ec1.night.report.summary import night_report
 
 NIGHT = "2026-06-01"
@@ -56,9 +57,9 @@ def test_running_a_night_again_does_not_overwrite_its_figures(tmp_path: Path) ->
     records.write("run-2", nothing())
     total = records.total(ExtractionRecord)
     assert total is not None
-    assert (total.llm_calls, total.entities, total.streams["meeting"]["complete"]) == (10, {"Person": 4}, 3)
+    assert (total.llm_calls, total.entities, total.streams["meeting"].complete) == (10, {"Person": 4}, 3)
     assert total.tokens_per_second == 100.0
-    assert total.streams["meeting"]["deferred"] == total.streams["meeting"]["postponed"] == 0, "the second read them"
+    assert total.streams["meeting"].deferred == total.streams["meeting"].postponed == 0, "the second read them"
     assert total.problems == []
     first = records.find(ExtractionRecord, "run-1")
     assert first is not None and first.llm_calls == 10 and first.problems
@@ -71,7 +72,7 @@ def test_work_adds_up_and_what_is_left_is_the_last_runs(tmp_path: Path) -> None:
     records.write("c", extraction("research"))
     total = records.total(ExtractionRecord)
     assert total is not None
-    assert total.streams["meeting"] == {"complete": 6, "deferred": 1, "rejected": 0, "reused": 0, "postponed": 2}
+    assert total.streams["meeting"] == StreamCounts(complete=6, deferred=1, postponed=2)
     assert total.entities_by_stream == {"meeting": {"Person": 8}, "research": {"Person": 4}}
     assert total.documents == 6 + 1 + 3 + 1
     assert [row["stream"] for row in total.problems] == ["meeting", "research"]
@@ -131,3 +132,11 @@ def test_the_report_tells_the_night_from_the_run_and_zero_from_not_reached(home:
 
     engineering.write("run-3", decision())
     assert night_report(home, NIGHT, "run-3", roles).recipes[0].outcome == "unfinished", "this run trains again"
+
+
+def test_a_key_that_no_record_has_is_refused_by_the_tests(tmp_path: Path) -> None:
+    Records(tmp_path).write("a", extraction())
+    (path,) = tmp_path.rglob("a.json")
+    path.write_text(path.read_text().replace('"llm_calls"', '"llm_cals"'))
+    with pytest.raises(InputError, match="llm_cals"):
+        Records(tmp_path).find(ExtractionRecord)

@@ -17,7 +17,7 @@ from ec1.extraction.naming import candidates, confidence, decision, grounding, t
 from ec1.extraction.naming.filters import Place
 from ec1.extraction.reading.client import ChatClient, Completion
 from ec1.extraction.reading.extractor import Extractor
-from ec1.extraction.reading.progress import ExtractionReport
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.reading.unit import Unit
 
 _QUESTIONS_A_REQUEST = 64
@@ -33,7 +33,7 @@ class Asking:
         extractor: Extractor,
         client: ChatClient,
         deadline: float | None,
-        report: ExtractionReport,
+        report: ExtractionRecord,
         answered: Callable[[], None],
     ) -> None:
         self.extractor = extractor

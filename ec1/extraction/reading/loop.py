@@ -19,7 +19,7 @@ from ec1.extraction.reading.asking import Asking
 from ec1.extraction.reading.client import ChatClient, NoTimeError, ServerFaultError
 from ec1.extraction.reading.extractor import MAX_SPLITS, Extractor, WorkItem
 from ec1.extraction.reading.outbox import Outbox
-from ec1.extraction.reading.progress import ExtractionReport, Progress
+from ec1.extraction.reading.progress import ExtractionRecord, Progress
 from ec1.extraction.reading.unit import Loaded, Unit, load
 from ec1.extraction.schema import MAX_ENTITIES, Named, ParsedAnswer
 
@@ -36,7 +36,7 @@ def extract(
     *,
     deadline: float | None,
     progress: Callable[[Progress], None],
-) -> ExtractionReport:
+) -> ExtractionRecord:
     """Extract all units that the outbox has no final result for, each one once; what was answered about them before
     an interruption is not asked again.
 
@@ -56,7 +56,7 @@ def extract(
     return report
 
 
-def postpone(extractor: Extractor, work: Sequence[WorkItem], outbox: Outbox, reason: str) -> ExtractionReport:
+def postpone(extractor: Extractor, work: Sequence[WorkItem], outbox: Outbox, reason: str) -> ExtractionRecord:
     """The report of an extraction that has no model to ask: `reason` says why."""
     report, waiting = _sorted(extractor, work, outbox)
     report.stopped = reason
@@ -65,9 +65,9 @@ def postpone(extractor: Extractor, work: Sequence[WorkItem], outbox: Outbox, rea
     return report
 
 
-def _sorted(extractor: Extractor, work: Sequence[WorkItem], outbox: Outbox) -> tuple[ExtractionReport, list[WorkItem]]:
+def _sorted(extractor: Extractor, work: Sequence[WorkItem], outbox: Outbox) -> tuple[ExtractionRecord, list[WorkItem]]:
     """The units that need the model, each once, and a report in which the others are counted."""
-    report = ExtractionReport(classes=extractor.vocabulary.classes)
+    report = ExtractionRecord.of(extractor.streams, extractor.vocabulary.classes)
     waiting: list[WorkItem] = []
     seen: set[tuple[str, str]] = set()
     for item in work:
@@ -98,7 +98,7 @@ class _Run:
         outbox: Outbox,
         deadline: float | None,
         progress: Callable[[Progress], None],
-        report: ExtractionReport,
+        report: ExtractionRecord,
         begin: float,
     ) -> None:
         self.extractor = extractor

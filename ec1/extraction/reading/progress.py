@@ -1,18 +1,21 @@
 """What an extraction did: its figures as they grow, and where it stands.
 
-Belongs here: counting units and what came of them. Does not: the record that a night keeps of it, with the rates
-(`ec1.night.records.ExtractionRecord`).
+Belongs here: counting units and what came of them. Does not: where a night keeps the record (`ec1.night.records`).
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ec1.extraction.folding import normalised
-from ec1.extraction.results import ENTITY_CLASSES, ExtractionResult
+from ec1.extraction.results import ExtractionResult
+from ec1.records import Record, added
 
 MAX_PROBLEM_ROWS = 200
+_COSTS = ("llm_calls", "decisions", "chunks", "prompt_tokens", "completion_tokens", "seconds")
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,7 @@ class Progress:
         )
 
 
-@dataclass
-class StreamCounts:
+class StreamCounts(BaseModel):
     """Units of one stream by how they ended. `postponed` ones were not tried to the end: no time, or no server."""
 
     complete: int = 0
@@ -41,77 +43,77 @@ class StreamCounts:
     reused: int = 0
     postponed: int = 0
 
+    def plus(self, later: Self) -> Self:
+        """What was done adds up; what is left is what the later run left."""
+        done = {name: getattr(self, name) + getattr(later, name) for name in ("complete", "rejected", "reused")}
+        return later.model_copy(update=done)
 
-@dataclass
-class ExtractionReport:
-    """What one extraction did. `reused` units were in the outbox already and cost nothing."""
 
-    classes: tuple[str, ...] = ENTITY_CLASSES
-    streams: dict[str, StreamCounts] = field(default_factory=lambda: defaultdict(StreamCounts))
-    dropped: Counter[str] = field(default_factory=Counter)
+class ExtractionRecord(Record):
+    """What one extraction did, by stream; it grows while documents are read. `reused` units were in the outbox already
+    and cost nothing.
+
+    `entities` are different ones of one run: an entity that two runs found counts twice in their total.
+    """
+
+    model_config = ConfigDict(frozen=False)
+    step: ClassVar[str] = "extraction"
+
+    streams: dict[str, StreamCounts] = Field({})
+    entities: dict[str, int] = Field({}, description="different entities by class")
+    entities_by_stream: dict[str, dict[str, int]] = Field({})
+    dropped: dict[str, int] = Field({}, description="names that were not trusted, by reason")
     llm_calls: int = 0
-    sent_on: int = 0
-    """Chunks that a second model was to read, too."""
-    decisions: int = 0
-    """Spans that the model decided on."""
+    sent_on: int = Field(0, description="chunks that the first model was unsure about, for the second one to read")
+    decisions: int = Field(0, description="spans that the model decided on")
     chunks: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
-    stopped: str | None = None
-    """Why units were postponed: the deadline came, or the server went."""
-    skipped: bool = False
-    """An operator switched the server off, so nothing was asked."""
-    problems: list[dict[str, str]] = field(default_factory=list)
-    held: list[dict[str, str]] = field(default_factory=list)
-    """Sentences that were kept from the model: stream, path, sentence, the names in it, and why."""
-    _entities: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    stopped: str | None = Field(None, description="why units were postponed: the deadline came, or the server went")
+    skipped: bool = Field(False, description="an operator switched the server off, so nothing was asked")
+    problems: list[dict[str, str]] = Field([])
+    held: list[dict[str, str]] = Field(
+        [], description="sentences that were kept from the model, or lost names: stream, path, sentence, names, and why"
+    )
+    _seen: dict[str, set[tuple[str, str]]] = PrivateAttr(default_factory=dict)
+    """Entities by stream, and of all under ""."""
+
+    @classmethod
+    def of(cls, streams: Iterable[str], classes: Iterable[str]) -> Self:
+        """The record of an extraction that has not begun."""
+        zeros = dict.fromkeys(classes, 0)
+        names = list(streams)
+        return cls(
+            streams={name: StreamCounts() for name in names},
+            entities=dict(zeros),
+            entities_by_stream={name: dict(zeros) for name in names},
+        )
 
     @property
     def documents(self) -> int:
-        """Units that were finished by this extraction."""
+        """Units that were finished."""
         return sum(counts.complete + counts.deferred + counts.rejected for counts in self.streams.values())
 
     @property
-    def entities(self) -> dict[str, int]:
-        """Different entities by class, over all documents of this extraction."""
-        return self._by_class(set().union(*self._entities.values()))
+    def documents_per_second(self) -> float:
+        return self.documents / self.seconds if self.seconds else 0.0
 
-    def entities_of(self, stream: str) -> dict[str, int]:
-        """Different entities by class in one stream's documents."""
-        return self._by_class(self._entities.get(stream, set()))
+    @property
+    def tokens_per_second(self) -> float:
+        return (self.prompt_tokens + self.completion_tokens) / self.seconds if self.seconds else 0.0
 
-    def add_costs(self, parts: "Iterable[ExtractionReport]") -> None:
+    def only(self, streams: Collection[str]) -> Self:
+        """The record with the counts of these streams alone."""
+        return self.model_copy(update={"streams": {name: self.streams[name] for name in streams}})
+
+    def add_costs(self, parts: "Iterable[ExtractionRecord]") -> None:
         """Add what these cost, and why they stopped; not what came of their documents."""
         for part in parts:
-            self.llm_calls += part.llm_calls
-            self.decisions += part.decisions
-            self.chunks += part.chunks
-            self.prompt_tokens += part.prompt_tokens
-            self.completion_tokens += part.completion_tokens
-            self.seconds += part.seconds
+            for name in _COSTS:
+                setattr(self, name, getattr(self, name) + getattr(part, name))
             self.stopped = self.stopped or part.stopped
             self.skipped = self.skipped or part.skipped
-
-    def record(self) -> dict[str, Any]:
-        """All figures as JSON types."""
-        return {
-            "streams": {stream: asdict(counts) for stream, counts in self.streams.items()},
-            "entities": self.entities,
-            "entities_by_stream": {stream: self.entities_of(stream) for stream in self.streams},
-            "dropped": dict(sorted(self.dropped.items())),
-            "llm_calls": self.llm_calls,
-            "decisions": self.decisions,
-            "chunks": self.chunks,
-            "sent_on": self.sent_on,
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "seconds": round(self.seconds, 3),
-            "stopped": self.stopped,
-            "skipped": self.skipped,
-            "problems": self.problems,
-            "held": self.held,
-        }
 
     def count(self, result: ExtractionResult, path: str = "") -> None:
         """Add one finished unit; `path` is where one of its documents lies."""
@@ -128,10 +130,12 @@ class ExtractionReport:
             )
         counts = self.streams[result.stream]
         setattr(counts, result.status, getattr(counts, result.status) + 1)
-        self.dropped.update(each.reason for each in result.dropped)
+        self.dropped = added(self.dropped, Counter(each.reason for each in result.dropped))
         if result.status == "complete":
-            found = self._entities.setdefault(result.stream, set())
-            found |= {(normalised(each.name), each.entity_class) for each in result.mentions}
+            for mention in result.mentions:
+                entity = (normalised(mention.name), mention.entity_class)
+                self._count_entity(entity, "", self.entities)
+                self._count_entity(entity, result.stream, self.entities_by_stream[result.stream])
         elif len(self.problems) < MAX_PROBLEM_ROWS:
             self.problems.append(
                 {
@@ -142,6 +146,34 @@ class ExtractionReport:
                 }
             )
 
-    def _by_class(self, entities: set[tuple[str, str]]) -> dict[str, int]:
-        counts = Counter(entity_class for _, entity_class in entities)
-        return {entity_class: counts[entity_class] for entity_class in self.classes}
+    def _count_entity(self, entity: tuple[str, str], where: str, counts: dict[str, int]) -> None:
+        seen = self._seen.setdefault(where, set())
+        if entity not in seen:
+            seen.add(entity)
+            counts[entity[1]] = counts.get(entity[1], 0) + 1
+
+    def plus(self, later: Self) -> Self:
+        """What was done adds up; what is left is what the later run left, in the streams that it read."""
+        streams = {
+            **self.streams,
+            **{
+                name: self.streams[name].plus(counts) if name in self.streams else counts
+                for name, counts in later.streams.items()
+            },
+        }
+        kept = [row for row in self.problems if row.get("stream") not in later.streams]
+        by_stream = {
+            name: added(self.entities_by_stream.get(name, {}), later.entities_by_stream.get(name, {}))
+            for name in {**self.entities_by_stream, **later.entities_by_stream}
+        }
+        return later.model_copy(
+            update={
+                "streams": streams,
+                "entities": added(self.entities, later.entities),
+                "entities_by_stream": by_stream,
+                "dropped": added(self.dropped, later.dropped),
+                **{name: getattr(self, name) + getattr(later, name) for name in (*_COSTS, "sent_on")},
+                "problems": [*kept, *later.problems],
+                "held": [*self.held, *(row for row in later.held if row not in self.held)],
+            }
+        )

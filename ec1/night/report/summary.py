@@ -14,12 +14,12 @@ from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 from ec1.adapters.gate import VerdictName
 from ec1.adapters.scores import BASE
 from ec1.errors import InputError
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
 from ec1.night.records import (
     CandidateRecord,
     DecisionRecord,
     EvaluationRecord,
-    ExtractionRecord,
     GraphRecord,
     HandoverRecord,
     MachineRecord,

@@ -5,8 +5,9 @@ run. Does not: how a phase keeps to them (`ec1.extraction.reading.loop`, `ec1.tr
 """
 
 from ec1.errors import DeferredError, SkippedError
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
-from ec1.night.records import CandidateRecord, ExtractionRecord, PostponedRecord, Records
+from ec1.night.records import CandidateRecord, PostponedRecord, Records
 from ec1.night_settings import BudgetSettings
 from ec1.training.plan import TrainingPlan
 

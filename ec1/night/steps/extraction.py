@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
     from ec1.extraction.reading.extractor import Extractor, WorkItem
     from ec1.extraction.reading.outbox import Outbox
-    from ec1.extraction.reading.progress import ExtractionReport, Progress
+    from ec1.extraction.reading.progress import ExtractionRecord, Progress
 
 
 def work_of(listing: Listing, streams: Sequence[str], reader: DocumentReader) -> "list[WorkItem]":
@@ -61,7 +61,7 @@ def extract_night(
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
     serve_second: "Callable[[], AbstractContextManager[ChatClient]] | None" = None,
-) -> "ExtractionReport":
+) -> "ExtractionRecord":
     """Extract every unit; `serve` is entered only if a unit needs the model. With a second model, `serve_second` is
     entered after it was left, if a chunk is to be read by that.
 
@@ -82,7 +82,7 @@ def _extract_with(
     serve: "Callable[[], AbstractContextManager[ChatClient]]",
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
-) -> "ExtractionReport":
+) -> "ExtractionRecord":
     """Extract every unit with one model."""
     from ec1.extraction.reading.loop import extract, postpone
 
@@ -106,14 +106,14 @@ def _cascade(
     serve_second: "Callable[[], AbstractContextManager[ChatClient]]",
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
-) -> "ExtractionReport":
+) -> "ExtractionRecord":
     """Extract every unit with the first model, and with the second the chunks that the first is unsure about.
 
     Each model's results are in the outbox under a fingerprint of its own, so that an interruption repeats neither.
     """
     from ec1.extraction.reading.cascade import merged, unsure_chunks
     from ec1.extraction.reading.narrowed import Narrowed
-    from ec1.extraction.reading.progress import ExtractionReport
+    from ec1.extraction.reading.progress import ExtractionRecord
 
     settings, second = extractor.settings.cascade, extractor.second
     assert settings is not None and second is not None
@@ -121,7 +121,7 @@ def _cascade(
     if (why := first.why_no_first()) is not None:
         raise InputError(why)
     waiting = {(item.stream, item.content_sha256): item for item in pending(work, extractor.fingerprints(), outbox)}
-    report = ExtractionReport()
+    report = ExtractionRecord.of(extractor.streams, extractor.vocabulary.classes)
     done = [_extract_with(first, list(waiting.values()), outbox, serve, deadline_of, progress)]
     sent: dict[tuple[str, str], list[int]] = {}
     for key, item in waiting.items():
