@@ -33,6 +33,10 @@ class DamagedError(PermanentError):
     """The disk does not hold what was written there. Whoever can build it again does; else the message says how."""
 
 
+class DiskError(PermanentError):
+    """The disk is full, read-only or failing. What is on it is not known to be damaged."""
+
+
 class BusyError(EC1Error):
     """Another process holds what is needed (the GPU lease, the graph's writer lock) and did not release it in time."""
 

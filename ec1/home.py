@@ -144,6 +144,11 @@ class Home:
         return self.root / "gpu.lock"
 
     @property
+    def reserve(self) -> Path:
+        """A file that makes room on a full disk, so that what happened can still be written down."""
+        return self.root / ".reserve"
+
+    @property
     def notices(self) -> Path:
         """What was told about nights, and what still has to be."""
         return self.root / "notices"

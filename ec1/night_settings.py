@@ -43,7 +43,7 @@ class ScheduleSettings(Settings):
 
 
 class BudgetSettings(Settings):
-    """Seconds; the clock of a phase starts when its machine is ready."""
+    """Seconds, and space; the clock of a phase starts when its machine is ready."""
 
     extraction_seconds: float = Field(7200, gt=0, description="phase 1: no request is started after it")
     training_seconds: float = Field(7200, gt=0, description="one training; the plan is fitted to it")
@@ -58,6 +58,12 @@ class BudgetSettings(Settings):
         ge=0,
         description="what phase 1 leaves to phase 2 of night_seconds, and of what a booted machine's lifetime and cost "
         "allow; typically as training_seconds",
+    )
+    min_free_gib: float = Field(
+        0.25,
+        ge=0,
+        description="a night does not begin with less free on the home's disk, beside three times the graph; "
+        "typically 0.25–50",
     )
     lease_wait_seconds: float = Field(14400, gt=0, description="how long a phase queues for the GPU")
 
@@ -89,7 +95,7 @@ class RetentionSettings(Settings):
     log_days: int = Field(30, ge=1, description="days that logs/ are kept; typically 14–90")
 
 
-NotifyEvent = Literal["failure", "partial", "quarantine", "version", "recovery", "missing"]
+NotifyEvent = Literal["failure", "interrupted", "partial", "quarantine", "version", "recovery", "missing", "storage"]
 
 
 _PASSWORD = re.compile(r"://[^/@]*:(?!\$\{)[^/@]+@")
@@ -104,7 +110,8 @@ class NotifySettings(Settings):
         "secret belongs in here: `${NAME}` is taken from the environment, `file:/PATH` is read from that file",
     )
     on: tuple[NotifyEvent, ...] = Field(
-        ("failure", "partial", "quarantine", "version", "recovery", "missing"), description="what is told"
+        ("failure", "interrupted", "partial", "quarantine", "version", "recovery", "missing", "storage"),
+        description="what is told",
     )
     by: str = Field(
         "07:00",

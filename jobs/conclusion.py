@@ -13,23 +13,27 @@ from ec1.home import Home
 from ec1.night.machines import machine_of, stop_after_run, used_by
 from ec1.night.records import Records, RunRecord
 from ec1.night.report.failure import advice_for, one_line
-from ec1.night.report.morning import conclude_night
+from ec1.night.report.morning import PAGE, conclude_night
 from ec1.night.report.summary import NightReport, night_report
+from ec1.night.report.unbegun import did_not_begin, give_up_reserve
 from ec1.night.steps.recipes import broken_recipes, nightly_recipes
 from ec1_assets.night_report import KEY, metadata_of
+from ec1_assets.run_tags import VERDICT_TAG
 from jobs.failure import PARTITION_TAG, record_failure
 from jobs.timeline import run_record
 from resources.dagster_private import StepMaterializationData
 from resources.environment import DeploymentChoice, choice_from_environment, shell_environment
 
 
-def conclude(instance: dg.DagsterInstance, home: Home, run_id: str) -> None:
-    """Write down what a run of a night came to. What goes wrong here is said, and never fails the run."""
+def conclude(instance: dg.DagsterInstance, home: Home, run_id: str, stopped_by: str | None = None) -> None:
+    """Write down what a run of a night came to, and who or what stopped it, if somebody did. What goes wrong here is
+    said, and never fails the run."""
     try:
+        give_up_reserve(home)
         problem = stop_machine(home)
         if problem:
             sys.stderr.write(f"{problem}\n")
-        _conclude(instance, home, run_id, problem)
+        _conclude(instance, home, run_id, problem, stopped_by)
     except OSError as error:
         # The home takes no files; perhaps that is why the run failed. Its last words are on the terminal.
         sys.stderr.write(f"the report could not be written: {advice_for(error)}\n")
@@ -50,11 +54,31 @@ def stop_machine(home: Home) -> str | None:
     return None if machine is None else stop_after_run(machine, lambda message: None)
 
 
-def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str, problem: str | None) -> None:
-    record_failure(instance, home, run_id)
+def conclude_unbegun(instance: dg.DagsterInstance, home: Home, run: dg.DagsterRun, why: str) -> None:
+    """End a run with which nothing can be done, and tell it like a failure. Raises nothing."""
+    choice = choice_from_environment()
+    deployment = load_deployment(choice.deployment, choice.project)
+    report = None
+    if night := run.tags.get(PARTITION_TAG):
+        report = did_not_begin(deployment, home, night, run.run_id, why, shell_environment())
+    try:
+        instance.report_run_failed(run, f"did not begin: {why}")
+        page = home.night(night) / PAGE if night else None
+        if report is not None and page is not None and page.exists():
+            _materialise(instance, run, report, page)
+    except Exception as error:  # noqa: BLE001  the same disk may refuse its database, too
+        sys.stderr.write(f"the run could not be ended: {one_line(type(error).__name__, str(error))}\n")
+
+
+def _conclude(
+    instance: dg.DagsterInstance, home: Home, run_id: str, problem: str | None, stopped_by: str | None
+) -> None:
     run = instance.get_run_by_id(run_id)
     if run is None or PARTITION_TAG not in run.tags:
         return
+    stopped_by = stopped_by if run.status != dg.DagsterRunStatus.SUCCESS else None
+    if stopped_by is None:
+        record_failure(instance, home, run_id)
     night = run.tags[PARTITION_TAG]
     choice = choice_from_environment()
     chosen = DeploymentChoice(choice.deployment, home.root, choice.project)
@@ -67,6 +91,9 @@ def _conclude(instance: dg.DagsterInstance, home: Home, run_id: str, problem: st
         # A machine that is booted has books of its own.
         cost_per_hour=deployment.gpu.cost_per_hour if deployment.machine is None else 0.0,
     )
+    if stopped_by is not None:
+        record = record.model_copy(update={"status": "interrupted", "stopped_by": stopped_by})
+        instance.add_run_tags(run_id, {VERDICT_TAG: f"stopped by {stopped_by}"})
     unwritten: OSError | None = None
     try:
         Records(home.night(night)).write(run_id, record)

@@ -21,6 +21,7 @@ from jobs.console import told
 from jobs.instance import daemon_lives, prepare_instance, reconcile
 from jobs.launcher import why_not_ours
 from jobs.nightly import NIGHTLY_JOB
+from jobs.signals import stopped_by
 from jobs.worker import execute, repository
 from jobs.workers import WorkerProcess, worker_of
 from resources.dagster_private import (
@@ -143,6 +144,8 @@ def run_in_foreground(night: str, run_id: str, run_id_file: Path) -> int:
             traceback.print_exc()
         sys.stderr.write(f"{one_line(type(error).__name__, str(error))}\n")
         return 1
+    if stopped_by() is not None and status != dg.DagsterRunStatus.SUCCESS:
+        return 128 + signal.SIGINT
     return 0 if status == dg.DagsterRunStatus.SUCCESS else 1
 
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from ec1.launch.libraries import load_libraries
 from jobs.mark import LIVING_RUN
+from jobs.signals import listen
 
 
 def start_fork_server() -> None:
@@ -32,6 +33,9 @@ def main() -> int:
     parser.add_argument("--run-id-file", type=Path, required=True)
     arguments = parser.parse_args()
     run_id = str(uuid4())
+    listen()
+    # Its default would end this process without a word.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # What is left of a run is found by its mark, so the fork server bears it too.
         os.environ[LIVING_RUN] = run_id

@@ -7,6 +7,7 @@ queued counts as it is now.
 
 import argparse
 import contextlib
+import datetime as dt
 import os
 import signal
 import sys
@@ -19,11 +20,15 @@ import dagster as dg
 from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
 from ec1.night.machines import machine_of
+from ec1.night.operations.peers import peers
+from ec1.night.operations.preflight import why_not
+from ec1.night.report.unbegun import keep_reserve
 from jobs.background import in_background
-from jobs.conclusion import conclude
+from jobs.conclusion import conclude, conclude_unbegun
 from jobs.instance import prepare_instance
 from jobs.mark import LIVING_RUN
 from jobs.retention import clean_up
+from jobs.signals import asked_by, listen, stopped_by
 from resources.dagster_private import (
     ReconstructableRepository,
     RunsTable,
@@ -37,7 +42,7 @@ from resources.dagster_private import (
 from resources.environment import choice_from_environment
 
 DEFINITIONS = ("ec1_assets.definitions", "defs")
-POLL_SECONDS = 1.0
+POLL_SECONDS, SIGNAL_SECONDS = 1.0, 0.1
 SETTLE_SECONDS = 15.0
 STOPPED_FROM_OUTSIDE = (dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
 
@@ -58,14 +63,30 @@ def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
     recon = repository()
     run = with_present_recipes(instance, _found(instance, run_id), recon)
     job = recon.get_reconstructable_job(run.job_name)
+    if (why := _why_not(home)) is not None:
+        conclude_unbegun(instance, home, run, why)
+        return _found(instance, run_id).status
     try:
         with _machine_reserved(home), _ended_from_outside(instance, run_id):
             for _ in core_execute_run(job, run, instance, inject_env_vars=False):
                 pass
     finally:
-        conclude(instance, home, run_id)
+        conclude(instance, home, run_id, stopped_by())
     clean_up(instance, choice, run_id)
     return _found(instance, run_id).status
+
+
+def _why_not(home: Home) -> str | None:
+    """What stops a night now. Services that do not answer are said, and stop nothing."""
+    choice = choice_from_environment()
+    deployment = load_deployment(choice.deployment, choice.project)
+    why = why_not(deployment, home, dt.datetime.now(dt.UTC))
+    if why is None:
+        keep_reserve(home)
+        for each in peers(deployment, home):
+            if each.level != "ok":
+                sys.stderr.write(f"{each.subject}: {each.detail}\n")
+    return why
 
 
 def with_present_recipes(
@@ -154,9 +175,19 @@ def _ended_from_outside(instance: dg.DagsterInstance, run_id: str) -> Iterator[N
 
     def watch(done: threading.Event) -> None:
         ended: float | None = None
-        while not done.wait(POLL_SECONDS):
+        looked = 0.0
+        while not done.wait(SIGNAL_SECONDS):
+            if stopped_by() is not None:
+                # Or Dagster takes it for a failure.
+                if (stopped := instance.get_run_by_id(run_id)) is not None and not stopped.is_finished:
+                    instance.report_run_canceling(stopped)
+                return
+            if time.monotonic() - looked < POLL_SECONDS:
+                continue
+            looked = time.monotonic()
             run = instance.get_run_by_id(run_id)
             if run is None or run.status == dg.DagsterRunStatus.CANCELING:
+                asked_by("a request (the UI)")
                 break
             if run.status in STOPPED_FROM_OUTSIDE:
                 # A run that ended by itself is given the time to leave this block.
@@ -185,11 +216,14 @@ def main() -> int:
     # A parent that ignores interrupts (a script's background job) would hand that down.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    listen()
     with prepare_instance(Home(choice_from_environment().home)) as instance:
         try:
             status = execute(instance, arguments.run_id)
         except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
             return 128 + signal.SIGINT
+    if stopped_by() is not None and status != dg.DagsterRunStatus.SUCCESS:
+        return 128 + signal.SIGINT
     return 0 if status == dg.DagsterRunStatus.SUCCESS else 1
 
 

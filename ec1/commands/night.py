@@ -1,12 +1,13 @@
 """`ec1 night`, `ec1 ui`, `ec1 plan` and `ec1 score`: run a night, look at it, plan it, score it."""
 
+import contextlib
 import datetime as dt
 import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -24,11 +25,13 @@ from ec1.commands.shell import (
     run_module,
 )
 from ec1.deployment import Deployment
-from ec1.errors import InputError
-from ec1.night.report.failure import one_line
+from ec1.errors import EC1Error, InputError
+from ec1.night.operations.preflight import why_not
+from ec1.night.report.failure import advice_for, one_line
 from ec1.night.report.first import begin
 from ec1.night.report.summary import NightReport, night_report
-from ec1.night.report.text import summary
+from ec1.night.report.text import headline, summary
+from ec1.night.report.unbegun import UNBEGUN, did_not_begin, keep_reserve
 from ec1.night.steps.recipes import broken_recipes
 from ec1.nights import Night
 
@@ -46,22 +49,30 @@ def night(
     deployment = options.deployment()
     now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
-    fill_with_sample(deployment, options.home)
-    begin(deployment, options.home, now, chosen.date)
+    if (why := why_not(deployment, options.home, now)) is not None:
+        _end_unbegun(options, deployment, chosen.date, why, as_json)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        run_file = Path(folder) / "run"
-        log = options.home.logs / f"night-{chosen.date}.log"
-        command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
-        status = run_module(command, options, log, quiet=as_json)
-        if status == INTERRUPTED:
-            err.print("interrupted: finished work is kept; run the same command again to continue")
-            sys.exit(INTERRUPTED)
-        if not run_file.exists():
-            why = _killed(status) or _last_words(log)
-            err.print(f"error: night {chosen.date} did not begin: {why}", markup=False)
-            sys.exit(FAILED)
-        run = run_file.read_text()
+    log = options.home.logs / f"night-{chosen.date}.log"
+    try:
+        fill_with_sample(deployment, options.home)
+        begin(deployment, options.home, now, chosen.date)
+        keep_reserve(options.home)
+        with tempfile.TemporaryDirectory() as folder:
+            run_file = Path(folder) / "run"
+            command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
+            status = run_module(command, options, log, quiet=as_json)
+            run = run_file.read_text() if run_file.exists() else None
+    except OSError as error:
+        _end_unbegun(options, deployment, chosen.date, advice_for(error), as_json)
+    if run is None and status != INTERRUPTED:
+        # A disk that filled meanwhile took no last words either.
+        why = why_not(deployment, options.home, dt.datetime.now(dt.UTC)) or _killed(status) or _last_words(log)
+        _end_unbegun(options, deployment, chosen.date, why, as_json)
+    if status == INTERRUPTED:
+        _end_interrupted(options, chosen.date, run, as_json)
+    if status < 0:
+        # It could write down nothing: whoever ends its run does.
+        run_module(["jobs.reconcile"], options, log, quiet=True)
     # As they are now: the run read them when it began.
     pairs = [(each.recipe.tenant, each.recipe.role) for each in options.recipes()]
     broken = broken_recipes(deployment, options.project)
@@ -75,6 +86,27 @@ def night(
         cause = report.failure.cause if report.failure else _killed(status) or _last_words(log)
         err.print(f"error: night {chosen.date} failed: {cause}", markup=False)
     sys.exit(FAILED if status else PARTIAL if report.partial else DONE)
+
+
+def _end_unbegun(options: Options, deployment: Deployment, night: str, why: str, as_json: bool) -> NoReturn:
+    """Leave with what a night that did not begin leaves: a failure, a report, a notice, one line."""
+    report = did_not_begin(deployment, options.home, night, UNBEGUN, why, options.environment)
+    if as_json:
+        print_json(report)
+    err.print(f"error: night {night} did not begin: {why}", markup=False)
+    sys.exit(FAILED)
+
+
+def _end_interrupted(options: Options, night: str, run: str | None, as_json: bool) -> NoReturn:
+    """Leave a night that somebody stopped."""
+    with contextlib.suppress(EC1Error, OSError):
+        report = night_report(options.home, night, run)
+        if as_json:
+            print_json(report)
+        elif report.status == "interrupted":
+            out.print(headline(report), markup=False)
+    err.print("interrupted: finished work is kept; run the same command again to continue")
+    sys.exit(INTERRUPTED)
 
 
 def _killed(status: int) -> str | None:

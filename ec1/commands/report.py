@@ -12,7 +12,7 @@ from ec1.commands.shell import DONE, FAILED, Options, out, print_json, printable
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.night.report.morning import page_of
-from ec1.night.report.notices import watch
+from ec1.night.report.notices import look_at_due, watch
 from ec1.night.report.outgoing import undelivered
 from ec1.night.report.summary import NightReport
 from ec1.night.report.text import Table, headline, machine, summary, tables
@@ -44,6 +44,10 @@ def report(
             raise InputError("--since is a range: leave --date and --html out")
         _print_range(options, since, as_json)
         return
+    due = look_at_due(options.deployment(), options.home, dt.datetime.now(dt.UTC)) if date is None else None
+    if due is not None and not due.done and not as_json:
+        # First of all: the rest is about another night.
+        out.print(printable(f"Last night: {due.sentence}"), markup=False)
     found = queries.report_of(options.home, date)
     if html is not None:
         write_atomic(html, page_of(found, options.home))

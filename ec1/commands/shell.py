@@ -121,7 +121,8 @@ def run_module(module: list[str], options: Options, log: Path | None = None, *, 
         # A termination is sent to us alone, so it is passed on.
         previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         status = process.wait()
-        return INTERRUPTED if interrupts else status
+        # It may have ended well all the same.
+        return INTERRUPTED if interrupts and status else status
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

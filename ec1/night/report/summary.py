@@ -34,8 +34,8 @@ from ec1.night.report.outgoing import undelivered
 from ec1.recipes.resolution import BrokenRecipe
 
 Outcome = VerdictName | Literal["skipped", "postponed", "unfinished", "broken"]
-Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinished"]
-"""`skipped`: an operator switched off what the night needed."""
+Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinished", "did not begin"]
+"""`skipped`: an operator switched off what the night needed. `did not begin`: see `unbegun.py`."""
 MAX_DEFERRED = 20
 MAX_HELD = 20
 EXTRACTION = "extraction"
@@ -339,6 +339,8 @@ def _recipes_of(home: Home, night: str, this: RunRecord | None) -> list[tuple[st
 
 
 def _status(report: NightReport, this: RunRecord | None, *, complete: bool, skipped: bool) -> Status:
+    if this is not None and this.status == "did not begin":
+        return "did not begin"
     if report.failure is not None or (this is not None and this.status == "failed"):
         return "failed"
     if this is not None and this.status == "interrupted":

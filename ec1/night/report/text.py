@@ -134,6 +134,11 @@ def tables(report: NightReport) -> list[Table]:
 
 def headline(report: NightReport) -> str:
     """The night and how it ended, in one line."""
+    if report.status == "did not begin":
+        return f"Night {report.night} did not begin: {report.failure.cause if report.failure else 'see its records'}"
+    last = list(report.timeline.values())[-1:]
+    if report.status == "interrupted" and last and last[0].stopped_by:
+        return f"Night {report.night}: interrupted (stopped at {last[0].ended:%H:%M} UTC by {last[0].stopped_by})"
     failed = f": {report.failure.cause}" if report.failure else ""
     return f"Night {report.night}: {report.status}{failed}"
 

@@ -1,0 +1,84 @@
+"""What a disk refuses: full, read-only, failing. Told apart from damage, which is what a disk changed.
+
+Belongs here: the errors of the operating system and the words of libraries that mean the disk, the advice for each, and
+a probe that writes. Does not: what follows from damage (`seals.py`, `graph/`).
+
+A library's text is not enough: SQLite says "disk I/O error" on a full disk, and LadybugDB "Cannot write to file" with
+whatever error number came last. So whoever has such an error asks the disk itself (`refusal_of`).
+"""
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space (`ec1 doctor` says how much is needed), then run the night again",
+    errno.EDQUOT: "the disk quota is used up: free some space, then run the night again",
+    errno.EROFS: "the file system is read-only: mount it writable, or choose another home with EC1_HOME",
+    errno.EIO: "the disk fails: look at `dmesg`, copy the home to another disk, then run the night again",
+}
+"""What to do, by error number. None of it touches what is on the disk."""
+PROBE_BYTES = 64 * 2**10
+_PATTERNS = (
+    (re.compile(r"database or disk is full|No space left on device", re.IGNORECASE), errno.ENOSPC),
+    (re.compile(r"Disk quota exceeded", re.IGNORECASE), errno.EDQUOT),
+    (re.compile(r"attempt to write a readonly database|Read-only file system", re.IGNORECASE), errno.EROFS),
+    (re.compile(r"disk I/O error|Input/output error", re.IGNORECASE), errno.EIO),
+)
+_UNNUMBERED = re.compile(r"IO exception: (?:Cannot write|Cannot flush|Cannot truncate|Failed to)", re.IGNORECASE)
+"""LadybugDB's words for a write that did not succeed; the error number behind them is often another one's."""
+
+
+def meant_by(text: str) -> int | None:
+    """The number of the disk's error that a message names, or None if it is about something else."""
+    if found := re.search(r"\[Errno (\d+)\]", text):
+        return int(found[1]) if int(found[1]) in ADVICE else None
+    return next((code for seen, code in _PATTERNS if seen.search(text)), None)
+
+
+def refuses(text: str, folder: Path) -> str | None:
+    """Why the disk under `folder` refused what a library's message is about, with what to do; None if the message is
+    about something else."""
+    code = meant_by(text)
+    if code is None and not _UNNUMBERED.search(text):
+        return None
+    if (asked := refusal_of(folder)) is not None:
+        # It knows better than the text.
+        return f"{folder}: {advice_of(asked)}"
+    return f"{folder}: {ADVICE[code]}" if code else f"{folder}: the disk did not take what was written; run it again"
+
+
+def advice_of(error: OSError) -> str:
+    """One of the disk's errors in words, with what to do."""
+    return ADVICE.get(error.errno or 0, error.strerror or str(error))
+
+
+def refusal_of(folder: Path) -> OSError | None:
+    """The error with which the disk under a folder refuses a small file now, or None. Leaves nothing."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing, buffering=0) as stream:
+            stream.write(bytes(PROBE_BYTES))
+            os.fsync(stream.fileno())
+    except OSError as error:
+        error.filename = str(existing)
+        return error
+    return None
+
+
+def disks_of(folders: Iterable[Path]) -> list[Path]:
+    """One folder of each file system that the folders are on, of those that exist."""
+    found: dict[int, Path] = {}
+    for folder in folders:
+        if folder.exists():
+            found.setdefault(folder.stat().st_dev, folder)
+    return list(found.values())
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that can still be written below a folder, which need not exist yet."""
+    return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free

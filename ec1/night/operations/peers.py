@@ -1,0 +1,143 @@
+"""Whether the services that a night depends on answer: servers of models, Ray, hosts over SSH, the object store.
+
+Belongs here: one look at each, which takes seconds at most. Does not: what follows. None of them stops a night from
+beginning: it may be up in time, and what needs it waits for a later night.
+"""
+
+import importlib.metadata
+import importlib.util
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ec1.adapters.settings import JudgeSettings
+from ec1.deployment import Deployment
+from ec1.errors import EC1Error, ServiceError
+from ec1.extraction.settings import DoormanSettings
+from ec1.gpu.settings import VllmSettings
+from ec1.home import Home
+from ec1.launch.ray_launcher import RayLauncherSettings
+from ec1.launch.ssh_launcher import SshLauncherSettings
+from ec1.night.operations.finding import Symptom
+from ec1.night.steps.extractor import second_of
+
+if TYPE_CHECKING:
+    import httpx
+
+
+def peers(deployment: Deployment, home: Home) -> Iterator[Symptom]:
+    """Each service of the deployment, ready or not."""
+    second = second_of(deployment)
+    if deployment.machine is None and not isinstance(deployment.inference, VllmSettings):
+        yield _inference(deployment)
+    if deployment.machine is None and second is not None and not isinstance(second.inference, VllmSettings):
+        yield replace(_inference(second), subject="second model")
+    if isinstance(deployment.launcher, RayLauncherSettings):
+        yield _ray(deployment.launcher)
+    if isinstance(deployment.launcher, SshLauncherSettings):
+        yield _ssh(deployment.launcher)
+    yield guarded("object store", lambda: _store(deployment, home))
+    if "service_content" in deployment.graph_stores:
+        yield _service_content(deployment)
+    if deployment.judge is not None:
+        yield _judge(deployment.judge)
+
+
+def guarded(subject: str, look: Callable[[], Symptom]) -> Symptom:
+    """What `look` finds; what it raises on purpose is a problem."""
+    try:
+        return look()
+    except (EC1Error, OSError) as error:
+        return Symptom(subject, "problem", str(error))
+
+
+def _inference(deployment: Deployment) -> Symptom:
+    model = deployment.inference
+    assert not isinstance(model, VllmSettings)
+    import httpx
+
+    from ec1.extraction.reading.doorman import too_long_an_answer, why_not_ready
+
+    if isinstance(model, DoormanSettings) and (slow := too_long_an_answer(model, deployment.extraction)):
+        return Symptom("inference", "problem", slow)
+    with httpx.Client(timeout=5.0, trust_env=False) as http:
+        if isinstance(model, DoormanSettings):
+            problems = {model.base_url: why_not_ready(model.base_url, http)}
+        else:
+            problems = {each: _unserved(each, http) for each in (model.base_url, *model.replicas)}
+    # They may be up by the night, so this is not a problem yet.
+    text = "; ".join(f"{address}: {problem or 'ready'}" for address, problem in problems.items())
+    return Symptom("inference", "note" if any(problems.values()) else "ok", text)
+
+
+def _unserved(address: str, http: "httpx.Client") -> str | None:
+    """Why an OpenAI-compatible server is not ready, or None."""
+    import httpx
+
+    try:
+        return None if http.get(f"{address}/v1/models").is_success else "it does not list its models"
+    except httpx.HTTPError as error:
+        return f"it does not answer: {type(error).__name__}"
+
+
+def _ray(launcher: RayLauncherSettings) -> Symptom:
+    import httpx
+
+    if importlib.util.find_spec("ray") is None:
+        return Symptom("ray", "problem", "Ray is not installed: pip install 'ec1[ray]'")
+    try:
+        answer = httpx.get(f"{launcher.address}/api/version", timeout=5.0, trust_env=False).raise_for_status()
+        theirs, ours = answer.json()["ray_version"], importlib.metadata.version("ray")
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        # It may be up by the night.
+        return Symptom("ray", "note", f"{launcher.address} does not answer as a Ray cluster: {type(error).__name__}")
+    if theirs != ours:
+        return Symptom("ray", "problem", f"{launcher.address} has Ray {theirs}, here is {ours}: install the same")
+    return Symptom("ray", "ok", f"{launcher.address}: Ray {theirs}")
+
+
+def _ssh(launcher: SshLauncherSettings) -> Symptom:
+    """What is needed here to reach the machine that trains; it may be stopped now, and is not asked."""
+    if missing := [name for name in ("ssh", "rsync") if shutil.which(name) is None]:
+        return Symptom("ssh", "problem", f"not installed: {', '.join(missing)}; apt-get install openssh-client rsync")
+    named = [Path(key) for option, key in itertools.pairwise(launcher.options) if option == "-i"]
+    if absent := [str(path) for path in named if not path.is_file()]:
+        return Symptom("ssh", "problem", f"launcher.options names a key that is not there: {', '.join(absent)}")
+    where = launcher.host or "the machine that is booted for nights"
+    return Symptom("ssh", "ok", f"trainings go to {where}, {launcher.folder}")
+
+
+def _service_content(deployment: Deployment) -> Symptom:
+    import httpx
+
+    address = deployment.service_content.base_url
+    try:
+        answer = httpx.get(f"{address}/healthz", timeout=5.0, trust_env=False)
+        problem = None if answer.is_success else f"it answers {answer.status_code}"
+    except httpx.HTTPError as error:
+        problem = f"it does not answer: {type(error).__name__}"
+    if problem:
+        return Symptom(
+            "service-content", "note", f"{address}: {problem}; what a night would send waits for a later one"
+        )
+    return Symptom("service-content", "ok", f"{address}: ready")
+
+
+def _judge(judge: JudgeSettings) -> Symptom:
+    from ec1.adapters.judging import model_entry
+
+    try:
+        model_entry(judge)
+    except ServiceError as error:
+        return Symptom("judge", "note", f"{error}; until then task cases that it judges are left open")
+    return Symptom("judge", "ok", f"{judge.model} at {judge.base_url}")
+
+
+def _store(deployment: Deployment, home: Home) -> Symptom:
+    from ec1.night.stores import open_registry
+
+    roles = list(open_registry(deployment, home).roles())
+    return Symptom("object store", "ok", f"{deployment.store.kind}, adapters for {len(roles)} roles")

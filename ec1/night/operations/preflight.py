@@ -1,0 +1,182 @@
+"""What every start of a night asks first, by whomever it is started: is there anything with which it cannot succeed?
+
+Belongs here: disks, database, clock, the files of the graph, the model of phase 1, and the services that a night
+depends on. Does not: what only a person asks (`doctor.py`, which shows these findings too), and what is told of a night
+that did not begin (`ec1/night/report/unbegun.py`).
+
+A finding of level `problem` stops the night. What mends itself meanwhile, or by the night, is a `note`.
+"""
+
+import datetime as dt
+import importlib.util
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ec1 import disk
+from ec1.deployment import Deployment
+from ec1.errors import EC1Error
+from ec1.home import Home
+from ec1.models import ModelSource, model_folder
+from ec1.night.operations.databases import damaged_databases
+from ec1.night.operations.finding import Level, Symptom
+from ec1.night.report.failure import advice_for
+from ec1.night.steps.extractor import second_of
+
+EARLIEST_YEAR = 2026
+"""This program is of that year; no clock before it is right."""
+COMFORTABLE_GIB = 5
+"""Less is worth a note: a model that is fetched, or a training's checkpoints, may not fit."""
+_GIB = 2**30
+_GRAPH_COPIES = 3
+"""Its log, the file after a checkpoint, and the copy to publish (`ec1/graph/database.py`)."""
+
+
+def preflight(deployment: Deployment, home: Home, now: dt.datetime) -> list[Symptom]:
+    """What stops a night of this home now; empty if it may begin. Writes nothing that stays, and asks no service."""
+    return [each for each in findings(deployment, home, now) if each.level == "problem"]
+
+
+def why_not(deployment: Deployment, home: Home, now: dt.datetime) -> str | None:
+    """What stops a night now, in one line with what to do, or None."""
+    try:
+        return "; ".join(each.detail for each in preflight(deployment, home, now)) or None
+    except OSError as error:
+        # Such as a path that is too long for the file system.
+        return advice_for(error)
+
+
+def findings(deployment: Deployment, home: Home, now: dt.datetime) -> Iterator[Symptom]:
+    """All that is looked at before a night, good or bad."""
+    refused = writable(home)
+    yield refused
+    if refused.level != "problem" or "full" in refused.detail:
+        yield space(deployment, home)
+    if refused.level == "problem":
+        # Whatever else is seen on such a disk follows from it.
+        return
+    yield from databases(home)
+    yield clock(home, now)
+    yield readable(home)
+    yield model(deployment.inference.model, deployment, home)
+    if (second := second_of(deployment)) is not None and second.inference.model != deployment.inference.model:
+        # A model of its own, of a revision of its own.
+        yield replace(model(second.inference.model, second, home), subject="second model")
+
+
+def writable(home: Home) -> Symptom:
+    """Whether each disk and folder of the home takes files; asked by writing one, since rights are not all."""
+    existing = next(path for path in (home.root, *home.root.parents) if path.exists())
+    if not existing.is_dir():
+        return Symptom("home", "problem", f"{existing}: {_IN_THE_WAY}")
+    try:
+        folders = [path for path in sorted(existing.iterdir()) if path.is_dir()] if existing == home.root else []
+        # The folders of a night may be file systems of their own.
+        disks = disk.disks_of([existing, *folders, home.dagster / "history"])
+    except OSError as error:
+        return Symptom("home", "problem", advice_for(error))
+    for each in disks:
+        if (refusal := disk.refusal_of(each)) is not None:
+            return Symptom("home", "problem", advice_for(refusal))
+    if closed := [path.name for path in folders if not os.access(path, os.R_OK | os.W_OK | os.X_OK)]:
+        who = f"chown -R {os.getuid()} {home.root}"
+        return Symptom("home", "problem", f"EC1 may not write in {', '.join(closed)} of {home.root}: {who}")
+    if blocked := [path.name for path in _expected_folders(home) if path.exists() and not path.is_dir()]:
+        return Symptom("home", "problem", f"{home.root / blocked[0]}: {_IN_THE_WAY}")
+    if existing == home.root and home.root.stat().st_mode & 0o077:
+        return Symptom("home", "note", f"others may read {home.root}: chmod 700 {home.root}")
+    return Symptom("home", "ok", f"{home.root} takes files")
+
+
+_IN_THE_WAY = "a file is in the way of a folder: move it, or choose another home with EC1_HOME"
+
+
+def _expected_folders(home: Home) -> list[Path]:
+    return [home.nights, home.logs, home.outbox, home.runs, home.dagster, home.graph.parent, home.notices]
+
+
+def space(deployment: Deployment, home: Home) -> Symptom:
+    """Whether what a night writes fits, disk by disk."""
+    least = deployment.budgets.min_free_gib * _GIB
+    graph = home.graph.stat().st_size if home.graph.is_file() else 0
+    level: Level = "ok"
+    said = []
+    root = home.root if home.root.exists() else home.root.parent
+    for place in disk.disks_of([root, home.graph.parent, home.runs, home.dagster]) or [root]:
+        free = disk.free_bytes(place)
+        needed = least + (_GRAPH_COPIES * graph if place in (home.graph.parent, root) else 0)
+        said.append(f"{_size(free)} free at {place}")
+        if free < needed:
+            return Symptom(
+                "disk",
+                "problem",
+                f"{place} has {_size(free)} free and a night needs {_size(needed)} (budgets.min_free_gib and three "
+                "times the graph): free some space, then run the night again",
+            )
+        if free < COMFORTABLE_GIB * _GIB:
+            level = "note"
+    return Symptom(
+        "disk", level, "; ".join(said) + (f"; {COMFORTABLE_GIB} GiB are comfortable" if level != "ok" else "")
+    )
+
+
+def _size(size: float) -> str:
+    return f"{size / _GIB:,.1f} GiB" if size >= _GIB else f"{size / 2**20:,.1f} MiB"
+
+
+def databases(home: Home) -> Iterator[Symptom]:
+    """Dagster's and the deliveries' databases, if one is damaged."""
+    try:
+        for broken in damaged_databases(home):
+            yield Symptom("database", "problem", broken)
+    except EC1Error as error:
+        yield Symptom("database", "problem", str(error))
+    except OSError as error:
+        yield Symptom("database", "problem", advice_for(error))
+
+
+def clock(home: Home, now: dt.datetime) -> Symptom:
+    """A clock that is behind makes nights of the wrong date, and documents of the future."""
+    newest = max(
+        (path.stat().st_mtime for folder in (home.nights, home.logs) if folder.is_dir() for path in folder.iterdir()),
+        default=0.0,
+    )
+    written = dt.datetime.fromtimestamp(newest, dt.UTC)
+    if now.year < EARLIEST_YEAR or now < written - dt.timedelta(seconds=60):
+        why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if newest else "which cannot be"
+        return Symptom(
+            "clock", "problem", f"the clock says {now:%Y-%m-%d %H:%M} UTC, {why}: set it (timedatectl set-ntp true)"
+        )
+    return Symptom("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+def readable(home: Home) -> Symptom:
+    """Whether the graph's files can be read at all; a damaged one is mended by the night."""
+    for path in (home.graph, home.published_graph):
+        try:
+            if path.is_file():
+                with path.open("rb") as stream:
+                    stream.read(1)
+        except OSError as error:
+            return Symptom("graph files", "problem", advice_for(error))
+    return Symptom("graph files", "ok", "can be read")
+
+
+def models_of_phase_1(deployment: Deployment) -> set[str]:
+    """The models that read documents."""
+    second = second_of(deployment)
+    return {deployment.inference.model} | ({second.inference.model} if second is not None else set())
+
+
+def model(model_id: str, deployment: Deployment, home: Home) -> Symptom:
+    """Whether a model is on disk; one that only a person can put there and did not is a problem."""
+    source = deployment.models.get(model_id, ModelSource(source="hub"))
+    folder = model_folder(model_id, deployment.inference.revision, deployment.models, home.models)
+    if (folder / "config.json").is_file():
+        return Symptom("model", "ok", f"{model_id} at {folder}")
+    if source.package is not None and importlib.util.find_spec(source.package) is None:
+        return Symptom("model", "problem", f"{model_id}: the package {source.package} is not installed")
+    if source.source == "directory":
+        return Symptom("model", "problem", f"{model_id} is not at {folder}: put it there, or change `models`")
+    return Symptom("model", "note", f"{model_id} is not on disk yet (source: {source.source})")
