@@ -31,7 +31,7 @@ from ec1.commands.train import sweep, train
 from ec1.commands.worker import worker
 from ec1.errors import EC1Error, InputError
 from ec1.home import CHECKOUT, Home
-from ec1.night.report.failure import advice_for
+from ec1.refused import advice_for
 
 app = typer.Typer(
     help="EC1: turns what an organisation wrote and did today into a better model tonight.",

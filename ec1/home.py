@@ -149,6 +149,11 @@ class Home:
         return self.root / ".reserve"
 
     @property
+    def health(self) -> Path:
+        """What the disk was seen to damage, and what was compared with its name when."""
+        return self.root / "storage-health"
+
+    @property
     def notices(self) -> Path:
         """What was told about nights, and what still has to be."""
         return self.root / "notices"

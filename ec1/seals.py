@@ -8,13 +8,17 @@ A file is hashed once per process: after that its inode, size and time of change
 """
 
 import contextlib
+import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ec1.damage import damaged
 from ec1.errors import DamagedError, InputError
 from ec1.files import digest_of, fsync_dir, read_json, sha256_file, write_json
+
+log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 FILES, SEAL = "files", "seal"
@@ -86,6 +90,7 @@ def set_aside(folder: Path) -> Iterator[None]:
     aside = folder.with_name(f".damaged-{folder.name}")
     moved = folder.exists()
     if moved:
+        damaged(log, folder, f"{folder} is not as it was written: it is built again")
         _remove(aside)
         folder.rename(aside)
     try:

@@ -3,20 +3,25 @@
 Called by the run's own worker; for a worker that was killed, by whoever ends its run (the next night, the daemon).
 """
 
+import datetime as dt
 import sys
 from pathlib import Path
 
 import dagster as dg
 
-from ec1.deployment import load_deployment
+from ec1.deployment import Deployment, load_deployment
+from ec1.errors import EC1Error
 from ec1.home import Home
 from ec1.night.machines import machine_of, stop_after_run, used_by
+from ec1.night.operations.recheck import recheck
 from ec1.night.records import Records, RunRecord
-from ec1.night.report.failure import advice_for, one_line
+from ec1.night.report.failure import one_line
 from ec1.night.report.morning import PAGE, conclude_night
 from ec1.night.report.summary import NightReport, night_report
 from ec1.night.report.unbegun import did_not_begin, give_up_reserve
 from ec1.night.steps.recipes import broken_recipes, nightly_recipes
+from ec1.night.stores import open_registry
+from ec1.refused import advice_for
 from ec1_assets.night_report import KEY, metadata_of
 from ec1_assets.run_tags import VERDICT_TAG
 from jobs.failure import PARTITION_TAG, record_failure
@@ -104,11 +109,21 @@ def _conclude(
     except OSError as error:
         # Somebody is told all the same.
         unwritten = error
+    if stopped_by is None:
+        _look_at_storage(deployment, home)
     report = night_report(home, night, run_id)
     page = conclude_night(report, deployment, home, shell_environment())
     _materialise(instance, run, report, page)
     if unwritten is not None:
         raise unwritten
+
+
+def _look_at_storage(deployment: Deployment, home: Home) -> None:
+    """Read this day's share of what is named by its content; what is found is in the report."""
+    try:
+        recheck(home, open_registry(deployment, home), dt.datetime.now(dt.UTC).date())
+    except (EC1Error, OSError) as error:
+        sys.stderr.write(f"the storage could not be looked at: {one_line(type(error).__name__, str(error))}\n")
 
 
 def _materialise(instance: dg.DagsterInstance, run: dg.DagsterRun, report: NightReport, page: Path) -> None:

@@ -9,6 +9,7 @@ import dagster as dg
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
 from ec1.night.operations.sample import install_sample
+from ec1.night.operations.storage_health import recording
 from ec1.night.report.first import begin
 from resources.environment import DeploymentChoice
 
@@ -32,6 +33,7 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         self.home.create()
+        recording(self.home)
         deployment = self.deployment()
         begin(deployment, self.home, dt.datetime.now(dt.UTC))
         if deployment.sample is not None:

@@ -27,6 +27,7 @@ from ec1.adapters.decisions import Action, ReleaseDecision, choice_of, in_use
 from ec1.adapters.manifest import ADAPTER_FILES, ATTACHMENTS, CARD, MANIFEST, WEIGHTS, AdapterManifest, FileEntry
 from ec1.adapters.scores import BASE
 from ec1.adapters.signing import SIGNATURE, SigningKeys
+from ec1.damage import damaged
 from ec1.errors import InputError, PermanentError
 from ec1.files import canonical_json, checked_name, sha256_file, staged_directory, write_atomic
 from ec1.settings import Settings
@@ -388,8 +389,11 @@ class AdapterRegistry:
         """
         manifest = self.get(tenant, role, version)
         final = self.local / tenant / role / f"v{version}"
-        if not _file_problems(final, manifest) and (final / MANIFEST).is_file():
+        wrong = _file_problems(final, manifest)
+        if not wrong and (final / MANIFEST).is_file():
             return final
+        if wrong and final.is_dir():
+            damaged(log, final, f"{final}: {'; '.join(wrong)}: it is fetched again")
         final.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=TEMPORARY) as temporary:
             good, old = Path(temporary) / "good", Path(temporary) / "old"

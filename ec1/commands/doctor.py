@@ -1,5 +1,6 @@
 """`ec1 doctor`: can a night run here?"""
 
+import getpass
 import json
 import sys
 from typing import Annotated
@@ -9,6 +10,7 @@ import typer
 from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, run_module
 from ec1.night.operations.doctor import examine, examine_sandbox
 from ec1.night.operations.finding import Symptom
+from ec1.night.operations.storage_health import acknowledge, symptoms
 from ec1.night.report.failure import one_line
 from ec1.night.steps.recipes import broken_recipes
 
@@ -21,15 +23,28 @@ def doctor(
     deep: Annotated[
         bool, typer.Option("--deep", help="also read all that is named by its content, and compare it with its name")
     ] = False,
+    seen: Annotated[
+        list[str] | None,
+        typer.Option("--acknowledge", help="an id of `storage`, or all: somebody has looked at what the disk damaged"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Check the machine, the configuration and the home: can a night run here?"""
     options: Options = context.obj
+    if seen:
+        chosen = acknowledge(options.home, [] if seen == ["all"] else seen, getpass.getuser())
+        out.print(f"acknowledged: {', '.join(each.id for each in chosen) or 'nothing waited'}", markup=False)
+        return
     deployment = options.deployment()
     recipes = options.recipes()
     if reconcile and (status := run_module(["jobs.reconcile"], options)):
         sys.exit(status)
-    findings = [*examine(deployment, options.home), *examine_sandbox(deployment, recipes), *_of_dagster(options)]
+    findings = [
+        *examine(deployment, options.home),
+        *symptoms(options.home),
+        *examine_sandbox(deployment, recipes),
+        *_of_dagster(options),
+    ]
     if deep:
         # Imported here: it loads libraries that the quick look does without.
         from ec1.night.operations.deep import examine_deeply

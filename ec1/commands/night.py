@@ -27,13 +27,14 @@ from ec1.commands.shell import (
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error, InputError
 from ec1.night.operations.preflight import why_not
-from ec1.night.report.failure import advice_for, one_line
+from ec1.night.report.failure import one_line
 from ec1.night.report.first import begin
 from ec1.night.report.summary import NightReport, night_report
 from ec1.night.report.text import headline, summary
 from ec1.night.report.unbegun import UNBEGUN, did_not_begin, keep_reserve
 from ec1.night.steps.recipes import broken_recipes
 from ec1.nights import Night
+from ec1.refused import advice_for
 
 if TYPE_CHECKING:
     from ec1.night.operations.forecast import HomeForecast

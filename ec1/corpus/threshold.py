@@ -5,13 +5,18 @@ Belongs here: the decision and the high-water mark that keeps one corpus from tr
 """
 
 import datetime as dt
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.snapshots import Snapshot, load_snapshot
 from ec1.corpus.tombstones import removed_snapshots
-from ec1.errors import PermanentError
+from ec1.damage import damaged
+from ec1.errors import DamagedError, InputError
 from ec1.files import checked_name, read_json, write_json
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,12 @@ def must_train_again(home: CorpusFolders, tenant: str, role: str) -> bool:
     return HighWaterMark(home, tenant, role).read() in removed_snapshots(home)
 
 
+def _entry(entry: Mapping[str, str]) -> dict[str, str]:
+    """An entry of a history. Raises KeyError, TypeError or ValueError for what is none."""
+    dt.date.fromisoformat(entry["night"])
+    return {"digest": entry["digest"], **entry}
+
+
 class HighWaterMark:
     """Which snapshot a role was last trained on, with the history of all before it, in one small JSON file."""
 
@@ -117,10 +128,18 @@ class HighWaterMark:
         """Every advance, the oldest first: digest, night, run, recipe and the time (UTC) when it was noted."""
         if not self.path.is_file():
             return []
-        record = read_json(self.path)
-        if not isinstance(record, dict) or not isinstance(record.get("history"), list):
-            raise PermanentError(f"{self.path} is damaged: restore it, or delete it to train on the whole corpus again")
-        return list(record["history"])
+        try:
+            return [_entry(each) for each in read_json(self.path)["history"]]
+        except (InputError, KeyError, TypeError, ValueError):
+            raise DamagedError(
+                f"{self.path} is damaged: the next night writes it again from the log book of trainings"
+            ) from None
+
+    def rewrite(self, history: Sequence[Mapping[str, str]]) -> None:
+        """Put a history in the place of a damaged one, which is set aside as `<role>.json.damaged`."""
+        damaged(log, self.path, f"{self.path} was damaged: written again from {len(history)} trainings of the log book")
+        self.path.replace(self.path.with_name(f"{self.path.name}.damaged"))
+        write_json(self.path, {"history": list(history)})
 
     def advance(self, digest: str, night: str, run: str, recipe: str = "") -> None:
         """Note that a run has trained a recipe (its digest) on a snapshot. Saying it again changes nothing."""

@@ -7,11 +7,13 @@ How LadybugDB 0.22 wants to be used (each point was measured, see `benchmarks/ap
   and `UNWIND … MERGE` scan the whole table. So: look up, then CREATE what is missing and SET what changed.
 - From a document or an entity to its mentions, `LOAD FROM` scans all of them (and filled a 256 MiB pool at 600,000);
   one prepared single-row query per node does not.
+- A write that the disk refuses leaves a database whose closing aborts the process (SIGABRT): it is left open.
 - The live file must not be opened, hashed or copied while the database is open: see `writer_lock.py`.
 - https://docs.ladybugdb.com/concurrency
 """
 
 import contextlib
+import ctypes
 import fcntl
 import logging
 import os
@@ -21,7 +23,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ec1.errors import BusyError, DamagedError, PermanentError
+from ec1 import refused
+from ec1.damage import damaged
+from ec1.errors import BusyError, DamagedError, DiskError, PermanentError
 from ec1.files import fsync_dir, write_atomic
 from ec1.graph import file_seal, tables
 from ec1.graph.upgrade import upgrade
@@ -38,9 +42,11 @@ _FICLONE = 0x40049409
 """Linux's request to share a file's blocks: `man ioctl_ficlonerange`."""
 _LEAST_FREE_BYTES = 16 * 2**20
 _DAMAGE = (
-    *(".wal", "wal file", "not a valid lbug database", "cannot read", "corrupt", "checksum"),
+    *("wal file", "not a valid lbug database", "cannot read", "reading past", "corrupt", "checksum"),
     *("assertion", "serializ", "std::", "vector", "damaged on the disk"),
 )
+"""What it says of an open database that a disk changed. Of one that cannot be opened the seal says whether it is
+damaged, whatever the words."""
 
 
 class GraphDatabase:
@@ -58,6 +64,8 @@ class GraphDatabase:
         self._pid = os.getpid()
         self._database: Any = None
         self._loads = self._transactions = 0
+        self._refused = False
+        """Whether the disk refused a write: then the open database can only be left."""
 
     def open_or_recover(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,14 +78,17 @@ class GraphDatabase:
             problem = f"{self.path} is {'empty' if self.path.exists() else 'missing'}"
         elif file_seal.is_damaged(self.path):
             problem = f"{self.path} is not as it was written"
-        problem = problem or self._connect_checked()
+        problem = problem or self._connect_checked(as_written=file_seal.is_current(self.path) and not self.companions())
         if problem is not None:
             self._recover(problem)
         if tables.meta(self.connection)["schema"] != tables.SCHEMA_VERSION:
             self._upgrade()
 
-    def _connect_checked(self) -> str | None:
-        """Open the database; what a crash or a stranger left is read from end to end. Returns what is wrong with it."""
+    def _connect_checked(self, *, as_written: bool) -> str | None:
+        """Open the database; what a crash or a stranger left is read from end to end. Returns what is wrong with it.
+
+        `as_written`: its bytes are those that were sealed, so that whatever keeps it from being opened is not damage.
+        """
         unknown = self.path.exists() and self.path.stat().st_size > 0 and not file_seal.is_current(self.path)
         if unknown:
             # Damage may end the whole process: the next one must not try it again.
@@ -86,8 +97,14 @@ class GraphDatabase:
             self.connect()
             if unknown:
                 self._compare_totals()
-        except _DamagedError as error:
+        except _UnopenedError as error:
             self.close()
+            # A file that another program wrote is not as it was sealed either. Without a copy it is left as it is.
+            if as_written or ("different version" in str(error) and not self._has_published()):
+                self._marker.unlink(missing_ok=True)
+                raise PermanentError(
+                    f"{self.path} was written by another version of ladybug or EC1 ({error}): install that version"
+                ) from None
             return str(error)
         except BaseException:
             self._marker.unlink(missing_ok=True)
@@ -102,7 +119,7 @@ class GraphDatabase:
                     return
             except (ValueError, KeyError, TypeError):
                 pass
-        raise _DamagedError(f"{self.path} does not hold what it says it holds")
+        raise _UnopenedError(f"{self.path} does not hold what it says it holds")
 
     def connect(self) -> None:
         import ladybug
@@ -121,8 +138,8 @@ class GraphDatabase:
                 self._add_tables()
             elif record.get("schema") != tables.SCHEMA_VERSION:
                 raise PermanentError(
-                    f"{self.path} has schema {record.get('schema')}, this program needs {tables.SCHEMA_VERSION}: move "
-                    "the file and its published copy away, and the next night builds the graph again from the outbox"
+                    f"{self.path} has schema {record.get('schema')}, this program needs {tables.SCHEMA_VERSION}: run "
+                    "the version of EC1 that wrote it"
                 )
 
     def make_room(self) -> None:
@@ -179,6 +196,11 @@ class GraphDatabase:
     def close(self) -> None:
         connection, database = self.connection, self._database
         self.connection = self._database = None
+        if self._refused and database is not None:
+            # Closing would write its log once more, and end the whole process when that fails too.
+            for each in (connection, database):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+            return
         if connection is not None:
             connection.close()
         if database is not None:
@@ -234,7 +256,7 @@ class GraphDatabase:
         if self.connection is None:
             self.connect()
         fsync_dir(self.path.parent)
-        log.warning("graph recovered: %s", self.recovered)
+        damaged(log, self.path, f"graph recovered: {self.recovered}")
 
     def _move_to(self, aside: Path) -> None:
         # The log goes first: an old log beside the restored file would be replayed into it.
@@ -249,7 +271,7 @@ class GraphDatabase:
         if file_seal.is_damaged(self._published):
             return f"{self._published} is not as it was written"
         copy_into_place(self._published, self.path)
-        return self._connect_checked()
+        return self._connect_checked(as_written=file_seal.is_current(self._published))
 
     def state_of(self, destination: Path) -> str | None:
         """The state that a published copy holds; None if it cannot be read and must be written again."""
@@ -294,8 +316,17 @@ class GraphDatabase:
         return self.execute(query, {"batch": batch})
 
     def execute(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        with _translated(self.path):
+        with self._watched():
             return tables.rows(self.connection, query, parameters)
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            with _translated(self.path):
+                yield
+        except DiskError:
+            self._refused = True
+            raise
 
     def spoilt(self, what: str) -> DamagedError:
         """Damage that was noticed while the graph is open: the next opening restores the published copy."""
@@ -323,7 +354,7 @@ class GraphDatabase:
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         self.check_usable()
-        with _translated(self.path):
+        with self._watched():
             yield
 
     @contextlib.contextmanager
@@ -352,8 +383,8 @@ def _spoilt(path: Path, what: str) -> DamagedError:
     return DamagedError(f"{path}: {what}: the published copy takes its place as soon as it is opened again")
 
 
-class _DamagedError(Exception):
-    """The live graph's files cannot be opened as they are."""
+class _UnopenedError(Exception):
+    """The live graph's files cannot be opened as they are. Whether that is damage, their seal says."""
 
 
 @contextlib.contextmanager
@@ -366,15 +397,14 @@ def _translated(path: Path, *, opening: bool = False) -> Iterator[None]:
         low = message.replace(str(path), "").lower()
         if "could not set lock" in low:
             raise BusyError(f"{path} is open in a program that did not take its writer lock: close it") from None
-        if "different version" in low:
-            raise PermanentError(
-                f"{path} was written by another version of ladybug ({message}): install that version, or move the file "
-                "and its published copy away, and the next night builds the graph again from the outbox"
-            ) from None
+        if (why := refused.refuses(message, path.parent)) is not None:
+            raise DiskError(why) from None
         if "buffer pool is full" in low:
             raise PermanentError(f"{path}: the buffer pool is too small: raise graph.buffer_pool_mib") from error
+        if opening:
+            raise _UnopenedError(message) from None
         if any(word in low for word in _DAMAGE):
-            raise (_DamagedError(message) if opening else _spoilt(path, message)) from None
+            raise _spoilt(path, message) from None
         raise PermanentError(f"{path}: {message}") from error
 
 
@@ -390,10 +420,14 @@ def copy_into_place(source: Path, destination: Path, check: Callable[[Path], Non
     temporary name is fixed: what a crash left is overwritten. `check` may refuse the copy before it has the name."""
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary = destination.with_name(f".{destination.name}.tmp")
-    if not _cloned(source, temporary):
-        shutil.copyfile(source, temporary)
-    check(temporary)
-    move_into_place(temporary, destination)
+    try:
+        if not _cloned(source, temporary):
+            shutil.copyfile(source, temporary)
+        check(temporary)
+        move_into_place(temporary, destination)
+    finally:
+        # On a full disk half a copy would keep it full.
+        temporary.unlink(missing_ok=True)
 
 
 def _cloned(source: Path, destination: Path) -> bool:

@@ -14,6 +14,7 @@ import re
 import shutil
 from pathlib import Path
 
+from ec1.damage import damaged
 from ec1.errors import DamagedError
 from ec1.files import fsync_dir, write_json
 from ec1.seals import check_files, sha256_once
@@ -49,7 +50,7 @@ def is_whole(checkpoint: Path) -> bool:
         return False
     problem = damage_of(checkpoint)
     if problem is not None:
-        log.warning("checkpoint left out: %s", problem)
+        damaged(log, checkpoint, f"checkpoint left out: {problem}")
     return problem is None
 
 

@@ -212,5 +212,5 @@ def test_a_damaged_mark_is_told_and_never_read_as_empty(home: Home, damaged: obj
     mark = HighWaterMark(home, "acme", "engineering")
     write_json(mark.path, damaged)
     for use in (mark.read, lambda: mark.advance("a" * 64, "2026-06-01", "run-1")):
-        with pytest.raises(PermanentError, match=r"engineering\.json is damaged: restore it"):
+        with pytest.raises(PermanentError, match=r"engineering\.json is damaged: the next night"):
             use()

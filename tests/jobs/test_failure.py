@@ -12,7 +12,8 @@ import pytest
 
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
-from ec1.night.report.failure import advice_for, find_failure, one_line
+from ec1.night.report.failure import find_failure, one_line
+from ec1.refused import advice_for
 from jobs.failure import failure_of, record_failure
 from resources.dagster_private import EngineEventData, SerializableErrorInfo
 

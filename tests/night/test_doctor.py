@@ -1,6 +1,7 @@
 """`ec1 doctor` finds what is wrong with a machine or a home, and says how it is mended."""
 
 import contextlib
+import datetime as dt
 import fcntl
 import os
 import shutil
@@ -29,6 +30,7 @@ from ec1.night.operations import doctor
 from ec1.night.operations.databases import damaged_databases
 from ec1.night.operations.deep import examine_deeply
 from ec1.night.operations.finding import Symptom
+from ec1.night.operations.preflight import why_not
 from ec1.night.stores import open_registry
 from ec1.training.checkpoints import seal
 from jobs.doctor import examine
@@ -99,9 +101,13 @@ def test_a_folder_that_takes_no_files_is_a_problem(embedded: Deployment, home: H
     assert "chown" in found(doctor.examine(embedded, home), "home").detail
 
 
-def test_a_full_disk_is_a_problem(embedded: Deployment, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "MIN_FREE_DISK_GIB", 10**9)
-    assert found(doctor.examine(embedded, home), "disk").level == "problem"
+def test_too_little_room_is_a_problem_for_the_doctor_and_stops_a_night(embedded: Deployment, home: Home) -> None:
+    now = dt.datetime.now(dt.UTC)
+    assert why_not(embedded, home, now) is None
+    wanting = embedded.model_copy(update={"budgets": embedded.budgets.model_copy(update={"min_free_gib": 10.0**9})})
+    seen = found(doctor.examine(wanting, home), "disk")
+    assert seen.level == "problem" and "budgets.min_free_gib" in seen.detail
+    assert why_not(wanting, home, now) == seen.detail
 
 
 def test_who_has_the_ui_or_its_port_is_said(home: Home) -> None:
@@ -156,7 +162,7 @@ def test_the_second_model_of_a_cascade_is_looked_at_like_the_first(embedded: Dep
 
     asked, model = seen()
     assert asked.level == "note" and gone in asked.detail and "does not answer" in asked.detail
-    assert model.level == "problem" and "a/larger is not on disk" in model.detail
+    assert model.level == "problem" and "a/larger is not at" in model.detail
     assert not [
         each for each in doctor.examine(deployment, home) if each.subject == "model" and "larger" in each.detail
     ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from ec1.damage import damaged
 from ec1.errors import DamagedError
 from ec1.extraction.reading.answer_log import AnswerLog
 from ec1.extraction.results import ExtractionResult
@@ -112,5 +113,5 @@ def _unsealed(data: bytes) -> bytes | None:
 
 
 def _set_aside(path: Path, problem: str) -> None:
-    log.warning("%s %s: set aside, its document is extracted again", path, problem)
+    damaged(log, path, f"{path} {problem}: set aside, its document is extracted again")
     path.replace(path.with_suffix(".damaged"))

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from ec1 import disk
+from ec1 import refused
 from ec1.errors import DiskError
 from ec1.home import Home
 
@@ -41,9 +41,9 @@ def damage_of(path: Path, *, deep: bool) -> str | None:
         if "lock" in str(error) or "busy" in str(error):
             # By its writer: then it can be read.
             return None
-        why = disk.refuses(str(error), path.parent) or f"{path.parent}: {error}; `ec1 doctor --deep` looks again"
-        if (refusal := disk.refusal_of(path.parent)) is not None:
-            why = f"{path.parent}: {disk.advice_of(refusal)}"
+        why = refused.refuses(str(error), path.parent) or f"{path.parent}: {error}; `ec1 doctor --deep` looks again"
+        if (refusal := refused.refusal_of(path.parent)) is not None:
+            why = f"{path.parent}: {refused.advice_of(refusal)}"
         raise DiskError(f"{path} cannot be checked: {why}") from None
     except sqlite3.DatabaseError as error:
         return f"is damaged ({error})"
@@ -70,6 +70,6 @@ def damaged_databases(home: Home, *, deep: bool = False) -> Iterator[str]:
 
 def _damage_on_a_sound_disk(path: Path, *, deep: bool) -> str | None:
     problem = damage_of(path, deep=deep)
-    if problem is not None and (refusal := disk.refusal_of(path.parent)) is not None:
-        raise DiskError(f"{path} {problem}, and {path.parent}: {disk.advice_of(refusal)}")
+    if problem is not None and (refusal := refused.refusal_of(path.parent)) is not None:
+        raise DiskError(f"{path} {problem}, and {path.parent}: {refused.advice_of(refusal)}")
     return problem

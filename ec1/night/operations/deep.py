@@ -1,9 +1,12 @@
-"""`ec1 doctor --deep`: everything that is named by its content, read and compared with its name.
+"""Everything that is named by its content, read and compared with its name: for `ec1 doctor --deep`, and in shares each
+night (`recheck.py`).
 
 Belongs here: where such things lie and what becomes of a damaged one. Does not: how each is checked.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.adapters.registry import AdapterRegistry
@@ -16,34 +19,82 @@ from ec1.graph.reader import GraphReader
 from ec1.home import Home
 from ec1.night.operations.databases import damaged_databases
 from ec1.night.operations.finding import Symptom
+from ec1.storage.directory import DirectoryStore
 from ec1.training.checkpoints import SEAL, damage_of
 from ec1.training.spec import CHECKPOINTS
+
+_WITHDRAW = "withdraw it with `ec1 adapters quarantine`, or restore it from a backup"
+
+
+@dataclass(frozen=True)
+class Named:
+    """One thing that is named by its content. `check` raises DamagedError or InputError; of a folder of the outbox for
+    its first damaged file."""
+
+    kind: str
+    path: Path
+    name: str
+    check: Callable[[Path], object]
+    in_use: bool = False
+
+    def problem(self) -> str | None:
+        """What is wrong with it, and what becomes of it; None if it is as it was written. Raises OSError."""
+        try:
+            self.check(self.path)
+        except (DamagedError, InputError) as error:
+            return str(error)
+        return None
+
+
+def named_by_content(home: Home, registry: AdapterRegistry) -> Iterator[Named]:
+    """All such things: snapshots, datasets, checkpoints, results in the outbox by folder, versions of adapters."""
+    for path in sorted(home.snapshots.glob("[!.]*/[!.]*")):
+        yield Named("snapshots", path, _name(home, path), lambda path: _snapshot(home, path))
+    for path in sorted(home.datasets.glob("[!.]*")):
+        yield Named("datasets", path, _name(home, path), lambda path: load_dataset(home, path.name))
+    for seal in sorted(home.runs.glob(f"**/{CHECKPOINTS}/*/{SEAL}")):
+        yield Named("checkpoints", seal.parent, _name(home, seal.parent), _checkpoint)
+    for path in sorted(home.outbox.glob("*/*")):
+        if path.is_dir():
+            yield Named("outbox", path, _name(home, path), _results)
+    for tenant, role in registry.roles():
+        chosen = None
+        # Another store's is read when it is fetched.
+        if isinstance(registry.store, DirectoryStore):
+            with contextlib.suppress(EC1Error):
+                chosen = registry.incumbent(tenant, role)
+        for version in registry.versions(tenant, role):
+            path = registry.local / tenant / role / f"v{version}"
+            in_use = chosen is not None and chosen.version == version
+            yield Named(
+                "adapters", path, f"{tenant}/{role}@v{version}", _version(registry, tenant, role, version), in_use
+            )
 
 
 def examine_deeply(home: Home, registry: AdapterRegistry) -> Iterator[Symptom]:
     """Hash everything. What the next night builds again by itself is a note, the rest a problem."""
-    yield _all("snapshots", "note", home.snapshots.glob("[!.]*/[!.]*"), lambda path: _snapshot(home, path))
-    yield _all("datasets", "note", home.datasets.glob("[!.]*"), lambda path: load_dataset(home, path.name))
-    checkpoints = (seal.parent for seal in home.runs.glob(f"**/{CHECKPOINTS}/*/{SEAL}"))
-    yield _all("checkpoints", "note", checkpoints, _checkpoint)
-    yield _all("outbox", "note", home.outbox.glob("*/*/*.json"), check_file)
+    found: dict[str, list[str | None]] = {
+        kind: [] for kind in ("snapshots", "datasets", "checkpoints", "outbox", "adapters")
+    }
+    for each in named_by_content(home, registry):
+        found[each.kind].append(each.problem())
+    for kind, problems in found.items():
+        damaged = [problem for problem in problems if problem is not None]
+        if damaged:
+            text = f"{len(damaged)} of {len(problems)} damaged: {'; '.join(damaged)}"
+            yield Symptom(kind, "problem" if kind == "adapters" else "note", text)
+        else:
+            yield Symptom(kind, "ok", f"{len(problems)} as they were written")
     yield _graph(home)
-    broken = list(damaged_databases(home, deep=True))
+    try:
+        broken = list(damaged_databases(home, deep=True))
+    except EC1Error as error:
+        broken = [str(error)]
     yield Symptom("databases", "problem" if broken else "ok", "; ".join(broken) or "whole")
-    yield _adapters(registry)
 
 
-def _all(subject: str, level: str, paths: "Iterator[Path]", check: Callable[[Path], object]) -> Symptom:
-    count, damaged = 0, []
-    for path in sorted(paths):
-        count += 1
-        try:
-            check(path)
-        except (DamagedError, InputError) as error:
-            damaged.append(str(error))
-    if damaged:
-        return Symptom(subject, "note", f"{len(damaged)} of {count} damaged: {'; '.join(damaged)}")
-    return Symptom(subject, "ok", f"{count} as they were written")
+def _name(home: Home, path: Path) -> str:
+    return path.relative_to(home.root).as_posix()
 
 
 def _snapshot(home: Home, path: Path) -> None:
@@ -55,6 +106,19 @@ def _snapshot(home: Home, path: Path) -> None:
 def _checkpoint(path: Path) -> None:
     if problem := damage_of(path):
         raise DamagedError(f"{problem}: training goes on from the one before")
+
+
+def _results(folder: Path) -> None:
+    for path in sorted(folder.glob("*.json")):
+        check_file(path)
+
+
+def _version(registry: AdapterRegistry, tenant: str, role: str, version: int) -> Callable[[Path], None]:
+    def check(_: Path) -> None:
+        if problems := registry.verify(tenant, role, version):
+            raise DamagedError(f"{tenant}/{role}@v{version}: {'; '.join(problems)}: {_WITHDRAW}")
+
+    return check
 
 
 def _graph(home: Home) -> Symptom:
@@ -70,15 +134,3 @@ def _graph(home: Home) -> Symptom:
     except EC1Error as error:
         return Symptom("graph", "note", str(error))
     return Symptom("graph", "ok", "every row counted")
-
-
-def _adapters(registry: AdapterRegistry) -> Symptom:
-    count, problems = 0, []
-    for tenant, role in registry.roles():
-        for version in registry.versions(tenant, role):
-            count += 1
-            problems += [f"{tenant}/{role}@v{version}: {each}" for each in registry.verify(tenant, role, version)]
-    if problems:
-        advice = "withdraw it with `ec1 adapters quarantine`, or restore it from a backup"
-        return Symptom("adapters", "problem", f"{'; '.join(problems)}: {advice}")
-    return Symptom("adapters", "ok", f"{count} versions as they were published")

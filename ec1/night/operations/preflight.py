@@ -14,15 +14,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ec1 import disk
+from ec1 import refused
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error
 from ec1.home import Home
 from ec1.models import ModelSource, model_folder
 from ec1.night.operations.databases import damaged_databases
 from ec1.night.operations.finding import Level, Symptom
-from ec1.night.report.failure import advice_for
 from ec1.night.steps.extractor import second_of
+from ec1.refused import advice_for
 
 EARLIEST_YEAR = 2026
 """This program is of that year; no clock before it is right."""
@@ -73,11 +73,11 @@ def writable(home: Home) -> Symptom:
     try:
         folders = [path for path in sorted(existing.iterdir()) if path.is_dir()] if existing == home.root else []
         # The folders of a night may be file systems of their own.
-        disks = disk.disks_of([existing, *folders, home.dagster / "history"])
+        disks = refused.disks_of([existing, *folders, home.dagster / "history"])
     except OSError as error:
         return Symptom("home", "problem", advice_for(error))
     for each in disks:
-        if (refusal := disk.refusal_of(each)) is not None:
+        if (refusal := refused.refusal_of(each)) is not None:
             return Symptom("home", "problem", advice_for(refusal))
     if closed := [path.name for path in folders if not os.access(path, os.R_OK | os.W_OK | os.X_OK)]:
         who = f"chown -R {os.getuid()} {home.root}"
@@ -103,8 +103,8 @@ def space(deployment: Deployment, home: Home) -> Symptom:
     level: Level = "ok"
     said = []
     root = home.root if home.root.exists() else home.root.parent
-    for place in disk.disks_of([root, home.graph.parent, home.runs, home.dagster]) or [root]:
-        free = disk.free_bytes(place)
+    for place in refused.disks_of([root, home.graph.parent, home.runs, home.dagster]) or [root]:
+        free = refused.free_bytes(place)
         needed = least + (_GRAPH_COPIES * graph if place in (home.graph.parent, root) else 0)
         said.append(f"{_size(free)} free at {place}")
         if free < needed:

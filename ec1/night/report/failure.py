@@ -1,33 +1,21 @@
 """Why a run failed, in one line that says what to do, and the file that keeps it.
 
-Belongs here: the record, where it lies, and the advice for what the machine itself refuses (rights, memory, and with
-`ec1/disk.py` the disk). Does not: how a run's events are read (`jobs/failure.py`); what EC1 raises on purpose carries
-its advice already.
+Belongs here: the record, where it lies, and the line that an error becomes. Does not: how a run's events are read
+(`jobs/failure.py`), and the advice for what the machine refuses (`ec1/refused.py`).
 """
 
 import errno
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from ec1 import disk
+from ec1 import refused
 from ec1.files import read_json, write_json
 from ec1.home import Home
 from ec1.strict_yaml import validate
 
-_ADVICE = {
-    **disk.ADVICE,
-    errno.EACCES: "EC1 may not write or read there: give the home to the user that runs the night",
-    errno.EPERM: "EC1 may not write or read there: give the home to the user that runs the night",
-    errno.ENAMETOOLONG: "that path is too long for this file system: choose a home with a shorter path (EC1_HOME)",
-    errno.EMFILE: "too many files are open: raise `ulimit -n`",
-    errno.ENOMEM: "the machine has no memory left: stop what else runs on it, or make the batch smaller",
-    errno.EEXIST: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
-    errno.ENOTDIR: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
-}
 _DATABASE = (
     "a database of this home cannot be read: `ec1 doctor --deep` says which, whether it is damaged, and what to do"
 )
@@ -73,14 +61,6 @@ def find_failure(home: Home, night: str, run: str) -> Failure | None:
     return validate(Failure, read_json(path), str(path)) if path.exists() else None
 
 
-def advice_for(error: OSError) -> str:
-    """An error of the operating system as one line: what, where, what to do."""
-    what = f"{os.strerror(error.errno)}" if error.errno else str(error)
-    where = f": {str(error.filename)[:200]}" if error.filename else ""
-    advice = _ADVICE.get(error.errno or 0)
-    return f"{what}{where}; {advice}" if advice else f"{what}{where}"
-
-
 def one_line(kind: str, message: str) -> str:
     """An error as one line, with what to do where the machine is the cause.
 
@@ -93,18 +73,18 @@ def one_line(kind: str, message: str) -> str:
     text = re.sub(r" ?\[SQL: .*| ?\(Background on this error at: .*", "", text)
     text = text or kind or "no error was recorded"
     number = _ERRNO.search(text)
-    code = int(number.group(1)) if number else disk.meant_by(text)
+    code = int(number.group(1)) if number else refused.meant_by(text)
     code = errno.ENAMETOOLONG if code is None and _TOO_LONG.search(text) else code
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]} ..."
-    if code in _ADVICE:
-        return text if _ADVICE[code] in text else f"{text}; {_ADVICE[code]}"
+    if code in refused.ADVICE:
+        return text if refused.ADVICE[code] in text else f"{text}; {refused.ADVICE[code]}"
     if _MALFORMED.search(text):
         return f"{text}; {_DATABASE}"
     if kind == "ChildProcessCrashException":
         return "its process was killed or crashed (by the system, if memory ran out: stop what else runs here)"
     if kind == "MemoryError":
-        return f"{text}; {_ADVICE[errno.ENOMEM]}"
+        return f"{text}; {refused.ADVICE[errno.ENOMEM]}"
     # A mistake in a program is named with its kind; what EC1 says on purpose needs none.
     return text if kind in ON_PURPOSE or not kind else f"{kind}: {text}"
 

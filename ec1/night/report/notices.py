@@ -13,7 +13,7 @@ from ec1.home import Home
 from ec1.night.operations.preflight import why_not
 from ec1.night.report.first import first_night
 from ec1.night.report.outgoing import Notice, State, deliver, ping, remembered
-from ec1.night.report.summary import NightReport, night_report
+from ec1.night.report.summary import ACK, NightReport, night_report
 from ec1.night.report.text import headline, summary
 from ec1.night_settings import NotifyEvent
 
@@ -51,6 +51,12 @@ def notices_of(report: NightReport, state: State) -> list[Notice]:
         found.append(_notice(report, "interrupted", report.run[:8], f"EC1: night {night} was interrupted"))
     if report.status == "partial":
         found.append(_notice(report, "partial", "", f"EC1: night {night} left work for a later night"))
+    if news := [each for each in report.storage if each.news not in state.told]:
+        state.told |= dict.fromkeys((each.news for each in news), dt.datetime.now(dt.UTC))
+        what = "1 thing" if len(news) == 1 else f"{len(news)} things"
+        title = f"EC1: the disk damaged {what}"
+        body = "\n".join([*(each.what for each in news), f"Look, then: {ACK}"])
+        found.append(_notice(report, "storage", news[-1].news, title, body))
     for each in report.recipes:
         if each.outcome == "accepted":
             title = f"EC1: {each.recipe}@v{each.version} is new"

@@ -16,6 +16,7 @@ from ec1.adapters.scores import BASE
 from ec1.errors import InputError
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
+from ec1.night.operations.storage_health import Damage, open_damage
 from ec1.night.records import (
     CandidateRecord,
     DecisionRecord,
@@ -38,6 +39,7 @@ Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinis
 """`skipped`: an operator switched off what the night needed. `did not begin`: see `unbegun.py`."""
 MAX_DEFERRED = 20
 MAX_HELD = 20
+ACK = "ec1 doctor --acknowledge all"
 EXTRACTION = "extraction"
 """Whom phase 1's cost is for, beside the recipes."""
 
@@ -139,6 +141,8 @@ class NightReport(BaseModel):
     recipes: list[RecipeReport] = []
     failure: Failure | None = None
     """Why this run failed."""
+    storage: list[Damage] = []
+    """What the disk damaged, mended or not, that nobody has acknowledged."""
     notices: list[str] = []
     """What could not be told to somebody outside."""
 
@@ -233,6 +237,8 @@ class NightReport(BaseModel):
                     found.append(Advice(sentence=f"Recipe {each.recipe} cannot be used", command="ec1 recipe lint"))
         if self.machine is not None and self.machine.problem:
             found.append(Advice(sentence=self.machine.problem, command="ec1 doctor --reconcile"))
+        if self.storage:
+            found.append(Advice(sentence="The disk damaged something: look at it, then acknowledge it", command=ACK))
         if self.notices:
             found.append(
                 Advice(sentence="Check the addresses in the deployment's `notify`", command="ec1 report --check")
@@ -303,6 +309,7 @@ def night_report(
     report.recipes += [
         RecipeReport(recipe=name, outcome="broken", detail=problem) for name, problem in broken_details.items()
     ]
+    report.storage = open_damage(home)
     report.notices = undelivered(home, night)
     report.status = _status(report, this, complete=applied is not None and handover is not None, skipped=off)
     return report

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.extraction.scoring import shown_figure
+from ec1.night.operations.storage_health import summary_of
 from ec1.night.records import Part, RunRecord, ScoreRecord
 from ec1.night.report.summary import NightReport
 
@@ -33,6 +34,7 @@ def summary(report: NightReport) -> list[tuple[str, str]]:
         ("documents", _documents(report) if done.documents_read is not None else "not reached"),
         ("entities", _entities(report) if done.entities_found is not None else "not reached"),
         *((("scores", _scores(report.scores)),) if report.scores is not None else ()),
+        *((("storage", summary_of(report.storage)),) if report.storage else ()),
         *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
     ]
     return rows

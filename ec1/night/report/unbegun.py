@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Mapping
 
-from ec1 import disk
+from ec1 import refused
 from ec1.deployment import Deployment
 from ec1.files import write_atomic
 from ec1.home import Home
@@ -60,7 +60,7 @@ def keep_reserve(home: Home) -> None:
 
 def give_up_reserve(home: Home) -> None:
     """Give that place up, if the disk is full."""
-    refusal = disk.refusal_of(home.root)
+    refusal = refused.refusal_of(home.root)
     if refusal is not None and refusal.errno in (errno.ENOSPC, errno.EDQUOT):
         with contextlib.suppress(OSError):
             home.reserve.unlink(missing_ok=True)

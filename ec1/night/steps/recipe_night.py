@@ -24,6 +24,7 @@ from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_
 from ec1.corpus.split import moved
 from ec1.corpus.threshold import HighWaterMark, TrainingDecision, day_after, decide, must_train_again, trained_snapshot
 from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
+from ec1.damage import damaged
 from ec1.deployment import Deployment
 from ec1.errors import DamagedError, PermanentError
 from ec1.extraction.naming.calibration import calibration_in
@@ -45,6 +46,7 @@ from ec1.night.steps.candidate import (
     run_evaluation,
     run_training,
 )
+from ec1.night.steps.marks import mend_mark
 from ec1.night.steps.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
@@ -115,6 +117,7 @@ class RecipeNight:
     def decision(self, snapshot: Snapshot) -> TrainingDecision:
         """Whether enough tuples came since this recipe was last trained, as of this night: later ones do not count."""
         recipe = self.recipe
+        mend_mark(self.home, recipe.tenant, recipe.role)
         trained = self._trained(snapshot.bucket)
         again = must_train_again(self.home, recipe.tenant, recipe.role)
         return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained, again=again)
@@ -191,7 +194,7 @@ class RecipeNight:
         try:
             return load_dataset(self.home, built.digest)
         except DamagedError as damage:
-            log.warning("%s", damage)
+            damaged(log, self.home.datasets / built.digest, f"{damage}: it is built again")
             again = self.dataset(self.taken_snapshot())
             if again.digest != built.digest:
                 raise DamagedError(f"{damage} (from the present recipe and model it becomes another one)") from None
@@ -373,7 +376,7 @@ class RecipeNight:
             try:
                 return self._mended(entry["digest"], entry["night"], damage)
             except DamagedError as error:
-                log.warning("%s; all its tuples count as new", error)
+                damaged(log, self.home.snapshots / bucket / entry["digest"], f"{error}; all its tuples count as new")
                 return None
 
     def _mended(self, digest: str, night: str, damage: DamagedError) -> Snapshot:

@@ -1,7 +1,8 @@
-"""What a disk refuses: full, read-only, failing. Told apart from damage, which is what a disk changed.
+"""What the machine refuses: rights, memory, and a disk that is full, read-only or failing. Told apart from damage,
+which is what a disk changed.
 
-Belongs here: the errors of the operating system and the words of libraries that mean the disk, the advice for each, and
-a probe that writes. Does not: what follows from damage (`seals.py`, `graph/`).
+Belongs here: the errors of the operating system and the words of libraries that mean them, the advice for each, and a
+probe that writes. Does not: what follows from damage (`seals.py`, `graph/`).
 
 A library's text is not enough: SQLite says "disk I/O error" on a full disk, and LadybugDB "Cannot write to file" with
 whatever error number came last. So whoever has such an error asks the disk itself (`refusal_of`).
@@ -15,13 +16,24 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-ADVICE = {
+DISK = {
     errno.ENOSPC: "the disk is full: free some space (`ec1 doctor` says how much is needed), then run the night again",
     errno.EDQUOT: "the disk quota is used up: free some space, then run the night again",
     errno.EROFS: "the file system is read-only: mount it writable, or choose another home with EC1_HOME",
     errno.EIO: "the disk fails: look at `dmesg`, copy the home to another disk, then run the night again",
 }
 """What to do, by error number. None of it touches what is on the disk."""
+ADVICE = {
+    **DISK,
+    errno.EACCES: "EC1 may not write or read there: give the home to the user that runs the night",
+    errno.EPERM: "EC1 may not write or read there: give the home to the user that runs the night",
+    errno.ENAMETOOLONG: "that path is too long for this file system: choose a home with a shorter path (EC1_HOME)",
+    errno.EMFILE: "too many files are open: raise `ulimit -n`",
+    errno.ENOMEM: "the machine has no memory left: stop what else runs on it, or make the batch smaller",
+    errno.EEXIST: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
+    errno.ENOTDIR: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
+}
+"""The same with what is not the disk's."""
 PROBE_BYTES = 64 * 2**10
 _PATTERNS = (
     (re.compile(r"database or disk is full|No space left on device", re.IGNORECASE), errno.ENOSPC),
@@ -36,7 +48,7 @@ _UNNUMBERED = re.compile(r"IO exception: (?:Cannot write|Cannot flush|Cannot tru
 def meant_by(text: str) -> int | None:
     """The number of the disk's error that a message names, or None if it is about something else."""
     if found := re.search(r"\[Errno (\d+)\]", text):
-        return int(found[1]) if int(found[1]) in ADVICE else None
+        return int(found[1]) if int(found[1]) in DISK else None
     return next((code for seen, code in _PATTERNS if seen.search(text)), None)
 
 
@@ -49,12 +61,20 @@ def refuses(text: str, folder: Path) -> str | None:
     if (asked := refusal_of(folder)) is not None:
         # It knows better than the text.
         return f"{folder}: {advice_of(asked)}"
-    return f"{folder}: {ADVICE[code]}" if code else f"{folder}: the disk did not take what was written; run it again"
+    return f"{folder}: {DISK[code]}" if code else f"{folder}: the disk did not take what was written; run it again"
 
 
 def advice_of(error: OSError) -> str:
     """One of the disk's errors in words, with what to do."""
-    return ADVICE.get(error.errno or 0, error.strerror or str(error))
+    return DISK.get(error.errno or 0, error.strerror or str(error))
+
+
+def advice_for(error: OSError) -> str:
+    """An error of the operating system as one line: what, where, what to do."""
+    what = f"{os.strerror(error.errno)}" if error.errno else str(error)
+    where = f": {str(error.filename)[:200]}" if error.filename else ""
+    advice = ADVICE.get(error.errno or 0)
+    return f"{what}{where}; {advice}" if advice else f"{what}{where}"
 
 
 def refusal_of(folder: Path) -> OSError | None:
