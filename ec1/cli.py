@@ -7,8 +7,9 @@ Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was def
 import importlib.metadata
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -47,6 +48,10 @@ app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 app.add_typer(serve_app, name="serve")
+EXIT_STATUSES = (
+    "Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was left for a later night), "
+    "130 interrupted."
+)
 for command in (init, night, report, ui, plan, submit, train, sweep, score, worker, doctor, backup, restore):
     app.command()(command)
 
@@ -75,10 +80,24 @@ def _options(
     context.obj = Options(deployment, Home((project / home.expanduser()).resolve()), project, dict(os.environ))
 
 
+def command_line() -> Callable[[], None]:
+    """All commands, with what typer does not say: each help ends with the exit statuses, and a flag takes no value."""
+    root = typer.main.get_command(app)
+    waiting: list[Any] = [root]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        command.epilog = EXIT_STATUSES
+        for parameter in (*command.params, command.get_help_option(command.context_class(command))):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+    return root
+
+
 def main() -> None:
     """Run the command line; errors that are meant for a person become one line and an exit status."""
     try:
-        app()
+        command_line()()
     except InputError as error:
         _fail(error, USAGE)
     except EC1Error as error:

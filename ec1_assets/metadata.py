@@ -110,7 +110,7 @@ def of_graph(applied: GraphRecord, home: Home, folder: Path, exported: Path | No
         "documents_rejected": applied.rejected,
         "documents_vanished": applied.vanished,
         "entities": applied.entities_after,
-        "new_entities": applied.entities_after - applied.entities_before,
+        "entities_net_change": applied.entities_after - applied.entities_before,
         "mentions": applied.mentions_after,
         **_plots_of_graph(by_class, growth, folder),
         "published": dg.MetadataValue.path(home.published_graph),

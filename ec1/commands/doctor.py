@@ -13,6 +13,7 @@ from ec1.night.operations.finding import Symptom
 from ec1.night.operations.storage_health import acknowledge, symptoms
 from ec1.night.report.failure import one_line
 from ec1.night.steps.recipes import broken_recipes
+from ec1.plural import counted
 
 
 def doctor(
@@ -56,7 +57,9 @@ def doctor(
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:
-        out.print(f"deployment {deployment.name}: {deployment.description}; {len(recipes)} recipes", markup=False)
+        out.print(
+            f"deployment {deployment.name}: {deployment.description}; {counted(len(recipes), 'recipe')}", markup=False
+        )
         for finding in findings:
             out.print(f"  {finding.level:<8} {finding.subject:<13} {finding.detail}", markup=False)
     sys.exit(FAILED if any(finding.level == "problem" for finding in findings) else DONE)

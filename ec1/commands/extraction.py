@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from ec1.commands.shell import Options, out, print_json, printable
 from ec1.documents.ledger import Status, extractor_fingerprint
 from ec1.errors import InputError
 from ec1.files import write_atomic
+from ec1.plural import counted
 
 if TYPE_CHECKING:
     from ec1.extraction.defence.releases import Release
@@ -96,12 +97,12 @@ def held(
         later = f"\n  released by {printable(who)}" + ("" if released else ": read on the next night") if who else ""
         out.print(printable(f"{row['id']}  {row['path']}: {row['sentence']}") + names + later, markup=False)
     if released:
-        out.print(f"{len(rows)} sentences are released", markup=False)
+        out.print(f"released: {counted(len(rows), 'sentence')}", markup=False)
         return
     of_names = sum(bool(row["read"]) for row in rows)
     out.print(
-        f"{len(rows) - of_names} sentences are held back, and of {of_names} only names (extraction.instructions: read "
-        "keeps all)",
+        f"held back: {counted(len(rows) - of_names, 'sentence')}, and of {of_names} only names "
+        "(extraction.instructions: read keeps all)",
         markup=False,
     )
 
@@ -126,20 +127,7 @@ def release(
 
     def lines(known: Releases) -> list[Release]:
         new = {each.id: each for each in listed if each.id in chosen and each.id not in known.counting}
-        return [
-            Release(
-                action="release",
-                id=each.id,
-                content_sha256=each.content_sha256,
-                start=each.held.start,
-                end=each.held.end,
-                path=each.path,
-                sentence=each.held.sentence,
-                by=who,
-                at=now,
-            )
-            for each in new.values()
-        ]
+        return [each.line("release", who, now) for each in new.values()]
 
     _tell(add(options.home.releases, lines), as_json, "released: the next night reads them")
 
@@ -148,22 +136,27 @@ def release(
 def hold(
     context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: _Json = False
 ) -> None:
-    """Take a release back: the sentences are held back again from the next night on."""
+    """Say that sentences are held back rightly: the report leaves them out, and a release of them is taken back."""
     from ec1.extraction.defence.releases import Release, Releases, add, read_releases
 
     options: Options = context.obj
     counting = read_releases(options.home.releases).counting
-    chosen = _chosen(ids, document, {each.id: each.path for each in counting.values()}, "is released")
+    listed = {each.id: each for each in _all_held(options, document or "")}
+    known_paths = {each.id: each.path for each in listed.values()} | {each.id: each.path for each in counting.values()}
+    chosen = _chosen(ids, document, known_paths, "is held back or released")
     now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), _who(by)
 
     def lines(known: Releases) -> list[Release]:
-        return [
+        back = [
             each.model_copy(update={"action": "hold", "by": who, "at": now})
             for each in known.counting.values()
             if each.id in chosen
         ]
+        decided = {each.id for each in known.lines}
+        new = (each for each in listed.values() if each.id in chosen and each.id not in decided)
+        return [*back, *(each.line("hold", who, now) for each in new)]
 
-    _tell(add(options.home.releases, lines), as_json, "held back again")
+    _tell(add(options.home.releases, lines), as_json, "stay held back, or are again from the next night on")
 
 
 @dataclass(frozen=True)
@@ -174,6 +167,22 @@ class _HeldSentence:
     path: str
     content_sha256: str
     held: "Held"
+
+    def line(self, action: Literal["release", "hold"], by: str, at: dt.datetime) -> "Release":
+        """What a person decided about it, for the log."""
+        from ec1.extraction.defence.releases import Release
+
+        return Release(
+            action=action,
+            id=self.id,
+            content_sha256=self.content_sha256,
+            start=self.held.start,
+            end=self.held.end,
+            path=self.path,
+            sentence=self.held.sentence,
+            by=by,
+            at=at,
+        )
 
 
 def _all_held(options: Options, prefix: str) -> "Iterator[_HeldSentence]":
@@ -225,7 +234,9 @@ def _tell(lines: "list[Release]", as_json: bool, what: str) -> None:
         return
     for each in lines:
         out.print(printable(f"{each.id}  {each.path}: {each.sentence}"), markup=False)
-    out.print(f"{len(lines)} sentences {what}" if lines else "nothing to do: it was so already", markup=False)
+    out.print(
+        f"{counted(len(lines), 'sentence')} {what}" if lines else "nothing to do: it was so already", markup=False
+    )
 
 
 def _found(options: Options, prefix: str) -> list[dict[str, Any]]:

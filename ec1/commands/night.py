@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from ec1.commands.report import WIDTH, print_advice
+from ec1.commands.report import print_advice, print_rows
 from ec1.commands.shell import (
     DONE,
     FAILED,
@@ -134,8 +134,7 @@ def _print_report(report: NightReport, options: Options, seconds: float) -> None
         ("look", "ec1 report, or make ui, then http://127.0.0.1:3000/locations/ec1/asset-groups"),
     ]
     out.print(f"\nNight {report.night}, {seconds:.0f} s, run {report.run[:8]}")
-    for name, text in rows:
-        out.print(f"  {name:<{WIDTH}} {text}", markup=False)
+    print_rows(rows)
     print_advice(report)
 
 

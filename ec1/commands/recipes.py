@@ -10,6 +10,7 @@ from ec1.commands.shell import DONE, PARTIAL, USAGE, Options, err, out, print_js
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.night.steps.recipes import recipe_folders
+from ec1.plural import counted
 from ec1.recipes.compare import differences
 from ec1.recipes.importing import import_recipe
 from ec1.recipes.lint import lint
@@ -46,7 +47,8 @@ def recipe_lint(
     else:
         for finding in findings:
             out.print(str(finding), markup=False)
-        out.print(f"{sum(finding.level == 'error' for finding in findings)} errors, {len(findings)} findings")
+        errors = sum(finding.level == "error" for finding in findings)
+        out.print(f"{counted(errors, 'error')}, {counted(len(findings), 'finding')}")
     sys.exit(USAGE if any(finding.level == "error" for finding in findings) else DONE)
 
 

@@ -1,8 +1,10 @@
 """`ec1 report`: the report of a night again, or of a range of nights."""
 
 import datetime as dt
+import itertools
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +19,13 @@ from ec1.night.report.outgoing import undelivered
 from ec1.night.report.summary import NightReport
 from ec1.night.report.text import Table, headline, machine, summary, tables
 from ec1.night.report.totals import Totals
+from ec1.plural import counted
 from ec1.queries import nights as queries
 
 WIDTH = 26
+_NARROWEST = 8
+COLUMNS = 100
+"""Of what is printed; a command that is longer stands on a line of its own."""
 
 
 def report(
@@ -47,7 +53,7 @@ def report(
     due = look_at_due(options.deployment(), options.home, dt.datetime.now(dt.UTC)) if date is None else None
     if due is not None and not due.done and not as_json:
         # First of all: the rest is about another night.
-        out.print(printable(f"Last night: {due.sentence}"), markup=False)
+        print_line(f"Last night: {due.sentence}")
     found = queries.report_of(options.home, date)
     if html is not None:
         write_atomic(html, page_of(found, options.home))
@@ -62,15 +68,33 @@ def report(
 
 def print_summary(found: NightReport) -> None:
     """The night and its rows."""
-    out.print(printable(headline(found)), markup=False)
-    for name, text in (*summary(found), *machine(found)):
-        out.print(f"  {name:<{WIDTH}} {printable(text)}", markup=False)
+    print_line(headline(found))
+    print_rows((*summary(found), *machine(found)))
 
 
 def print_advice(found: NightReport) -> None:
     """What to do next, if anything."""
-    for number, line in enumerate([*map(str, found.advice()), *found.notices]):
-        out.print(f"  {'' if number else 'next':<{WIDTH}} {printable(line)}", markup=False)
+    lines: list[str] = []
+    for each in found.advice():
+        # A command is copied in one piece.
+        fits = each.command is None or len(str(each)) <= COLUMNS - WIDTH - 3
+        lines += [str(each)] if fits else [f"{each.sentence}:", str(each.command)]
+    lines += found.notices
+    print_rows([("" if number else "next", line) for number, line in enumerate(lines)])
+
+
+def print_line(text: str) -> None:
+    """A sentence, within the width of a report."""
+    out.print(textwrap.fill(printable(text), COLUMNS, break_on_hyphens=False, break_long_words=False), markup=False)
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Names with their texts, within the width of a report."""
+    for name, text in rows:
+        first, *rest = textwrap.wrap(printable(text), COLUMNS - WIDTH - 3, break_on_hyphens=False) or [""]
+        out.print(f"  {name:<{WIDTH}} {first}", markup=False)
+        for line in rest:
+            out.print(f"  {'':<{WIDTH}} {line}", markup=False)
 
 
 def _check(options: Options, as_json: bool) -> None:
@@ -93,7 +117,9 @@ def _print_range(options: Options, since: str, as_json: bool) -> None:
         raise InputError(f"no night since {since} in {options.home.nights}")
     header = ("night", "status", "documents", "deferred", "graph", "versions", "seconds", "USD")
     _print_table(
-        Table(f"{len(found.nights)} nights since {since}", header, [_night_row(each) for each in found.nights])
+        Table(
+            f"{counted(len(found.nights), 'night')} since {since}", header, [_night_row(each) for each in found.nights]
+        )
     )
     _print_table(Table("Totals per tenant", ("tenant", *Totals.model_fields), _total_rows(found.tenants)))
 
@@ -117,15 +143,22 @@ def _night_row(found: NightReport) -> tuple[str, ...]:
 
 def _total_rows(totals: dict[str, Totals]) -> list[tuple[str, ...]]:
     return [
-        (tenant, *(f"{value:g}" for value in each.model_dump().values())) for tenant, each in sorted(totals.items())
+        (tenant, *("-" if value is None else f"{value:g}" for value in each.model_dump().values()))
+        for tenant, each in sorted(totals.items())
     ]
 
 
 def _print_table(table: Table) -> None:
-    """Columns as wide as their widest cell."""
+    """Columns as wide as their widest cell, or the widest ones folded, so that a line fits."""
     lines: Sequence[tuple[str, ...]] = [table.header, *[tuple(map(printable, row)) for row in table.rows]]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    out.print(f"\n{table.title}", markup=False)
+    while widths and sum(widths) + 2 * len(widths) > COLUMNS:
+        # Names of recipes and parts stay whole if anything else can give way.
+        widest = max(widths[1:], default=0)
+        widths[widths.index(widest, 1) if widest > _NARROWEST else 0] -= 1
+    out.print(f"\n{textwrap.fill(table.title, COLUMNS)}", markup=False)
     for line in lines:
-        cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
-        out.print(f"  {'  '.join(cells).rstrip()}", markup=False)
+        folded = [textwrap.wrap(cell, width) or [""] for cell, width in zip(line, widths, strict=True)]
+        for parts in itertools.zip_longest(*folded, fillvalue=""):
+            cells = (f"{cell:<{width}}" for cell, width in zip(parts, widths, strict=True))
+            out.print(f"  {'  '.join(cells).rstrip()}", markup=False)

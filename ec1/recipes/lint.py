@@ -37,6 +37,7 @@ def lint(
     """
     cache: dict[Path, RecipeFile] = {}
     findings: list[LintFinding] = []
+    meant: dict[LintFinding, list[str]] = {}
     owners: dict[tuple[str, str], Path] = {}
     for path in recipe_files(folders):
         try:
@@ -48,9 +49,8 @@ def lint(
         findings.extend(problems)
         if resolved is None:
             continue
-        findings.extend(_advice(resolved))
-        findings.extend(_served(resolved, max_lora_rank))
-        findings.extend(_perhaps_misspelt(resolved, models))
+        for each in (*_advice(resolved), *_served(resolved, max_lora_rank), *_perhaps_misspelt(resolved, models)):
+            meant.setdefault(each, []).extend([] if abstract else [f"{resolved.recipe.tenant}/{resolved.recipe.role}"])
         if not abstract and (why := refusal(resolved.recipe, processes, fsdp)) is not None:
             findings.append(LintFinding("error", shown(path), why))
         key = (resolved.recipe.tenant, resolved.recipe.role)
@@ -61,7 +61,14 @@ def lint(
             owners[key] = path
         elif not shadows(owners[key], path):
             findings.append(LintFinding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
-    return findings
+    return findings + [_once(finding, recipes) for finding, recipes in meant.items()]
+
+
+def _once(finding: LintFinding, recipes: list[str]) -> LintFinding:
+    """A line that several recipes inherit is said once, with their names."""
+    if len(recipes) < 2:
+        return finding
+    return LintFinding(finding.level, finding.where, f"{finding.message} (in {', '.join(recipes)})")
 
 
 def usual_rates(recipe: Recipe) -> tuple[float, float]:

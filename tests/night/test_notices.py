@@ -191,7 +191,7 @@ def test_the_command_that_a_timer_calls(tmp_path: Path, sink: Sink) -> None:
     }  # fmt: skip
     for _ in range(2):
         done = CliRunner().invoke(app, ["report", "--check"], env=environment)
-        assert done.exit_code == 1 and "has not run (due by 07:00)" in done.output, done.output
+        assert done.exit_code == 1 and "did not run (due by 07:00)" in done.output, done.output
     assert len(sink.titles) == 1 and sink.of("no night") == 1
 
 

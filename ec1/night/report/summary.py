@@ -4,6 +4,7 @@ Belongs here: the facts and what follows from them. Does not: how they are shown
 (`morning.py`).
 """
 
+import contextlib
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 from ec1.adapters.gate import VerdictName
 from ec1.adapters.scores import BASE
 from ec1.errors import InputError
+from ec1.extraction.defence.releases import read_releases
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
 from ec1.night.operations.storage_health import Damage, open_damage
@@ -32,6 +34,7 @@ from ec1.night.records import (
 )
 from ec1.night.report.failure import Failure, find_failure
 from ec1.night.report.outgoing import undelivered
+from ec1.plural import counted
 from ec1.recipes.resolution import BrokenRecipe
 
 Outcome = VerdictName | Literal["skipped", "postponed", "unfinished", "broken"]
@@ -123,6 +126,8 @@ class NightReport(BaseModel):
     """How many runs worked on it, also those that did not reach phase 1."""
     timeline: dict[str, RunRecord] = {}
     """Every run that ended, by its id, the oldest first."""
+    idle: list[str] = []
+    """The runs that found nothing new to do."""
     done: Work = Work()
     this_run: Work = Work()
     documents_deferred: int | None = None
@@ -209,8 +214,8 @@ class NightReport(BaseModel):
         if self.documents_deferred:
             found.append(
                 Advice(
-                    sentence=f"{self.documents_deferred} documents are tried again by the next night; see what it "
-                    "would do",
+                    sentence=f"The next night tries {counted(self.documents_deferred, 'deferred document')} again; see "
+                    "what it would do",
                     command="ec1 plan",
                 )
             )
@@ -278,6 +283,7 @@ def night_report(
         done=_work(extracted, applied),
         this_run=_work(records.find(ExtractionRecord, run), records.find(GraphRecord, run)),
     )
+    report.idle = [record.run for record in runs if _is_idle(records, record)]
     if applied is not None:
         report.documents_deferred = applied.deferred + applied.missing
         report.graph_entities = applied.entities_after
@@ -286,7 +292,7 @@ def night_report(
         report.deferred = _deferred(extracted)
     if handover is not None:
         report.device, report.free_gib = handover.device, handover.free_gib
-    held = sorted(extracted.held if extracted is not None else [], key=lambda row: row.get("held") == "names")
+    held = sorted(_unseen(home, extracted), key=lambda row: row.get("held") == "names")
     report.held = [
         HeldBack(
             path=row.get("path", ""),
@@ -313,6 +319,24 @@ def night_report(
     report.notices = undelivered(home, night)
     report.status = _status(report, this, complete=applied is not None and handover is not None, skipped=off)
     return report
+
+
+def _is_idle(records: Records, run: RunRecord) -> bool:
+    """Whether a run went through and found nothing new to do."""
+    work = _work(records.find(ExtractionRecord, run.run), records.find(GraphRecord, run.run))
+    trained = any(part.name.endswith("/adapter_candidate") and part.status != "skipped" for part in run.parts)
+    did = (work.llm_calls, work.documents_read, work.documents_rejected, work.documents_vanished)
+    return run.status == "done" and not trained and not any(did)
+
+
+def _unseen(home: Home, extraction: ExtractionRecord | None) -> list[dict[str, str]]:
+    """The sentences that were held back and that no person has decided about (`ec1 extraction release|hold`)."""
+    if extraction is None or not extraction.held:
+        return []
+    decided: set[tuple[str | None, str | None]] = set()
+    with contextlib.suppress(InputError):
+        decided = {(each.path, each.sentence) for each in read_releases(home.releases).lines}
+    return [row for row in extraction.held if (row.get("path"), row.get("sentence")) not in decided]
 
 
 def nights_since(home: Home, since: dt.date) -> list[str]:

@@ -13,6 +13,7 @@ from ec1.extraction.scoring import shown_figure
 from ec1.night.operations.storage_health import summary_of
 from ec1.night.records import Part, RunRecord, ScoreRecord
 from ec1.night.report.summary import NightReport
+from ec1.plural import counted
 
 SHOWN_RUNS = 5
 """Newest runs whose parts are listed."""
@@ -44,7 +45,7 @@ def machine(report: NightReport) -> list[tuple[str, str]]:
     """Time, speed, memory and cost, as far as they were measured, as rows of (name, text)."""
     rows = []
     if report.timeline:
-        runs = f" in {len(report.timeline)} runs" if len(report.timeline) > 1 else ""
+        runs = f" in {counted(len(report.timeline), 'run')}" if len(report.timeline) > 1 else ""
         queued = sum(record.queued for record in report.timeline.values())
         rows.append(("time", f"{seconds(report.seconds)}{runs}, {seconds(queued)} in the queue before"))
     if report.done.tokens:
@@ -68,11 +69,14 @@ def machine(report: NightReport) -> list[tuple[str, str]]:
 def timeline(report: NightReport) -> list[Table]:
     """What each part of the newest runs waited and worked."""
     header = ("part", "status", "began", "waited", "lease", "worked")
-    return [
-        Table(_run_title(run, record), header, [_part_row(part) for part in record.parts])
-        for run, record in list(report.timeline.items())[-SHOWN_RUNS:]
-        if record.parts
-    ]
+    worked = [(run, record) for run, record in report.timeline.items() if run not in report.idle and record.parts]
+    found = [Table(_run_title(run, each), header, [_part_row(part) for part in each.parts]) for run, each in worked]
+    if report.idle:
+        names = ", ".join(run[:8] for run in report.idle[-SHOWN_RUNS:])
+        spent = sum(report.timeline[run].seconds for run in report.idle)
+        title = f"{counted(len(report.idle), 'run')} found nothing new to do, {seconds(spent)}: {names}"
+        found.append(Table(title, (), ()))
+    return found[-SHOWN_RUNS - 1 :]
 
 
 def evaluations(report: NightReport) -> Table | None:
@@ -88,8 +92,8 @@ def evaluations(report: NightReport) -> Table | None:
         gain = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*each.gain) if each.gain else ""
         trained = each.training
         training = (
-            f"{trained.steps} steps, {trained.tokens_per_second:g} tokens/s, {seconds(trained.seconds)}, peak "
-            f"{trained.peak_memory_gib:.1f} GiB"
+            f"{counted(trained.steps, 'step')}, {trained.tokens_per_second:g} tokens/s, {seconds(trained.seconds)}, "
+            f"peak {trained.peak_memory_gib:.1f} GiB"
             if trained
             else ""
         )
@@ -152,7 +156,7 @@ def as_markdown(report: NightReport) -> str:
     if todo := [*map(str, report.advice()), *report.notices]:
         lines += ["**What to do next**", "", *(f"- {_escaped(each)}" for each in todo), ""]
     for table in tables(report):
-        lines += [f"**{_escaped(table.title)}**", "", *_markdown_table(table)]
+        lines += [f"**{_escaped(table.title)}**", "", *(_markdown_table(table) if table.header else ())]
     return "\n".join(lines)
 
 
@@ -185,7 +189,11 @@ def count(value: int | None) -> str:
 
 def _documents(report: NightReport) -> str:
     done = report.done
-    again = f" in {report.runs} runs ({count(report.this_run.documents_read)} in this one)" if report.runs > 1 else ""
+    again = (
+        f" in {counted(report.runs, 'run')} ({count(report.this_run.documents_read)} in this one)"
+        if report.runs > 1
+        else ""
+    )
     because = f" ({report.deferred_because})" if report.deferred_because else ""
     return (
         f"{count(done.documents_read)} read{again}, {count(report.documents_deferred)} deferred to a later "
@@ -196,7 +204,7 @@ def _documents(report: NightReport) -> str:
 def _entities(report: NightReport) -> str:
     done = report.done
     found = ", ".join(f"{number} {name}" for name, number in (done.entities_found or {}).items() if number) or "none"
-    calls = f"{count(done.llm_calls)} LLM calls"
+    calls = "1 LLM call" if done.llm_calls == 1 else f"{count(done.llm_calls)} LLM calls"
     if report.runs > 1:
         calls += f", {count(report.this_run.llm_calls)} in this run"
     return f"{found} ({calls}); the graph holds {count(report.graph_entities)}"
@@ -208,7 +216,9 @@ def _scores(scores: ScoreRecord) -> str:
     left_out = "".join(f", {number} left out ({reason})" for reason, number in scores.left_out.items())
     ours = ", ".join(f"{name} {_scored(scores.figures['all'], name)}" for name in ("precision", "recall", "f1"))
     base = _scored(scores.figures["all"], "baseline_f1")
-    return f"{ours}; base line f1 {base} ({scores.documents} documents of the gold file{left_out})".replace("f1", "F1")
+    return f"{ours}; base line f1 {base} ({counted(scores.documents, 'document')} of the gold file{left_out})".replace(
+        "f1", "F1"
+    )
 
 
 def _scored(figures: Mapping[str, float | None], name: str) -> str:

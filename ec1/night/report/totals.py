@@ -18,8 +18,8 @@ class Totals(BaseModel):
     quarantined: int = 0
     training_tokens: int = 0
     training_seconds: float = 0.0
-    cost: float = 0.0
-    """USD."""
+    cost: float | None = None
+    """USD; None where the deployment states no cost."""
 
 
 def totals_of(reports: Iterable[NightReport], tenant: str) -> dict[str, Totals]:
@@ -31,7 +31,7 @@ def totals_of(reports: Iterable[NightReport], tenant: str) -> dict[str, Totals]:
         own.llm_calls += report.done.llm_calls or 0
         for name, cost in report.costs.items():
             mine = found[name.split("/")[0]] if "/" in name else own
-            mine.cost = round(mine.cost + cost, 4)
+            mine.cost = round((mine.cost or 0.0) + cost, 4)
         for each in report.recipes:
             if "/" not in each.recipe or each.outcome == "broken":
                 continue
