@@ -117,7 +117,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
             extractor.known = known_names(home)
         with inference.serve(context) as serve:
             report = extract_night(
-                work_of(listing, chosen, deployment.document_reader(home)),
+                work_of(listing, {name: streams[name] for name in chosen}, deployment.document_reader(home)),
                 extractor,
                 inference.outbox(),
                 serve,
