@@ -1,4 +1,4 @@
-"""Where phase 1's answers come from, as a Dagster resource: an engine that we start and stop, and its extractor."""
+"""Where phase 1's answers come from, as a Dagster resource: an engine that we start and stop."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import dagster as dg
 
-from ec1.documents.ledger import Fingerprints
 from ec1.extraction.settings import DoormanSettings, ServerSettings
 from ec1.gpu.settings import VllmSettings
 from ec1.models import prepare_model
@@ -19,8 +18,6 @@ from resources.project import ProjectResource
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
-    from ec1.extraction.reading.extractor import Extractor
-    from ec1.extraction.reading.outbox import Outbox
     from ec1.gpu.lease import Grant
     from ec1.machines.machine import Machine
 
@@ -36,20 +33,6 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
 
     project: dg.ResourceDependency[ProjectResource]
     gpu: dg.ResourceDependency[GpuResource]
-
-    def extractor(self) -> "Extractor":
-        from ec1.night.steps.extractor import extractor_of
-
-        return extractor_of(self.project.deployment(), self.project.home)
-
-    def fingerprints(self) -> Fingerprints:
-        """The extractor's fingerprints."""
-        return self.extractor().fingerprints()
-
-    def outbox(self) -> "Outbox":
-        from ec1.extraction.reading.outbox import Outbox
-
-        return Outbox(self.project.home.outbox)
 
     def deadline(self) -> float:
         """The end of phase 1's budget if its clock starts now, in `time.monotonic` seconds."""
