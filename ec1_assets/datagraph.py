@@ -74,15 +74,13 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
     ) -> Iterator[dg.MaterializeResult]:
         night = _night(context, project)
         chosen = [key.path[-1].removesuffix("_entities") for key in context.selected_asset_keys]
-        with inference.serve(context) as serve:
-            done, total = night.extract(
-                context.run.run_id,
-                chosen,
-                serve,
-                serve_second=lambda: serve(second=True),
-                deadline_of=inference.deadline,
-                progress=_progress_to(context),
-            )
+        done, total = night.extract(
+            context.run.run_id,
+            chosen,
+            lambda: inference.serve(context),
+            deadline_of=inference.deadline,
+            progress=_progress_to(context),
+        )
         if done.stopped:
             context.log.warning(f"work is put off to a later night: {done.stopped}")
         for stream in sorted(chosen):

@@ -77,7 +77,6 @@ def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder
         "entities": sum(by_class.values()),
         "llm_calls": total.llm_calls,
         **({"decisions": total.decisions} if total.decisions else {}),
-        **({"chunks_for_the_second_model": total.sent_on} if total.sent_on else {}),
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
         "documents_per_second": round(float(total.documents_per_second), 3),
@@ -122,7 +121,6 @@ def of_graph(graph: GraphOfNight, home: Home, folder: Path) -> Metadata:
         **(_of_resolution(graph.resolution, graph.unused_overrides) if graph.resolution is not None else {}),
         **_of_trust(graph.trust, graph.waiting),
         **(_of_scores(graph.scores) if graph.scores is not None else {}),
-        **{f"tuples_{source}": count for source, count in graph.taught.items()},
         **(_of_delivery(graph.delivery) if graph.delivery is not None else {}),
     }
 

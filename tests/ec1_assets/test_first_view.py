@@ -75,7 +75,6 @@ def test_a_graph_without_entities_has_no_plots(tmp_path: Path) -> None:
         trust=Trust(),
         ungrounded=(),
         waiting=(),
-        taught={},
         growth=Growth((), {}, {}),
     )
     shown = metadata.of_graph(empty, Home(tmp_path), tmp_path)

@@ -30,7 +30,6 @@ from ec1.night.steps.extractor import extractor_of, known_names
 from ec1.night.steps.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
 from ec1.night.steps.listing import list_documents
 from ec1.night.steps.scores import scores_of
-from ec1.night.steps.taught import teach
 from ec1.nights import Night
 
 if TYPE_CHECKING:
@@ -73,8 +72,6 @@ class GraphOfNight:
     """Mentions that do not stand where they say, as `path: name`."""
     waiting: tuple[LedgerEntry, ...]
     """Documents that are deferred or quarantined."""
-    taught: Mapping[str, int]
-    """New tuples for the extractor, by source."""
     growth: Growth
 
     @property
@@ -157,7 +154,6 @@ class DocumentNight:
         streams: Sequence[str],
         serve: "Serve",
         *,
-        serve_second: "Serve",
         deadline_of: Callable[[], float],
         progress: "Callable[[Progress], None]",
     ) -> tuple[ExtractionRecord, ExtractionRecord]:
@@ -172,7 +168,6 @@ class DocumentNight:
             serve,
             deadline_of=deadline_of,
             progress=progress,
-            serve_second=serve_second,
         ).only(streams)
         self.records.write(run, done)
         return done, self.records.total(ExtractionRecord) or done
@@ -182,7 +177,6 @@ class DocumentNight:
         up to date. Safe to repeat: what counts already changes nothing."""
         now = dt.datetime.now(dt.UTC)
         found = self.listing()
-        taught = teach(self.deployment, self.home, found, self.extractor, self.outbox, now)
         written = self._with_graph(lambda store: self._write(store, found, now))
         self.records.write(run, written.applied)
         delivery = self._deliver(written)
@@ -203,7 +197,6 @@ class DocumentNight:
             trust=trust_of_night(written.listing, self.outbox, self.fingerprints),
             ungrounded=tuple(ungrounded(written.listing, self.outbox, self.fingerprints, reader)),
             waiting=tuple(waiting_documents(written.ledger)),
-            taught=taught,
             growth=growth(self.home.nights, self.night.date),
         )
 
