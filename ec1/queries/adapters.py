@@ -1,7 +1,8 @@
 """What faces ask of the registry: its versions, where one comes from, which learnt from a tuple or a person.
 
-A version learnt from the training rows of its dataset, and from all that the version learnt that it went on
-from. Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not: choosing a version (`ec1.adapters.registry`), taking anything out (`ec1.night.operations.removal`).
+A version learnt from the training rows of its dataset, and from all that the version learnt that it went on from.
+Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not: choosing a version
+(`ec1.adapters.registry`), taking anything out (`ec1.night.operations.removal`).
 """
 
 import contextlib
