@@ -168,12 +168,12 @@ def test_a_store_that_cannot_be_reached_is_not_an_empty_one(
 
 
 def test_copies_that_are_lost_are_made_again(tmp_path: Path) -> None:
-    repository = _repository(tmp_path, {"docs/a.md": TEXT, "docs/b.txt": TEXT + b"!"})
-    night = Night(tmp_path, {"docs": {"source": {"kind": "git", "repository": repository}}})
-    assert night.paths() == ["docs/docs/a.md", "docs/docs/b.txt"]
+    repository = _repository(tmp_path, {"book/a.md": TEXT, "book/b.txt": TEXT + b"!"})
+    night = Night(tmp_path, {"book": {"source": {"kind": "git", "repository": repository}}})
+    assert night.paths() == ["book/book/a.md", "book/book/b.txt"]
     subprocess.run(["rm", "-rf", night.home.cache], check=True)
     assert nothing_new(night.run())
-    (night.home.sources / "docs/copies/.copies.sqlite").write_bytes(b"not a database" * 100)
+    (night.home.sources / "book/copies/.copies.sqlite").write_bytes(b"not a database" * 100)
     assert nothing_new(night.run())
 
 
@@ -198,25 +198,25 @@ def _git(folder: Path, *arguments: str) -> None:
 
 def test_a_repository_is_read_at_a_revision(tmp_path: Path) -> None:
     large = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
-    repository = _repository(tmp_path, {"docs/a.md": TEXT, "docs/plan.pdf": large, "src/x.py": b"x", "README.md": TEXT})
-    (repository / "docs/link.md").symlink_to("/etc/passwd")
+    repository = _repository(tmp_path, {"book/a.md": TEXT, "book/plan.pdf": large, "src/x.py": b"x", "README.md": TEXT})
+    (repository / "book/link.md").symlink_to("/etc/passwd")
     _commit(repository)
     _git(repository, "branch", "release")
-    source = {"kind": "git", "repository": repository, "revision": "release", "folder": "docs"}
-    night = Night(tmp_path, {"docs": {"source": source}})
+    source = {"kind": "git", "repository": repository, "revision": "release", "folder": "book"}
+    night = Night(tmp_path, {"book": {"source": source}})
     found = night.run()
-    assert [each.key.path for each in found.changed] == ["docs/a.md"]
+    assert [each.key.path for each in found.changed] == ["book/a.md"]
     assert [(each.key.path, each.reason) for each in found.rejected] == [
-        ("docs/plan.pdf", "kept by Git LFS: its content is not in the repository")
+        ("book/plan.pdf", "kept by Git LFS: its content is not in the repository")
     ]
     assert nothing_new(night.run()), "and what cannot be read is said once"
-    (repository / "docs/a.md").write_bytes(b"changed")
+    (repository / "book/a.md").write_bytes(b"changed")
     _commit(repository)
     assert nothing_new(night.run()), "the branch stands where it stood"
     _git(repository, "branch", "-f", "release", "main")
-    assert night.paths() == ["docs/a.md"]
+    assert night.paths() == ["book/a.md"]
     _git(repository, "branch", "-D", "release")
-    assert "cannot be read at release" in night.run().put_off["docs"]
+    assert "cannot be read at release" in night.run().put_off["book"]
 
 
 def test_a_maildir_is_read_and_flags_change_nothing(tmp_path: Path) -> None:
