@@ -8,7 +8,6 @@ import platform
 import shutil
 import socket
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from ec1.models import model_folder
 from ec1.night.operations import preflight
 from ec1.night.operations.finding import Symptom
 from ec1.night.operations.peers import guarded, peers
-from ec1.night.steps.extractor import class_notes, extractor_of, second_of
+from ec1.night.steps.extractor import class_notes
 from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.resolution import ResolvedRecipe
 
@@ -40,7 +39,6 @@ PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "
 
 def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     """Check everything that a night needs; starts nothing and changes nothing."""
-    second = second_of(deployment)
     yield Symptom("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
     if deployment.machine is None:
@@ -54,14 +52,11 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     yield from preflight.findings(deployment, home, dt.datetime.now(dt.UTC))
     yield _port(home, UI_PORT)
     yield _documents(deployment, home)
-    # Those of phase 1 are looked at before each night; without another the training of its recipe fails.
-    for model_id in sorted(set(deployment.models) - preflight.models_of_phase_1(deployment)):
+    # That of phase 1 is looked at before each night; without another the training of its recipe fails.
+    for model_id in sorted(set(deployment.models) - {deployment.inference.model}):
         yield preflight.model(model_id, deployment, home)
-    if second is not None and _has_tokenizer(deployment, home):
-        yield guarded("cascade", lambda: _cascade(deployment, home))
-    for each in (deployment, second):
-        if each is not None and (notes := class_notes(each)):
-            yield guarded("classes", partial(_classes, each, home, notes))
+    if notes := class_notes(deployment):
+        yield guarded("classes", lambda: _classes(deployment, home, notes))
     yield guarded("graph", lambda: _graph(home))
     if deployment.extraction.gold is not None:
         yield _gold(deployment, deployment.extraction.gold)
@@ -159,6 +154,8 @@ def _lease(deployment: Deployment, home: Home) -> Symptom:
 
 def _documents(deployment: Deployment, home: Home) -> Symptom:
     root = deployment.documents_root(home)
+    if all(stream.copied for stream in deployment.documents.all_streams.values()):
+        return Symptom("documents", "ok", "from other places than a folder")
     if root.is_dir():
         unread = str(unread_files(root, deployment.documents.all_streams.values()))
         if unread:
@@ -172,12 +169,6 @@ def _documents(deployment: Deployment, home: Home) -> Symptom:
 def _has_tokenizer(deployment: Deployment, home: Home) -> bool:
     model = deployment.inference
     return (model_folder(model.model, model.revision, deployment.models, home.models) / "tokenizer.json").is_file()
-
-
-def _cascade(deployment: Deployment, home: Home) -> Symptom:
-    alone = deployment.extraction.model_copy(update={"cascade": None})
-    why = extractor_of(deployment.model_copy(update={"extraction": alone}), home).why_no_first()
-    return Symptom("cascade", "problem", why) if why else Symptom("cascade", "ok", "it is known how sure the first is")
 
 
 def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Symptom:

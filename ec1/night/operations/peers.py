@@ -9,7 +9,6 @@ import importlib.util
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from ec1.home import Home
 from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.night.operations.finding import Symptom
-from ec1.night.steps.extractor import second_of
 
 if TYPE_CHECKING:
     import httpx
@@ -30,11 +28,8 @@ if TYPE_CHECKING:
 
 def peers(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     """Each service of the deployment, ready or not."""
-    second = second_of(deployment)
     if deployment.machine is None and not isinstance(deployment.inference, VllmSettings):
         yield _inference(deployment)
-    if deployment.machine is None and second is not None and not isinstance(second.inference, VllmSettings):
-        yield replace(_inference(second), subject="second model")
     if isinstance(deployment.launcher, RayLauncherSettings):
         yield _ray(deployment.launcher)
     if isinstance(deployment.launcher, SshLauncherSettings):

@@ -11,7 +11,6 @@ import datetime as dt
 import importlib.util
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from ec1 import refused
@@ -21,7 +20,6 @@ from ec1.home import Home
 from ec1.models import ModelSource, model_folder
 from ec1.night.operations.databases import damaged_databases
 from ec1.night.operations.finding import Level, Symptom
-from ec1.night.steps.extractor import second_of
 from ec1.refused import advice_for
 
 EARLIEST_YEAR = 2026
@@ -60,9 +58,6 @@ def findings(deployment: Deployment, home: Home, now: dt.datetime) -> Iterator[S
     yield clock(home, now)
     yield readable(home)
     yield model(deployment.inference.model, deployment, home)
-    if (second := second_of(deployment)) is not None and second.inference.model != deployment.inference.model:
-        # A model of its own, of a revision of its own.
-        yield replace(model(second.inference.model, second, home), subject="second model")
 
 
 def writable(home: Home) -> Symptom:
@@ -161,12 +156,6 @@ def readable(home: Home) -> Symptom:
         except OSError as error:
             return Symptom("graph files", "problem", advice_for(error))
     return Symptom("graph files", "ok", "can be read")
-
-
-def models_of_phase_1(deployment: Deployment) -> set[str]:
-    """The models that read documents."""
-    second = second_of(deployment)
-    return {deployment.inference.model} | ({second.inference.model} if second is not None else set())
 
 
 def model(model_id: str, deployment: Deployment, home: Home) -> Symptom:
