@@ -129,7 +129,10 @@ class HighWaterMark:
         if not self.path.is_file():
             return []
         try:
-            return [_entry(each) for each in read_json(self.path)["history"]]
+            history = read_json(self.path)["history"]
+            if not isinstance(history, list):
+                raise TypeError(history)
+            return [_entry(each) for each in history]
         except (InputError, KeyError, TypeError, ValueError):
             raise DamagedError(
                 f"{self.path} is damaged: the next night writes it again from the log book of trainings"

@@ -131,9 +131,9 @@ def _figures(row: Score, prefix: str = "") -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for name, (figure, (low, high)) in named:
         there = figure is not None
-        found[prefix + name] = round(figure, 3) if figure is not None else None
-        found[f"{prefix}{name}_low"] = round(low, 3) if there else None
-        found[f"{prefix}{name}_high"] = round(high, 3) if there else None
+        found[prefix + name] = round(figure, 6) if figure is not None else None
+        found[f"{prefix}{name}_low"] = round(low, 6) if there else None
+        found[f"{prefix}{name}_high"] = round(high, 6) if there else None
     return found
 
 

@@ -27,7 +27,7 @@ _WITHDRAW = "withdraw it with `ec1 adapters quarantine`, or restore it from a ba
 
 
 @dataclass(frozen=True)
-class Named:
+class ByContent:
     """One thing that is named by its content. `check` raises DamagedError or InputError; of a folder of the outbox for
     its first damaged file."""
 
@@ -46,17 +46,17 @@ class Named:
         return None
 
 
-def named_by_content(home: Home, registry: AdapterRegistry) -> Iterator[Named]:
+def named_by_content(home: Home, registry: AdapterRegistry) -> Iterator[ByContent]:
     """All such things: snapshots, datasets, checkpoints, results in the outbox by folder, versions of adapters."""
     for path in sorted(home.snapshots.glob("[!.]*/[!.]*")):
-        yield Named("snapshots", path, _name(home, path), lambda path: _snapshot(home, path))
+        yield ByContent("snapshots", path, _name(home, path), lambda path: _snapshot(home, path))
     for path in sorted(home.datasets.glob("[!.]*")):
-        yield Named("datasets", path, _name(home, path), lambda path: load_dataset(home, path.name))
+        yield ByContent("datasets", path, _name(home, path), lambda path: load_dataset(home, path.name))
     for seal in sorted(home.runs.glob(f"**/{CHECKPOINTS}/*/{SEAL}")):
-        yield Named("checkpoints", seal.parent, _name(home, seal.parent), _checkpoint)
+        yield ByContent("checkpoints", seal.parent, _name(home, seal.parent), _checkpoint)
     for path in sorted(home.outbox.glob("*/*")):
         if path.is_dir():
-            yield Named("outbox", path, _name(home, path), _results)
+            yield ByContent("outbox", path, _name(home, path), _results)
     for tenant, role in registry.roles():
         chosen = None
         # Another store's is read when it is fetched.
@@ -66,7 +66,7 @@ def named_by_content(home: Home, registry: AdapterRegistry) -> Iterator[Named]:
         for version in registry.versions(tenant, role):
             path = registry.local / tenant / role / f"v{version}"
             in_use = chosen is not None and chosen.version == version
-            yield Named(
+            yield ByContent(
                 "adapters", path, f"{tenant}/{role}@v{version}", _version(registry, tenant, role, version), in_use
             )
 

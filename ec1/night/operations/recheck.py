@@ -18,7 +18,7 @@ from ec1.files import read_json, write_json
 from ec1.home import Home
 from ec1.night.operations import storage_health
 from ec1.night.operations.cleanup import size_of
-from ec1.night.operations.deep import Named, named_by_content
+from ec1.night.operations.deep import ByContent, named_by_content
 
 NIGHTS = 14
 """Within so many nights everything has been read."""
@@ -53,7 +53,9 @@ def recheck(home: Home, registry: AdapterRegistry, today: dt.date) -> int:
     return read
 
 
-def _turn(everything: Sequence[Named], sizes: dict[str, int], last: dict[str, str], today: dt.date) -> list[Named]:
+def _turn(
+    everything: Sequence[ByContent], sizes: dict[str, int], last: dict[str, str], today: dt.date
+) -> list[ByContent]:
     """What is read today: what is in use, what would become too old, and of the rest what waited longest."""
     due = (today - dt.timedelta(days=NIGHTS - 1)).isoformat()
     waiting = sorted(everything, key=lambda each: (not each.in_use, last.get(each.name, ""), each.name))

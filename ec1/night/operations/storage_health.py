@@ -37,7 +37,7 @@ class Damage(BaseModel):
     @property
     def news(self) -> str:
         """What stands for this finding among those that were told: one that comes back is told again."""
-        return f"storage {self.id} {self.first.isoformat(timespec='seconds')}"
+        return f"storage {self.id} {self.first.isoformat()}"
 
 
 def note(home: Home, path: Path, what: str, *, again: bool = True) -> None:
@@ -50,7 +50,7 @@ def note(home: Home, path: Path, what: str, *, again: bool = True) -> None:
     key, what = digest_of(name)[:12], what.replace(f"{home.root}/", "")
     with contextlib.suppress(OSError):
         known = _read(home.health / f"{key}.json")
-        if known is not None and (not again or now - known.last < dt.timedelta(seconds=1)):
+        if known is not None and not again:
             return
         if known is None or known.acknowledged is not None:
             found = Damage(id=key, path=name, what=what, first=now, last=now, times=known.times + 1 if known else 1)
