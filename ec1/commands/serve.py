@@ -1,11 +1,10 @@
 """`ec1 serve`: the adapters in use behind an OpenAI-compatible address, their API keys, and trials of two versions."""
 
-import datetime as dt
 from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import Options, err, out, print_json
+from ec1.commands.shell import Options, err, out, person, print_json
 from ec1.errors import InputError
 
 serve_app = typer.Typer(
@@ -53,22 +52,23 @@ def split(
 ) -> None:
     """Let several versions of a role answer by weights; a user keeps the version that he got."""
     from ec1.night.stores import open_registry
-    from ec1.serving.versions import Split, write_split
-    from ec1.strict_yaml import validate
 
     options: Options = context.obj
     tenant, name = _role(role)
-    registry = open_registry(options.deployment(), options.home)
+    deployment = options.deployment()
+    registry = open_registry(deployment, options.home)
     if not arms:
-        write_split(registry, tenant, name, None)
+        registry.end_trial(tenant, name, reason, person())
         out.print(f"{role}: the version in use answers everything", markup=False)
         return
     weights = {arm: weight for arm, _, weight in (each.partition("=") for each in arms)}
     if len(weights) < len(arms):
         raise InputError("an arm is named twice: write each once, such as in-use=90 v4=10")
-    trial = validate(Split, {"arms": weights, "reason": reason, "at": dt.datetime.now(dt.UTC)}, "split")
-    write_split(registry, tenant, name, trial)
-    out.print(f"{role}: {', '.join(f'{arm} {weight}' for arm, weight in trial.arms.items())}", markup=False)
+    if wrong := [arm for arm, weight in weights.items() if not weight.isascii() or not weight.isdecimal()]:
+        raise InputError(f"{wrong[0]} has no weight: write it as {wrong[0]}=10")
+    shares = {arm: int(weight) for arm, weight in weights.items()}
+    registry.start_trial(tenant, name, shares, reason, person())
+    out.print(f"{role}: {', '.join(f'{arm} {weight}' for arm, weight in shares.items())}", markup=False)
 
 
 @serve_app.command("results")

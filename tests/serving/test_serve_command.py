@@ -127,7 +127,7 @@ def test_help_and_errors(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, [*home, "serve", "split", "fernhollow/engineering@v1", "v1=1"])
     assert "is not a role" in str(run.exception)
     run = CliRunner().invoke(app, [*home, "serve", "split", NAME, "v1=many"])
-    assert "arms.v1" in str(run.exception)
+    assert "v1 has no weight" in str(run.exception)
     run = CliRunner().invoke(app, [*home, "serve", "--host", "0.0.0.0"])
     assert "make an API key first" in str(run.exception)
 
