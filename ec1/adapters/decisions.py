@@ -76,22 +76,27 @@ class ReleaseState(Settings):
     left: frozenset[int] = frozenset()
     """Versions that a rollback left: they come back by a person's choice only."""
     withdrawn: Mapping[int, Withdrawal] = {}
-    arms: Mapping[str, int] = {}
-    """Of the trial that runs, empty if none does."""
+    trial: ReleaseDecision | None = None
+    """The decision by which a trial runs; None if none does."""
+
+    @property
+    def arms(self) -> Mapping[str, int]:
+        """Of the trial that runs, empty if none does."""
+        return self.trial.arms if self.trial else {}
 
 
 def choice_of(decisions: Sequence[ReleaseDecision]) -> ReleaseState:
     """Replay the decisions, oldest first."""
     choice = ReleaseState()
     withdrawn: dict[int, Withdrawal] = {}
-    arms: dict[str, int] = {}
+    trial: ReleaseDecision | None = None
     for decision in decisions:
         left = choice.left
         if decision.action == "withdraw" and decision.after is not None:
             # The first reason counts: it is the one that it was withdrawn for.
             withdrawn.setdefault(decision.after, Withdrawal(reason=decision.reason, at=decision.at))
         if decision.action in ("trial", "end-trial"):
-            arms = decision.arms
+            trial = decision if decision.arms else None
         if decision.action == "rollback" and decision.before is not None:
             left = left | {decision.before}
         if decision.action in ("promote", "pin") and decision.after is not None:
@@ -106,7 +111,7 @@ def choice_of(decisions: Sequence[ReleaseDecision]) -> ReleaseState:
                 as_of=decision.as_of,
                 left=left,
             )
-    return choice.model_copy(update={"withdrawn": withdrawn, "arms": arms})
+    return choice.model_copy(update={"withdrawn": withdrawn, "trial": trial})
 
 
 def in_use(choice: ReleaseState, usable: Sequence[int]) -> int | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-from ec1.adapters.decisions import IN_USE
+from ec1.adapters.decisions import IN_USE, ReleaseDecision
 from ec1.adapters.registry import AdapterRegistry, vllm_name
 from ec1.errors import EC1Error, InputError, PermanentError, ServiceError
 
@@ -58,11 +58,10 @@ class ServedVersion:
 
 @dataclass(frozen=True)
 class RoleState:
-    """What answers a role's requests: the version in use (None: the base alone), and the arms of a trial, if one
-    runs."""
+    """What answers a role's requests: the version in use (None: the base alone), and the trial, if one runs."""
 
     in_use: ServedVersion | None
-    arms: Mapping[str, int]
+    trial: ReleaseDecision | None
 
 
 def parse_name(name: str) -> tuple[str, str, int | None] | None:
@@ -112,6 +111,10 @@ class Versions:
             self._check, refresh_seconds, stale_seconds, clock
         )
 
+    async def role(self, tenant: str, role: str) -> RoleState:
+        """What answers a role's requests now. Raises RefusedError."""
+        return await self._roles.get((tenant, role))
+
     async def resolve(self, name: str, user: str | None) -> ServedVersion | None:
         """The version that answers a request for `name` by `user`; None for the base model itself.
 
@@ -127,10 +130,10 @@ class Versions:
             version = ServedVersion(tenant, role, number)
             await self._versions.get(version)
             return version
-        state = await self._roles.get((tenant, role))
-        if state.arms:
+        state = await self.role(tenant, role)
+        if state.trial is not None:
             # Whoever is nobody in particular gets an arm at random.
-            arm = arm_of(state.arms, f"{tenant}/{role}", user or uuid.uuid4().hex)
+            arm = arm_of(state.trial.arms, f"{tenant}/{role}", user or uuid.uuid4().hex)
             if arm != IN_USE:
                 version = ServedVersion(tenant, role, int(arm.removeprefix("v")))
                 try:
@@ -164,11 +167,11 @@ class Versions:
 
     def _look_up_role(self, role: tuple[str, str]) -> RoleState:
         manifest = self.registry.incumbent(*role)
-        arms = dict(self.registry.state(*role).arms)
+        trial = self.registry.state(*role).trial
         if manifest is None or manifest.version is None:
-            return RoleState(None, arms)
+            return RoleState(None, trial)
         self._of_this_base(manifest.name, manifest.base_model.id)
-        return RoleState(ServedVersion(*role, manifest.version), arms)
+        return RoleState(ServedVersion(*role, manifest.version), trial)
 
     def _check(self, version: ServedVersion) -> None:
         manifest = self.registry.get(version.tenant, version.role, version.number)

@@ -144,7 +144,7 @@ def test_keys_by_command(tmp_path: Path) -> None:
     home = ["--home", str(tmp_path / "home")]
     made = CliRunner().invoke(app, [*home, "serve", "key", "add", "ci", "--tenant", "fernhollow"])
     assert made.exit_code == 0 and made.output.startswith("ec1-")
-    assert CliRunner().invoke(app, [*home, "serve", "key", "list"]).output == "ci\n"
+    assert CliRunner().invoke(app, [*home, "serve", "key", "list"]).output.startswith("ci  fernhollow; no limits")
     again = CliRunner().invoke(app, [*home, "serve", "key", "add", "ci"])
     assert "already" in str(again.exception)
     assert CliRunner().invoke(app, [*home, "serve", "key", "remove", "ci"]).exit_code == 0
