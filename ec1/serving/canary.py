@@ -3,8 +3,8 @@ out, by a decision like a person's, and told.
 
 Worse means: a share of bad ones that is higher with `_SIGMAS` standard errors (two proportions, pooled), among at least
 `_LEAST` on either side. That is asked after every answer, so the bar is high: of 2,000 simulated trials of two equal
-arms with 2,000 answers each fewer than 1 % end by it, and an arm that fails a fifth of the time where the other fails
-2 % is found after a median of about 90 answers (`python -m benchmarks.canary`).
+arms with 2,000 answers each 2 at most end by it, and an arm that fails a fifth of the time where the other fails
+2 % is found after 94 answers (median) (`python -m benchmarks.canary`).
 
 Belongs here: the comparison, and what follows. Does not: counting (`counts.py`, `capture.py`), sending users to arms
 (`versions.py`).
