@@ -153,11 +153,11 @@ def key_add(
     tokens_per_day: Annotated[int | None, typer.Option(min=1, help="of prompts and answers, by UTC's day")] = None,
 ) -> None:
     """Make a key and print it, once; only its digest is kept. With a key every request needs one."""
-    from ec1.serving.keys import Limits
+    from ec1.serving.keys import KeyLimits
     from ec1.serving.server import keys_of
 
     options: Options = context.obj
-    limits = Limits(at_once=at_once, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
+    limits = KeyLimits(at_once=at_once, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
     out.print(keys_of(options.home).add(name, tuple(tenant or ()), limits), markup=False)
 
 

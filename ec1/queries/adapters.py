@@ -1,8 +1,8 @@
 """What faces ask of the registry: its versions, where one comes from, which learnt from a tuple or a person.
 
-A version learnt from the training rows of its dataset, and from all that the versions learnt which it was composed of
-or went on from. Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not:
-choosing a version (`ec1.adapters.registry`), taking anything out (`ec1.night.operations.removal`).
+A version learnt from the training rows of its dataset, and from all that the version learnt that it went on from.
+Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not: choosing a version
+(`ec1.adapters.registry`), taking anything out (`ec1.night.operations.removal`).
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class VersionSummary:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRun:
     """A trial in which a version was an arm. `ended` is None while it runs; `result` is what each arm came to."""
 
     began: dt.datetime
@@ -64,7 +64,7 @@ class VersionPage:
     manifest: AdapterManifest
     in_use: bool
     withdrawn: Withdrawal | None
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialRun, ...]
     stopped: str | None
 
 
@@ -92,7 +92,6 @@ class Lineage:
     method: str
     recipe: RecipeRef
     git_commit: str | None
-    composed_of: Mapping[str, float]
     dataset: str
     bucket: str
     snapshot: str
@@ -176,7 +175,7 @@ def version_page(registry: AdapterRegistry, version: VersionId) -> VersionPage:
     return VersionPage(manifest, state == version[2], withdrawn, trials, None)
 
 
-def _trials(decisions: list[ReleaseDecision], number: int) -> Iterator[Trial]:
+def _trials(decisions: list[ReleaseDecision], number: int) -> Iterator[TrialRun]:
     """The trials in which a version was an arm, by its number or as the one in use when the trial began."""
     running: tuple[ReleaseDecision, str] | None = None
     for each in decisions:
@@ -184,12 +183,12 @@ def _trials(decisions: list[ReleaseDecision], number: int) -> Iterator[Trial]:
             continue
         if running is not None:
             began, arm = running
-            yield Trial(began.at, each.at, began.arms, arm, began.reason, each.reason, each.result)
+            yield TrialRun(began.at, each.at, began.arms, arm, began.reason, each.reason, each.result)
         arms = [arm for arm in each.arms if arm == f"v{number}" or (arm == IN_USE and each.before == number)]
         running = (each, arms[0]) if arms else None
     if running is not None:
         began, arm = running
-        yield Trial(began.at, None, began.arms, arm, began.reason, "", {})
+        yield TrialRun(began.at, None, began.arms, arm, began.reason, "", {})
 
 
 def _name(version: VersionId) -> str:
@@ -198,8 +197,8 @@ def _name(version: VersionId) -> str:
 
 
 def parents_of(manifest: AdapterManifest) -> list[VersionId]:
-    """The versions that a version rests on: what it was composed of, and what its training went on from."""
-    names = [*manifest.composed_of, manifest.started_from or "", manifest.reference or ""]
+    """The versions that a version rests on: what its training went on from, or compared with."""
+    names = [manifest.started_from or "", manifest.reference or ""]
     return list(dict.fromkeys(version_id(name) for name in names if _VERSION.fullmatch(name)))
 
 
@@ -212,14 +211,13 @@ def _follow(registry: AdapterRegistry, home: Home, version: VersionId, seen: fro
     manifest = registry.read(*version)
     tuples: tuple[Origin, ...] = ()
     missing = None
-    if not manifest.composed_of:
-        try:
-            rows = trained_rows(home, manifest)
-            tuples = tuple(
-                _origin(digest, place, record) for digest, place, record in _records(home, manifest) if digest in rows
-            )
-        except PermanentError as error:
-            missing = str(error)
+    try:
+        rows = trained_rows(home, manifest)
+        tuples = tuple(
+            _origin(digest, place, record) for digest, place, record in _records(home, manifest) if digest in rows
+        )
+    except PermanentError as error:
+        missing = str(error)
     # A manifest that was edited could name itself.
     parents = [parent for parent in parents_of(manifest) if parent not in seen and parent != version]
     return Lineage(
@@ -228,7 +226,6 @@ def _follow(registry: AdapterRegistry, home: Home, version: VersionId, seen: fro
         method=manifest.method,
         recipe=manifest.recipe,
         git_commit=manifest.git_commit,
-        composed_of=manifest.composed_of,
         dataset=manifest.dataset.digest,
         bucket=manifest.snapshot.bucket,
         snapshot=manifest.snapshot.digest,
@@ -288,8 +285,6 @@ def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:
     unknown, parents = [], {}
     for manifest in _all_versions(registry):
         parents[manifest.name] = list(map(_name, parents_of(manifest)))
-        if manifest.composed_of:
-            continue
         try:
             digest = manifest.snapshot.digest
             if digest not in cache:
@@ -312,7 +307,7 @@ def with_descendants(parents: Mapping[str, list[str]], versions: set[str]) -> li
 
 
 def descendants(registry: AdapterRegistry, versions: set[str]) -> list[str]:
-    """These versions and all that were composed of one of them or went on from it."""
+    """These versions and all that went on from one of them."""
     parents = {manifest.name: list(map(_name, parents_of(manifest))) for manifest in _all_versions(registry)}
     return with_descendants(parents, versions)
 

@@ -19,7 +19,7 @@ from ec1.adapters.decisions import IN_USE, ArmResult, ReleaseDecision
 from ec1.adapters.registry import AdapterRegistry
 from ec1.errors import EC1Error
 from ec1.serving.capture import AnswerCapture, wilson
-from ec1.serving.counts import Counts
+from ec1.serving.counts import ServingCounts
 from ec1.serving.versions import ServedVersion
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,12 @@ def complaint(arm: ArmResult, other: ArmResult) -> str | None:
 
 
 def results(
-    trial: ReleaseDecision, in_use: int | None, tenant: str, role: str, counts: Counts, capture: AnswerCapture | None
+    trial: ReleaseDecision,
+    in_use: int | None,
+    tenant: str,
+    role: str,
+    counts: ServingCounts,
+    capture: AnswerCapture | None,
 ) -> dict[str, ArmResult]:
     """What the arms of a trial came to until now. `in_use`: the version in use."""
     found = counts.arms(tenant, role, trial.at.isoformat())
@@ -83,7 +88,7 @@ class Canary:
     def __init__(
         self,
         registry: AdapterRegistry,
-        counts: Counts,
+        counts: ServingCounts,
         capture: AnswerCapture | None,
         tell: Callable[[str, str, str], None],
     ) -> None:

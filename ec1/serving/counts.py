@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS arm (
 _DAY = 86400
 
 
-class Counts:
+class ServingCounts:
     """The counts in the database at `path`."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:

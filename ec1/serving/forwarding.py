@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import anyio
 import httpx
@@ -21,14 +21,14 @@ from starlette.types import Receive, Scope, Send
 from ec1.adapters.decisions import ReleaseDecision
 from ec1.errors import EC1Error
 from ec1.serving.answers import MAX_ANSWER_BYTES, TokenCount, is_refusal
-from ec1.serving.backend import Connection
-from ec1.serving.capture import Giver, wanted
+from ec1.serving.backend import Backend, Connection
+from ec1.serving.capture import AnswerCapture, Giver, wanted
+from ec1.serving.counts import ServingCounts
 from ec1.serving.keys import Key
+from ec1.serving.metrics import Metrics
 from ec1.serving.refusals import refusal
-from ec1.serving.versions import RefusedError, ServedVersion
-
-if TYPE_CHECKING:
-    from ec1.serving.gateway import Gateway
+from ec1.serving.request_log import RequestLog
+from ec1.serving.versions import RefusedError, ServedVersion, Versions
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +65,32 @@ class Exchange:
         return b"".join(self.pieces) if self.size <= MAX_ANSWER_BYTES else None
 
 
+class Host(Protocol):
+    """What an exchange needs of the gateway that it is part of."""
+
+    versions: Versions
+    backend: Backend
+    counts: ServingCounts
+    metrics: Metrics
+    capture: AnswerCapture | None
+    request_log: RequestLog | None
+
+    def key_of(self, authorization: str | None) -> Key | None: ...
+    async def body_of(self, request: Request) -> dict[str, Any]: ...
+    async def choose(self, key: Key | None, body: dict[str, Any], user: str | None) -> ServedVersion | None: ...
+    def in_background(self, work: Any) -> None: ...
+    async def keep(
+        self, version: ServedVersion, body: dict[str, Any], kind: str, content: bytes, asker: Giver
+    ) -> None: ...
+    def answered_in_trial(
+        self, version: ServedVersion, trial: ReleaseDecision, *, error: bool, refusal: bool
+    ) -> None: ...
+
+
 class Forwarder:
     """Passes one kind of request on. An ASGI application of its own, to see a client leave at any moment."""
 
-    def __init__(self, gateway: "Gateway", path: str) -> None:
+    def __init__(self, gateway: Host, path: str) -> None:
         self.gateway = gateway
         self.path = path
         self._chat = path.endswith("/chat/completions")

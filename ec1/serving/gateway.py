@@ -23,7 +23,7 @@ from ec1.errors import EC1Error
 from ec1.serving.backend import Backend
 from ec1.serving.canary import Canary
 from ec1.serving.capture import AnswerCapture, Feedback, Giver
-from ec1.serving.counts import Counts
+from ec1.serving.counts import ServingCounts
 from ec1.serving.forwarding import MODEL_HEADER, USER_HEADER, Forwarder
 from ec1.serving.keys import Key, Keys
 from ec1.serving.metrics import Metrics
@@ -45,7 +45,7 @@ class Gateway:
         backend: Backend,
         keys: Keys,
         *,
-        counts: Counts,
+        counts: ServingCounts,
         key_needed: bool,
         max_request_bytes: int,
         capture: AnswerCapture | None = None,

@@ -17,7 +17,7 @@ from ec1.settings import Name, Settings
 from ec1.strict_yaml import validate
 
 
-class Limits(Settings):
+class KeyLimits(Settings):
     """What one key may use; None: as much as it wants."""
 
     at_once: int | None = Field(None, ge=1, description="requests without a whole answer yet")
@@ -31,7 +31,7 @@ class Key(Settings):
     name: Name
     sha256: str = Field(pattern=r"[0-9a-f]{64}")
     tenants: tuple[Name, ...] = ()
-    limits: Limits = Limits()
+    limits: KeyLimits = KeyLimits()
     created: dt.datetime
 
     def allows(self, tenant: str) -> bool:
@@ -64,7 +64,7 @@ class Keys:
         # By digest: the time that the look-up takes says nothing about the key.
         return self._load().get(hashlib.sha256(token.strip().encode()).hexdigest())
 
-    def add(self, name: str, tenants: tuple[str, ...], limits: Limits | None = None) -> str:
+    def add(self, name: str, tenants: tuple[str, ...], limits: KeyLimits | None = None) -> str:
         """Make a key and return it; it is not kept. Raises InputError for a name that is taken or no name."""
         keys = list(self._load().values())
         if name in self.names():
@@ -72,7 +72,7 @@ class Keys:
         token = f"ec1-{secrets.token_urlsafe(32)}"
         digest = hashlib.sha256(token.encode()).hexdigest()
         entry = {"name": name, "sha256": digest, "tenants": tenants, "created": dt.datetime.now(dt.UTC)}
-        entry["limits"] = (limits or Limits()).model_dump()
+        entry["limits"] = (limits or KeyLimits()).model_dump()
         self._write([*keys, validate(Key, entry, f"key {name!r}")])
         return token
 

@@ -26,7 +26,7 @@ from ec1.night.stores import open_registry
 from ec1.serving.backend import Backend
 from ec1.serving.canary import Canary, results
 from ec1.serving.capture import AnswerCapture
-from ec1.serving.counts import Counts
+from ec1.serving.counts import ServingCounts
 from ec1.serving.gateway import Gateway
 from ec1.serving.keeper import FixedServer, Keeper
 from ec1.serving.keys import Keys
@@ -50,9 +50,9 @@ def open_capture(deployment: Deployment, home: Home) -> AnswerCapture:
     )
 
 
-def open_counts(home: Home) -> Counts:
+def open_counts(home: Home) -> ServingCounts:
     """What the gateway has counted."""
-    return Counts(home.serving / "counts.sqlite")
+    return ServingCounts(home.serving / "counts.sqlite")
 
 
 def trial_results(

@@ -24,7 +24,7 @@ from ec1.gpu.tool_parsers import tool_parser_of
 from ec1.home import Home
 from ec1.queries.adapters import version_page
 from ec1.serving.canary import is_worse
-from ec1.serving.keys import Limits
+from ec1.serving.keys import KeyLimits
 from ec1.serving.server import keys_of
 from ec1.serving_settings import CaptureSettings
 
@@ -146,9 +146,9 @@ def test_ready_means_that_the_engine_answers(serve: Serve) -> None:
 
 def test_limits_of_a_key(serve: Serve, home: Home, engine: FakeEngine) -> None:
     keys = keys_of(home)
-    hasty = {"Authorization": f"Bearer {keys.add('hasty', (), Limits(requests_per_minute=2))}"}
-    thrifty = {"Authorization": f"Bearer {keys.add('thrifty', (), Limits(tokens_per_day=3 * 25))}"}
-    alone = {"Authorization": f"Bearer {keys.add('alone', (), Limits(at_once=1))}"}
+    hasty = {"Authorization": f"Bearer {keys.add('hasty', (), KeyLimits(requests_per_minute=2))}"}
+    thrifty = {"Authorization": f"Bearer {keys.add('thrifty', (), KeyLimits(tokens_per_day=3 * 25))}"}
+    alone = {"Authorization": f"Bearer {keys.add('alone', (), KeyLimits(at_once=1))}"}
     with serve() as served:
         assert [ask(served.url, headers=hasty).status_code for _ in range(3)] == [200, 200, 429]
         refused = ask(served.url, headers=hasty)
