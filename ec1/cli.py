@@ -19,6 +19,7 @@ from ec1.commands.corpus import corpus_app
 from ec1.commands.doctor import doctor
 from ec1.commands.documents import documents_app
 from ec1.commands.extraction import extraction_app
+from ec1.commands.feedback import feedback_app
 from ec1.commands.graph import graph_app
 from ec1.commands.init import init
 from ec1.commands.night import night, plan, score, ui
@@ -48,6 +49,7 @@ app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 app.add_typer(serve_app, name="serve")
+app.add_typer(feedback_app, name="feedback")
 EXIT_STATUSES = (
     "Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was left for a later night), "
     "130 interrupted."

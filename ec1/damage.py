@@ -1,7 +1,7 @@
 """How a room says that a disk changed something, so that it is kept and told: a warning of its logger, with the path.
 
 Belongs here: the words' form, and the handler that hands them on. Does not: where they are kept
-(`ec1/night/operations/storage_health.py`), and how each thing is checked and mended.
+(`ec1/night/health/storage_health.py`), and how each thing is checked and mended.
 """
 
 import logging

@@ -95,7 +95,9 @@ class RetentionSettings(Settings):
     log_days: int = Field(30, ge=1, description="days that logs/ are kept; typically 14–90")
 
 
-NotifyEvent = Literal["failure", "interrupted", "partial", "quarantine", "version", "recovery", "missing", "storage"]
+NotifyEvent = Literal[
+    "failure", "interrupted", "partial", "quarantine", "version", "recovery", "missing", "storage", "trial"
+]
 
 
 _PASSWORD = re.compile(r"://[^/@]*:(?!\$\{)[^/@]+@")
@@ -110,7 +112,7 @@ class NotifySettings(Settings):
         "secret belongs in here: `${NAME}` is taken from the environment, `file:/PATH` is read from that file",
     )
     on: tuple[NotifyEvent, ...] = Field(
-        ("failure", "interrupted", "partial", "quarantine", "version", "recovery", "missing", "storage"),
+        ("failure", "interrupted", "partial", "quarantine", "version", "recovery", "missing", "storage", "trial"),
         description="what is told",
     )
     by: str = Field(

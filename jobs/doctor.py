@@ -14,7 +14,7 @@ import dagster as dg
 from ec1.deployment import load_deployment
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.operations.finding import Symptom
+from ec1.night.health.finding import Symptom
 from ec1.night.report.failure import one_line
 from jobs.instance import OPEN, daemon_lives
 from jobs.launcher import why_not_ours

@@ -10,7 +10,7 @@ import dagster as dg
 from ec1.errors import DamagedError
 from ec1.files import sha256_file, write_atomic
 from ec1.home import CHECKOUT, Home
-from ec1.night.operations.databases import damaged_databases
+from ec1.night.health.databases import damaged_databases
 from jobs.conclusion import conclude
 from jobs.workers import end_leftovers, is_gone, worker_of
 from resources.gpu import GPU_POOL

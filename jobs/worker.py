@@ -19,9 +19,9 @@ import dagster as dg
 
 from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
+from ec1.night.health.peers import peers
+from ec1.night.health.preflight import why_not
 from ec1.night.machines import machine_of
-from ec1.night.operations.peers import peers
-from ec1.night.operations.preflight import why_not
 from ec1.night.report.unbegun import keep_reserve
 from jobs.background import in_background
 from jobs.conclusion import conclude, conclude_unbegun

@@ -8,8 +8,8 @@ import dagster as dg
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
+from ec1.night.health.storage_health import recording
 from ec1.night.operations.sample import install_sample
-from ec1.night.operations.storage_health import recording
 from ec1.night.report.first import begin
 from resources.environment import DeploymentChoice
 

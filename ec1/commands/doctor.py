@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, run_module
+from ec1.night.health.finding import Symptom
+from ec1.night.health.storage_health import acknowledge, symptoms
 from ec1.night.operations.doctor import examine, examine_sandbox
-from ec1.night.operations.finding import Symptom
-from ec1.night.operations.storage_health import acknowledge, symptoms
 from ec1.night.report.failure import one_line
 from ec1.night.steps.recipes import broken_recipes
 from ec1.plural import counted

@@ -26,7 +26,7 @@ from ec1.commands.shell import (
 )
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error, InputError
-from ec1.night.operations.preflight import why_not
+from ec1.night.health.preflight import why_not
 from ec1.night.report.failure import one_line
 from ec1.night.report.first import begin
 from ec1.night.report.summary import NightReport, night_report

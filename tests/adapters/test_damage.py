@@ -29,7 +29,7 @@ from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
-from ec1.night.operations.databases import damaged_databases
+from ec1.night.health.databases import damaged_databases
 from ec1.night.records import DatasetRecord, SnapshotRecord
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.night.steps.recipes import nightly_recipes

@@ -18,8 +18,8 @@ from ec1.adapters.scores import Judge
 from ec1.adapters.settings import JudgeSettings
 from ec1.deployment import Deployment
 from ec1.home import Home
+from ec1.night.health.finding import Symptom
 from ec1.night.operations.doctor import examine
-from ec1.night.operations.finding import Symptom
 from ec1.recipes.evaluation import TaskCase
 
 CASE = TaskCase(

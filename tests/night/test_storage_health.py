@@ -21,7 +21,7 @@ from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.files import write_json
 from ec1.home import Home
-from ec1.night.operations import storage_health
+from ec1.night.health import storage_health
 from ec1.night.operations.recheck import NIGHTS, recheck
 from ec1.night.report.morning import conclude_night
 from ec1.night.report.summary import night_report

@@ -17,8 +17,8 @@ from ec1.extraction.reading.outbox import check_file
 from ec1.graph import file_seal
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
-from ec1.night.operations.databases import damaged_databases
-from ec1.night.operations.finding import Symptom
+from ec1.night.health.databases import damaged_databases
+from ec1.night.health.finding import Symptom
 from ec1.storage.directory import DirectoryStore
 from ec1.training.checkpoints import SEAL, damage_of
 from ec1.training.spec import CHECKPOINTS

@@ -23,9 +23,9 @@ from ec1.graph.resolution.overrides import load_overrides
 from ec1.home import Home
 from ec1.launch.launcher import LocalLauncherSettings
 from ec1.models import model_folder
-from ec1.night.operations import preflight
-from ec1.night.operations.finding import Symptom
-from ec1.night.operations.peers import guarded, peers
+from ec1.night.health import preflight
+from ec1.night.health.finding import Symptom
+from ec1.night.health.peers import guarded, peers
 from ec1.night.steps.extractor import class_notes
 from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.resolution import ResolvedRecipe

@@ -16,7 +16,7 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.errors import InputError
 from ec1.files import read_json, write_json
 from ec1.home import Home
-from ec1.night.operations import storage_health
+from ec1.night.health import storage_health
 from ec1.night.operations.cleanup import size_of
 from ec1.night.operations.deep import ByContent, named_by_content
 

@@ -18,7 +18,7 @@ from ec1.errors import InputError
 from ec1.extraction.defence.releases import read_releases
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
-from ec1.night.operations.storage_health import Damage, open_damage
+from ec1.night.health.storage_health import Damage, open_damage
 from ec1.night.records import (
     CandidateRecord,
     DecisionRecord,

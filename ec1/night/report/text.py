@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.extraction.scoring import shown_figure
-from ec1.night.operations.storage_health import summary_of
+from ec1.night.health.storage_health import summary_of
 from ec1.night.records import Part, RunRecord, ScoreRecord
 from ec1.night.report.summary import NightReport
 from ec1.plural import counted

@@ -1,7 +1,7 @@
 """A night that did not begin: written down and told like any other that failed, by whoever tried to start it.
 
 Belongs here: what is left of such a night, and the little place that is kept for it on a full disk. Does not: what
-stops a night (`ec1/night/operations/preflight.py`).
+stops a night (`ec1/night/health/preflight.py`).
 """
 
 import contextlib

@@ -20,7 +20,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
-from ec1.night.operations.finding import Symptom
+from ec1.night.health.finding import Symptom
 
 if TYPE_CHECKING:
     import httpx

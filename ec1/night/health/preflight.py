@@ -18,8 +18,8 @@ from ec1.deployment import Deployment
 from ec1.errors import EC1Error
 from ec1.home import Home
 from ec1.models import ModelSource, model_folder
-from ec1.night.operations.databases import damaged_databases
-from ec1.night.operations.finding import Level, Symptom
+from ec1.night.health.databases import damaged_databases
+from ec1.night.health.finding import Level, Symptom
 from ec1.refused import advice_for
 
 EARLIEST_YEAR = 2026

@@ -16,7 +16,7 @@ from ec1.damage import DamageHandler
 from ec1.errors import InputError
 from ec1.files import digest_of, read_json, write_json
 from ec1.home import Home
-from ec1.night.operations.finding import Symptom
+from ec1.night.health.finding import Symptom
 from ec1.strict_yaml import validate
 
 _SHOWN = 3
