@@ -12,6 +12,7 @@ import json
 import logging
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ class Converter:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             # Nothing of the night's environment: a parser of foreign bytes needs no keys.
-            env={"PATH": "", "LC_ALL": "C.UTF-8"},
+            env={"PATH": "", "LC_ALL": "C.UTF-8", "TMPDIR": tempfile.gettempdir()},
             start_new_session=True,
         )
         atexit.register(self.close)
