@@ -188,11 +188,6 @@ def _of_documents(planned: "NightPlan") -> Iterator[tuple[str, str]]:
         f"{asked.documents} to read, {asked.reused} of them extracted before, {asked.rejected} rejected; "
         f"{asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text",
     )
-    if asked.second_model is not None:
-        yield (
-            "second model",
-            f"{asked.second_model} reads up to {asked.sent_on} of these chunks: those that the first is unsure about",
-        )
     if asked.stale:
         yield (
             "changed extractor",
