@@ -41,14 +41,14 @@ def init(
 ) -> None:
     """Write a commented deployment that fits what you have, and say what tonight would do. Overwrites nothing."""
     # Imported here: it loads libraries that the other commands do without.
-    from ec1.night.operations.new_deployment import Sources, set_up
+    from ec1.night.operations.new_deployment import InitSources, set_up
 
     options: Options = context.obj
     if name is None:
         if not sys.stdin.isatty():
             raise InputError("a deployment needs a name: ec1 init NAME")
         name, documents, git, rows = _asked(documents, git, rows)
-    sources = Sources(
+    sources = InitSources(
         documents=_path(documents) if documents is not None else None,
         repositories=tuple(map(_path, git or ())),
         rows=tuple(map(_path, rows or ())),
@@ -61,7 +61,7 @@ def init(
     for line in (*(f"wrote {_shown(file)}" for file in made.files), *map(str, findings), *made.sentences):
         out.print(printable(line), markup=False)
     own = Options(name, home, options.project, options.environment)
-    if sources != Sources():
+    if sources != InitSources():
         _progress("planning tonight")
         print_plan(own, nightly_recipes(deployment, options.project), dt.datetime.now(dt.UTC))
     _print_steps(own, made.files[0])

@@ -47,7 +47,7 @@ def _load_pdfium() -> None:
     """Load the library for PDFs, which kreuzberg unpacks into the temporary folder when it reads its first one: before
     no file may be written any more, and from a folder of our own, where nobody else can have put another library."""
     with tempfile.TemporaryDirectory() as private:
-        os.environ["TMPDIR"] = private
+        os.putenv("TMPDIR", private)
         kreuzberg.extract_bytes_sync(_BLANK_PDF, _PDF, config=_config())
 
 

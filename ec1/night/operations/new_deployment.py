@@ -135,7 +135,7 @@ hardware:
 
 
 @dataclass(frozen=True)
-class Sources:
+class InitSources:
     """What a newcomer has: a folder of documents, repositories, and files of rows."""
 
     documents: Path | None = None
@@ -156,7 +156,7 @@ def set_up(
     project: Path,
     home: Home,
     device: Literal["cuda", "cpu"],
-    sources: Sources,
+    sources: InitSources,
     progress: Callable[[str], None],
 ) -> NewDeployment:
     """Write a deployment below `project` that fits these sources, with a recipe per role; repositories and rows are

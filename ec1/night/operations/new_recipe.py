@@ -27,8 +27,8 @@ LONGEST = {"cpu": 1024, "cuda": 4096}
 """Tokens of a row. On two cores a row of 1,024 takes ten seconds."""
 OF_A_COMMIT = {"cpu": 512, "cuda": 2048}
 """Tokens that a commit is cut to: cutting costs some of what stands around a change, and time is short on a CPU."""
-_TRAINING_SECONDS = {"cpu": 600, "cuda": 7200}
-"""What a training may take by the deployment's `tokens_per_second`: ten minutes on a CPU, the default budget else."""
+_TRAINING_SECONDS = {"cpu": 300, "cuda": 7200}
+"""What a training may take by the deployment's `tokens_per_second`: five minutes on a CPU, the default budget else."""
 _TOKENS_AT_ONCE = {"cpu": 2048, "cuda": 8192}
 """Of one batch: 4.3 GiB with the small model on a CPU (measured), 24 GB with a 7B in 4 bit (computed)."""
 _FEWEST, _MOST = 20, 500
