@@ -56,11 +56,13 @@ class GraphRecord(Record):
     reading_process: int | None = Field(
         None, description="of what was applied while others were still read: which process reads them"
     )
+    put_off: dict[str, str] = Field(default_factory=dict)
+    """Streams that could not be listed, and why."""
 
     @property
     def partial(self) -> bool:
         """Whether documents are left for a later night."""
-        return bool(self.deferred or self.missing)
+        return bool(self.deferred or self.missing or self.put_off)
 
     def plus(self, later: Self) -> Self:
         """What was applied adds up; what is left, and the graph afterwards, are the later run's."""

@@ -168,7 +168,8 @@ class DocumentNight:
         did, and what all runs of the night did."""
         if self.deployment.extraction.mode != "answer":
             self.extractor.known = known_names(self.home)
-        listing = self.listing()
+        listing, every = self.listing(), self.deployment.documents.all_streams
+        reader = self.deployment.document_reader(self.home)
         with EarlyGraph(lambda: self._publish_early(run, listing)) as early:
 
             def told(state: "Progress") -> None:
@@ -176,7 +177,7 @@ class DocumentNight:
                 early.look()
 
             done = extract_night(
-                work_of(listing, streams, self.deployment.document_reader(self.home)),
+                work_of(listing, {name: every[name] for name in streams}, reader),
                 self.extractor,
                 self.outbox,
                 serve,
