@@ -15,14 +15,16 @@ import dagster as dg
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.listing import Listing
 from ec1.documents.unread import unread_files
+from ec1.extraction.naming.trust import Trust
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.graph.exports import export_night
 from ec1.graph.resolution.overrides import load_overrides
+from ec1.graph.service_content_store import DeliveryRecord
 from ec1.night.records import GraphRecord, Records
 from ec1.night.report.growth import growth
 from ec1.night.steps.extraction import extract_night, work_of
 from ec1.night.steps.extractor import known_names
-from ec1.night.steps.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
+from ec1.night.steps.graph import apply_night, listing_to_apply, trust_of_night, waiting_documents
 from ec1.night.steps.handover import hand_over
 from ec1.night.steps.listing import list_documents
 from ec1.night.steps.scores import scores_of
@@ -30,7 +32,6 @@ from ec1.night.steps.taught import teach
 from ec1.nights import Night
 from ec1.streams import Stream
 from ec1_assets import checks, metadata
-from ec1_assets.partitions import PREVIOUS_NIGHT
 from resources.gpu import GPU_POOL, GpuResource
 from resources.graph import GraphResource
 from resources.inference import InferenceResource
@@ -65,8 +66,6 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
 
     @dg.asset(
         partitions_def=nights,
-        # A night comes after the night before it: a backfill asks for its nights in this order.
-        deps=[dg.AssetDep("source_documents", partition_mapping=PREVIOUS_NIGHT)],
         group_name=GROUP,
         owners=OWNERS,
         kinds={"file"},
@@ -83,7 +82,10 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         listing.save(home.night(night.date) / LISTING)
         unread = unread_files(deployment.documents_root(home), deployment.documents.all_streams.values())
         return dg.MaterializeResult(
-            metadata=metadata.of_listing(listing, str(unread)), data_version=dg.DataVersion(listing.digest)
+            metadata=metadata.of_listing(
+                listing, str(unread), Records(home.night(night.date)).total(GraphRecord) or GraphRecord()
+            ),
+            data_version=dg.DataVersion(listing.digest),
         )
 
     @dg.multi_asset(
@@ -190,8 +192,10 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
             return _Mutated(listing, applied, resolved, merged, exported, store.ledger())
 
         listing, applied, resolved, merged, exported, ledger = graph.use(brought_up_to_date)
+        trust_of_night(applied, listing, outbox, fingerprints, deployment.document_reader(home))
         records = Records(folder)
         records.write(context.run.run_id, applied)
+        night = records.total(GraphRecord) or applied
         delivery = graph.deliver(ledger, outbox, listing.night, merged)
         if delivery is not None:
             records.write(context.run.run_id, delivery)
@@ -202,28 +206,22 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
             records.write(context.run.run_id, scores)
             if scores.problem:
                 context.log.warning(f"extraction was not scored: {scores.problem}")
-        trust = trust_of_night(listing, outbox, fingerprints)
         return dg.MaterializeResult(
             metadata={
                 **metadata.of_graph(
-                    records.total(GraphRecord) or GraphRecord(),
+                    night,
                     home,
                     folder,
                     exported,
                     growth(home.nights, listing.night),
                 ),
                 **(resolved or {}),
-                **metadata.of_trust(trust, waiting_documents(ledger), scores),
+                **metadata.of_trust(Trust(night.named, night.kept, night.invented), waiting_documents(ledger), scores),
                 **{f"tuples_{source}": count for source, count in taught.items()},
-                **(metadata.of_delivery(delivery) if delivery is not None else {}),
+                **(metadata.of_delivery(records.total(DeliveryRecord) or delivery) if delivery is not None else {}),
             },
             data_version=dg.DataVersion(applied.digest),
-            check_results=checks.of_graph(
-                applied,
-                deployment,
-                ungrounded(listing, outbox, fingerprints, deployment.document_reader(home)),
-                trust,
-            ),
+            check_results=checks.of_graph(night, deployment),
         )
 
     @dg.asset(

@@ -37,11 +37,9 @@ MAX_ROWS = 50
 MAX_SAMPLES = 3
 
 
-def of_listing(listing: Listing, unread: str) -> Metadata:
-    """`unread` says what lies below the root that no stream reads, if anything does."""
-    by_stream: dict[str, int] = {}
-    for version in listing.changed:
-        by_stream[version.key.stream] = by_stream.get(version.key.stream, 0) + 1
+def of_listing(listing: Listing, unread: str, applied: GraphRecord) -> Metadata:
+    """`unread` says what lies below the root that no stream reads, if anything does; `applied` is what earlier runs of
+    the night did, which belongs to the night's total."""
     # What was rejected first: there is something to do about it.
     rows: list[Mapping[str, Any]] = [
         {"stream": each.key.stream, "path": each.key.path, "id": "", "bytes": 0, "rejected": each.reason}
@@ -52,8 +50,7 @@ def of_listing(listing: Listing, unread: str) -> Metadata:
         for each in listing.changed
     ]
     return {
-        "documents_to_read": len(listing.changed),
-        **{f"documents_to_read_{stream}": count for stream, count in sorted(by_stream.items())},
+        "documents_to_read": len(listing.changed) + applied.applied,
         "unchanged": sum(listing.unchanged.values()),
         "read_again_by_a_changed_extractor": len(listing.refresh),
         "vanished": len(listing.vanished),
@@ -161,14 +158,14 @@ def of_progress(progress: "Progress") -> Metadata:
 
 
 def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: ScoreRecord | None) -> Metadata:
-    """How good tonight's answers were, and which documents are quarantined or deferred, with the reasons."""
+    """How good the night's answers were, and which documents are quarantined or deferred, with the reasons."""
     counts: dict[str, int] = {}
     for entry in waiting:
         kind = f"{entry.status.value}_{entry.key.stream}"
         counts[kind] = counts.get(kind, 0) + 1
     return {
-        "grounding_rate": round(trust.grounding_rate, 3),
-        "hallucination_rate": round(trust.hallucination_rate, 3),
+        **({} if trust.grounding_rate is None else {"grounding_rate": round(trust.grounding_rate, 3)}),
+        **({} if trust.hallucination_rate is None else {"hallucination_rate": round(trust.hallucination_rate, 3)}),
         **dict(sorted(counts.items())),
         "deferred_and_quarantined": _table(
             [
