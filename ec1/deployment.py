@@ -166,8 +166,6 @@ class Deployment(Settings):
             raise ValueError("machine.daily_cost needs gpu.cost_per_hour, the machine's price in USD")
         if self.extraction.adapter is not None:
             raise ValueError("extraction.adapter is not on the machine: leave it out")
-        if self.extraction.cascade is not None:
-            raise ValueError("extraction.cascade serves two models here, not on `machine`: leave one of them out")
         if isinstance(self.launcher, LocalLauncherSettings) and self.recipes:
             raise ValueError(
                 "launcher local would train on this machine, not on `machine`: set launcher.kind to ssh, without a "

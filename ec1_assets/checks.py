@@ -11,8 +11,8 @@ import dagster as dg
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.threshold import TrainingDecision
 from ec1.deployment import Deployment
-from ec1.extraction.naming.trust import Trust
-from ec1.night.records import GraphRecord, PostponedRecord
+from ec1.night.records import PostponedRecord
+from ec1.night.steps.document_night import GraphOfNight
 from ec1_assets import metadata
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ def specs_of_graph() -> list[dg.AssetCheckSpec]:
     ]
 
 
-def of_graph(applied: GraphRecord, deployment: Deployment) -> list[dg.AssetCheckResult]:
+def of_graph(graph: GraphOfNight, deployment: Deployment) -> list[dg.AssetCheckResult]:
     """Of all runs of the night together: one that finds nothing new to read does not make good what another found."""
-    trust = Trust(applied.named, applied.kept, applied.invented)
-    rate, ungrounded = trust.hallucination_rate, applied.ungrounded
+    applied, trust, rate = graph.total, graph.trust, graph.trust.hallucination_rate
     lost = applied.entities_before - applied.entities_after
     share = lost / applied.entities_before if applied.entities_before else 0.0
     return [
@@ -53,8 +52,8 @@ def of_graph(applied: GraphRecord, deployment: Deployment) -> list[dg.AssetCheck
         dg.AssetCheckResult(
             check_name="grounding",
             asset_key=GRAPH,
-            passed=not ungrounded,
-            metadata={"not_in_the_text": len(ungrounded), "which": ", ".join(ungrounded[:20]) or "none"},
+            passed=not applied.ungrounded,
+            metadata={"not_in_the_text": len(applied.ungrounded), "which": ", ".join(applied.ungrounded) or "none"},
         ),
         dg.AssetCheckResult(
             check_name="hallucination",

@@ -40,9 +40,6 @@ class ExtractionPlan(BaseModel):
     chunks: int
     prompt_tokens: int
     max_answer_tokens: int
-    second_model: str | None = None
-    """What reads the chunks that the first model is unsure about: `sent_on` at most, on the average over documents."""
-    sent_on: int = 0
     policy: str
     stale: int
     again: int
@@ -127,10 +124,6 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     waiting = pending(work, fingerprints, outbox)
     extractor.check()
     asked = extractor.plan(waiting)
-    cascade = deployment.extraction.cascade
-    why = extractor.alone().why_no_first() if cascade is not None else None
-    if cascade is not None:
-        prepare_model(cascade.inference.model, cascade.inference.revision, deployment.models, home.models)
     return ExtractionPlan(
         documents=len(work),
         reused=len(work) - len(waiting),
@@ -138,13 +131,11 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         chunks=asked.chunks,
         prompt_tokens=asked.prompt_tokens,
         max_answer_tokens=asked.max_answer_tokens,
-        second_model=cascade.inference.model if cascade is not None else None,
-        sent_on=round(asked.chunks * cascade.max_share) if cascade is not None else 0,
         policy=deployment.extraction.fingerprint_policy,
         stale=len(refresh.stale),
         again=len(refresh.due),
         again_free=refresh.free,
-        notes=[*unread, *class_notes(deployment), *([f"the night would fail: {why}"] if why is not None else [])],
+        notes=[*unread, *class_notes(deployment)],
     )
 
 

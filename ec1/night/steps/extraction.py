@@ -6,14 +6,13 @@ Belongs here: the decision whether a model is needed at all. Does not: how docum
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from functools import cache
 from typing import TYPE_CHECKING
 
 from ec1.documents.ledger import Fingerprints
 from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.parse import Document
 from ec1.documents.reader import DocumentReader
-from ec1.errors import DeferredError, InputError, SkippedError
+from ec1.errors import DeferredError, SkippedError
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
@@ -60,30 +59,13 @@ def extract_night(
     *,
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
-    serve_second: "Callable[[], AbstractContextManager[ChatClient]] | None" = None,
 ) -> "ExtractionRecord":
-    """Extract every unit; `serve` is entered only if a unit needs the model. With a second model, `serve_second` is
-    entered after it was left, if a chunk is to be read by that.
+    """Extract every unit; `serve` is entered only if a unit needs the model.
 
     `deadline_of` is asked when the model is ready (that is when the phase's clock starts) and answers in
     `time.monotonic` seconds. A `serve` that raises DeferredError when it is entered has no model for this night: every
     unit that needs one is postponed.
     """
-    if extractor.second is None:
-        return _extract_with(extractor, work, outbox, serve, deadline_of, progress)
-    assert serve_second is not None, "an extractor with a second model needs a way to serve it"
-    return _cascade(work, extractor, outbox, serve, serve_second, cache(deadline_of), progress)
-
-
-def _extract_with(
-    extractor: "Extractor",
-    work: "Sequence[WorkItem]",
-    outbox: "Outbox",
-    serve: "Callable[[], AbstractContextManager[ChatClient]]",
-    deadline_of: Callable[[], float],
-    progress: "Callable[[Progress], None]",
-) -> "ExtractionRecord":
-    """Extract every unit with one model."""
     from ec1.extraction.reading.loop import extract, postpone
 
     if not [item for item in work if not outbox.has(extractor.fingerprint(*_unit(item)), item.content_sha256)]:
@@ -96,55 +78,3 @@ def _extract_with(
             report.skipped = isinstance(error, SkippedError)
             return report
         return extract(extractor, work, client, outbox, deadline=deadline_of(), progress=progress)
-
-
-def _cascade(
-    work: "Sequence[WorkItem]",
-    extractor: "Extractor",
-    outbox: "Outbox",
-    serve: "Callable[[], AbstractContextManager[ChatClient]]",
-    serve_second: "Callable[[], AbstractContextManager[ChatClient]]",
-    deadline_of: Callable[[], float],
-    progress: "Callable[[Progress], None]",
-) -> "ExtractionRecord":
-    """Extract every unit with the first model, and with the second the chunks that the first is unsure about.
-
-    Each model's results are in the outbox under a fingerprint of its own, so that an interruption repeats neither.
-    """
-    from ec1.extraction.reading.cascade import merged, unsure_chunks
-    from ec1.extraction.reading.narrowed import Narrowed
-    from ec1.extraction.reading.progress import ExtractionRecord
-
-    settings, second = extractor.settings.cascade, extractor.second
-    assert settings is not None and second is not None
-    first = extractor.alone()
-    if (why := first.why_no_first()) is not None:
-        raise InputError(why)
-    waiting = {(item.stream, item.content_sha256): item for item in pending(work, extractor.fingerprints(), outbox)}
-    report = ExtractionRecord.of(extractor.streams, extractor.vocabulary.classes)
-    done = [_extract_with(first, list(waiting.values()), outbox, serve, deadline_of, progress)]
-    sent: dict[tuple[str, str], list[int]] = {}
-    for key, item in waiting.items():
-        result = outbox.get(first.fingerprint(*key), item.content_sha256)
-        if result is not None and result.status == "complete" and (chunks := unsure_chunks(result, settings)):
-            sent[key] = chunks
-    narrowed = Narrowed(second, first, sent)
-    done.append(_extract_with(narrowed, [waiting[key] for key in sent], outbox, serve_second, deadline_of, progress))
-    for item in work:
-        key = _unit(item)
-        if waiting.pop(key, None) is None:
-            report.streams[item.stream].reused += 1
-            continue
-        mine, chunks = outbox.get(first.fingerprint(*key), item.content_sha256), sent.get(key, [])
-        theirs = outbox.get(narrowed.fingerprint(*key), item.content_sha256) if chunks else None
-        if mine is None or (chunks and theirs is None):
-            report.streams[item.stream].postponed += 1
-            continue
-        result = merged(mine, theirs, chunks, extractor.fingerprint(*key))
-        outbox.put(result)
-        report.count(result)
-        report.sent_on += len(chunks)
-    # With the paths of their documents, which results do not name.
-    report.held = done[0].held
-    report.add_costs(done)
-    return report
