@@ -110,7 +110,8 @@ def of_graph(graph: GraphOfNight, home: Home, folder: Path) -> Metadata:
         "entities": applied.entities_after,
         "new_entities": applied.entities_after - applied.entities_before,
         "mentions": applied.mentions_after,
-        **_plots_of_graph(by_class, graph.growth, folder),
+        # An unchanged graph has been shown; its picture would be kept once more each quiet night.
+        **(_plots_of_graph(by_class, graph.growth, folder) if applied.applied or applied.vanished else {}),
         "published": dg.MetadataValue.path(home.published_graph),
         **({"export": dg.MetadataValue.path(graph.exported)} if graph.exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
@@ -253,10 +254,7 @@ def of_dataset(dataset: Dataset, plan: "TrainingPlan") -> Metadata:
         "train_rows": dataset.train_rows,
         "heldout_rows": dataset.heldout_rows,
         "tokens": dataset.tokens,
-        "planned_steps": plan.steps,
-        "planned_seconds": round(float(plan.seconds)),
-        "planned_peak_memory_gib": round(float(plan.peak_memory_gib), 2),
-        "planned_cost_usd": round(float(plan.cost), 2),
+        "plan": f"{plan.steps} steps, {plan.seconds:.0f} s, {plan.peak_memory_gib:.2f} GiB, {plan.cost:.2f} USD",
         "plan_notes": _list(plan.notes),
         "left_out": _counts(dataset.rejected),
         **of_audit(dataset),
@@ -270,12 +268,9 @@ def of_audit(dataset: Dataset) -> Metadata:
     if dataset.audit is None:
         return {}
     return {
-        "heldout_checked": dataset.audit.checked,
-        "heldout_known": dataset.audit.known,
         "heldout_known_share": round(dataset.audit.known_share, 3),
-        "heldout_verbatim": dataset.audit.verbatim,
-        "heldout_only_read": dataset.audit.read,
-        "max_known_share": dataset.max_known_share,
+        "heldout_known": f"{dataset.audit.known} of {dataset.audit.checked}; {dataset.audit.verbatim} verbatim, "
+        f"{dataset.audit.read} only read; at most a share of {dataset.max_known_share:g} may be",
     }
 
 
@@ -283,15 +278,12 @@ def of_candidate(candidate: "TrainedCandidate", folder: Path) -> Metadata:
     result, curves = candidate.result, candidate.curves()
     return {
         "status": result.status if result.verdict is None else f"{result.status}: {result.verdict}",
-        "steps": result.steps,
-        "effective_batch": result.effective_batch,
-        "train_loss_first": _rounded(result.loss_first),
-        "train_loss_last": _rounded(result.loss_last),
+        "training": f"{result.steps} steps of {result.effective_batch} rows in {result.seconds:.0f} s; "
+        f"{result.trainable_parameters} trainable parameters; loss {_shown(result.loss_first)} at first, "
+        f"{_shown(result.loss_last)} at last",
         "tokens_per_second": round(float(result.tokens_per_second), 1),
         "peak_memory_gib": round(float(result.peak_memory_gib), 2),
-        "training_seconds": round(float(result.seconds), 1),
         "gpu_hours": round(result.seconds / 3600, 4),
-        "trainable_parameters": result.trainable_parameters,
         "reference": result.reference or "none",
         "notes": _list(result.notes),
         **(
@@ -310,14 +302,14 @@ def of_candidate(candidate: "TrainedCandidate", folder: Path) -> Metadata:
 def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:
     losses = {model: round(loss, 3) for model, loss in judged.scores.mean_losses().items() if loss is not None}
     scores = {model: round(score, 3) for model, score in judged.scores.means().items() if score is not None}
+    measure, figures = ("eval_f1", scores) if judged.scores.objective == "extraction" else ("eval_loss", losses)
     shown: Metadata = {
         "verdict": judged.verdict.verdict,
         "reasons": _list(judged.verdict.reasons),
         **{f"gain_over_{model}": str(each) for model, each in judged.verdict.differences.items()},
-        "heldout_examples": len(judged.scores.examples),
-        **({"eval_loss": losses["candidate"]} if "candidate" in losses else {}),
-        **{f"eval_loss_{model}": loss for model, loss in losses.items()},
-        **{f"eval_score_{model}": score for model, score in scores.items()},
+        "heldout_examples": str(len(judged.scores.examples)),
+        # One curve each: the candidate's loss (of an extractor its F1), and what it is held against.
+        **{(measure if model == "candidate" else f"{measure}_{model}"): each for model, each in figures.items()},
         **(
             {"held_out_f1": bar_plot("F1 on held-out chunks", scores, "F1", folder / "evaluation.png")}
             if judged.scores.objective == "extraction"
@@ -392,8 +384,8 @@ def _short(digest: str) -> str:
     return digest[:12]
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+def _shown(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
