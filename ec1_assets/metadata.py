@@ -57,6 +57,7 @@ def of_listing(listing: Listing, unread: str, applied: GraphRecord) -> Metadata:
         "vanished": len(listing.vanished),
         "rejected": len(listing.rejected),
         "left_for_a_later_night": listing.later,
+        **({"streams_put_off": dict(listing.put_off)} if listing.put_off else {}),
         **({"not_read_by_any_stream": unread} if unread else {}),
         "as_of": dg.MetadataValue.timestamp(listing.as_of.timestamp()),
         "documents": _table(rows),

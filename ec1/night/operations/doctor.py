@@ -252,6 +252,8 @@ def _writable(home: Home) -> Symptom:
 
 def _documents(deployment: Deployment, home: Home) -> Symptom:
     root = deployment.documents_root(home)
+    if all(stream.copied for stream in deployment.documents.all_streams.values()):
+        return Symptom("documents", "ok", "from other places than a folder")
     if root.is_dir():
         unread = str(unread_files(root, deployment.documents.all_streams.values()))
         if unread:

@@ -120,7 +120,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         as_of=night.as_of(now),
         now=now,
     )
-    work = work_of(listing, list(deployment.documents.all_streams), deployment.document_reader(home))
+    work = work_of(listing, deployment.documents.all_streams, deployment.document_reader(home))
     waiting = pending(work, fingerprints, outbox)
     extractor.check()
     asked = extractor.plan(waiting)
@@ -135,7 +135,11 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         stale=len(refresh.stale),
         again=len(refresh.due),
         again_free=refresh.free,
-        notes=[*unread, *class_notes(deployment)],
+        notes=[
+            *unread,
+            *(f"stream {name} is put off: {why}" for name, why in listing.put_off.items()),
+            *class_notes(deployment),
+        ],
     )
 
 
@@ -144,10 +148,12 @@ def look_at_root(deployment: Deployment, home: Home, *, known: bool) -> list[str
 
     Raises InputError if there is no such root, unless documents are `known`: then it is lost, which the scan says.
     """
-    root = deployment.documents_root(home)
+    root, streams = deployment.documents_root(home), deployment.documents.all_streams
+    if all(stream.copied for stream in streams.values()):
+        return []
     if not root.is_dir() and not known:
         raise InputError(f"the document root {root} does not exist: create it or set documents.root in the deployment")
-    found = str(unread_files(root, deployment.documents.all_streams.values()))
+    found = str(unread_files(root, streams.values()))
     return [f"{found} (documents.streams)"] if found else []
 
 

@@ -163,8 +163,10 @@ class DocumentNight:
         did, and what all runs of the night did."""
         if self.deployment.extraction.mode != "answer":
             self.extractor.known = known_names(self.home)
+        every = self.deployment.documents.all_streams
+        reader = self.deployment.document_reader(self.home)
         done = extract_night(
-            work_of(self.listing(), streams, self.deployment.document_reader(self.home)),
+            work_of(self.listing(), {name: every[name] for name in streams}, reader),
             self.extractor,
             self.outbox,
             serve,

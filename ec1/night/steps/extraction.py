@@ -4,15 +4,17 @@ Belongs here: the decision whether a model is needed at all. Does not: how docum
 (`ec1.extraction.reading.loop`).
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING
 
-from ec1.documents.ledger import Fingerprints
+from ec1.documents.ledger import DocumentKey, Fingerprints
 from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.parse import Document
 from ec1.documents.reader import DocumentReader
 from ec1.errors import DeferredError, SkippedError
+from ec1.streams import Stream
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
@@ -21,11 +23,12 @@ if TYPE_CHECKING:
     from ec1.extraction.reading.progress import ExtractionRecord, Progress
 
 
-def work_of(listing: Listing, streams: Sequence[str], reader: DocumentReader) -> "list[WorkItem]":
+def work_of(listing: Listing, streams: Mapping[str, Stream], reader: DocumentReader) -> "list[WorkItem]":
     """The units of work that a listing asks for in these streams; documents are loaded when their turn comes.
 
     What is new comes first: it must not wait behind a whole stock of documents that are only read again. Then the
-    shortest: a few files of a megabyte must not take the night from all others.
+    shortest: a few files of a megabyte must not take the night from all others. Where streams have different shares,
+    each gets its part of the bytes that are read, whenever the night ends.
     """
     from ec1.extraction.reading.extractor import WorkItem
 
@@ -33,11 +36,26 @@ def work_of(listing: Listing, streams: Sequence[str], reader: DocumentReader) ->
         return lambda: reader.read(version.key, version.content_sha256)
 
     again = set(listing.refresh)
-    return [
-        WorkItem(version.key.stream, version.content_sha256, loader(version))
-        for version in sorted(listing.changed, key=lambda version: (version.key in again, version.size))
-        if version.key.stream in streams
-    ]
+    versions = sorted(
+        (version for version in listing.changed if version.key.stream in streams),
+        key=lambda version: (version.key in again, version.size),
+    )
+    if len({stream.share for stream in streams.values()}) > 1:
+        versions = _by_shares(versions, {name: stream.share for name, stream in streams.items()}, again)
+    return [WorkItem(version.key.stream, version.content_sha256, loader(version)) for version in versions]
+
+
+def _by_shares(
+    versions: Sequence[DocumentVersion], shares: Mapping[str, float], again: Container[DocumentKey]
+) -> list[DocumentVersion]:
+    """Each stream's documents in their order, the streams in turn by how much of their share they had."""
+    read: Counter[tuple[bool, str]] = Counter()
+    turns = []
+    for place, version in enumerate(versions):
+        kind, stream = version.key in again, version.key.stream
+        read[kind, stream] += version.size
+        turns.append((kind, read[kind, stream] / shares[stream], place))
+    return [versions[place] for *_, place in sorted(turns)]
 
 
 def pending(work: "Sequence[WorkItem]", fingerprints: Fingerprints, outbox: "Outbox") -> "list[WorkItem]":
