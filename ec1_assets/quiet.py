@@ -65,7 +65,7 @@ def _in_use(registry: AdapterRegistry, tenant: str, role: str) -> tuple[str, str
     except Exception as error:  # noqa: BLE001  nothing is trained: a registry that does not answer costs a line
         return "unknown", f"unknown: {one_line(type(error).__name__, str(error))}"
     return (
-        ("none", "no version yet: the base model")
+        ("none", "the base model (no version yet)")
         if used is None
         else (used.name, f"{used.name} of night {used.night}")
     )
