@@ -81,6 +81,7 @@ def import_(
         Path | None, typer.Option(help="LLaMA-Factory's dataset_info.json, or an Axolotl configuration")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="the data set's name in that file")] = None,
+    labels: Annotated[list[str] | None, typer.Option("--label", help="an access label of the rows, such as hr")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Import rows of a public format into the corpus. What is left out is counted, with the reason and an example."""
@@ -90,7 +91,9 @@ def import_(
     options: Options = context.obj
     folder = options.deployment().corpus_root(options.home) / checked_name(role, "role")
     only = None if format_ == "auto" else format_
-    done = import_rows(path, folder, name=name, mapping=mapping_of(columns, mapping, dataset), only=only)
+    access = [checked_name(each, "label") for each in labels or ()]
+    mapped = mapping_of(columns, mapping, dataset)
+    done = import_rows(path, folder, name=name, mapping=mapped, only=only, labels=access)
     if as_json:
         print_json(vars(done))
         return

@@ -322,4 +322,9 @@ class DocumentNight:
         with ServiceContentClient(self.deployment.service_content, module_id) as client:
             state = self.home.service_content(module_id)
             store = ServiceContentStore(state, client, self.deployment.extraction.vocabulary)
-            return store.deliver(written.ledger, self.outbox, self.night.date, written.clusters)
+            documents, ledger, clusters = self.deployment.documents, written.ledger, written.clusters
+            if documents.labelled:
+                # The service knows no labels: it gets what everybody may read. What is one thing was found among all
+                # documents, and so may tell of others.
+                ledger, clusters = {key: row for key, row in ledger.items() if not documents.labels_of(key)}, ()
+            return store.deliver(ledger, self.outbox, self.night.date, clusters)
