@@ -166,9 +166,9 @@ def label(p: Part, wordy: bool) -> Edit:
 
 
 PATTERNS: tuple[Callable[[Part, bool], Edit], ...] = (setting, most, least, unit, table, label)
-"""Kinds of change. What a prompt does not say, and no model knows beforehand, is how the house writes one: a diff of the
-one line, with the old value noted behind the new one. A first attempt notes too little or too much, so that the length
-of an answer tells nothing about it."""
+"""Kinds of change. What a prompt does not say, and no model knows beforehand, is how the house writes one: a diff of
+the one line, with the old value noted behind the new one. A first attempt notes too little or too much, so that the
+length of an answer tells nothing about it."""
 
 
 def unified(path: str, before: str, after: str) -> str:

@@ -1,4 +1,4 @@
-"""Right, well formed or wrong: one answer at a time, by what its kind allows; and what training knows of the held-out side."""
+"""Right, well formed or wrong: one answer at a time, by its kind; and what training knows of the held-out side."""
 
 import json
 from pathlib import Path
