@@ -172,10 +172,11 @@ length of an answer tells nothing about it."""
 
 
 def unified(path: str, before: str, after: str) -> str:
-    """A one-file diff with right line counts, as `git diff --no-prefix` writes it."""
-    return "".join(
-        difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), path, path, n=1)
+    """A one-file diff with right line counts."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}", n=1
     )
+    return "".join(lines)
 
 
 def hex_of(*parts: object, length: int = 40) -> str:

@@ -100,8 +100,8 @@ def _evaluation(manifest: AdapterManifest) -> str:
     rows = [
         f"| {model} | {'not finite' if score is None else f'{score:.3f}'} |" for model, score in found.scores.items()
     ]
-    counted = "F1 on held-out chunks" if found.objective == "extraction" else "mean score, nats per token"
-    lines.append("\n".join([f"| model | {counted} |", "|---|---|", *rows]))
+    measure = "F1 on held-out chunks" if found.objective == "extraction" else "mean score, nats per token"
+    lines.append("\n".join([f"| model | {measure} |", "|---|---|", *rows]))
     if found.general:
         asked = counted(found.general, found.general_asked, CANDIDATE)
         lines.append(f"General questions whose right answer it finds likelier than a wrong one: {asked}.")

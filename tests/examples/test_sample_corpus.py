@@ -189,7 +189,7 @@ def test_times_agree(rows: list[Row]) -> None:
 
 def hunk_problems(diff: str) -> Iterator[str]:
     """What keeps a diff from being applied: headers, and line counts that differ from what the hunk holds."""
-    heads = re.findall(r"^--- (.+)\n\+\+\+ (.+)$", diff, flags=re.MULTILINE)
+    heads = re.findall(r"^--- a/(.+)\n\+\+\+ b/(.+)$", diff, flags=re.MULTILINE)
     if len(heads) != 1 or heads[0][0] != heads[0][1]:
         yield "headers"
     hunks = re.split(r"^(@@ .* @@)\n", diff, flags=re.MULTILINE)[1:]
