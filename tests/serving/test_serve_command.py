@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -27,9 +26,7 @@ DEPLOYMENT = f"""
 tenant: {TENANT}
 recipes: []
 models: {{{BASE}: {{source: directory, path: MODEL}}}}
-inference:
-  {{kind: vllm, model: {BASE}, tool_parser: hermes, max_model_len: 512, max_num_seqs: 4, kv_cache_gib: 1,
-    enforce_eager: true}}
+inference: {{kind: vllm, model: {BASE}, max_model_len: 512, max_num_seqs: 4, kv_cache_gib: 1, enforce_eager: true}}
 extraction: {{chunk_tokens: 64, overlap_tokens: 8, max_answer_tokens: 128}}
 gpu: {{device: cpu, min_free_gib: 1, name: CPU, memory_gib: 8}}
 serving: {{refresh_seconds: 0.1, drain_seconds: 5}}
@@ -86,7 +83,6 @@ def test_a_real_engine_serves_the_version_in_use(small_model: Path, tmp_path: Pa
             assert len({json.dumps(each) for each in answers}) == 3
             assert scores(ask(f"{NAME}@v2")) == pytest.approx(answers[2], abs=1e-3)
             assert ask(f"{TENANT}/other").status_code == 409
-            _asks_as_openais_client(match[1])
             registry.withdraw(TENANT, ROLE, 2, "leaks a name")
             while ask(f"{NAME}@v2").status_code != 410:
                 assert time.monotonic() < deadline
@@ -95,43 +91,6 @@ def test_a_real_engine_serves_the_version_in_use(small_model: Path, tmp_path: Pa
         status = process.wait(60)
     assert status == 0, said()
     assert marked_processes(home.gpu_lock.resolve()) == []
-
-
-def _asks_as_openais_client(url: str) -> None:
-    """Tools, streams, log-probabilities and structured output, through the client that most applications have."""
-    openai = pytest.importorskip("openai")
-    asked: Any = {
-        "model": NAME,
-        "messages": [{"role": "user", "content": "Which key is it?"}],
-        "temperature": 0,
-        "max_tokens": 40,
-    }
-    schema = {
-        "type": "object",
-        "properties": {"number": {"type": "integer", "minimum": 0, "maximum": 9}},
-        "required": ["number"],
-        "additionalProperties": False,
-    }
-    tool = {"type": "function", "function": {"name": "fetch_key", "description": "Fetch a key", "parameters": schema}}
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120) as client:
-        chat = client.chat.completions
-        forced = {"type": "function", "function": {"name": "fetch_key"}}
-        (call,) = chat.create(**asked, tools=[tool], tool_choice=forced).choices[0].message.tool_calls
-        assert call.function.name == "fetch_key" and json.loads(call.function.arguments)["number"] in range(10)
-        # So small a model calls nothing by itself; that it may needs the parser.
-        free = chat.create(**asked, tools=[tool], tool_choice="auto").choices[0]
-        assert free.finish_reason in ("stop", "length", "tool_calls")
-        form = {"type": "json_schema", "json_schema": {"name": "key", "schema": schema, "strict": True}}
-        assert json.loads(chat.create(**asked, response_format=form).choices[0].message.content)["number"] in range(10)
-        events = list(chat.create(**asked, stream=True, logprobs=True, top_logprobs=2))
-        words = "".join(each.choices[0].delta.content or "" for each in events)
-        tokens = [token for each in events if each.choices[0].logprobs for token in each.choices[0].logprobs.content]
-        assert words and "".join(token.token for token in tokens).startswith(words[:10])
-        assert all(token.logprob <= 0 and len(token.top_logprobs) == 2 for token in tokens)
-        answer = client.responses.create(model=NAME, input="Which key is it?", max_output_tokens=8, temperature=0)
-        assert answer.model == f"{NAME}@v1" and answer.output_text
-        with pytest.raises(openai.BadRequestError):
-            chat.create(**{**asked, "temperature": -1})
 
 
 def test_an_engine_of_somebody_else_and_an_orderly_end(engine: FakeEngine, home: Home, tmp_path: Path) -> None:
