@@ -53,6 +53,9 @@ class GraphRecord(Record):
     digest: str = ""
     recovered: str | None = None
     rebuild: Rebuild | None = None
+    reading_process: int | None = Field(
+        None, description="of what was applied while others were still read: which process reads them"
+    )
     put_off: dict[str, str] = Field(default_factory=dict)
     """Streams that could not be listed, and why."""
 
