@@ -27,6 +27,7 @@ from ec1.commands.shell import (
 )
 from ec1.deployment import Deployment
 from ec1.errors import InputError
+from ec1.night.clock import clock_problem
 from ec1.night.report.failure import one_line
 from ec1.night.report.first import begin
 from ec1.night.report.summary import NightReport, night_report
@@ -51,7 +52,7 @@ def night(
     now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
     fill_with_sample(deployment, options.home)
-    begin(deployment, options.home, now, chosen.date)
+    begin(deployment, options.home, now, date)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run_file = Path(folder) / "run"
@@ -122,7 +123,11 @@ def ui(
     options: Options = context.obj
     deployment = options.deployment()
     fill_with_sample(deployment, options.home)
-    begin(deployment, options.home, dt.datetime.now(dt.UTC))
+    now = dt.datetime.now(dt.UTC)
+    if problem := clock_problem(options.home, now):
+        err.print(f"warning: the clock is wrong: {problem}", markup=False)
+    else:
+        begin(deployment, options.home, now)
     status = run_module(["jobs.ui", "--port", str(port), *(["--read-only"] if read_only else [])], options)
     # Ctrl-C is how one leaves it.
     sys.exit(DONE if status == INTERRUPTED else status)

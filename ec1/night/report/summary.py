@@ -36,8 +36,8 @@ from ec1.night.report.outgoing import undelivered
 from ec1.recipes.resolution import BrokenRecipe
 
 Outcome = VerdictName | Literal["skipped", "postponed", "unfinished", "broken"]
-Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinished"]
-"""`skipped`: an operator switched off what the night needed."""
+Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinished", "going", "queued"]
+"""`skipped`: an operator switched off what the night needed. `going` and `queued` only Dagster's queue knows."""
 MAX_DEFERRED = 20
 MAX_HELD = 20
 EXTRACTION = "extraction"
@@ -193,6 +193,11 @@ class NightReport(BaseModel):
         """Whether the night did all that it could; work that waits for a later night is not against it."""
         return self.status in ("done", "partial", "skipped")
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a run of it goes or waits in the queue."""
+        return self.status in ("going", "queued")
+
     @model_serializer(mode="wrap")
     def _with_what_follows(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         follows = {"gpu_seconds": self.gpu_seconds, "seconds": self.seconds, "cost": self.cost}
@@ -208,7 +213,7 @@ class NightReport(BaseModel):
             found.append(
                 Advice(sentence="Mend the cause, then run the night again (finished work stays)", command=again)
             )
-        elif not self.succeeded:
+        elif not self.succeeded and not self.in_flight:
             found.append(Advice(sentence="Run the night again: finished work is not repeated", command=again))
         if self.documents_deferred:
             found.append(
@@ -319,6 +324,15 @@ def night_report(
     report.notices = undelivered(home, night)
     report.status = _status(report, this, complete=applied is not None and handover is not None, skipped=off)
     return report
+
+
+def is_done(home: Home, night: str) -> bool:
+    """Whether a night did all that it could, in whichever of its runs: a later run of a part of it does not undo that.
+
+    Raises InputError if its records are damaged.
+    """
+    runs = [record.run for record in Records(home.night(night)).all(RunRecord)]
+    return any(night_report(home, night, run).succeeded for run in reversed(runs))
 
 
 def nights_since(home: Home, since: dt.date) -> list[str]:

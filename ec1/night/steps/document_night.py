@@ -33,7 +33,6 @@ from ec1.night.steps.graph import (
     apply_night,
     listing_to_apply,
     trust_of_night,
-    ungrounded,
     waiting_documents,
 )
 from ec1.night.steps.listing import list_documents
@@ -74,12 +73,14 @@ class GraphOfNight:
     exported: Path | None
     delivery: "DeliveryRecord | None"
     scores: ScoreRecord | None
-    trust: Trust
-    ungrounded: tuple[str, ...]
-    """Mentions that do not stand where they say, as `path: name`."""
     waiting: tuple[LedgerEntry, ...]
     """Documents that are deferred or quarantined."""
     growth: Growth
+
+    @property
+    def trust(self) -> Trust:
+        """How far the answers of all runs of the night can be trusted."""
+        return Trust(self.total.named, self.total.kept, self.total.invented)
 
     @property
     def problems(self) -> list[str]:
@@ -194,27 +195,31 @@ class DocumentNight:
         found = self.listing()
         early = self._early(run)
         written = self._with_graph(lambda store: self._write(store, found, now, early))
+        reader = self.deployment.document_reader(self.home)
+        trust_of_night(written.applied, written.listing, self.outbox, self.fingerprints, reader)
         self.records.write(run, written.applied)
         delivery = self._deliver(written)
         if delivery is not None:
             self.records.write(run, delivery)
+            delivery = self.records.total(type(delivery)) or delivery
         scores = scores_of(self.deployment, self.home, written.ledger, self.outbox)
         if scores is not None:
             self.records.write(run, scores)
-        reader = self.deployment.document_reader(self.home)
         return GraphOfNight(
             applied=written.applied,
-            total=self.records.total(GraphRecord) or written.applied,
+            total=self.total(),
             resolution=written.resolution,
             unused_overrides=written.unused,
             exported=written.exported,
             delivery=delivery,
             scores=scores,
-            trust=trust_of_night(written.listing, self.outbox, self.fingerprints),
-            ungrounded=tuple(ungrounded(written.listing, self.outbox, self.fingerprints, reader)),
             waiting=tuple(waiting_documents(written.ledger)),
             growth=growth(self.home.nights, self.night.date),
         )
+
+    def total(self) -> GraphRecord:
+        """What all runs of the night have done to the graph so far."""
+        return self.records.total(GraphRecord) or GraphRecord()
 
     # --- what they share
 

@@ -8,7 +8,7 @@ from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status,
 from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.reader import DocumentReader
 from ec1.extraction.folding import normalised
-from ec1.extraction.naming.trust import Trust, trust_of
+from ec1.extraction.naming.trust import trust_of
 from ec1.night.records import GraphRecord
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.rebuild import Rebuild
 
+MAX_UNGROUNDED = 20
 Results = Iterable[tuple[DocumentKey, str, "ExtractionResult"]]
 
 
@@ -176,11 +177,15 @@ def _unit(version: DocumentVersion, fingerprints: Fingerprints) -> tuple[str, st
     return fingerprints.of(version.key.stream, version.content_sha256), version.content_sha256
 
 
-def trust_of_night(listing: Listing, outbox: "Outbox", fingerprints: Fingerprints) -> Trust:
-    """How far the answers about tonight's documents can be trusted."""
+def trust_of_night(
+    applied: GraphRecord, listing: Listing, outbox: "Outbox", fingerprints: Fingerprints, reader: DocumentReader
+) -> None:
+    """Note how far the answers about the documents of this run can be trusted."""
     units = {_unit(version, fingerprints) for version in listing.changed}
     results = (outbox.get(*unit) for unit in sorted(units))
-    return trust_of(result for result in results if result is not None)
+    trust = trust_of(result for result in results if result is not None)
+    applied.named, applied.kept, applied.invented = trust.named, trust.kept, trust.invented
+    applied.ungrounded = ungrounded(listing, outbox, fingerprints, reader)[:MAX_UNGROUNDED]
 
 
 def waiting_documents(ledger: Mapping[DocumentKey, LedgerEntry]) -> list[LedgerEntry]:
