@@ -123,7 +123,9 @@ class RecipeNight:
         recipe = self.recipe
         trained = self._trained(snapshot.bucket)
         again = must_train_again(self.home, recipe.tenant, recipe.role)
-        return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained, again=again)
+        by = HighWaterMark(self.home, recipe.tenant, recipe.role).trained_by(snapshot.digest, self.resolved.digest)
+        later = by if by is not None and by > self.night.date else None
+        return decide(snapshot, threshold=recipe.data.threshold, trained=trained, again=again, by_later=later)
 
     def quiet_nights(self) -> int:
         """Nights since this role was last trained, or since its first night if it never was."""
