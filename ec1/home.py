@@ -104,6 +104,11 @@ class Home:
         return self.root / "serving"
 
     @property
+    def served(self) -> Path:
+        """What the gateway counted, and its log of requests. Not beside its keys: those may be mounted read-only."""
+        return self.root / "served"
+
+    @property
     def pending(self) -> Path:
         return self.root / "training-pending"
 
@@ -129,6 +134,11 @@ class Home:
     def unpacked(self) -> Path:
         """What archives, mailboxes and mails below the document root hold."""
         return self.cache / "unpacked"
+
+    @property
+    def visible_graphs(self) -> Path:
+        """Copies of the published graph for readers that may not read every document."""
+        return self.cache / "visible-graphs"
 
     @property
     def logs(self) -> Path:

@@ -18,12 +18,11 @@ from ec1.deployment import Deployment
 from ec1.errors import EC1Error
 from ec1.home import Home
 from ec1.models import ModelSource, model_folder
+from ec1.night.clock import clock_problem
 from ec1.night.health.databases import damaged_databases
 from ec1.night.health.finding import Level, Symptom
 from ec1.refused import advice_for
 
-EARLIEST_YEAR = 2026
-"""This program is of that year; no clock before it is right."""
 COMFORTABLE_GIB = 5
 """Less is worth a note: a model that is fetched, or a training's checkpoints, may not fit."""
 _GIB = 2**30
@@ -133,17 +132,8 @@ def databases(home: Home) -> Iterator[Symptom]:
 
 def clock(home: Home, now: dt.datetime) -> Symptom:
     """A clock that is behind makes nights of the wrong date, and documents of the future."""
-    newest = max(
-        (path.stat().st_mtime for folder in (home.nights, home.logs) if folder.is_dir() for path in folder.iterdir()),
-        default=0.0,
-    )
-    written = dt.datetime.fromtimestamp(newest, dt.UTC)
-    if now.year < EARLIEST_YEAR or now < written - dt.timedelta(seconds=60):
-        why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if newest else "which cannot be"
-        return Symptom(
-            "clock", "problem", f"the clock says {now:%Y-%m-%d %H:%M} UTC, {why}: set it (timedatectl set-ntp true)"
-        )
-    return Symptom("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
+    problem = clock_problem(home, now)
+    return Symptom("clock", "problem" if problem else "ok", problem or f"{now:%Y-%m-%d %H:%M} UTC")
 
 
 def readable(home: Home) -> Symptom:

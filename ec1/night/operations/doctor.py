@@ -143,8 +143,7 @@ def _machine(deployment: Deployment, home: Home) -> Symptom:
 def _lease(deployment: Deployment, home: Home) -> Symptom:
     lock = deployment.gpu_lock(home)
     lease = GpuLease(lock, device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
-    holder = lease.holder()
-    if holder is not None:
+    if (holder := lease.held_by()) is not None:
         return Symptom("lease", "note", f"held by {holder}")
     if left := marked_processes(lease.lock):
         ids = ", ".join(str(process.pid) for process in left)
@@ -157,9 +156,9 @@ def _documents(deployment: Deployment, home: Home) -> Symptom:
     if all(stream.copied for stream in deployment.documents.all_streams.values()):
         return Symptom("documents", "ok", "from other places than a folder")
     if root.is_dir():
-        unread = str(unread_files(root, deployment.documents.all_streams.values()))
+        unread = unread_files(root, deployment.documents.all_streams.values()).advice
         if unread:
-            return Symptom("documents", "note", f"{root}: {unread}; name their folders in documents.streams")
+            return Symptom("documents", "note", f"{root}: {unread}")
         return Symptom("documents", "ok", str(root))
     if deployment.sample is not None:
         return Symptom("documents", "note", f"{root} does not exist yet; the first night installs the sample there")

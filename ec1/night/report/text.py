@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ec1.adapters.scores import CANDIDATE
 from ec1.extraction.scoring import shown_figure
 from ec1.night.health.storage_health import summary_of
 from ec1.night.records import Part, RunRecord, ScoreRecord
@@ -80,8 +81,8 @@ def timeline(report: NightReport) -> list[Table]:
 
 
 def evaluations(report: NightReport) -> Table | None:
-    """Verdicts with held-out losses or F1, and what the trainings measured."""
-    header = ("recipe", "verdict", "held-out loss (nats/token)", "gain over base", "training")
+    """Verdicts with right answers, held-out losses or F1, and what the trainings measured."""
+    header = ("recipe", "verdict", "right answers", "held-out loss (nats/token)", "gain over base", "training")
     rows = []
     for each in report.recipes:
         if not each.losses and not each.f1 and each.training is None:
@@ -97,7 +98,8 @@ def evaluations(report: NightReport) -> Table | None:
             if trained
             else ""
         )
-        rows.append((each.recipe, each.outcome, losses, gain, training))
+        right = each.success.of(CANDIDATE) if each.success is not None else ""
+        rows.append((each.recipe, each.outcome, right, losses, gain, training))
     return Table("Evaluations", header, rows) if rows else None
 
 
@@ -189,6 +191,8 @@ def count(value: int | None) -> str:
 
 def _documents(report: NightReport) -> str:
     done = report.done
+    if report.reading is not None:
+        return f"{count(done.documents_read)} read so far and in the graph, {report.reading} still to read"
     again = (
         f" in {counted(report.runs, 'run')} ({count(report.this_run.documents_read)} in this one)"
         if report.runs > 1
@@ -203,6 +207,8 @@ def _documents(report: NightReport) -> str:
 
 def _entities(report: NightReport) -> str:
     done = report.done
+    if report.reading is not None:
+        return f"the graph holds {count(report.graph_entities)}; which of them are one is decided when all are read"
     found = ", ".join(f"{number} {name}" for name, number in (done.entities_found or {}).items() if number) or "none"
     calls = "1 LLM call" if done.llm_calls == 1 else f"{count(done.llm_calls)} LLM calls"
     if report.runs > 1:
