@@ -8,11 +8,12 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ec1.corpus.access import KEY, access_labels
 from ec1.corpus.containers import find_sources
 from ec1.corpus.formats import FormattedRow, read_row
 from ec1.corpus.mapping import ColumnMapping
@@ -42,6 +43,7 @@ _READ = frozenset(
         *("tools", "functions", "text", "label", "metadata", "meta"),
     }
 )
+_OWN = frozenset({KEY})
 _KEPT = ("created", "created_at", "timestamp", "tenant", "tier_used", "tier")
 _LONGEST_VALUE = 200
 
@@ -70,11 +72,12 @@ def import_rows(
     name: str | None = None,
     mapping: ColumnMapping | None = None,
     only: str | None = None,
+    labels: Collection[str] = (),
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
-    `only` is a format's name: rows of others are refused. Idempotent for the same rows. Raises
-    InputError if there is no file of rows, or no row that can be learnt from.
+    `only` is a format's name: rows of others are refused. Each row gets the access `labels`, beside its own. Idempotent
+    for the same rows. Raises InputError if there is no file of rows, or no row that can be learnt from.
     """
     sources = find_sources(source)
     slug = checked_name(name or _slug(source), "name")
@@ -93,6 +96,9 @@ def import_rows(
                     found, record = _converted((mapping or ColumnMapping()).apply(row.record), slug, dropped)
                     if only is not None and found.format != only:
                         raise RejectedError(f"is of format {found.format}, not {only}")
+                    own = access_labels(row.record, metadata_of(row.record))
+                    if access := sorted({*labels, *own}):
+                        record[KEY] = access
                     output.write(canonical_json(record) + b"\n")
                     formats[found.format] += 1
                 except RejectedError as error:
@@ -130,7 +136,7 @@ def _converted(record: Mapping[str, Any], slug: str, dropped: Counter[str]) -> t
         if isinstance(record.get(key), str):
             made[key] = record[key]
     sources = dict(source.split(":", 1) for source in sources_of(record))
-    rest = {key: value for key, value in record.items() if key not in {*_READ, *_KEPT, *sources}}
+    rest = {key: value for key, value in record.items() if key not in {*_READ, *_KEPT, *_OWN, *sources}}
     metadata = {**_plain(metadata_of(record), dropped, "metadata."), **_plain(rest, dropped, "")}
     made |= sources
     made["metadata"] = {**metadata, "import": slug}

@@ -60,6 +60,9 @@ class GraphRecord(Record):
     kept: int = Field(0, description="of those, what became mentions")
     invented: int = Field(0, description="of those, what stands nowhere in the text")
     ungrounded: list[str] = Field([], description="mentions that do not stand where they say, as `path: name`")
+    reading_process: int | None = Field(
+        None, description="of what was applied while others were still read: which process reads them"
+    )
     put_off: dict[str, str] = Field(default_factory=dict)
     """Streams that could not be listed, and why."""
 

@@ -255,9 +255,9 @@ def _documents(deployment: Deployment, home: Home) -> Symptom:
     if all(stream.copied for stream in deployment.documents.all_streams.values()):
         return Symptom("documents", "ok", "from other places than a folder")
     if root.is_dir():
-        unread = str(unread_files(root, deployment.documents.all_streams.values()))
+        unread = unread_files(root, deployment.documents.all_streams.values()).advice
         if unread:
-            return Symptom("documents", "note", f"{root}: {unread}; name their folders in documents.streams")
+            return Symptom("documents", "note", f"{root}: {unread}")
         return Symptom("documents", "ok", str(root))
     if deployment.sample is not None:
         return Symptom("documents", "note", f"{root} does not exist yet; the first night installs the sample there")

@@ -5,6 +5,7 @@ Belongs here: the facts and what follows from them. Does not: how they are shown
 """
 
 import datetime as dt
+import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from ec1.adapters.gate import VerdictName
 from ec1.adapters.scores import BASE
+from ec1.documents.listing import LISTING
 from ec1.errors import InputError
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
@@ -133,6 +135,8 @@ class NightReport(BaseModel):
     scores: ScoreRecord | None = None
     """None where the deployment has no gold file."""
     graph_entities: int | None = None
+    reading: int | None = None
+    """While documents are still read: how many are left. What was read so far is in the published graph."""
     device: str | None = None
     free_gib: float | None = None
     """Measured at the handover."""
@@ -203,6 +207,8 @@ class NightReport(BaseModel):
         """What a person may do now; empty if nothing."""
         again = f"ec1 night --date {self.night}"
         found = []
+        if self.reading is not None:
+            return [Advice(sentence="The night still reads; look at what it found so far", command="ec1 graph stats")]
         if self.failure is not None:
             found.append(
                 Advice(sentence="Mend the cause, then run the night again (finished work stays)", command=again)
@@ -282,8 +288,9 @@ def night_report(
         this_run=_work(records.find(ExtractionRecord, run), records.find(GraphRecord, run)),
     )
     if applied is not None:
-        report.documents_deferred = applied.deferred + applied.missing
         report.graph_entities = applied.entities_after
+        report.reading = applied.missing if _is_alive(applied.reading_process) else None
+        report.documents_deferred = None if report.reading is not None else applied.deferred + applied.missing
         report.streams_put_off = applied.put_off
         report.deferred = [Deferred(what=f"stream {name}", reason=why) for name, why in applied.put_off.items()]
     if report.documents_deferred:
@@ -346,9 +353,23 @@ def _last_run(records: Records) -> str:
     found = [record for kind in kinds if (record := records.find(kind)) is not None]
     if not found:
         night = records.folder.name
+        if (records.folder / LISTING).exists():
+            raise InputError(f"night {night} has begun, and nothing is in the graph yet: ask again in some minutes")
         raise InputError(f"night {night} has no report: it has not run; `ec1 night --date {night}` runs it")
     never = dt.datetime.min.replace(tzinfo=dt.UTC)
     return max(found, key=lambda record: record.written or never).run
+
+
+def _is_alive(process: int | None) -> bool:
+    if process is None:
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _recipes_of(home: Home, night: str, this: RunRecord | None) -> list[tuple[str, str]]:
