@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from ec1.adapters.settings import JudgeSettings
 from ec1.corpus.settings import CorpusSettings
+from ec1.corpus.tombstones import Tombstones
 from ec1.documents.convert import Converter
 from ec1.documents.reader import DocumentReader
 from ec1.documents.settings import DocumentSettings
@@ -201,7 +202,8 @@ class Deployment(Settings):
     def document_reader(self, home: Home) -> DocumentReader:
         """Reads the documents below the root; what was converted is kept in the home's cache."""
         converter = Converter(self.documents.conversion, home.cache / "converted")
-        return DocumentReader(self.documents_root(home), self.documents.max_bytes, converter)
+        removed = Tombstones(home).refuses_text
+        return DocumentReader(self.documents_root(home), self.documents.max_bytes, converter, removed)
 
     def documents_root(self, home: Home) -> Path:
         return self.documents.root or home.documents

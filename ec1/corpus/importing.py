@@ -8,16 +8,17 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ec1.corpus.containers import find_sources
 from ec1.corpus.formats import FormattedRow, read_row
+from ec1.corpus.index import REMOVED
 from ec1.corpus.mapping import ColumnMapping
 from ec1.corpus.row_kinds import ANSWERS, PAIRS
-from ec1.corpus.tuples import metadata_of, parse_record, sources_of, trainable
+from ec1.corpus.tuples import TrainingTuple, metadata_of, parse_record, sources_of, trainable
 from ec1.errors import InputError, RejectedError
 from ec1.files import atomic_file, canonical_json, checked_name, sha256_file
 
@@ -70,10 +71,12 @@ def import_rows(
     name: str | None = None,
     mapping: ColumnMapping | None = None,
     only: str | None = None,
+    is_removed: Callable[[TrainingTuple], bool] = lambda item: False,
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
-    `only` is a format's name: rows of others are refused. Idempotent for the same rows. Raises
+    `only` is a format's name: rows of others are refused, and so are those that were removed on request
+    (`is_removed`). Idempotent for the same rows. Raises
     InputError if there is no file of rows, or no row that can be learnt from.
     """
     sources = find_sources(source)
@@ -91,6 +94,8 @@ def import_rows(
                     if row.record is None:
                         raise RejectedError(row.problem or "unreadable")
                     found, record = _converted((mapping or ColumnMapping()).apply(row.record), slug, dropped)
+                    if is_removed(parse_record(record)):
+                        raise RejectedError(REMOVED)
                     if only is not None and found.format != only:
                         raise RejectedError(f"is of format {found.format}, not {only}")
                     output.write(canonical_json(record) + b"\n")

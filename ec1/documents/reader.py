@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from ec1.documents.convert import Converter
@@ -9,14 +10,24 @@ from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document, parse_document
 from ec1.errors import DeferredError, RejectedError
 
+REMOVED = "its text was removed on request: ec1 forget"
+
 
 class DocumentReader:
-    """Reads versions of documents. `max_bytes` bounds a file; a larger one is rejected."""
+    """Reads versions of documents. `max_bytes` bounds a file; a larger one is rejected, and so is one whose text
+    `is_removed` knows."""
 
-    def __init__(self, root: Path, max_bytes: int, converter: Converter | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        max_bytes: int,
+        converter: Converter | None = None,
+        is_removed: Callable[[str], bool] = lambda text: False,
+    ) -> None:
         self.root = root
         self._max_bytes = max_bytes
         self._converter = converter
+        self._is_removed = is_removed
 
     def read(self, key: DocumentKey, content_sha256: str) -> Document:
         """Read one version of a document.
@@ -35,7 +46,10 @@ class DocumentReader:
             raise RejectedError(f"more bytes than documents.max_bytes ({self._max_bytes:,})")
         if hashlib.sha256(data).hexdigest() != content_sha256:
             raise DeferredError(f"{path} was changed after it was listed; its new version is read on a later night")
-        return parse_document(key, data, self._converter)
+        document = parse_document(key, data, self._converter)
+        if self._is_removed(document.text):
+            raise RejectedError(REMOVED)
+        return document
 
     def text(self, key: DocumentKey, content_sha256: str) -> str | None:
         """The text of a version; None where the file no longer holds it, or is not a document."""

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
@@ -76,6 +77,12 @@ class LadybugStore:
     def recovered(self) -> str | None:
         """None, or what was wrong with the live graph and what took its place when it was opened."""
         return self._db.recovered
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Any]:
+        """The open database, for reading its tables (`tables`)."""
+        with self._db.reading():
+            yield self._db.connection
 
     def ledger(self) -> dict[DocumentKey, LedgerEntry]:
         """Every document that the graph has heard of, deleted ones included."""

@@ -133,7 +133,7 @@ def test_forgetting_a_person_withdraws_what_was_composed_of_it_too(
     second, first = publish("apprenticeship", 2, 3), publish("engineering", 0, 1, 3)
     composed = publish("engineering", 0, 1, 3, composed_of={first: 0.5, second: 0.5})
     home.corpus.mkdir(parents=True)
-    found = json.loads(ec1("corpus", "forget", "--person", "Ana Ruiz", "--yes", "--json").stdout)
+    found = json.loads(ec1("forget", "--person", "Ana Ruiz", "--json").stdout)
     assert found["versions"] == [second, composed]
     assert registry.withdrawal("fernhollow", "engineering", 1) is None
     assert registry.withdrawal("fernhollow", "engineering", 2) is not None
