@@ -1,6 +1,5 @@
 """`ec1 adapters`: what was trained, which version is in use, and manual control of it."""
 
-import math
 import os
 import pwd
 import re
@@ -143,7 +142,7 @@ def _lineage_lines(found: queries.Lineage, indent: str = "") -> Iterator[str]:
     )
     if found.missing:
         yield f"{indent}  {found.missing}"
-    elif not found.composed_of:
+    else:
         yield (
             f"{indent}  dataset {found.dataset[:12]} of snapshot {found.bucket} {found.snapshot[:12]}: "
             f"{len(found.tuples)} tuples (--json lists them)"
@@ -175,53 +174,6 @@ def _learner_lines(found: queries.Learners) -> Iterator[str]:
     for name in found.unknown:
         yield f"{name}: unknown, its data is not in this home"
     yield f"{len(found.versions)} versions learnt from it"
-
-
-@adapters_app.command("compose")
-def adapters_compose(
-    context: typer.Context,
-    role: Annotated[str, typer.Argument(help="tenant/role of a nightly recipe: whose version it becomes")],
-    parts: Annotated[list[str], typer.Argument(help="tenant/role@vN=weight, two or more")],
-) -> None:
-    """Add versions up, evaluate and judge the sum on the role's held-out examples, and publish it if it is accepted."""
-    import datetime as dt
-
-    from ec1.launch.process import inherited
-    from ec1.night.experiments.by_hand import launcher_by_hand
-    from ec1.night.experiments.composition import compose
-    from ec1.night.steps.recipe_night import RecipeNight
-
-    options: Options = context.obj
-    deployment, wanted = options.deployment(), _role(role)
-    found = [each for each in options.recipes() if (each.recipe.tenant, each.recipe.role) == wanted]
-    if not found:
-        raise InputError(f"{role} has no nightly recipe: it says on what a version of that role is judged")
-    step = RecipeNight(found[0], deployment, options.home, deployment.current_night(dt.datetime.now(dt.UTC)))
-    composed = compose(
-        step,
-        dict(_weighted(part) for part in parts),
-        getattr(deployment.inference, "max_lora_rank", _USUAL_MAX_RANK),
-        launcher_by_hand("evaluation", deployment, options.home, "ec1 adapters compose"),
-        inherited(options.environment),
-        options.home.logs / f"composition-{role.replace('/', '-')}.log",
-        lambda message: err.print(message, markup=False),
-    )
-    reasons = "; ".join(composed.judged.verdict.reasons)
-    if composed.name is None:
-        out.print(f"{composed.judged.verdict.verdict}: {reasons}; kept in {composed.path}", markup=False)
-        sys.exit(FAILED)
-    out.print(f"{composed.name} is published: {reasons}", markup=False)
-
-
-def _weighted(part: str) -> tuple[tuple[str, str, int], float]:
-    name, _, weight = part.partition("=")
-    try:
-        value = float(weight)
-    except ValueError:
-        raise InputError(f"{part!r}: write it as tenant/role@vN=weight, such as acme/editor@v2=0.5") from None
-    if not math.isfinite(value) or value == 0:
-        raise InputError(f"{part!r}: a weight is a number other than 0")
-    return queries.version_id(name), value
 
 
 @adapters_app.command("promote")

@@ -50,7 +50,7 @@ def forget(
 
 
 def _learnt(registry: AdapterRegistry) -> Learnt:
-    """Which usable versions rest on snapshots or datasets, with what was composed of them or went on from them."""
+    """Which usable versions rest on snapshots or datasets, with what went on from them."""
 
     def versions(snapshots: set[str], datasets: set[str]) -> list[tuple[str, tuple[str, str, int]]]:
         usable = {

@@ -19,7 +19,7 @@ import tempfile
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.rows import DatasetRow, Numbers, RowTable, StoredRow
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.corpus.split import HeldOutGroups, Leak, Side, leaks, newest
-from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.corpus.tuples import (
     Example,
     Objective,
@@ -116,19 +115,15 @@ def build_dataset(
     *,
     home: CorpusFolders,
     objective: Objective,
-    classifier: Callable[[ToxicityOptions], ToxicityClassifier] | None = None,
     mixed: Mapping[str, Snapshot] | None = None,
 ) -> Dataset:
     """Make the dataset of a snapshot, or return the one that was made from the same parts before.
 
     `mixed`: a snapshot of each role in `data.mix`; their tuples come to the training side only.
 
-    `tokenizer` is the base model's, with the chat template that serving uses; `classifier` loads what `data.toxicity`
-    asks for. Raises PermanentError, with what to change, if no example or no held-out example remains, or too many rows
-    are longer than `max_length`.
+    `tokenizer` is the base model's, with the chat template that serving uses. Raises PermanentError, with what to
+    change, if no example or no held-out example remains, or too many rows are longer than `max_length`.
     """
-    if data.toxicity is not None and classifier is None:
-        raise PermanentError("data.toxicity is set, and no classifier was given")
     if tokenizer.chat_template is None:
         raise PermanentError(
             "the base model's tokenizer has no chat template: train a base model that is served with one"
@@ -143,8 +138,7 @@ def build_dataset(
     home.datasets.mkdir(parents=True, exist_ok=True)
     _sweep(home.datasets)
     with tempfile.TemporaryDirectory(dir=home.datasets, prefix=".building-") as folder:
-        judge = classifier(data.toxicity) if data.toxicity and classifier else None
-        digest = _Builder(snapshot, mixed, data, tokenizer, identity, groups, Path(folder), judge).build()
+        digest = _Builder(snapshot, mixed, data, tokenizer, identity, groups, Path(folder)).build()
         if not _is_whole(home, digest):
             with set_aside(home.datasets / digest), staged_directory(home.datasets / digest) as staging:
                 for path in Path(folder).iterdir():
@@ -240,10 +234,9 @@ class _Builder:
         identity: dict[str, Any],
         groups: HeldOutGroups,
         folder: Path,
-        judge: ToxicityClassifier | None,
     ) -> None:
         self._snapshot, self._data, self._tokenizer, self._identity = snapshot, data, tokenizer, identity
-        self._judge, self._mixed = judge, mixed
+        self._mixed = mixed
         self._objective: Objective = identity["objective"]
         self._kind = ROW_KINDS[self._objective]
         self._groups, self._folder = groups, folder
@@ -426,12 +419,7 @@ class _Builder:
                 lines = list(self._lines(rows))
                 examples = [json.loads(line) for line in lines]
                 written: list[int] = []
-                for row, line, example, toxic, measure in zip(
-                    rows, lines, examples, self._toxic(examples), self._measure(examples), strict=True
-                ):
-                    if toxic:
-                        self._reject(row.digest, row.origin, "toxic")
-                        continue
+                for row, line, example, measure in zip(rows, lines, examples, self._measure(examples), strict=True):
                     if isinstance(measure, str):
                         self._reject(row.digest, row.origin, measure)
                         continue
@@ -469,13 +457,6 @@ class _Builder:
             "samples": samples,
         }
         return statistics, hasher
-
-    def _toxic(self, examples: list[Example]) -> list[bool]:
-        """Which answers may not be learnt. Prompts and refused answers may be as bad as they were."""
-        if self._judge is None:
-            return [False] * len(examples)
-        answer = self._kind.sides[0]
-        return self._judge.toxic(["\n".join(texts_of({answer: each[answer]})) for each in examples])
 
     def _lines(self, rows: list[StoredRow]) -> Iterator[bytes]:
         """The examples of rows as they were written: canonical JSON."""

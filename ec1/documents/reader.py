@@ -2,31 +2,38 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document, parse_document
+from ec1.documents.sources.copied import Roots
 from ec1.errors import DeferredError, RejectedError
 
 REMOVED = "its text was removed on request: ec1 forget"
 
 
 class DocumentReader:
-    """Reads versions of documents. `max_bytes` bounds a file; a larger one is rejected, and so is one whose text
-    `is_removed` knows."""
+    """Reads versions of documents. `max_bytes` bounds a file; a larger one is rejected.
+
+    `others`: of streams whose files are elsewhere than those of the root. `is_removed`: whose texts are rejected.
+    """
 
     def __init__(
         self,
-        root: Path,
+        root: Path | Roots,
         max_bytes: int,
         converter: Converter | None = None,
+        *,
+        others: Mapping[str, Roots] = MappingProxyType({}),
         is_removed: Callable[[str], bool] = lambda text: False,
     ) -> None:
-        self.root = root
+        self._roots = root if isinstance(root, Roots) else Roots(root, root)
         self._max_bytes = max_bytes
         self._converter = converter
+        self._others = others
         self._is_removed = is_removed
 
     def read(self, key: DocumentKey, content_sha256: str) -> Document:
@@ -35,7 +42,10 @@ class DocumentReader:
         Raises RejectedError (the reason it cannot be a document), DeferredError if the file no longer holds that
         version.
         """
-        path = self.root / key.path
+        roots = self._others.get(key.stream, self._roots)
+        # What a file holds has that file's path before its own.
+        path = next((root / key.path for root in (roots.files, roots.unpacked) if _is_file(root / key.path)), None)
+        path = path or roots.files / key.path
         try:
             with path.open("rb") as stream:
                 # Not more than there is: a read sets aside all the memory that it is asked for.
@@ -57,3 +67,10 @@ class DocumentReader:
             return self.read(key, content_sha256).text
         except (DeferredError, RejectedError):
             return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False

@@ -1,8 +1,8 @@
 """What faces ask of the registry: its versions, where one comes from, which learnt from a tuple or a person.
 
-A version learnt from the training rows of its dataset, and from all that the versions learnt which it was composed of
-or went on from. Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not:
-choosing a version (`ec1.adapters.registry`), taking anything out (`ec1.night.forgetting`).
+A version learnt from the training rows of its dataset, and from all that the version learnt that it went on from.
+Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not: choosing a version
+(`ec1.adapters.registry`), taking anything out (`ec1.night.forgetting`).
 """
 
 import contextlib
@@ -66,7 +66,6 @@ class Lineage:
     method: str
     recipe: RecipeRef
     git_commit: str | None
-    composed_of: Mapping[str, float]
     dataset: str
     bucket: str
     snapshot: str
@@ -129,8 +128,8 @@ def _name(version: VersionId) -> str:
 
 
 def parents_of(manifest: AdapterManifest) -> list[VersionId]:
-    """The versions that a version rests on: what it was composed of, and what its training went on from."""
-    names = [*manifest.composed_of, manifest.started_from or "", manifest.reference or ""]
+    """The versions that a version rests on: what its training went on from, or compared with."""
+    names = [manifest.started_from or "", manifest.reference or ""]
     return list(dict.fromkeys(version_id(name) for name in names if _VERSION.fullmatch(name)))
 
 
@@ -143,14 +142,13 @@ def _follow(registry: AdapterRegistry, home: Home, version: VersionId, seen: fro
     manifest = registry.read(*version)
     tuples: tuple[Origin, ...] = ()
     missing = None
-    if not manifest.composed_of:
-        try:
-            rows = trained_rows(home, manifest)
-            tuples = tuple(
-                _origin(digest, place, record) for digest, place, record in _records(home, manifest) if digest in rows
-            )
-        except PermanentError as error:
-            missing = str(error)
+    try:
+        rows = trained_rows(home, manifest)
+        tuples = tuple(
+            _origin(digest, place, record) for digest, place, record in _records(home, manifest) if digest in rows
+        )
+    except PermanentError as error:
+        missing = str(error)
     # A manifest that was edited could name itself.
     parents = [parent for parent in parents_of(manifest) if parent not in seen and parent != version]
     return Lineage(
@@ -159,7 +157,6 @@ def _follow(registry: AdapterRegistry, home: Home, version: VersionId, seen: fro
         method=manifest.method,
         recipe=manifest.recipe,
         git_commit=manifest.git_commit,
-        composed_of=manifest.composed_of,
         dataset=manifest.dataset.digest,
         bucket=manifest.snapshot.bucket,
         snapshot=manifest.snapshot.digest,
@@ -219,8 +216,6 @@ def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:
     unknown, parents = [], {}
     for manifest in _all_versions(registry):
         parents[manifest.name] = list(map(_name, parents_of(manifest)))
-        if manifest.composed_of:
-            continue
         try:
             digest = manifest.snapshot.digest
             if digest not in cache:
@@ -243,7 +238,7 @@ def with_descendants(parents: Mapping[str, list[str]], versions: set[str]) -> li
 
 
 def descendants(registry: AdapterRegistry, versions: set[str]) -> list[str]:
-    """These versions and all that were composed of one of them or went on from it."""
+    """These versions and all that went on from one of them."""
     parents = {manifest.name: list(map(_name, parents_of(manifest))) for manifest in _all_versions(registry)}
     return with_descendants(parents, versions)
 

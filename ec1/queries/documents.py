@@ -59,7 +59,7 @@ def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
 
 @dataclass(frozen=True)
 class DocumentTrace:
-    """Where one document went: its ledger row, results in the outbox, what the graph has of it, exports of the graph that
+    """Where one document went: its ledger row, results in the outbox, what the graph has of it, its exports that
     name it, files of tuples that do, and names of it that service-content was sent."""
 
     path: str
@@ -128,6 +128,10 @@ def _sent_of(home: Home, entry: LedgerEntry) -> int:
 
 def _stream_of(path: Path, root: Path, deployment: Deployment) -> Stream | None:
     for stream in deployment.documents.all_streams.values():
-        if path.is_relative_to(root / stream.folder) and path.name.lower().endswith(stream.suffixes):
+        if (
+            not stream.copied
+            and path.is_relative_to(root / stream.folder)
+            and path.name.lower().endswith(stream.suffixes)
+        ):
             return stream
     return None

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ec1.deployment import Deployment
+from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.reader import DocumentReader
 from ec1.errors import DeferredError, RejectedError
@@ -65,7 +66,7 @@ def everything_held(wanted: Wanted, deployment: Deployment, home: Home, *, live:
     """Look through the documents, the corpus and the whole home. Changes nothing but the cache of conversions. Without
     `live` the live graph is left alone, since somebody may be writing it; its published copy says the same."""
     held = Held()
-    root, corpus = deployment.documents_root(home).resolve(), deployment.corpus_root(home).resolve()
+    roots, corpus = _document_roots(deployment, home), deployment.corpus_root(home).resolve()
     # Documents first: what is converted to look at them is kept in the cache, which is looked through as well.
     held.documents += documents_held(wanted, deployment, home, held)
     for path, number, record, line in corpus_lines(corpus):
@@ -80,7 +81,9 @@ def everything_held(wanted: Wanted, deployment: Deployment, home: Home, *, live:
         if path == home.graph and not live:
             continue
         real = path.resolve()
-        if real.is_relative_to(root) or (real.is_relative_to(corpus) and path.name.endswith((".jsonl", ".jsonl.gz"))):
+        if any(map(real.is_relative_to, roots)) or (
+            real.is_relative_to(corpus) and path.name.endswith((".jsonl", ".jsonl.gz"))
+        ):
             continue
         inode = path.stat().st_ino
         if inode not in seen:
@@ -102,31 +105,39 @@ def everything_held(wanted: Wanted, deployment: Deployment, home: Home, *, live:
 
 
 def documents_held(wanted: Wanted, deployment: Deployment, home: Home, held: Held) -> Iterator[HeldDocument]:
-    """The documents below the deployment's root, in a stream or not, whose name, bytes or text hold it."""
-    root, reader = deployment.documents_root(home).resolve(), deployment.document_reader(home)
-    inside = root.is_relative_to(home.root.resolve())
-    for path in sorted(root.rglob("*")) if root.is_dir() else []:
-        if not path.is_file() or path.is_symlink():
-            continue
-        name, sha256 = path.relative_to(root).as_posix(), _sha256(path)
-        text = _document_text(reader, name, sha256)
-        texts = [name, text, *(_source_names(path, name, deployment) if wanted.source else ())]
-        if any(map(wanted.in_text, texts)) or holds(path, wanted):
-            _count(wanted, f"{name}\n{text}", held)
-            yield HeldDocument(path, name, sha256, text, inside)
+    """The documents, in a stream or not, whose name, bytes or text hold it: below the deployment's root, copied from a
+    source, taken out of an archive or a mail."""
+    converter = Converter(deployment.documents.conversion, home.cache / "converted")
+    for root in _document_roots(deployment, home):
+        reader = DocumentReader(root, deployment.documents.max_bytes, converter)
+        inside = root.is_relative_to(home.root.resolve())
+        for path in sorted(root.rglob("*")) if root.is_dir() else []:
+            if not path.is_file() or path.is_symlink():
+                continue
+            name, sha256 = path.relative_to(root).as_posix(), _sha256(path)
+            text, head = _document_text(reader, name, sha256)
+            texts = [name, head, text, *(_source_names(path, deployment) if wanted.source else ())]
+            if any(map(wanted.in_text, texts)) or holds(path, wanted):
+                _count(wanted, f"{name}\n{text}", held)
+                yield HeldDocument(path, name, sha256, text, inside)
 
 
-def _document_text(reader: DocumentReader, name: str, sha256: str) -> str:
+def _document_roots(deployment: Deployment, home: Home) -> tuple[Path, ...]:
+    return deployment.documents_root(home).resolve(), home.sources.resolve(), home.unpacked.resolve()
+
+
+def _document_text(reader: DocumentReader, name: str, sha256: str) -> tuple[str, str]:
+    """A document's text, and what it says about itself; nothing of a file that cannot be read."""
     if not name.lower().endswith(READABLE):
-        return ""
+        return "", ""
     try:
         document = reader.read(DocumentKey("", name), sha256)
     except (RejectedError, DeferredError):
-        return ""
-    return "\n".join((document.title, document.text, *strings(document.metadata)))
+        return "", ""
+    return document.text, "\n".join((document.title, *strings(document.metadata)))
 
 
-def _source_names(path: Path, name: str, deployment: Deployment) -> Iterator[str]:
+def _source_names(path: Path, deployment: Deployment) -> Iterator[str]:
     """What `--source document:…` may call a document: its ids in the streams."""
     sha1 = hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
     for stream in deployment.documents.all_streams.values():

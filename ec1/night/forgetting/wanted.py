@@ -71,8 +71,9 @@ class Wanted:
     def _sure(self) -> re.Pattern[str]:
         if self.match is not None:
             return re.compile(r"\s+".join(map(re.escape, folded(self.match).split())))
-        names = (self.source.partition(":")[2],) if self.source is not None else (self.person or "", *self.also)
-        forms = {form for name in names for form in _spellings(_parts(name), turned=self.person is not None)}
+        if self.source is not None:
+            return re.compile(rf"(?<!\w){re.escape(folded(self.source.partition(':')[2]).strip())}(?!\w)")
+        forms = {form for name in (self.person or "", *self.also) for form in _spellings(_parts(name))}
         return re.compile(_START + "(?:" + "|".join(sorted(forms, key=len, reverse=True)) + ")" + _END)
 
     @cached_property
@@ -135,13 +136,13 @@ def _parts(name: str) -> list[str]:
     return re.findall(r"[^\W_]+", folded(name))
 
 
-def _spellings(parts: list[str], *, turned: bool) -> Iterator[str]:
+def _spellings(parts: list[str]) -> Iterator[str]:
     """The parts in order, and with the last one first."""
     pieces = [re.escape(part) for part in parts]
     # Two short syllables that stand together are a word.
     between = _BETWEEN if sum(map(len, parts)) >= 8 else _BETWEEN.replace("{0,12}", "{1,12}")
     yield between.join(pieces)
-    if turned and len(pieces) > 1:
+    if len(pieces) > 1:
         yield between.join((pieces[-1], *pieces[:-1]))
 
 
