@@ -26,7 +26,7 @@ from ec1.files import read_json, write_json
 from ec1.gpu.lease import GpuLease
 from ec1.graph.writer_lock import writer_lock
 from ec1.home import Home
-from ec1.night.forgetting.places import Action, Held, everything_held, holds
+from ec1.night.forgetting.places import Action, Holdings, everything_held, holds
 from ec1.night.forgetting.scrubbing import clean_database, redact_file, without_lines
 from ec1.night.forgetting.tuples import FoundTuple, entries_of, tuple_of
 from ec1.night.forgetting.wanted import Wanted
@@ -121,7 +121,7 @@ def _runs_in_progress(home: Home) -> list[str]:
         return []
 
 
-def _tuples_of(held: Held, wanted: Wanted, corpus: Path) -> list[TrainingTuple]:
+def _tuples_of(held: Holdings, wanted: Wanted, corpus: Path) -> list[TrainingTuple]:
     """The tuples that go: of the corpus's files, and those that only snapshots hold any more."""
     from ec1.night.forgetting.tuples import corpus_lines
 
@@ -133,7 +133,7 @@ def _tuples_of(held: Held, wanted: Wanted, corpus: Path) -> list[TrainingTuple]:
     return [item for item in map(tuple_of, records) if item is not None]
 
 
-def _contents_of(held: Held, home: Home) -> set[str]:
+def _contents_of(held: Holdings, home: Home) -> set[str]:
     """The contents of documents that are gone or were changed, whose results still hold it."""
     names = (path.name.partition(".")[0] for path in held.places if path.is_relative_to(home.outbox))
     return {name for name in names if len(name) == 64}
@@ -175,7 +175,7 @@ def _unfinished(home: Home) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield path, known
 
 
-def _begin(held: Held, sent: int, learnt: Learnt, home: Home) -> _Record:
+def _begin(held: Holdings, sent: int, learnt: Learnt, home: Home) -> _Record:
     """Write down what goes, with what a removal that did not finish was to remove."""
     snapshots, datasets = {path.name for path in held.snapshots}, {path.name for path in held.datasets}
     withdrawn: dict[str, tuple[str, str, int]] = {}
@@ -205,7 +205,7 @@ def _left_elsewhere(sent: int) -> dict[str, str]:
     return {"service-content": f"{sent} names that were sent: its interface takes none back, ask its operator"}
 
 
-def _remove(held: Held, wanted: Wanted, deployment: Deployment, home: Home, record: _Record) -> None:
+def _remove(held: Holdings, wanted: Wanted, deployment: Deployment, home: Home, record: _Record) -> None:
     for folder in [path for path in home.snapshots.glob("*/*") if path.name in record.snapshots]:
         shutil.rmtree(folder)
     _remove_results(held, deployment, home)
@@ -231,7 +231,7 @@ def _remove(held: Held, wanted: Wanted, deployment: Deployment, home: Home, reco
             redact_file(path, wanted)
 
 
-def _remove_results(held: Held, deployment: Deployment, home: Home) -> None:
+def _remove_results(held: Holdings, deployment: Deployment, home: Home) -> None:
     """What was read out of documents that go, also where it does not say so."""
     removed = Tombstones(home)
     for path in home.outbox.glob("*/*/*"):
@@ -291,7 +291,7 @@ def _take_out_of_graph(wanted: Wanted, deployment: Deployment, home: Home) -> No
         shutil.rmtree(home.graph.with_name(f"{home.graph.name}.damaged"), ignore_errors=True)
 
 
-def _said(held: Held, home: Home, versions: list[str]) -> Forgotten:
+def _said(held: Holdings, home: Home, versions: list[str]) -> Forgotten:
     return Forgotten(
         documents=[each.name for each in held.documents],
         tuples=held.tuples,
@@ -309,7 +309,7 @@ def _said(held: Held, home: Home, versions: list[str]) -> Forgotten:
     )
 
 
-def _left(held: Held, home: Home, only: Sequence[Action] = tuple(Action)) -> dict[str, str]:
+def _left(held: Holdings, home: Home, only: Sequence[Action] = tuple(Action)) -> dict[str, str]:
     """What holds it and stays, with the reason."""
     left = {
         path.relative_to(home.root).as_posix(): "a version's weights say it beside the numbers"

@@ -49,7 +49,7 @@ class HeldDocument:
 
 
 @dataclass
-class Held:
+class Holdings:
     """All that holds it. `snapshots` and `datasets` are folders; `places` are the other files, with what to do."""
 
     documents: list[HeldDocument] = field(default_factory=list)
@@ -62,10 +62,10 @@ class Held:
     doubtful: Counter[str] = field(default_factory=Counter)
 
 
-def everything_held(wanted: Wanted, deployment: Deployment, home: Home, *, live: bool = True) -> Held:
+def everything_held(wanted: Wanted, deployment: Deployment, home: Home, *, live: bool = True) -> Holdings:
     """Look through the documents, the corpus and the whole home. Changes nothing but the cache of conversions. Without
     `live` the live graph is left alone, since somebody may be writing it; its published copy says the same."""
-    held = Held()
+    held = Holdings()
     roots, corpus = _document_roots(deployment, home), deployment.corpus_root(home).resolve()
     # Documents first: what is converted to look at them is kept in the cache, which is looked through as well.
     held.documents += documents_held(wanted, deployment, home, held)
@@ -104,7 +104,7 @@ def everything_held(wanted: Wanted, deployment: Deployment, home: Home, *, live:
     return held
 
 
-def documents_held(wanted: Wanted, deployment: Deployment, home: Home, held: Held) -> Iterator[HeldDocument]:
+def documents_held(wanted: Wanted, deployment: Deployment, home: Home, held: Holdings) -> Iterator[HeldDocument]:
     """The documents, in a stream or not, whose name, bytes or text hold it: below the deployment's root, copied from a
     source, taken out of an archive or a mail."""
     converter = Converter(deployment.documents.conversion, home.cache / "converted")
@@ -155,7 +155,7 @@ def _digest(record: object) -> str:
     return digest_of(record) if record is not None else ""
 
 
-def _count(wanted: Wanted, text: str, held: Held) -> None:
+def _count(wanted: Wanted, text: str, held: Holdings) -> None:
     sure, doubtful = wanted.spellings(text)
     held.sure += sure
     held.doubtful += doubtful
