@@ -36,6 +36,7 @@ from ec1.corpus.options import DataOptions
 from ec1.corpus.rendering import Encoded, Rendered, encode, render, rendered
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.rows import DatasetRow, Numbers, RowTable, StoredRow
+from ec1.corpus.served import BEYOND, SERVED, Giver, giver_of, within_share
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.corpus.split import HeldOutGroups, Leak, Side, leaks, newest
 from ec1.corpus.tuples import (
@@ -240,6 +241,7 @@ class _Builder:
         self._objective: Objective = identity["objective"]
         self._kind = ROW_KINDS[self._objective]
         self._groups, self._folder = groups, folder
+        self._givers: dict[int, Giver] = {}
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
 
@@ -338,6 +340,9 @@ class _Builder:
                 # A text's names are corrected, not collected: of two answers one is wrong.
                 question = prompt_source(item) if item.kind == TupleKind.EXTRACTION else None
                 sources = self._sources(source, item)
+                if (giver := giver_of(source.record)) is not None:
+                    # Like rows of another role: to the training side only, and no link between groups.
+                    role, self._givers[len(self._rows)] = SERVED, giver
                 self._rows.add(DatasetRow(source.digest, sources, digest, origin, offset, created, role, question))
         self._rows.flush()
         return StoredSignatures(self._folder / "signatures")
@@ -361,7 +366,7 @@ class _Builder:
         Held-out rows win over training rows: what is evaluated on tonight was not trained on because of a twin.
         """
         found = array("q")
-        for number, digest, origin, shares, known in self._rows.examined():
+        for number, digest, origin, shares, known in self._rows.examined(last=SERVED):
             if shares or known:
                 self._reject(digest, origin, SHARED if shares else "duplicate")
             else:
@@ -375,7 +380,8 @@ class _Builder:
         return candidates
 
     def _weighed(self, kept: Numbers) -> Numbers:
-        """Of each role that is mixed in as many rows as its weight allows, chosen by a stable hash."""
+        """Of each role that is mixed in, and of feedback on served answers, as many rows as their weight allows, chosen
+        by a stable hash."""
         own = self._rows.of_role(None)[kept] & ~self._heldout_rows[kept]
         limit = int(own.sum())
         for role, weight in self._data.mix.items():
@@ -383,7 +389,11 @@ class _Builder:
             beyond = np.sort(self._by_hash(found)[round(weight * limit) :])
             self._reject_all(beyond, f"beyond the weight of {role} in data.mix")
             kept = kept[~np.isin(kept, beyond)]
-        return kept
+        served = self._by_hash(kept[self._rows.of_role(SERVED)[kept]])
+        chosen = within_share([(number, self._givers[number]) for number in served.tolist()], limit)
+        beyond = np.sort(served[~np.isin(served, chosen)])
+        self._reject_all(beyond, BEYOND)
+        return kept[~np.isin(kept, beyond)]
 
     def _limit(self, kept: Numbers) -> Numbers:
         """At most as many rows as the recipe allows, in the order of their numbers."""

@@ -21,7 +21,7 @@ _MOST_WORDS = 8
 _CLEANED = re.compile(
     r"""
     (?i: not\ specified | n/a | unknown | tbd | none | null )
-    | `.*` | \$.*                                       # code, a variable
+    | `(?:.*`)? | \$.*                                       # code, a variable
     | .*[*/].* | (?=.*\().*\).*                         # a pattern, a path, an expression in brackets
     | (?i: .*\.(?:sh|py|rs|md|jsonl?|conf|toml|yaml|service|timer) )
     | .*\ \+\ .* | .*[0-9]{8}.* | [^ ]*_[^ ]* | [0-9].*

@@ -6,11 +6,13 @@ Belongs here: reading versions, and following manifests to datasets, snapshots a
 """
 
 import contextlib
+import datetime as dt
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ec1.adapters.decisions import IN_USE, ArmResult, ReleaseDecision, Withdrawal
 from ec1.adapters.manifest import AdapterManifest, RecipeRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.snapshots import load_snapshot
@@ -40,6 +42,30 @@ class VersionSummary:
     base_model: str | None = None
     tuples: int | None = None
     verdict: str | None = None
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """A trial in which a version was an arm. `ended` is None while it runs; `result` is what each arm came to."""
+
+    began: dt.datetime
+    ended: dt.datetime | None
+    arms: Mapping[str, int]
+    arm: str
+    reason: str
+    outcome: str
+    result: Mapping[str, ArmResult]
+
+
+@dataclass(frozen=True)
+class VersionPage:
+    """One version with what became of it. `stopped`: why nothing of its role is used, if that is so."""
+
+    manifest: AdapterManifest
+    in_use: bool
+    withdrawn: Withdrawal | None
+    trials: tuple[TrialRun, ...]
+    stopped: str | None
 
 
 @dataclass(frozen=True)
@@ -100,26 +126,69 @@ def versions(registry: AdapterRegistry, limit: int | None = None, cursor: str | 
     """All versions by tenant and role, the newest first. Only the manifests of the page are read."""
     ordered = sorted(version_ids(registry), key=lambda each: (each[0], each[1], -each[2]))
     page = page_of(ordered, limit, cursor)
-    incumbents = {(tenant, role): registry.incumbent(tenant, role) for tenant, role, _ in page.items}
-    used = {manifest.name for manifest in incumbents.values() if manifest is not None}
-    return Page(tuple(_version(registry, each, used) for each in page.items), page.next)
+    roles = {(tenant, role) for tenant, role, _ in page.items}
+    states = {role: _state_of(registry, role) for role in roles}
+    return Page(tuple(_version(registry, each, states[each[:2]]) for each in page.items), page.next)
 
 
-def _version(registry: AdapterRegistry, version: VersionId, used: set[str]) -> VersionSummary:
+def _state_of(registry: AdapterRegistry, role: tuple[str, str]) -> str | int | None:
+    """The number of a role's version in use, or why the role is stopped."""
+    try:
+        incumbent = registry.incumbent(*role)
+    except PermanentError as error:
+        return str(error)
+    return None if incumbent is None else incumbent.version
+
+
+def _version(registry: AdapterRegistry, version: VersionId, state: str | int | None) -> VersionSummary:
     name = _name(version)
-    state = (name, name in used, registry.withdrawal(*version) is not None)
+    try:
+        if isinstance(state, str):
+            raise PermanentError(state)
+        withdrawn = registry.withdrawal(*version) is not None
+    except PermanentError as error:
+        return VersionSummary(name, False, False, damaged=str(error))
     try:
         manifest = registry.get(*version)
     except PermanentError as error:
-        return VersionSummary(*state, damaged=str(error))
+        return VersionSummary(name, state == version[2], withdrawn, damaged=str(error))
     return VersionSummary(
-        *state,
+        name,
+        state == version[2],
+        withdrawn,
         night=manifest.night,
         objective=manifest.objective,
         base_model=manifest.base_model.id,
         tuples=manifest.snapshot.tuples,
         verdict=manifest.evaluation.verdict if manifest.evaluation else None,
     )
+
+
+def version_page(registry: AdapterRegistry, version: VersionId) -> VersionPage:
+    """One version, its manifest as it stands. Raises as `AdapterRegistry.read`."""
+    manifest = registry.read(*version)
+    state = _state_of(registry, version[:2])
+    if isinstance(state, str):
+        return VersionPage(manifest, False, None, (), state)
+    withdrawn = registry.withdrawal(*version)
+    trials = tuple(_trials(registry.decisions(*version[:2]), version[2]))
+    return VersionPage(manifest, state == version[2], withdrawn, trials, None)
+
+
+def _trials(decisions: list[ReleaseDecision], number: int) -> Iterator[TrialRun]:
+    """The trials in which a version was an arm, by its number or as the one in use when the trial began."""
+    running: tuple[ReleaseDecision, str] | None = None
+    for each in decisions:
+        if each.action not in ("trial", "end-trial"):
+            continue
+        if running is not None:
+            began, arm = running
+            yield TrialRun(began.at, each.at, began.arms, arm, began.reason, each.reason, each.result)
+        arms = [arm for arm in each.arms if arm == f"v{number}" or (arm == IN_USE and each.before == number)]
+        running = (each, arms[0]) if arms else None
+    if running is not None:
+        began, arm = running
+        yield TrialRun(began.at, None, began.arms, arm, began.reason, "", {})
 
 
 def _name(version: VersionId) -> str:

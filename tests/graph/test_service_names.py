@@ -12,7 +12,7 @@ WORDS = (
     "LLC", "Capital", "Projects", "Project", "and", "the", "The", "3M", "20260520", "A/S", "(UK)", "a_b", "ACME", "+",
     "Smith,", "model", "Systems", "build.py", "$HOME", "`x`", "n/a", "Ångström", "élan", "\u0130zmir", "x:y",
 )  # fmt: skip
-NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=10).map(" ".join) | st.text(max_size=12)
+NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=10).map(" ".join) | st.text(max_size=12).map(str.strip)
 SAID = st.tuples(NAMES, st.sampled_from(ENTITY_CLASSES))
 
 
