@@ -29,6 +29,8 @@ _LEAST_SHINGLES = 10
 """A text with fewer holds too little to be like another: it is known by its words alone."""
 _CHANGED = 0.02
 """Share of the characters that may have changed, one at least."""
+_LONGER = 0.005
+"""Share by which the length may differ, two characters at least: a sentence before the same words makes another text."""
 _PIECE = 4096
 
 
@@ -80,7 +82,7 @@ class Tombstones:
         near = [
             bits
             for size, bits, other in self._likes
-            if other != template and abs(size - shingles) <= max(2, 3 * _CHANGED * shingles)
+            if other != template and abs(size - shingles) <= max(2, _LONGER * shingles)
         ]
         if not near:
             return False
