@@ -95,6 +95,8 @@ class Dataset:
     max_known_share: float = 1.0
     mixed: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of each other role that was mixed in: its `snapshot`, and how many `rows` of it are trained on."""
+    labels: tuple[str, ...] = ()
+    """Access labels of the rows in it, on either side."""
 
     @property
     def is_clean(self) -> bool:
@@ -157,7 +159,8 @@ def _identity(
         "version": [VERSION, cleaning.VERSION],
         "snapshot": snapshot.digest,
         "objective": objective,
-        "options": data.model_dump(exclude={"threshold"}),
+        # Which labels may be learnt from is part of the snapshot.
+        "options": data.model_dump(exclude={"threshold", "labels"}),
         "tokenizer": tokenizer_fingerprint(tokenizer),
         **({"mixed": {role: mixed[role].digest for role in sorted(mixed)}} if mixed else {}),
     }
@@ -196,6 +199,7 @@ def load_dataset(home: CorpusFolders, digest: str) -> Dataset:
         seen = manifest.pop("audit", None)
         return Dataset(
             path=path,
+            labels=tuple(manifest.pop("labels", ())),
             leaks=found,
             audit=None if seen is None else Audit(**{**seen, "examples": tuple(seen["examples"])}),
             **{key: manifest[key] for key in manifest if key != "options"},
@@ -244,6 +248,8 @@ class _Builder:
         self._givers: dict[int, Giver] = {}
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
+        self._labels: dict[str, tuple[str, ...]] = {}
+        """Of the rows that have any, by digest."""
 
     def build(self) -> str:
         """Write the dataset into the folder; returns its digest."""
@@ -271,6 +277,7 @@ class _Builder:
                 "leaks": [asdict(leak) for leak in leaks(self._rows, twins)],
                 **statistics,
                 "max_known_share": self._data.max_known_share,
+                **({"labels": labels} if (labels := self._labels_written()) else {}),
             }
         for name in ("examples.jsonl", "signatures", "rows.sqlite"):
             (self._folder / name).unlink()
@@ -288,6 +295,11 @@ class _Builder:
                 for role, snapshot in self._mixed.items()
             },
         }
+
+    def _labels_written(self) -> list[str]:
+        written = np.concatenate([self._rows.written(heldout=side == "heldout") for side in SIDES])
+        rows = self._rows.rows(written) if self._labels else ()
+        return sorted({label for row in rows for label in self._labels.get(row.digest, ())})
 
     def _heldout(self) -> Iterator[str]:
         """The clusters that are held out, by the group that stands for each."""
@@ -331,6 +343,8 @@ class _Builder:
                 except RejectedError as error:
                     self._reject(source.digest, place_without_persons(source.origin), str(error))
                     continue
+                if item.labels:
+                    self._labels[source.digest] = item.labels
                 text = "\n".join(texts_of(example))
                 offset = examples.tell()
                 examples.write(canonical_json(with_system_prompt(example, self._data.system_prompt)) + b"\n")

@@ -8,11 +8,12 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ec1.corpus.access import KEY, access_labels
 from ec1.corpus.containers import find_sources
 from ec1.corpus.formats import FormattedRow, read_row
 from ec1.corpus.index import REMOVED
@@ -43,6 +44,7 @@ _READ = frozenset(
         *("tools", "functions", "text", "label", "metadata", "meta"),
     }
 )
+_OWN = frozenset({KEY})
 _KEPT = ("created", "created_at", "timestamp", "tenant", "tier_used", "tier")
 _LONGEST_VALUE = 200
 
@@ -71,13 +73,14 @@ def import_rows(
     name: str | None = None,
     mapping: ColumnMapping | None = None,
     only: str | None = None,
+    labels: Collection[str] = (),
     is_removed: Callable[[TrainingTuple], bool] = lambda item: False,
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
-    `only` is a format's name: rows of others are refused, and so are those that were removed on request
-    (`is_removed`). Idempotent for the same rows. Raises
-    InputError if there is no file of rows, or no row that can be learnt from.
+    `only` is a format's name: rows of others are refused, as are those that `is_removed` knows. Each row gets the access
+    `labels`, beside its own. Idempotent for the same rows. Raises InputError if there is no file of rows, or no row that
+    can be learnt from.
     """
     sources = find_sources(source)
     slug = checked_name(name or _slug(source), "name")
@@ -98,6 +101,9 @@ def import_rows(
                         raise RejectedError(REMOVED)
                     if only is not None and found.format != only:
                         raise RejectedError(f"is of format {found.format}, not {only}")
+                    own = access_labels(row.record, metadata_of(row.record))
+                    if access := sorted({*labels, *own}):
+                        record[KEY] = access
                     output.write(canonical_json(record) + b"\n")
                     formats[found.format] += 1
                 except RejectedError as error:
@@ -135,7 +141,7 @@ def _converted(record: Mapping[str, Any], slug: str, dropped: Counter[str]) -> t
         if isinstance(record.get(key), str):
             made[key] = record[key]
     sources = dict(source.split(":", 1) for source in sources_of(record))
-    rest = {key: value for key, value in record.items() if key not in {*_READ, *_KEPT, *sources}}
+    rest = {key: value for key, value in record.items() if key not in {*_READ, *_KEPT, *_OWN, *sources}}
     metadata = {**_plain(metadata_of(record), dropped, "metadata."), **_plain(rest, dropped, "")}
     made |= sources
     made["metadata"] = {**metadata, "import": slug}

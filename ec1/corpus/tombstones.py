@@ -30,7 +30,7 @@ _LEAST_SHINGLES = 10
 _CHANGED = 0.02
 """Share of the characters that may have changed, one at least."""
 _LONGER = 0.005
-"""Share by which the length may differ, two characters at least: a sentence before the same words makes another text."""
+"""Share by which the length may differ, two characters at least: a sentence more makes another text."""
 _PIECE = 4096
 
 
