@@ -78,9 +78,9 @@ def import_rows(
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
-    `only` is a format's name: rows of others are refused, as are those that `is_removed` knows. Each row gets the access
-    `labels`, beside its own. Idempotent for the same rows. Raises InputError if there is no file of rows, or no row that
-    can be learnt from.
+    `only` is a format's name: rows of others are refused, as are those that `is_removed` knows. Each row gets the
+    access `labels`, beside its own. Idempotent for the same rows. Raises InputError if there is no file of rows, or no
+    row that can be learnt from.
     """
     sources = find_sources(source)
     slug = checked_name(name or _slug(source), "name")
