@@ -20,6 +20,7 @@ from ec1.commands.doctor import doctor
 from ec1.commands.documents import documents_app
 from ec1.commands.extraction import extraction_app
 from ec1.commands.feedback import feedback_app
+from ec1.commands.forget import forget
 from ec1.commands.graph import graph_app
 from ec1.commands.init import init
 from ec1.commands.night import night, plan, score, ui
@@ -54,7 +55,7 @@ EXIT_STATUSES = (
     "Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was left for a later night), "
     "130 interrupted."
 )
-for command in (init, night, report, ui, plan, submit, train, sweep, score, worker, doctor, backup, restore):
+for command in (init, night, report, ui, plan, submit, train, sweep, score, worker, doctor, backup, restore, forget):
     app.command()(command)
 
 

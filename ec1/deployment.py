@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from ec1.adapters.settings import JudgeSettings
 from ec1.corpus.settings import CorpusSettings
+from ec1.corpus.tombstones import Tombstones
 from ec1.documents.convert import Converter
 from ec1.documents.reader import DocumentReader
 from ec1.documents.settings import DocumentSettings
@@ -203,7 +204,9 @@ class Deployment(Settings):
         roots = Roots(self.documents_root(home), home.unpacked)
         copied = [stream.name for stream in self.documents.all_streams.values() if stream.copied]
         others = {name: roots_of(home.sources, name) for name in copied}
-        return DocumentReader(roots, self.documents.max_bytes, converter, others=others)
+        return DocumentReader(
+            roots, self.documents.max_bytes, converter, others=others, is_removed=Tombstones(home).refuses_text
+        )
 
     def documents_root(self, home: Home) -> Path:
         return self.documents.root or home.documents

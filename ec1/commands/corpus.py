@@ -2,21 +2,17 @@
 
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ec1.commands.shell import PARTIAL, Options, out, print_answer, print_json, printable
+from ec1.commands.shell import Options, out, print_answer, print_json, printable
 from ec1.corpus.tuples import Objective
 from ec1.files import checked_name
-from ec1.night.operations.removal import Query, Removal, find, forget
+from ec1.night.forgetting.tuples import Trace
 from ec1.night.operations.unread_rows import unread_notes
 from ec1.night.steps.recipes import recipe_folders
-from ec1.night.stores import open_registry
-from ec1.queries.adapters import descendants
 from ec1.recipes.resolution import find_recipe
 
 if TYPE_CHECKING:
@@ -87,13 +83,15 @@ def import_(
     """Import rows of a public format into the corpus. What is left out is counted, with the reason and an example."""
     from ec1.corpus.importing import import_rows
     from ec1.corpus.mapping import mapping_of
+    from ec1.corpus.tombstones import Tombstones
 
     options: Options = context.obj
     folder = options.deployment().corpus_root(options.home) / checked_name(role, "role")
     only = None if format_ == "auto" else format_
     access = [checked_name(each, "label") for each in labels or ()]
     mapped = mapping_of(columns, mapping, dataset)
-    done = import_rows(path, folder, name=name, mapping=mapped, only=only, labels=access)
+    removed = Tombstones(options.home).refuses
+    done = import_rows(path, folder, name=name, mapping=mapped, only=only, labels=access, is_removed=removed)
     if as_json:
         print_json(vars(done))
         return
@@ -187,53 +185,6 @@ def _bucket_lines(found: "tuple[BucketCount, ...]") -> Iterator[str]:
                 yield f"  {'':<32} the recipe would drop {count}: {reason}"
 
 
-@corpus_app.command("forget")
-def forget_(
-    context: typer.Context,
-    match: Annotated[str | None, typer.Option(help="a text, as it stands in any field")] = None,
-    source: Annotated[str | None, typer.Option(help="key:value, such as session_id:S1 or source_commit:…")] = None,
-    person: Annotated[str | None, typer.Option(help="a name or an address, in any case")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="remove it; without this, only say what would be removed")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Remove tuples and all that was made of them, keep them out, and withdraw the versions that learnt from them."""
-    options: Options = context.obj
-    deployment, query = options.deployment(), Query(match, source, person)
-    corpus, registry = deployment.corpus_root(options.home), open_registry(deployment, options.home)
-    found = find(query, corpus, options.home)
-    usable = {
-        (manifest := registry.get(tenant, role, version)).name: (manifest, (tenant, role, version))
-        for tenant, role in registry.roles()
-        for version in registry.usable(tenant, role)
-    }
-    own = {
-        name
-        for name, (manifest, _) in usable.items()
-        if manifest.snapshot.digest in found.snapshots or manifest.dataset.digest in found.datasets
-    }
-    # And what went on from one of them.
-    learnt = [(name, usable[name][1]) for name in descendants(registry, own) if name in usable]
-    if yes:
-        found = forget(query, corpus, options.home)
-        for _, (tenant, role, version) in learnt:
-            registry.withdraw(tenant, role, version, "learnt from tuples that were removed from the corpus")
-    found = replace(found, versions=[name for name, _ in learnt])
-    print_answer(found, as_json, partial(_removal_lines, done=yes))
-    if found.left:
-        raise typer.Exit(PARTIAL)
-
-
-def _removal_lines(found: Removal, *, done: bool) -> Iterator[str]:
-    verb = "removed" if done else "would be removed (--yes does it)"
-    yield f"{len(found.tuples)} tuples, {len(found.snapshots)} snapshots, {len(found.datasets)} datasets {verb}"
-    for each in found.tuples:
-        yield f"  {printable(each.file)}:{each.line} {each.row[:12]}"
-    for version in found.versions:
-        yield f"  {'withdrawn' if done else 'learnt from it'}: {version}"
-    for path in found.left:
-        yield f"  still holds it, and is not changed: {printable(path)}"
-
-
 @corpus_app.command()
 def trace(
     context: typer.Context,
@@ -247,7 +198,7 @@ def trace(
     print_answer(queries.trace(options.deployment(), options.home, row), as_json, _trace_lines)
 
 
-def _trace_lines(found: Removal) -> Iterator[str]:
+def _trace_lines(found: Trace) -> Iterator[str]:
     for each in found.tuples:
         yield f"corpus    {printable(each.file)}:{each.line} {each.row}"
     for name, values in (("snapshot", found.snapshots), ("dataset", found.datasets), ("version", found.versions)):

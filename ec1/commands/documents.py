@@ -12,11 +12,6 @@ from ec1.queries import documents as queries
 documents_app = typer.Typer(help="Documents: how phase 1 will read them.", no_args_is_help=True)
 
 
-@documents_app.callback()
-def _group() -> None:
-    """Keep `preview` a command of the group while it is the only one."""
-
-
 @documents_app.command("preview")
 def preview(
     context: typer.Context,
@@ -38,6 +33,26 @@ def preview(
     ends = [*(start for start, _ in starts[1:]), len(found.text)]
     for (start, place), end in zip(starts, ends, strict=True):
         _print(f"--- {place}", *found.text[start:end].rstrip().split("\n"))
+
+
+@documents_app.command("trace")
+def trace(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="its path below the document root, its id, or its SHA-256's beginning")],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Say where a document went: results, graph, exports, tuples, service-content."""
+    options: Options = context.obj
+    found = queries.trace(options.deployment(), options.home, name)
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    for each in found:
+        _print(f"{each.path}: stream {each.stream}, {each.id or 'no id'}, {each.status} in night {each.night}")
+        for kind, values in (("result", each.results), ("export", each.exports), ("tuples", each.tuples)):
+            _print(*(f"  {kind:<10} {value}" for value in values))
+        _print(f"  graph      {len(each.entities)} entities: {', '.join(each.entities[:10])}")
+        _print(*([f"  service-content was sent {each.sent} names"] if each.sent else []))
 
 
 def _print(*lines: str) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ec1.commands.corpus import forget_ as forget_in_corpus
+from ec1.commands.forget import forget as forget_everywhere
 from ec1.commands.shell import Options, out, person, print_answer, printable
 from ec1.errors import InputError
 from ec1.queries.page import Page
@@ -102,4 +102,4 @@ def forget(
         capture.close()
     if not pseudonym:
         raise InputError("--user is empty: nobody in particular cannot be forgotten")
-    forget_in_corpus(context, match=None, source=f"person:{pseudonym}", person=None, yes=yes, as_json=as_json)
+    forget_everywhere(context, source=f"person:{pseudonym}", dry_run=not yes, as_json=as_json)

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from typing import Any
 from ec1.corpus.access import KEY, access_labels
 from ec1.corpus.containers import find_sources
 from ec1.corpus.formats import FormattedRow, read_row
+from ec1.corpus.index import REMOVED
 from ec1.corpus.mapping import ColumnMapping
 from ec1.corpus.row_kinds import ANSWERS, PAIRS
-from ec1.corpus.tuples import metadata_of, parse_record, sources_of, trainable
+from ec1.corpus.tuples import TrainingTuple, metadata_of, parse_record, sources_of, trainable
 from ec1.errors import InputError, RejectedError
 from ec1.files import atomic_file, canonical_json, checked_name, sha256_file
 
@@ -73,11 +74,13 @@ def import_rows(
     mapping: ColumnMapping | None = None,
     only: str | None = None,
     labels: Collection[str] = (),
+    is_removed: Callable[[TrainingTuple], bool] = lambda item: False,
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
-    `only` is a format's name: rows of others are refused. Each row gets the access `labels`, beside its own. Idempotent
-    for the same rows. Raises InputError if there is no file of rows, or no row that can be learnt from.
+    `only` is a format's name: rows of others are refused, as are those that `is_removed` knows. Each row gets the
+    access `labels`, beside its own. Idempotent for the same rows. Raises InputError if there is no file of rows, or no
+    row that can be learnt from.
     """
     sources = find_sources(source)
     slug = checked_name(name or _slug(source), "name")
@@ -94,6 +97,8 @@ def import_rows(
                     if row.record is None:
                         raise RejectedError(row.problem or "unreadable")
                     found, record = _converted((mapping or ColumnMapping()).apply(row.record), slug, dropped)
+                    if is_removed(parse_record(record)):
+                        raise RejectedError(REMOVED)
                     if only is not None and found.format != only:
                         raise RejectedError(f"is of format {found.format}, not {only}")
                     own = access_labels(row.record, metadata_of(row.record))

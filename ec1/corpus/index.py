@@ -30,7 +30,7 @@ RULES = 2
 KEY_BYTES = 16
 """A row's key is the first half of the SHA-256 of its tuple: 128 bits name a line beyond doubt."""
 
-REMOVED = "was removed from the corpus: ec1 corpus forget"
+REMOVED = "was removed on request: ec1 forget"
 MAX_LINE_BYTES = 16 * 2**20
 _HEAD, _TAIL = 4096, 65536
 # A file that was changed this shortly before it was read may change again without a new modification time.

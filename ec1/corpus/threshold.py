@@ -93,7 +93,7 @@ def day_after(night: str) -> str:
 
 
 def must_train_again(home: CorpusFolders, tenant: str, role: str) -> bool:
-    """Whether what the role was last trained on was removed since (`ec1 corpus forget`): it is trained again, however
+    """Whether what the role was last trained on was removed since (`ec1 forget`): it is trained again, however
     few tuples are left."""
     return HighWaterMark(home, tenant, role).read() in removed_snapshots(home)
 

@@ -70,9 +70,7 @@ class Converter:
 
     def convert(self, data: bytes, suffix: str, sha256: str) -> Converted:
         """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason."""
-        limits = self._settings.model_dump()
-        name = digest_of([CONVERTER_VERSION, suffix, sha256, limits])
-        path = self._kept / name[:2] / f"{name}.json" if self._kept is not None else None
+        path = self._place(suffix, sha256)
         if path is not None and (found := _read_kept(path)) is not None:
             return _answered(found)
         with self._lock:
@@ -80,6 +78,15 @@ class Converter:
         if path is not None and lasting:
             write_atomic(path, answer)
         return _answered(answer)
+
+    def drop(self, suffix: str, sha256: str) -> None:
+        """Remove what is kept of a file's text."""
+        if (path := self._place(suffix, sha256)) is not None:
+            path.unlink(missing_ok=True)
+
+    def _place(self, suffix: str, sha256: str) -> Path | None:
+        name = digest_of([CONVERTER_VERSION, suffix, sha256, self._settings.model_dump()])
+        return self._kept / name[:2] / f"{name}.json" if self._kept is not None else None
 
     def close(self) -> None:
         """End the process."""

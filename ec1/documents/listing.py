@@ -58,7 +58,8 @@ class Listing:
     """What one night found. All tuples are sorted by key.
 
     `changed` needs work tonight; `rejected` holds what the ledger does not know yet; `unchanged` counts files per
-    stream; `later` counts files newer than `as_of`, left for their own night; `hashed` counts files that were read.
+    stream; `later` counts files newer than `as_of`, left for their own night; `hashed` counts files that were read;
+    `kept_out` those that were removed on request (`ec1 forget`).
     """
 
     night: str
@@ -70,6 +71,7 @@ class Listing:
     later: int = 0
     postponed: tuple[Postponed, ...] = ()
     hashed: int = 0
+    kept_out: int = 0
     refresh: tuple[DocumentKey, ...] = ()
     """Of `changed`, those whose content is known and that only a changed extractor reads again."""
     put_off: dict[str, str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,11 +12,13 @@ from ec1.documents.parse import Document, parse_document
 from ec1.documents.sources.copied import Roots
 from ec1.errors import DeferredError, RejectedError
 
+REMOVED = "its text was removed on request: ec1 forget"
+
 
 class DocumentReader:
     """Reads versions of documents. `max_bytes` bounds a file; a larger one is rejected.
 
-    `others`: of streams whose files are elsewhere than those of the root.
+    `others`: of streams whose files are elsewhere than those of the root. `is_removed`: whose texts are rejected.
     """
 
     def __init__(
@@ -26,11 +28,13 @@ class DocumentReader:
         converter: Converter | None = None,
         *,
         others: Mapping[str, Roots] = MappingProxyType({}),
+        is_removed: Callable[[str], bool] = lambda text: False,
     ) -> None:
         self._roots = root if isinstance(root, Roots) else Roots(root, root)
         self._max_bytes = max_bytes
         self._converter = converter
         self._others = others
+        self._is_removed = is_removed
 
     def read(self, key: DocumentKey, content_sha256: str) -> Document:
         """Read one version of a document.
@@ -52,7 +56,10 @@ class DocumentReader:
             raise RejectedError(f"more bytes than documents.max_bytes ({self._max_bytes:,})")
         if hashlib.sha256(data).hexdigest() != content_sha256:
             raise DeferredError(f"{path} was changed after it was listed; its new version is read on a later night")
-        return parse_document(key, data, self._converter)
+        document = parse_document(key, data, self._converter)
+        if self._is_removed(document.text):
+            raise RejectedError(REMOVED)
+        return document
 
     def text(self, key: DocumentKey, content_sha256: str) -> str | None:
         """The text of a version; None where the file no longer holds it, or is not a document."""

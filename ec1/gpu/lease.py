@@ -34,7 +34,7 @@ from ec1.launch.process import SupervisedProcess
 MARK = "EC1_GPU_LEASE"
 HOLDER_MARK = "EC1_GPU_HOLDER"
 """Beside it: the holder that started the process, by process id and start."""
-Phase = Literal["inference", "handover", "training", "evaluation", "serving"]
+Phase = Literal["inference", "handover", "training", "evaluation", "serving", "forgetting"]
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,12 @@ class LadybugStore:
         """None, or what was wrong with the live graph and what took its place when it was opened."""
         return self._db.recovered
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Any]:
+        """The open database, for reading its tables (`tables`)."""
+        with self._db.reading():
+            yield self._db.connection
+
     def ledger(self) -> dict[DocumentKey, LedgerEntry]:
         """Every document that the graph has heard of, deleted ones included."""
         with self._db.reading():

@@ -81,6 +81,11 @@ class GraphReader:
             for row in self._rows("MATCH (:Document)-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name")
         ]
 
+    def names_in(self, document: DocumentKey) -> list[str]:
+        """The names of the entities that one document mentions, sorted."""
+        query = "MATCH (d:Document {key: $key})-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name"
+        return sorted(row["name"] for row in self._rows(query, {"key": tables.document_key(document)}))
+
     def entities(
         self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None, skip: int = 0
     ) -> list[Entity]:

@@ -2,7 +2,7 @@
 
 A version learnt from the training rows of its dataset, and from all that the version learnt that it went on from.
 Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not: choosing a version
-(`ec1.adapters.registry`), taking anything out (`ec1.night.operations.removal`).
+(`ec1.adapters.registry`), taking anything out (`ec1.night.forgetting`).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from ec1.corpus.snapshots import load_snapshot
 from ec1.corpus.tuples import metadata_of
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
-from ec1.night.operations.removal import Query
+from ec1.night.forgetting.wanted import Wanted
 from ec1.queries.page import Page, page_of
 
 _DIGEST = re.compile(r"[0-9a-f]{6,64}")
@@ -272,8 +272,8 @@ def matcher(text: str) -> Callable[[str, Mapping[str, Any]], bool]:
     """What a person asks for: the beginning of a tuple's digest, `key:value`, or a name or address of somebody."""
     if _DIGEST.fullmatch(text):
         return lambda digest, record: digest.startswith(text)
-    query = Query(source=text) if re.fullmatch(r"[a-z_.]+:\S.*", text) else Query(person=text)
-    return lambda digest, record: query.finds(record)
+    query = Wanted(source=text) if re.fullmatch(r"[a-z_.]+:\S.*", text) else Wanted(person=text)
+    return lambda digest, record: query.in_record(record)
 
 
 def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:

@@ -1,7 +1,7 @@
 """What faces ask of training data: buckets, rows as they stand and as a model reads them, where a tuple went.
 
 Belongs here: which rows, and what a list says of each bucket. Does not: how a row is cleaned and rendered
-(`ec1.corpus`), removing any (`ec1.night.operations.removal`). A bucket is read through its snapshot as of now; one that
+(`ec1.corpus`), removing any (`ec1.night.forgetting`). A bucket is read through its snapshot as of now; one that
 nobody took yet is taken, which changes nothing but the copies below `snapshots/`.
 """
 
@@ -18,7 +18,7 @@ from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.night.operations.removal import Query, Removal, find
+from ec1.night.forgetting.tuples import Trace, trace_row
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.night.stores import open_registry
 from ec1.queries.adapters import version_ids
@@ -101,14 +101,14 @@ def preview(
     return Page(tuple(preview_rows(found, recipe.data, recipe.rows, step.base_model)), after)
 
 
-def trace(deployment: Deployment, home: Home, row: str) -> Removal:
+def trace(deployment: Deployment, home: Home, row: str) -> Trace:
     """Where the tuples stand whose digests begin with `row`, and which snapshots, datasets and versions hold them.
 
     Raises InputError for less than six hexadecimal digits.
     """
     if not re.fullmatch(r"[0-9a-f]{6,64}", row):
         raise InputError(f"{row!r} is not the beginning of a digest: give at least six hexadecimal digits")
-    found = find(Query(match=row), deployment.corpus_root(home), home, row)
+    found = trace_row(row, deployment.corpus_root(home), home)
     registry = open_registry(deployment, home)
     manifests = (registry.read(*each) for each in version_ids(registry))
     return replace(found, versions=[each.name for each in manifests if each.dataset.digest in found.datasets])

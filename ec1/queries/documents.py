@@ -1,13 +1,19 @@
-"""What faces ask of documents: one as phase 1 will read it."""
+"""What faces ask of documents: one as phase 1 will read it, and where it went."""
 
+import contextlib
 import hashlib
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.deployment import Deployment
-from ec1.documents.ledger import DocumentKey
+from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
+from ec1.graph.reader import GraphReader
 from ec1.home import Home
+from ec1.night.forgetting.containers import texts_in
+from ec1.night.forgetting.tuples import corpus_lines
+from ec1.night.forgetting.wanted import Wanted
 from ec1.streams import CONTAINERS, READABLE, Stream
 
 
@@ -51,6 +57,75 @@ def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
         fields=document.text[: document.fields_end].rstrip(),
         text=document.text[document.fields_end :].lstrip(),
     )
+
+
+@dataclass(frozen=True)
+class DocumentTrace:
+    """Where one document went: its ledger row, results in the outbox, what the graph has of it, its exports that
+    name it, files of tuples that do, and names of it that service-content was sent."""
+
+    path: str
+    stream: str
+    id: str | None
+    content_sha256: str
+    status: str
+    night: str
+    results: tuple[str, ...]
+    entities: tuple[str, ...]
+    exports: tuple[str, ...]
+    tuples: tuple[str, ...]
+    sent: int
+
+
+def trace(deployment: Deployment, home: Home, name: str) -> list[DocumentTrace]:
+    """The documents of this path, id or content (the beginning of its SHA-256) and where they went, by the published
+    graph. Raises InputError if the ledger knows none."""
+    if not home.published_graph.is_file():
+        raise InputError(f"no graph was published in {home.root}: the first night does it")
+    with GraphReader(home.published_graph, buffer_pool_mib=deployment.graph.buffer_pool_mib) as reader:
+        found = [
+            (entry, tuple(reader.names_in(entry.key)))
+            for entry in reader.ledger().values()
+            if name in (entry.key.path, entry.document_id) or (len(name) >= 6 and entry.content_sha256.startswith(name))
+        ]
+    if not found:
+        raise InputError(
+            f"no document is called {name!r}: give its path below the document root, its id or its SHA-256"
+        )
+    return [_traced(deployment, home, entry, entities) for entry, entities in found]
+
+
+def _traced(deployment: Deployment, home: Home, entry: LedgerEntry, entities: tuple[str, ...]) -> DocumentTrace:
+    corpus = deployment.corpus_root(home)
+    results = home.outbox.glob(f"*/{entry.content_sha256[:2]}/{entry.content_sha256}.*")
+    # A result has the identity of its document; a file's name may be anybody's.
+    about = Wanted(source=f"document:{entry.document_id or entry.content_sha256}")
+    tuples = {path.relative_to(corpus).as_posix() for path, _, _, line in corpus_lines(corpus)
+              if about.in_text(line.decode("utf-8", "replace"))}  # fmt: skip
+    exports = {path.parent.name for path in home.graph_exports.glob("*/documents.parquet")
+               if any(entry.content_sha256 in text for text in texts_in(path))}  # fmt: skip
+    return DocumentTrace(
+        path=entry.key.path,
+        stream=entry.key.stream,
+        id=entry.document_id or None,
+        content_sha256=entry.content_sha256,
+        status=str(entry.status),
+        night=entry.night,
+        results=tuple(sorted(path.relative_to(home.root).as_posix() for path in results)),
+        entities=entities,
+        exports=tuple(sorted(exports)),
+        tuples=tuple(sorted(tuples)),
+        sent=_sent_of(home, entry),
+    )
+
+
+def _sent_of(home: Home, entry: LedgerEntry) -> int:
+    count = 0
+    for path in sorted((home.root / "service-content").glob("*.sqlite")):
+        query = "SELECT count(*) FROM sent WHERE source_doc = ?"
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
+            count += database.execute(query, (entry.document_id,)).fetchone()[0]
+    return count
 
 
 def _stream_of(path: Path, root: Path, deployment: Deployment) -> Stream | None:

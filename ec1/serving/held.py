@@ -145,7 +145,7 @@ class HeldRows:
     def drop(self, identifier: str, who: str) -> None:
         """Never release a row, nor the same text again. Raises InputError for a row that does not wait."""
         if self.get(identifier).state != "held":
-            raise InputError(f"{identifier} does not wait any more: `ec1 corpus forget` takes rows out of the corpus")
+            raise InputError(f"{identifier} does not wait any more: `ec1 forget` takes rows out of the corpus")
         self._decide(identifier, "dropped", who)
 
     def _decide(self, identifier: str, state: State, who: str) -> None:

@@ -134,7 +134,7 @@ def test_forgetting_a_person_withdraws_what_went_on_from_it_too(
     publish("engineering", 0, 1, 3)
     onward = publish("engineering", 0, 1, 3, started_from=second)
     home.corpus.mkdir(parents=True)
-    found = json.loads(ec1("corpus", "forget", "--person", "Ana Ruiz", "--yes", "--json").stdout)
+    found = json.loads(ec1("forget", "--person", "Ana Ruiz", "--json").stdout)
     assert found["versions"] == [second, onward]
     assert registry.withdrawal("fernhollow", "engineering", 1) is None
     assert registry.withdrawal("fernhollow", "engineering", 2) is not None

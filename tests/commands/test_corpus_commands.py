@@ -128,10 +128,11 @@ def test_forget_and_trace(ec1: Callable[..., Result], repo: Path, home: Home) ->
     row = digest_of(json.loads(path.read_text()))
     traced = json.loads(ec1("trace", row[:12], "--json").stdout)
     assert [found["row"] for found in traced["tuples"]] == [row] and len(traced["snapshots"]) == 1
-    looked = ec1("forget", "--match", "add c.py")
-    assert "1 tuples, 1 snapshots, 0 datasets would be removed" in looked.stdout and path.exists()
-    done = ec1("forget", "--match", "add c.py", "--yes")
+    command = ["--home", str(home.root), "forget", "--match"]
+    looked = CliRunner().invoke(app, [*command, "Add  C.py", "--dry-run"])
+    assert "0 documents, 1 tuples, 1 snapshots, 0 datasets" in looked.stdout and path.exists()
+    done = CliRunner().invoke(app, [*command, "Add  C.py"])
     assert done.exit_code == 0 and "removed" in done.stdout and not path.exists()
     again = json.loads(ec1("from-git", str(repo), "--since", "2026-06-01", "--json").stdout)
     assert (again["known"], again["dropped"]) == (2, {"commits that were removed from the corpus": 1})
-    assert isinstance(ec1("forget").exception, InputError)
+    assert isinstance(CliRunner().invoke(app, command[:-1]).exception, InputError)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ec1.corpus.tombstones import Tombstones
 from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, ledger_fingerprints
 from ec1.documents.listing import Listing
@@ -84,4 +85,14 @@ def list_documents(
     listing = listing.and_also(
         [copied(streams[name], each.source) for name, each in settings.streams.items() if each.source is not None]
     )
-    return refresh.mark(listing), refresh
+    return refresh.mark(_without_removed(listing, home)), refresh
+
+
+def _without_removed(listing: Listing, home: Home) -> Listing:
+    """The listing without what was removed on request: it gets no row in the ledger, since its name may tell too much.
+    What is almost the same text is refused when it is read (`DocumentReader`)."""
+    removed = Tombstones(home)
+    changed = tuple(each for each in listing.changed if not removed.refuses_content(each.content_sha256))
+    rejected = tuple(each for each in listing.rejected if not removed.refuses_content(each.content_sha256))
+    gone = len(listing.changed) + len(listing.rejected) - len(changed) - len(rejected)
+    return replace(listing, changed=changed, rejected=rejected, kept_out=gone) if gone else listing
