@@ -20,7 +20,7 @@ import shutil
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,8 @@ class Snapshot:
     files: int
     bytes: int
     sealed: Files
+    ignored: tuple[str, ...] = ()
+    """Keys of its rows that its recipe says change nothing that is learnt."""
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[SnapshotRow]:
         """The trainable tuples, in the order of their digests: all, or those with the numbers `start` up to `stop`, for
@@ -128,7 +130,7 @@ class Snapshot:
 
     def check_name(self) -> None:
         """Whether the lines give the digest that the snapshot is named by. Raises DamagedError."""
-        if not self.digest == self.path.name == _digest(self.line_keys(), self.objective):
+        if not self.digest == self.path.name == _digest(self.line_keys(), self.objective, self.ignored):
             raise DamagedError(f"{self.path} is not what its name says: {_MEND}")
 
     def check(self, names: Iterable[str] | None = None) -> None:
@@ -178,7 +180,8 @@ def load_snapshot(home: CorpusFolders, bucket_name: str, digest: str) -> Snapsho
     fields = ("bucket", "objective", "digest", "lines", "trainable", "rejected", "files_read", "bytes")
     try:
         values = {key: manifest[key] for key in fields}
-        return Snapshot(path=path, files=values.pop("files_read"), sealed=manifest[FILES], **values)
+        ignored = tuple(manifest.get("ignored", ()))
+        return Snapshot(path=path, files=values.pop("files_read"), sealed=manifest[FILES], ignored=ignored, **values)
     except (KeyError, TypeError):
         raise DamagedError(f"{path / 'manifest.json'} is of another release: {_MEND}") from None
 
@@ -221,7 +224,7 @@ def _take(
     index: LineIndex, bucket: Bucket, objective: Objective, as_of: dt.datetime, home: CorpusFolders, check_all: bool
 ) -> Snapshot:
     chosen = _choose(index.db, objective, microseconds(as_of))
-    digest = _digest(chosen.keys, objective)
+    digest = _digest(chosen.keys, objective, bucket.ignored)
     final = home.snapshots / bucket.name / digest
 
     def build(base: Snapshot | None) -> None:
@@ -326,6 +329,7 @@ def _write(
         "trainable": int(chosen.accepted.sum()),
         "rejected": {reason: count for reason, count in sorted(rejected.items()) if count},
         "files_read": chosen.files,
+        "ignored": list(bucket.ignored),
         "bytes": chosen.bytes,
     }
     write_sealed(staging, manifest, {**shared, **tuples.files, **rejects.files})
@@ -427,8 +431,9 @@ def _sweep(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _digest(lines: Keys, objective: Objective) -> str:
-    hasher = hashlib.sha256(f"ec1 snapshot, rules {RULES}, {objective}\n".encode())
+def _digest(lines: Keys, objective: Objective, ignored: Sequence[str]) -> str:
+    keys = f", without {','.join(ignored)}" if ignored else ""
+    hasher = hashlib.sha256(f"ec1 snapshot, rules {RULES}, {objective}{keys}\n".encode())
     # As they are in the index: 16 bytes each, big-endian.
     hasher.update(lines.astype(">u8").tobytes())
     return hasher.hexdigest()

@@ -28,7 +28,7 @@ def awkward(seed: int, count: int) -> list[dict[str, Any]]:
     for number in range(count):
         kind = rng.random()
         if records and kind < 0.1:
-            record = dict(rng.choice(records)) | {"note": number}
+            record = dict(rng.choice(records)) | {"idx": number}
         elif records and kind < 0.35:
             record = dict(rng.choice(records))
             words = record["completion"].split()
