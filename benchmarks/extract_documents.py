@@ -67,7 +67,7 @@ def _phase_one(deployment: Deployment, home: Home, extractor: Extractor, endpoin
     with LadybugStore.open(home.graph, buffer_pool_mib=256, wait_seconds=0) as store:
         listing, _ = list_documents(deployment, home, store.ledger(), fingerprints, outbox, night, as_of=now, now=now)
     report = extract_night(
-        work_of(listing, list(CONTRACT_STREAMS), deployment.document_reader(home)),
+        work_of(listing, CONTRACT_STREAMS, deployment.document_reader(home)),
         extractor,
         outbox,
         serve,

@@ -18,6 +18,7 @@ from ec1.commands.corpus import corpus_app
 from ec1.commands.doctor import doctor
 from ec1.commands.documents import documents_app
 from ec1.commands.extraction import extraction_app
+from ec1.commands.feedback import feedback_app
 from ec1.commands.graph import graph_app
 from ec1.commands.init import init
 from ec1.commands.night import night, plan, score, ui
@@ -47,6 +48,7 @@ app.add_typer(extraction_app, name="extraction")
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 app.add_typer(serve_app, name="serve")
+app.add_typer(feedback_app, name="feedback")
 for command in (init, night, report, ui, plan, submit, train, sweep, score, worker, doctor, backup, restore):
     app.command()(command)
 

@@ -17,6 +17,7 @@ from ec1.corpus.settings import CorpusSettings
 from ec1.documents.convert import Converter
 from ec1.documents.reader import DocumentReader
 from ec1.documents.settings import DocumentSettings
+from ec1.documents.sources.copied import Roots, roots_of
 from ec1.errors import InputError
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings, ServerSettings
 from ec1.gpu.lease import shared_lock_folder
@@ -166,8 +167,6 @@ class Deployment(Settings):
             raise ValueError("machine.daily_cost needs gpu.cost_per_hour, the machine's price in USD")
         if self.extraction.adapter is not None:
             raise ValueError("extraction.adapter is not on the machine: leave it out")
-        if self.extraction.cascade is not None:
-            raise ValueError("extraction.cascade serves two models here, not on `machine`: leave one of them out")
         if isinstance(self.launcher, LocalLauncherSettings) and self.recipes:
             raise ValueError(
                 "launcher local would train on this machine, not on `machine`: set launcher.kind to ssh, without a "
@@ -201,7 +200,10 @@ class Deployment(Settings):
     def document_reader(self, home: Home) -> DocumentReader:
         """Reads the documents below the root; what was converted is kept in the home's cache."""
         converter = Converter(self.documents.conversion, home.cache / "converted")
-        return DocumentReader(self.documents_root(home), self.documents.max_bytes, converter)
+        roots = Roots(self.documents_root(home), home.unpacked)
+        copied = [stream.name for stream in self.documents.all_streams.values() if stream.copied]
+        others = {name: roots_of(home.sources, name) for name in copied}
+        return DocumentReader(roots, self.documents.max_bytes, converter, others=others)
 
     def documents_root(self, home: Home) -> Path:
         return self.documents.root or home.documents

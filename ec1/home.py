@@ -121,6 +121,16 @@ class Home:
         return self.root / "cache"
 
     @property
+    def sources(self) -> Path:
+        """Copies of the documents of streams that are not folders, by stream."""
+        return self.cache / "sources"
+
+    @property
+    def unpacked(self) -> Path:
+        """What archives, mailboxes and mails below the document root hold."""
+        return self.cache / "unpacked"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

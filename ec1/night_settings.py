@@ -89,7 +89,7 @@ class RetentionSettings(Settings):
     log_days: int = Field(30, ge=1, description="days that logs/ are kept; typically 14–90")
 
 
-NotifyEvent = Literal["failure", "partial", "quarantine", "version", "recovery", "missing"]
+NotifyEvent = Literal["failure", "partial", "quarantine", "version", "recovery", "missing", "trial"]
 
 
 _PASSWORD = re.compile(r"://[^/@]*:(?!\$\{)[^/@]+@")
@@ -104,7 +104,7 @@ class NotifySettings(Settings):
         "secret belongs in here: `${NAME}` is taken from the environment, `file:/PATH` is read from that file",
     )
     on: tuple[NotifyEvent, ...] = Field(
-        ("failure", "partial", "quarantine", "version", "recovery", "missing"), description="what is told"
+        ("failure", "partial", "quarantine", "version", "recovery", "missing", "trial"), description="what is told"
     )
     by: str = Field(
         "07:00",

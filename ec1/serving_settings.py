@@ -1,20 +1,42 @@
 """What a deployment sets about `ec1 serve`. Not in `ec1/serving`, because that room knows the deployment."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ec1.extraction.settings import ServerSettings
 from ec1.gpu.settings import VllmSettings
-from ec1.settings import Settings
+from ec1.settings import Name, Settings
 
 
 class CaptureSettings(Settings):
     """What served answers leave for training. Nothing at all unless the people who use them agreed."""
 
     consent: bool = Field(False, description="whether answers are kept, so that feedback on them becomes tuples")
-    keep_days: int = Field(30, gt=0, description="how long an answer waits for feedback before it is deleted")
+    keep_days: int = Field(
+        30,
+        gt=0,
+        description="how long an answer waits for feedback, and that for its release, until it is deleted",
+    )
+    release_keys: tuple[Name, ...] = Field(
+        (), description="API keys whose feedback is released without a person; of all others it waits"
+    )
+    recognizers: tuple[str, ...] = Field((), description="more of Presidio's recognisers, such as DeTaxIdRecognizer")
+    patterns: tuple[str, ...] = Field(
+        (), description="regular expressions of what else is replaced in what is kept, such as (?i)password: *\\S+"
+    )
+
+    @field_validator("patterns")
+    @classmethod
+    def _regular(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return value
 
 
 class ServingSettings(Settings):
@@ -39,4 +61,9 @@ class ServingSettings(Settings):
     )
     max_request_mib: float = Field(8, gt=0, description="a larger request is refused")
     request_timeout_seconds: float = Field(600, gt=0, description="between two bytes of the engine's answer")
+    request_log_days: int = Field(
+        14,
+        ge=0,
+        description="days of `serving/requests-<day>.jsonl`: who asked whom and how it ended, no contents; 0: none",
+    )
     capture: CaptureSettings = CaptureSettings()

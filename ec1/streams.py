@@ -6,7 +6,12 @@ from types import MappingProxyType
 
 CONVERTED = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".eml", ".msg")
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""
-READABLE = (".md", ".markdown", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm", ".json", *CONVERTED)
+CONTAINERS = (".zip", ".mbox")
+"""Suffixes of files that hold documents and are none themselves (`ec1.documents.sources`)."""
+WITH_ATTACHMENTS = (".eml",)
+"""Suffixes of documents that hold others."""
+_TEXT = (".md", ".markdown", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm", ".json")
+READABLE = (*_TEXT, *CONVERTED, *CONTAINERS)
 """Suffixes of all files that can be read, in lower case."""
 
 
@@ -14,7 +19,9 @@ READABLE = (".md", ".markdown", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".html"
 class Stream:
     """One stream: every file below `folder` (relative to the document root) whose name ends in one of `suffixes`.
 
-    `owner` is who sees to it. `classes`: the entity classes that its documents may name, or none for all.
+    `owner` is who sees to it. `classes`: the entity classes that its documents may name, or none for all. `copied`: its
+    documents come from elsewhere, and `folder` is where their copies are among those of all such streams. `share` is
+    the part of phase 1's time that it gets where there is too little, beside the shares of the others.
     """
 
     name: str
@@ -23,6 +30,8 @@ class Stream:
     id_prefix: str
     owner: str | None = None
     classes: tuple[str, ...] = ()
+    copied: bool = False
+    share: float = 1
 
     def document_id(self, sha1_hex: str) -> str:
         """The id that other systems know a document by, such as `mk-1f0c9de2ab34`; of the SHA-1 of the file's bytes."""

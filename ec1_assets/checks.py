@@ -4,7 +4,6 @@ A separate step per check would start a process for each; the ones here look at 
 stop what is downstream in the same run.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -12,8 +11,8 @@ import dagster as dg
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.threshold import TrainingDecision
 from ec1.deployment import Deployment
-from ec1.extraction.naming.trust import Trust
-from ec1.night.records import GraphRecord, PostponedRecord
+from ec1.night.records import PostponedRecord
+from ec1.night.steps.document_night import GraphOfNight
 from ec1_assets import metadata
 
 if TYPE_CHECKING:
@@ -34,9 +33,8 @@ def specs_of_graph() -> list[dg.AssetCheckSpec]:
     ]
 
 
-def of_graph(
-    applied: GraphRecord, deployment: Deployment, ungrounded: Sequence[str], trust: Trust
-) -> list[dg.AssetCheckResult]:
+def of_graph(graph: GraphOfNight, deployment: Deployment) -> list[dg.AssetCheckResult]:
+    applied, trust = graph.applied, graph.trust
     lost = applied.entities_before - applied.entities_after
     share = lost / applied.entities_before if applied.entities_before else 0.0
     return [
@@ -53,8 +51,8 @@ def of_graph(
         dg.AssetCheckResult(
             check_name="grounding",
             asset_key=GRAPH,
-            passed=not ungrounded,
-            metadata={"not_in_the_text": len(ungrounded), "which": ", ".join(ungrounded[:20]) or "none"},
+            passed=not graph.ungrounded,
+            metadata={"not_in_the_text": len(graph.ungrounded), "which": ", ".join(graph.ungrounded[:20]) or "none"},
         ),
         dg.AssetCheckResult(
             check_name="hallucination",

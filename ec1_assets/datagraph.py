@@ -6,57 +6,26 @@ the deployment decides on which day its nights begin.
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ec1.documents.ledger import DocumentKey, LedgerEntry
-from ec1.documents.listing import Listing
-from ec1.documents.unread import unread_files
-from ec1.extraction.reading.progress import ExtractionRecord
-from ec1.graph.exports import export_night
-from ec1.graph.resolution.overrides import load_overrides
-from ec1.night.records import GraphRecord, Records
-from ec1.night.report.growth import growth
-from ec1.night.steps.extraction import extract_night, work_of
-from ec1.night.steps.extractor import known_names
-from ec1.night.steps.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
+from ec1.night.steps.document_night import DocumentNight
 from ec1.night.steps.handover import hand_over
-from ec1.night.steps.listing import list_documents
-from ec1.night.steps.scores import scores_of
-from ec1.night.steps.taught import teach
-from ec1.nights import Night
 from ec1.streams import Stream
 from ec1_assets import checks, metadata
 from ec1_assets.partitions import PREVIOUS_NIGHT
 from resources.gpu import GPU_POOL, GpuResource
-from resources.graph import GraphResource
 from resources.inference import InferenceResource
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.progress import Progress
-    from ec1.graph.ladybug_store import LadybugStore
-    from ec1.graph.resolution.clusters import Cluster
 
 GROUP = "datagraph"
 OWNERS = ["team:datagraph"]
-LISTING = "source_documents.json"
 OBSERVATION_SECONDS = 30.0
-
-
-class _Mutated(NamedTuple):
-    """What a night made of the graph."""
-
-    listing: Listing
-    applied: GraphRecord
-    resolved: metadata.Metadata | None
-    merged: "Sequence[Cluster]"
-    """What is sent to service-content as one entity."""
-    exported: Path | None
-    ledger: Mapping[DocumentKey, LedgerEntry]
 
 
 def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str, Stream]) -> list[dg.AssetsDefinition]:
@@ -73,17 +42,11 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         code_version="1",
         description="What changed in the document streams since the ledger, as of the end of this night.",
     )
-    def source_documents(
-        context: dg.AssetExecutionContext, project: ProjectResource, graph: GraphResource, inference: InferenceResource
-    ) -> dg.MaterializeResult:
-        deployment, home = project.deployment(), project.home
-        night, now = deployment.night(context.partition_key), dt.datetime.now(dt.UTC)
-        ledger = graph.use(lambda store: store.ledger())
-        listing = _list_documents(ledger, night, night.as_of(now), project, inference)
-        listing.save(home.night(night.date) / LISTING)
-        unread = unread_files(deployment.documents_root(home), deployment.documents.all_streams.values())
+    def source_documents(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
+        night = _night(context, project)
+        listing = night.list(dt.datetime.now(dt.UTC))
         return dg.MaterializeResult(
-            metadata=metadata.of_listing(listing, str(unread)), data_version=dg.DataVersion(listing.digest)
+            metadata=metadata.of_listing(listing, night.unread()), data_version=dg.DataVersion(listing.digest)
         )
 
     @dg.multi_asset(
@@ -109,31 +72,21 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
     def extract_entities(
         context: dg.AssetExecutionContext, project: ProjectResource, inference: InferenceResource
     ) -> Iterator[dg.MaterializeResult]:
-        deployment, home = project.deployment(), project.home
-        listing = Listing.load(home.night(context.partition_key) / LISTING)
+        night = _night(context, project)
         chosen = [key.path[-1].removesuffix("_entities") for key in context.selected_asset_keys]
-        extractor = inference.extractor()
-        if deployment.extraction.mode != "answer":
-            extractor.known = known_names(home)
-        with inference.serve(context) as serve:
-            report = extract_night(
-                work_of(listing, chosen, deployment.document_reader(home)),
-                extractor,
-                inference.outbox(),
-                serve,
-                deadline_of=inference.deadline,
-                progress=_progress_to(context),
-                serve_second=lambda: serve(second=True),
-            )
-        if report.stopped:
-            context.log.warning(f"work is put off to a later night: {report.stopped}")
-        records = Records(home.night(context.partition_key))
-        records.write(context.run.run_id, report.only(chosen))
-        total = records.total(ExtractionRecord) or report
+        done, total = night.extract(
+            context.run.run_id,
+            chosen,
+            lambda: inference.serve(context),
+            deadline_of=inference.deadline,
+            progress=_progress_to(context),
+        )
+        if done.stopped:
+            context.log.warning(f"work is put off to a later night: {done.stopped}")
         for stream in sorted(chosen):
             yield dg.MaterializeResult(
                 asset_key=f"{stream}_entities",
-                metadata=metadata.of_extraction(total, stream, listing, records.folder),
+                metadata=metadata.of_extraction(total, stream, night.listing(), night.folder),
             )
 
     @dg.asset(
@@ -146,84 +99,15 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         description="Mentions and entities applied to the property graph, and a published read-only copy of it.",
         check_specs=checks.specs_of_graph(),
     )
-    def graph_mutations(
-        context: dg.AssetExecutionContext, project: ProjectResource, graph: GraphResource, inference: InferenceResource
-    ) -> dg.MaterializeResult:
-        deployment, home = project.deployment(), project.home
-        folder = home.night(context.partition_key)
-        found = Listing.load(folder / LISTING)
-        outbox, fingerprints = inference.outbox(), inference.fingerprints()
-        overrides = load_overrides(deployment.graph.overrides)
-
-        taught = teach(deployment, home, found, inference.extractor(), outbox, dt.datetime.now(dt.UTC))
-
-        def brought_up_to_date(store: "LadybugStore") -> "_Mutated":
-            listing = listing_to_apply(
-                store,
-                found,
-                lambda ledger: _list_documents(ledger, deployment.night(found.night), found.as_of, project, inference),
-            )
-            applied = apply_night(
-                store,
-                listing,
-                outbox,
-                fingerprints,
-                quarantine_after=deployment.extraction.quarantine_after,
-                keep_mentions=graph.keeps_mentions,
-                rebuild=graph.rebuilder(store, listing.night),
-            )
-            resolved = None
-            if deployment.graph.resolution:
-                unused = store.update_resolution(overrides, drift=deployment.graph.resolution_drift)
-                resolved = metadata.of_resolution(store, unused)
-            else:
-                store.drop_resolution()
-            exported = export_night(
-                store,
-                home.graph_exports,
-                listing.night,
-                store.digest_with_resolution(),
-                deployment.graph.exports,
-            )
-            store.publish(home.published_graph)
-            merged = store.clusters() if "service_content" in deployment.graph_stores else ()
-            return _Mutated(listing, applied, resolved, merged, exported, store.ledger())
-
-        listing, applied, resolved, merged, exported, ledger = graph.use(brought_up_to_date)
-        records = Records(folder)
-        records.write(context.run.run_id, applied)
-        delivery = graph.deliver(ledger, outbox, listing.night, merged)
-        if delivery is not None:
-            records.write(context.run.run_id, delivery)
-            if delivery.problem:
-                context.log.warning(f"{delivery.deferred} entities wait for a later night: {delivery.problem}")
-        scores = scores_of(deployment, home, ledger, outbox)
-        if scores is not None:
-            records.write(context.run.run_id, scores)
-            if scores.problem:
-                context.log.warning(f"extraction was not scored: {scores.problem}")
-        trust = trust_of_night(listing, outbox, fingerprints)
+    def graph_mutations(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
+        night = _night(context, project)
+        graph = night.mutate(context.run.run_id)
+        for problem in graph.problems:
+            context.log.warning(problem)
         return dg.MaterializeResult(
-            metadata={
-                **metadata.of_graph(
-                    records.total(GraphRecord) or GraphRecord(),
-                    home,
-                    folder,
-                    exported,
-                    growth(home.nights, listing.night),
-                ),
-                **(resolved or {}),
-                **metadata.of_trust(trust, waiting_documents(ledger), scores),
-                **{f"tuples_{source}": count for source, count in taught.items()},
-                **(metadata.of_delivery(delivery) if delivery is not None else {}),
-            },
-            data_version=dg.DataVersion(applied.digest),
-            check_results=checks.of_graph(
-                applied,
-                deployment,
-                ungrounded(listing, outbox, fingerprints, deployment.document_reader(home)),
-                trust,
-            ),
+            metadata=metadata.of_graph(graph, night.home, night.folder),
+            data_version=dg.DataVersion(graph.applied.digest),
+            check_results=checks.of_graph(graph, night.deployment),
         )
 
     @dg.asset(
@@ -266,22 +150,6 @@ def _progress_to(context: dg.AssetExecutionContext) -> "Callable[[Progress], Non
     return tell
 
 
-def _list_documents(
-    ledger: Mapping[DocumentKey, LedgerEntry],
-    night: Night,
-    as_of: dt.datetime,
-    project: ProjectResource,
-    inference: InferenceResource,
-) -> Listing:
-    extractors, outbox = inference.fingerprints(), inference.outbox()
-    listing, _ = list_documents(
-        project.deployment(),
-        project.home,
-        ledger,
-        extractors,
-        outbox,
-        night,
-        as_of=as_of,
-        now=dt.datetime.now(dt.UTC),
-    )
-    return listing
+def _night(context: dg.AssetExecutionContext, project: ProjectResource) -> DocumentNight:
+    deployment = project.deployment()
+    return DocumentNight(deployment, project.home, deployment.night(context.partition_key))

@@ -16,7 +16,6 @@ from ec1_assets.recipe_chain import recipe_chain
 from jobs.nightly import night_jobs
 from resources.environment import DeploymentChoice, choice_from_environment
 from resources.gpu import GPU_POOL, GpuResource
-from resources.graph import GraphResource
 from resources.inference import InferenceResource
 from resources.pipes import PipesResource
 from resources.project import ProjectResource
@@ -56,7 +55,6 @@ def build_defs(choice: DeploymentChoice) -> dg.Definitions:
         resources={
             "project": project,
             "gpu": gpu,
-            "graph": GraphResource(project=project),
             "inference": InferenceResource(project=project, gpu=gpu),
             "pipes": PipesResource(),
         },

@@ -19,14 +19,15 @@ from ec1.documents.listing import Listing
 from ec1.extraction.naming.trust import Trust
 from ec1.extraction.reading.progress import ExtractionRecord, StreamCounts
 from ec1.home import Home
-from ec1.night.records import GraphRecord, HandoverRecord, ScoreRecord
+from ec1.night.records import HandoverRecord, ScoreRecord
 from ec1.night.report.growth import Growth
+from ec1.night.steps.document_night import GraphOfNight
 from ec1_assets.plots import bar_plot, interval_plot, line_plot
 
 if TYPE_CHECKING:
     from ec1.adapters.manifest import AdapterManifest
     from ec1.extraction.reading.progress import Progress
-    from ec1.graph.ladybug_store import LadybugStore
+    from ec1.graph.resolution.tables import Counts
     from ec1.graph.service_content_store import DeliveryRecord
     from ec1.night.records import OutcomeRecord
     from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
@@ -59,6 +60,7 @@ def of_listing(listing: Listing, unread: str) -> Metadata:
         "vanished": len(listing.vanished),
         "rejected": len(listing.rejected),
         "left_for_a_later_night": listing.later,
+        **({"streams_put_off": dict(listing.put_off)} if listing.put_off else {}),
         **({"not_read_by_any_stream": unread} if unread else {}),
         "as_of": dg.MetadataValue.timestamp(listing.as_of.timestamp()),
         "documents": _table(rows),
@@ -76,7 +78,6 @@ def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder
         "entities": sum(by_class.values()),
         "llm_calls": total.llm_calls,
         **({"decisions": total.decisions} if total.decisions else {}),
-        **({"chunks_for_the_second_model": total.sent_on} if total.sent_on else {}),
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
         "documents_per_second": round(float(total.documents_per_second), 3),
@@ -102,8 +103,9 @@ def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder
     }
 
 
-def of_graph(applied: GraphRecord, home: Home, folder: Path, exported: Path | None, growth: Growth) -> Metadata:
-    by_class = dict(applied.entities_by_class or {})
+def of_graph(graph: GraphOfNight, home: Home, folder: Path) -> Metadata:
+    """The graph after a night's documents, all runs of the night together, and how far they can be trusted."""
+    applied, by_class = graph.total, dict(graph.total.entities_by_class or {})
     return {
         "documents_applied": applied.applied,
         "documents_deferred": applied.deferred + applied.missing,
@@ -112,11 +114,15 @@ def of_graph(applied: GraphRecord, home: Home, folder: Path, exported: Path | No
         "entities": applied.entities_after,
         "new_entities": applied.entities_after - applied.entities_before,
         "mentions": applied.mentions_after,
-        **_plots_of_graph(by_class, growth, folder),
+        **_plots_of_graph(by_class, graph.growth, folder),
         "published": dg.MetadataValue.path(home.published_graph),
-        **({"export": dg.MetadataValue.path(exported)} if exported else {}),
+        **({"export": dg.MetadataValue.path(graph.exported)} if graph.exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
         **({"rebuild": applied.rebuild.reason} if applied.rebuild else {}),
+        **(_of_resolution(graph.resolution, graph.unused_overrides) if graph.resolution is not None else {}),
+        **_of_trust(graph.trust, graph.waiting),
+        **(_of_scores(graph.scores) if graph.scores is not None else {}),
+        **(_of_delivery(graph.delivery) if graph.delivery is not None else {}),
     }
 
 
@@ -135,11 +141,10 @@ def _plots_of_graph(by_class: Mapping[str, int], growth: Growth, folder: Path) -
     return plots
 
 
-def of_resolution(store: "LadybugStore", unused: Sequence[str]) -> Metadata:
+def _of_resolution(counts: "Counts", unused: Sequence[str]) -> Metadata:
     """How many entities are one, and how many pairs wait for review; `unused`: entities of overrides that are gone."""
     from ec1.graph.resolution.clusters import Band
 
-    counts = store.resolution_counts()
     review = counts.links.get(Band.REVIEW, 0)
     return {
         "clusters": counts.clusters,
@@ -160,7 +165,7 @@ def of_progress(progress: "Progress") -> Metadata:
     }
 
 
-def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: ScoreRecord | None) -> Metadata:
+def _of_trust(trust: Trust, waiting: Sequence[LedgerEntry]) -> Metadata:
     """How good tonight's answers were, and which documents are quarantined or deferred, with the reasons."""
     counts: dict[str, int] = {}
     for entry in waiting:
@@ -183,7 +188,6 @@ def of_trust(trust: Trust, waiting: Sequence[LedgerEntry], scores: ScoreRecord |
                 for entry in waiting
             ]
         ),
-        **(_of_scores(scores) if scores is not None else {}),
     }
 
 
@@ -198,7 +202,7 @@ def _of_scores(scores: ScoreRecord) -> Metadata:
     }
 
 
-def of_delivery(delivery: "DeliveryRecord") -> Metadata:
+def _of_delivery(delivery: "DeliveryRecord") -> Metadata:
     """What service-content was sent, and how that compares with what it holds."""
     return {
         "service_content_sent": delivery.sent,

@@ -1,14 +1,12 @@
-"""Where phase 1's answers come from, as a Dagster resource: an engine that we start and stop, and its extractor."""
+"""Where phase 1's answers come from, as a Dagster resource: an engine that we start and stop."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ec1.documents.ledger import Fingerprints
 from ec1.extraction.settings import DoormanSettings, ServerSettings
 from ec1.gpu.settings import VllmSettings
 from ec1.models import prepare_model
@@ -19,16 +17,7 @@ from resources.project import ProjectResource
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
-    from ec1.extraction.reading.extractor import Extractor
-    from ec1.extraction.reading.outbox import Outbox
-    from ec1.gpu.lease import Grant
     from ec1.machines.machine import Machine
-
-
-class Serve(Protocol):
-    """Serves a model while its block runs."""
-
-    def __call__(self, second: bool = False) -> "AbstractContextManager[ChatClient]": ...
 
 
 class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
@@ -37,54 +26,20 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
     project: dg.ResourceDependency[ProjectResource]
     gpu: dg.ResourceDependency[GpuResource]
 
-    def extractor(self) -> "Extractor":
-        from ec1.night.steps.extractor import extractor_of
-
-        return extractor_of(self.project.deployment(), self.project.home)
-
-    def fingerprints(self) -> Fingerprints:
-        """The extractor's fingerprints."""
-        return self.extractor().fingerprints()
-
-    def outbox(self) -> "Outbox":
-        from ec1.extraction.reading.outbox import Outbox
-
-        return Outbox(self.project.home.outbox)
-
     def deadline(self) -> float:
         """The end of phase 1's budget if its clock starts now, in `time.monotonic` seconds."""
         budgets = self.project.deployment().budgets
         return time.monotonic() + extraction_seconds(budgets, self.project.seconds_left())
 
     @contextmanager
-    def serve(self, context: dg.AssetExecutionContext) -> "Iterator[Serve]":
-        """Yield what serves the deployment's model, or its second one, and yields a client of it.
-
-        Engines of our own hold the GPU while they serve; both models are served under one lease, one after the other.
-        """
-        with ExitStack() as stack:
-            # Held from the first engine on: a night without new documents never asks for it.
-            grant = cache(lambda: stack.enter_context(self.gpu.hold(context, "inference")))
-
-            def serve(second: bool = False) -> "AbstractContextManager[ChatClient]":
-                return self._serve(context, grant, second=second)
-
-            yield serve
-
-    @contextmanager
-    def _serve(
-        self, context: dg.AssetExecutionContext, grant: "Callable[[], Grant]", *, second: bool
-    ) -> "Iterator[ChatClient]":
+    def serve(self, context: dg.AssetExecutionContext) -> "Iterator[ChatClient]":
+        """Serve the deployment's model and yield a client of it. An engine of our own holds the GPU while it serves."""
         from ec1.extraction.reading.client import Circuit
         from ec1.extraction.reading.openai import OpenAIClient
         from ec1.extraction.reading.several import server_client
-        from ec1.night.steps.extractor import adapter_of, engine_of, second_adapter, second_of
+        from ec1.night.steps.extractor import adapter_of, engine_of
 
         deployment, home = self.project.deployment(), self.project.home
-        if second:
-            chosen = second_of(deployment)
-            assert chosen is not None, "the deployment names a second model"
-            deployment = chosen
         model = deployment.inference
         folder = prepare_model(model.model, model.revision, deployment.models, home.models)
         if isinstance(model, ServerSettings):
@@ -100,15 +55,18 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
             with self._on_machine(context, machine, model) as client:
                 yield client
             return
-        adapter = second_adapter(deployment) if second else adapter_of(deployment, home)
+        adapter = adapter_of(deployment, home)
         engine = engine_of(deployment, home, folder, adapter)
-        # The engine is gone before the lease is, and before another one starts.
-        with engine.serve(
-            grant(),
-            log=home.logs / f"inference-{context.partition_key}{'-second' if second else ''}.log",
-            progress=context.log.info,
-            environment=child_environment(),
-        ) as endpoint:
+        # The engine is gone before the lease is.
+        with (
+            self.gpu.hold(context, "inference") as grant,
+            engine.serve(
+                grant,
+                log=home.logs / f"inference-{context.partition_key}.log",
+                progress=context.log.info,
+                environment=child_environment(),
+            ) as endpoint,
+        ):
             # Nobody starts our engine again if it dies, so it is given up after seconds; the documents wait.
             circuit = Circuit(cool_down_seconds=1.0, rounds=3)
             yield OpenAIClient(

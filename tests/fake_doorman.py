@@ -1,7 +1,11 @@
 """A Doorman for tests, as strict as the real one: the gateway's wire over real HTTP, and its habits.
 
 - It answers `slots` requests at a time (2, its default); the next one gets 429 at once, with no `Retry-After`.
-- After `deadline` seconds (180) of silence of the GPU tier a smaller one answers, and only `tier_used` says so.
+- After `deadline` seconds (180) of silence of the GPU tier, or an answer of it that is not 2xx, a smaller one answers,
+  and only `tier_used` says so.
+- After 5 such failures in a row its breaker is open: for `cool_down` seconds (300) the smaller tier answers at once.
+  Then the breaker still says that it is open, until a request is let through: one success closes it, one failure opens
+  it again (slm-doorman's `circuit_breaker.rs` and `router.rs` in pointsav/pointsav-monorepo at f39485af).
 - Where it knows a service-content (`content`), it looks up to six words of the last user message there, under the
   request's module id, and puts what it finds before the messages as a system message. The model takes it for true.
 
@@ -11,6 +15,7 @@ stands there only), `[[reasoned]]` (thoughts apart). `ready` is what `/readyz` s
 
 import json
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,13 +26,15 @@ from fake_service_content import FakeServiceContent
 
 MODULE_ID = re.compile(r"[a-z0-9-]{1,64}")
 READY = {"health_up": True, "circuit": "closed"}
+FAILURE_THRESHOLD, COOL_DOWN = 5, 300
 LOOKED_AT_CHARACTERS = 200
 LOOKED_UP_WORDS = 6
 SHORTEST_WORD = 4
 
 
 class FakeDoorman(FakeServer):
-    """`refused` counts the requests that found no slot; `contexts` are the system messages that were put in front."""
+    """`refused` counts the requests that found no slot; `contexts` are the system messages that were put in front.
+    `outages`: which requests to the GPU tier fail, counted from 0 in the order in which they reach it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +46,37 @@ class FakeDoorman(FakeServer):
         self.busy = 0
         self.refused = 0
         self.contexts: list[str] = []
+        self.outages: list[range] = []
+        self.cool_down = float(COOL_DOWN)
+        self.reached = 0
+        self.failures = 0
+        self.opened: float | None = None
+        self.opened_times = 0
+
+    @property
+    def breaker(self) -> dict[str, Any]:
+        """What `/readyz` says of it; its seconds are of a breaker that cools down for 300."""
+        if self.opened is None:
+            return {"circuit": "closed", "opened_for_secs": None}
+        return {
+            "circuit": "open",
+            "opened_for_secs": int((time.monotonic() - self.opened) / self.cool_down * COOL_DOWN),
+        }
+
+    def tier_b_answers(self) -> bool:
+        """Whether a request gets an answer of the GPU tier; counts for the breaker."""
+        with self.lock:
+            if self.opened is not None and time.monotonic() - self.opened < self.cool_down:
+                return False
+            half_open = self.opened is not None
+            number, self.reached = self.reached, self.reached + 1
+            if not any(number in outage for outage in self.outages):
+                self.failures, self.opened = 0, None
+                return True
+            self.failures += 1
+            if half_open or self.failures >= FAILURE_THRESHOLD:
+                self.opened, self.opened_times = time.monotonic(), self.opened_times + 1
+            return False
 
     def context_of(self, module_id: str, messages: list[dict[str, str]]) -> str | None:
         """What service-content knows about the words of the last user message, as the gateway words it."""
@@ -67,7 +105,9 @@ class DoormanHandler(Handler):
         # 200 as soon as a tier is configured, whether it is up or not.
         ready = self.state.ready
         ready = ready.pop(0) if isinstance(ready, list) else ready
-        return self._send(200, json.dumps({"tier_a": {"health_up": True}, "tier_b": {"graph": ready}}).encode())
+        if ready is READY:
+            ready = {**ready, **self.state.breaker}
+        return self._send(200, json.dumps({"tier_a": True, "tier_b": {"graph": ready}}).encode())
 
     def admitted(self) -> bool:
         with self.state.lock:
@@ -110,7 +150,7 @@ class DoormanHandler(Handler):
         self.state.gone.wait(min(self.state.delay, self.state.deadline))
 
     def reply(self, content: str, finish: str, text: str) -> dict[str, Any]:
-        local = self.state.acts("local", text) or self.fell_back
+        local = self.fell_back or not self.state.tier_b_answers() or self.state.acts("local", text)
         answer: dict[str, Any] = {
             "request_id": self.headers.get("X-Foundry-Request-ID"),
             "tier_used": "local" if local else "yoyo",

@@ -1,8 +1,8 @@
-"""A service-content for tests, as strict as the real one, over real HTTP.
+"""A service-content for tests over real HTTP, with the real one's rules (`service_content_rules`).
 
-- Names collapse to keys without a class; the last write wins even if it is worse; nothing is validated.
-- Within one request, two entities of one class whose names share the first three letters and are at least 0.95 alike
-  become one identity for good: `/context` answers with the first one where the second was asked for.
+- Names collapse to keys without a class; the last write wins even if it is worse, but the first source stays; nothing
+  is validated.
+- Within one request what is nearly alike becomes one identity for good, with which `/context` answers for all of it.
 - `/context` takes the first 150 matches in no order before it ranks.
 
 `fail` holds what becomes of the next mutations: a status, or `drop` (the connection is cut), or `late` (it is done, and
@@ -11,7 +11,6 @@ the answer is lost).
 
 import hashlib
 import json
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,19 +18,8 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import service_content_rules as rules
 from loopback_server import send, serving
-from rapidfuzz.distance import JaroWinkler
-
-SUFFIXES = ("incorporated", "inc", "corporation", "corp", "company", "limited", "ltd", "llc", "gmbh", "plc")
-ALIKE = 0.95
-SHARED_LETTERS = 3
-CONTEXT_CANDIDATES = 150
-
-
-def alike(one: str, other: str) -> bool:
-    """Whether the service would take two names of one class for one identity."""
-    one, other = one.lower(), other.lower()
-    return one[:SHARED_LETTERS] == other[:SHARED_LETTERS] and JaroWinkler.similarity(one, other) >= ALIKE
 
 
 class FakeServiceContent:
@@ -50,43 +38,24 @@ class FakeServiceContent:
         self.url = ""
 
     def key(self, module_id: str, name: str) -> str:
-        key = re.sub(r"\s+", " ", name).strip()
-        while key and key[-1] in ".,;:™®© ":
-            key = key[:-1]
-        key = key.lower()
-        for suffix in SUFFIXES:
-            if key.endswith(" " + suffix):
-                key = key[: -len(suffix)]
-                while key and key[-1] in " .,":
-                    key = key[:-1]
-                break
-        return f"{module_id}__{key.replace(' ', '_')}"
+        return f"{module_id}__{rules.key_of(name)}"
 
-    def take(self, entities: list[dict[str, Any]]) -> None:
+    def take(self, module_id: str, entities: list[dict[str, Any]]) -> None:
         """Write one request's entities, then settle which of them are one identity."""
-        keys = [self.key(each["module_id"], each["entity_name"]) for each in entities]
-        self.nodes.update(zip(keys, entities, strict=True))
-        blocks: dict[tuple[str, str], list[int]] = {}
-        for at, each in enumerate(entities):
-            block = blocks.setdefault((each["classification"], each["entity_name"][:SHARED_LETTERS].lower()), [])
-            for earlier in block:
-                if keys[earlier] != keys[at] and alike(entities[earlier]["entity_name"], each["entity_name"]):
-                    self.aliases.setdefault(keys[at], keys[earlier])
-            block.append(at)
+        for each in entities:
+            key = self.key(module_id, each["entity_name"])
+            first = self.nodes.get(key, each)["source_doc"]
+            self.nodes[key] = {**each, "source_doc": first or each["source_doc"]}
+        found = rules.aliases_in([(each["entity_name"], each["classification"]) for each in entities])
+        self.aliases.update({f"{module_id}__{one}": f"{module_id}__{other}" for one, other in found.items()})
 
     def context(self, module_id: str, asked: str, limit: int) -> list[dict[str, Any]]:
         """What `/context` answers."""
-        prefix = f"{module_id}__"
-        matching = [
-            key
-            for key, node in self.nodes.items()
-            if key.startswith(prefix) and asked.lower() in node["entity_name"].lower()
-        ]
+        mine = [key for key in self.nodes if key.startswith(f"{module_id}__")]
         # In no order that anybody could rely on, and the same one each time.
-        matching.sort(key=lambda key: hashlib.sha1(key.encode()).digest())
-        found = {self.aliases.get(key, key): None for key in matching[:CONTEXT_CANDIDATES]}
-        ranked = sorted((self.nodes[key] for key in found), key=lambda node: -node["confidence"])
-        return ranked[:limit]
+        mine.sort(key=lambda key: hashlib.sha1(key.encode()).digest())
+        names = {key: str(self.nodes[key]["entity_name"]) for key in mine}
+        return [self.nodes[key] for key in rules.context(names, self.aliases, asked, limit)]
 
     def of(self, module_id: str) -> dict[str, tuple[str, str, float]]:
         """What a tenant has: key -> name, class, confidence."""
@@ -113,12 +82,11 @@ class _Handler(BaseHTTPRequestHandler):
         if url.path == "/healthz":
             return self._send(200, {"status": "ok", "entity_count": len(self.state.nodes)})
         if url.path == "/v1/graph/cleanup" and query.get("dry_run") == "true":
-            return self._send(200, {"scanned": len(mine), "would_remove": 0})
+            gone = sum(rules.is_cleaned(node["entity_name"], node["classification"]) for node in mine)
+            report = {"module_id": query["module_id"], "scanned": len(mine), "flagged": gone, "deleted": 0}
+            return self._send(200, {**report, "dry_run": True, "samples": []})
         if url.path == "/v1/graph/context":
-            if int(query["limit"]) > 50:
-                return self._send(400, {"error": "limit"})
-            found = self.state.context(query["module_id"], query["q"], int(query["limit"]))
-            return self._send(200, {"entities": found})
+            return self._send(200, self.state.context(query["module_id"], query["q"], int(query["limit"])))
         return self._send(404, {"error": "no such route"})
 
     def do_POST(self) -> None:
@@ -140,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             needed = ("entity_name", "classification", "confidence", "module_id", "source_doc")
             if "module_id" not in body or any(name not in each for each in entities for name in needed):
                 return self._send(422, {"error": "missing field"})
-            state.take(entities)
+            state.take(body["module_id"], entities)
             state.writes.append(body)
             if fails == "late":
                 self.close_connection = True

@@ -76,8 +76,6 @@ def _training(manifest: AdapterManifest) -> str:
         rows["measured against"] = manifest.reference
     if manifest.started_from:
         rows["went on from"] = manifest.started_from
-    if manifest.composed_of:
-        rows["composed of"] = ", ".join(f"{name} × {weight:g}" for name, weight in manifest.composed_of.items())
     rows |= {f"seed of the {name}": str(seed) for name, seed in manifest.seeds.items()}
     if manifest.git_commit:
         rows["code"] = f"commit `{manifest.git_commit}`"

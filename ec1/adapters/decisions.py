@@ -1,17 +1,38 @@
 """What people decided about versions: append-only, so that it can be asked later who chose what, when and why.
 
-Belongs here: the record, and which version follows from all records. Does not: where records are kept (`registry.py`).
+Belongs here: the record, and which version follows from all records. Does not: where records are kept and how it is
+seen that one was changed or taken away (`book.py`).
 """
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import Literal
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ec1.settings import Settings
 
-Action = Literal["publish", "promote", "rollback", "pin", "unpin", "base", "withdraw", "sign"]
+Action = Literal[
+    "publish", "promote", "rollback", "pin", "unpin", "base", "withdraw", "sign", "trial", "end-trial", "repair"
+]
+IN_USE = "in-use"
+"""The arm of a trial that is whatever version is in use."""
+_ARM = re.compile(r"in-use|v[1-9][0-9]{0,8}")
+
+Weight = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class ArmResult(Settings):
+    """What one arm of a trial came to. `low` and `high`: the 95 % interval of the share of people content with it."""
+
+    answers: int = 0
+    errors: int = 0
+    refusals: int = 0
+    good: int = Field(0, description="people who said more good than bad of it")
+    bad: int = Field(0, description="people who did not")
+    low: float | None = None
+    high: float | None = None
 
 
 class ReleaseDecision(Settings):
@@ -21,7 +42,24 @@ class ReleaseDecision(Settings):
     before: int | None = Field(None, description="the version in use until then")
     after: int | None = Field(None, description="the version that was chosen, or withdrawn")
     as_of: int = Field(0, ge=0, description="the newest version at that moment")
+    arms: dict[str, Weight] = Field({}, description="of a trial: `in-use` or `vN` -> weight")
+    result: dict[str, ArmResult] = Field({}, description="of a trial that ended: what its arms came to")
+    vouched: dict[str, str] = Field({}, description="of a repair: record number -> SHA-256, empty if it is gone")
     who: str = ""
+    reason: str
+    at: dt.datetime
+
+    @field_validator("arms")
+    @classmethod
+    def _known_arms(cls, value: dict[str, int]) -> dict[str, int]:
+        if wrong := [arm for arm in value if not _ARM.fullmatch(arm)]:
+            raise ValueError(f"{wrong[0]!r} is not an arm: write in-use or vN")
+        return value
+
+
+class Withdrawal(Settings):
+    """Why a published version must not be used any more. The version is kept for audits."""
+
     reason: str
     at: dt.datetime
 
@@ -37,13 +75,28 @@ class ReleaseState(Settings):
     as_of: int = 0
     left: frozenset[int] = frozenset()
     """Versions that a rollback left: they come back by a person's choice only."""
+    withdrawn: Mapping[int, Withdrawal] = {}
+    trial: ReleaseDecision | None = None
+    """The decision by which a trial runs; None if none does."""
+
+    @property
+    def arms(self) -> Mapping[str, int]:
+        """Of the trial that runs, empty if none does."""
+        return self.trial.arms if self.trial else {}
 
 
 def choice_of(decisions: Sequence[ReleaseDecision]) -> ReleaseState:
     """Replay the decisions, oldest first."""
     choice = ReleaseState()
+    withdrawn: dict[int, Withdrawal] = {}
+    trial: ReleaseDecision | None = None
     for decision in decisions:
         left = choice.left
+        if decision.action == "withdraw" and decision.after is not None:
+            # The first reason counts: it is the one that it was withdrawn for.
+            withdrawn.setdefault(decision.after, Withdrawal(reason=decision.reason, at=decision.at))
+        if decision.action in ("trial", "end-trial"):
+            trial = decision if decision.arms else None
         if decision.action == "rollback" and decision.before is not None:
             left = left | {decision.before}
         if decision.action in ("promote", "pin") and decision.after is not None:
@@ -58,7 +111,7 @@ def choice_of(decisions: Sequence[ReleaseDecision]) -> ReleaseState:
                 as_of=decision.as_of,
                 left=left,
             )
-    return choice
+    return choice.model_copy(update={"withdrawn": withdrawn, "trial": trial})
 
 
 def in_use(choice: ReleaseState, usable: Sequence[int]) -> int | None:

@@ -141,7 +141,6 @@ class AdapterManifest(Settings):
     snapshot: SnapshotRef
     reference: str | None = Field(None, description="preference training: what it was measured against")
     started_from: str | None = Field(None, description="the version that training went on from")
-    composed_of: dict[str, float] = Field({}, description="versions that were added up, with their weights")
     tokenizer: dict[str, Sha256] = Field(
         {}, description="SHA-256 of the base's tokenizer files that it was trained with"
     )

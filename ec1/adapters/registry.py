@@ -3,12 +3,14 @@
 Keys in the store (docs/contracts.md): `adapters/<tenant>/<role>/v<N>/`, whose `manifest.json` makes the version exist;
 `adapters/.events/` announces publications; `quarantine/<tenant>/<role>/<night>-<digest>/` keeps what was not accepted.
 Which version is the incumbent follows from the versions themselves, so that publishing changes no file: it is the
-highest one that was not withdrawn, unless a person chose another (`decisions/`, append-only) since. What cannot be
-trusted (a damaged manifest, or one that no trusted key has signed) is skipped, and can be withdrawn.
+highest one that was not withdrawn, unless a person chose another (`decisions/`, see `book.py`) since. What cannot be
+trusted (a damaged manifest, or one that no trusted key has signed) is skipped, and can be withdrawn. A withdrawal is a
+decision; `withdrawn.json` beside the version says so to whoever looks at the files, and counts alone, too.
 
 Belongs here: publishing, finding, checking and choosing versions. Does not: what makes one acceptable (`gate.py`).
 """
 
+import contextlib
 import datetime as dt
 import logging
 import math
@@ -17,18 +19,28 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import ValidationError
 
+from ec1.adapters.book import DecisionBook, Fault
 from ec1.adapters.card import card_of
 from ec1.adapters.checks import adapter_problems
-from ec1.adapters.decisions import Action, ReleaseDecision, choice_of, in_use
-from ec1.adapters.manifest import ADAPTER_FILES, ATTACHMENTS, CARD, MANIFEST, WEIGHTS, AdapterManifest, FileEntry
+from ec1.adapters.decisions import (
+    IN_USE,
+    Action,
+    ArmResult,
+    ReleaseDecision,
+    ReleaseState,
+    Withdrawal,
+    choice_of,
+    in_use,
+)
+from ec1.adapters.manifest import CARD, MANIFEST, AdapterManifest
 from ec1.adapters.scores import BASE
 from ec1.adapters.signing import SIGNATURE, SigningKeys
+from ec1.adapters.version_files import check_scored, collect, file_entry, file_problems
 from ec1.errors import InputError, PermanentError
-from ec1.files import canonical_json, checked_name, sha256_file, staged_directory, write_atomic
+from ec1.files import canonical_json, checked_name, staged_directory, write_atomic
 from ec1.settings import Settings
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectStore
 
@@ -36,18 +48,7 @@ log = logging.getLogger(__name__)
 
 _MANIFEST_KEY = re.compile(r"adapters/([a-z0-9-]{1,64})/([a-z0-9-]{1,64})/v([1-9][0-9]*)/manifest\.json")
 _WITHDRAWN = "withdrawn.json"
-_DECISIONS = "decisions"
 _BESIDE = (MANIFEST, SIGNATURE, _WITHDRAWN, ".claim")
-
-
-Record = TypeVar("Record", bound=Settings)
-
-
-class Withdrawal(Settings):
-    """Why a published version must not be used any more. The version is kept for audits."""
-
-    reason: str
-    at: dt.datetime
 
 
 def vllm_name(tenant: str, role: str, version: int) -> str:
@@ -85,10 +86,10 @@ class AdapterRegistry:
             )
         with self._staging() as temporary:
             staging = Path(temporary)
-            files = _collect(candidate, staging, attachments or {})
+            files = collect(candidate, staging, attachments or {})
             if manifest.files and manifest.files != files:
                 raise PermanentError(f"{candidate}: the files are not those that the manifest lists: train again")
-            _check_scored(candidate, manifest, files)
+            check_scored(candidate, manifest, files)
             problems = adapter_problems(staging, manifest.base_model.id)
             if problems:
                 raise PermanentError(f"{candidate} is not published: {'; '.join(problems)}")
@@ -115,12 +116,14 @@ class AdapterRegistry:
             number = max([claimed, *versions]) + 1
             numbered = manifest.model_copy(update={"version": number})
             (staging / CARD).write_text(card_of(numbered), encoding="utf-8")
-            numbered = _checked(numbered.model_copy(update={"files": {**manifest.files, CARD: _entry(staging / CARD)}}))
+            numbered = _checked(
+                numbered.model_copy(update={"files": {**manifest.files, CARD: file_entry(staging / CARD)}})
+            )
             (staging / MANIFEST).write_bytes(_encoded(numbered))
             (staging / SIGNATURE).write_bytes(self.keys.sign(_encoded(numbered)))
-            files = {name: staging / name for name in (*numbered.files, SIGNATURE, MANIFEST)}
+            contents = {name: staging / name for name in (*numbered.files, SIGNATURE, MANIFEST)}
             try:
-                self.store.put_folder(f"{prefix}/v{number}", files, seal=MANIFEST, claim=manifest.identity)
+                self.store.put_folder(f"{prefix}/v{number}", contents, seal=MANIFEST, claim=manifest.identity)
                 return numbered
             except AlreadyExists:
                 claimed = number
@@ -199,33 +202,56 @@ class AdapterRegistry:
         """The numbers of all versions that are intact and were not withdrawn, ascending."""
         return [manifest.version for manifest in self._trusted(tenant, role) if manifest.version is not None]
 
-    def _trusted(self, tenant: str, role: str) -> list[AdapterManifest]:
+    def _trusted(self, tenant: str, role: str, state: ReleaseState | None = None) -> list[AdapterManifest]:
         found = []
+        state = state or self.state(tenant, role)
         for number in self.versions(tenant, role):
             try:
-                if self.withdrawal(tenant, role, number) is None:
+                if self._withdrawal(tenant, role, number, state) is None:
                     found.append(self.get(tenant, role, number))
             except PermanentError as error:
                 log.warning("%s/%s@v%s is left out: %s", tenant, role, number, error)
         return found
 
     def incumbent(self, tenant: str, role: str) -> AdapterManifest | None:
-        """The version in use: the highest usable one, unless a person chose another since; None: the base alone."""
-        trusted = {manifest.version or 0: manifest for manifest in self._trusted(tenant, role)}
-        version = in_use(choice_of(self.decisions(tenant, role)), sorted(trusted))
+        """The version in use: the highest usable one, unless a person chose another since; None: the base alone.
+
+        Raises PermanentError if what was decided about the role cannot be trusted (`faults`)."""
+        return self._in_use(tenant, role, self.state(tenant, role))
+
+    def _in_use(self, tenant: str, role: str, state: ReleaseState) -> AdapterManifest | None:
+        trusted = {manifest.version or 0: manifest for manifest in self._trusted(tenant, role, state)}
+        version = in_use(state, sorted(trusted))
         return None if version is None else trusted[version]
 
     def best(self, tenant: str, role: str) -> AdapterManifest | None:
         """The version that was furthest above the base when it was judged; withdrawn and damaged ones are left out."""
         return max(self._trusted(tenant, role), key=_above_base, default=None)
 
+    def _book(self, tenant: str, role: str) -> DecisionBook:
+        folder = self._folder(tenant, role)
+        return DecisionBook(self.store, self.keys, f"{tenant}/{role}", f"{folder}/decisions")
+
     def decisions(self, tenant: str, role: str) -> list[ReleaseDecision]:
-        """What people decided about a role, oldest first. Raises PermanentError for a record that was damaged."""
-        prefix = f"{self._folder(tenant, role)}/{_DECISIONS}/"
-        found = [
-            self._record(item.key, ReleaseDecision) for item in self.store.list(prefix) if item.key.endswith(".json")
-        ]
-        return [decision for decision in found if decision is not None]
+        """What people decided about a role, oldest first. Raises PermanentError for a record that was changed, or is
+        gone."""
+        return self._book(tenant, role).read()
+
+    def state(self, tenant: str, role: str) -> ReleaseState:
+        """What follows from these decisions. Raises as `decisions`."""
+        return choice_of(self.decisions(tenant, role))
+
+    def faults(self, tenant: str, role: str) -> list[Fault]:
+        """What is wrong with the decisions about a role; empty if nothing is."""
+        return self._book(tenant, role).faults()
+
+    def repair(self, tenant: str, role: str, faults: list[Fault], reason: str, who: str = "") -> None:
+        """Go on without the faulty decisions that a person has seen, but for those from before signatures, which count
+        from now on. Versions beside which a withdrawal lies stay withdrawn."""
+        at = dt.datetime.now(dt.UTC)
+        newest = max(self.versions(tenant, role), default=0)
+        decision = ReleaseDecision(action="repair", as_of=newest, who=who, reason=reason, at=at)
+        self._book(tenant, role).repair(decision, faults)
 
     def history(self, tenant: str, role: str) -> list[ReleaseDecision]:
         """Publications and decisions in the order of time: who, when, from, to, why."""
@@ -252,8 +278,20 @@ class AdapterRegistry:
                 log.warning("%s", error)
 
     def withdrawal(self, tenant: str, role: str, version: int) -> Withdrawal | None:
-        """Why a version was withdrawn; None if it was not."""
-        return self._record(f"{self._folder(tenant, role)}/v{version}/{_WITHDRAWN}", Withdrawal)
+        """Why a version was withdrawn; None if it was not. Raises PermanentError if that cannot be told."""
+        return self._withdrawal(tenant, role, version, self.state(tenant, role))
+
+    def _withdrawal(self, tenant: str, role: str, version: int, state: ReleaseState) -> Withdrawal | None:
+        return state.withdrawn.get(version) or self._marker(tenant, role, version)
+
+    def _marker(self, tenant: str, role: str, version: int) -> Withdrawal | None:
+        key = f"{self._folder(tenant, role)}/v{version}/{_WITHDRAWN}"
+        try:
+            return Withdrawal.model_validate_json(self.store.get_bytes(key))
+        except NotFound:
+            return None
+        except ValidationError as error:
+            raise PermanentError(f"{key} is damaged: {error.error_count()} errors; write it again") from None
 
     def promote(self, tenant: str, role: str, version: int, reason: str, who: str = "") -> AdapterManifest:
         """Make a version the incumbent until a newer one is published. Raises InputError if it was withdrawn."""
@@ -265,7 +303,7 @@ class AdapterRegistry:
 
     def unpin(self, tenant: str, role: str, reason: str, who: str = "") -> AdapterManifest | None:
         """Let the newest version be the incumbent again; return it. Raises InputError if none is pinned."""
-        if not choice_of(self.decisions(tenant, role)).pinned:
+        if not self.state(tenant, role).pinned:
             raise InputError(f"{tenant}/{role} has no pinned version")
         self._decide("unpin", tenant, role, None, reason, who)
         return self.incumbent(tenant, role)
@@ -281,25 +319,63 @@ class AdapterRegistry:
         self._decide(action, tenant, role, version, reason, who)
         return manifest
 
-    def _decide(self, action: Action, tenant: str, role: str, version: int | None, reason: str, who: str) -> None:
+    def _decide(
+        self,
+        action: Action,
+        tenant: str,
+        role: str,
+        version: int | None,
+        reason: str,
+        who: str,
+        *,
+        arms: Mapping[str, int] | None = None,
+        result: Mapping[str, ArmResult] | None = None,
+    ) -> None:
         incumbent = self.incumbent(tenant, role)
         decision = ReleaseDecision(
             action=action,
             before=incumbent.version if incumbent else None,
             after=version,
             as_of=max(self.versions(tenant, role), default=0),
+            arms=dict(arms or {}),
+            result=dict(result or {}),
             who=who,
             reason=reason,
             at=dt.datetime.now(dt.UTC),
         )
-        prefix = f"{self._folder(tenant, role)}/{_DECISIONS}"
-        number = len(self.decisions(tenant, role)) + 1
-        while True:
-            try:
-                self.store.put_bytes(f"{prefix}/{number:06}.json", _encoded(decision), if_absent=True)
-                return
-            except AlreadyExists:
-                number += 1
+        self._book(tenant, role).add(decision)
+
+    def start_trial(self, tenant: str, role: str, arms: Mapping[str, int], reason: str, who: str = "") -> None:
+        """Let several versions answer (`in-use` or `vN` -> weight), until the trial ends. Raises InputError for an arm
+        that cannot answer now."""
+        state = self.state(tenant, role)
+        for arm in arms:
+            if arm == IN_USE or not arm.removeprefix("v").isdecimal():
+                # What is neither is refused with the decision.
+                continue
+            manifest = self.get(tenant, role, int(arm.removeprefix("v")))
+            if withdrawn := self._withdrawal(tenant, role, manifest.version or 0, state):
+                raise InputError(f"{manifest.name} was withdrawn ({withdrawn.reason})")
+        try:
+            self._decide("trial", tenant, role, None, reason, who, arms=arms)
+        except ValidationError as error:
+            raise InputError(f"split: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+    def end_trial(
+        self,
+        tenant: str,
+        role: str,
+        reason: str,
+        who: str = "",
+        *,
+        arms: Mapping[str, int] | None = None,
+        result: Mapping[str, ArmResult] | None = None,
+    ) -> bool:
+        """End the trial that runs, or leave only `arms` of it; False if none runs. `result`: what its arms came to."""
+        if not self.state(tenant, role).arms:
+            return False
+        self._decide("end-trial", tenant, role, None, reason, who, arms=arms, result=result)
+        return True
 
     def rollback(self, tenant: str, role: str, reason: str, who: str = "") -> AdapterManifest:
         """Make the usable version below the incumbent the incumbent; the one that it leaves never comes back by itself.
@@ -307,7 +383,7 @@ class AdapterRegistry:
         Raises InputError if there is none below.
         """
         incumbent = self.incumbent(tenant, role)
-        left = choice_of(self.decisions(tenant, role)).left
+        left = self.state(tenant, role).left
         below = [
             number
             for number in self.usable(tenant, role)
@@ -327,14 +403,15 @@ class AdapterRegistry:
         """
         if version not in self.versions(tenant, role):
             self.get(tenant, role, version)
-        record = Withdrawal(reason=reason, at=dt.datetime.now(dt.UTC))
-        try:
+        record = self.state(tenant, role).withdrawn.get(version)
+        if record is None:
+            self._decide("withdraw", tenant, role, version, reason, who)
+            record = self.state(tenant, role).withdrawn[version]
+        else:
+            log.info("%s/%s@v%s was withdrawn before", tenant, role, version)
+        with contextlib.suppress(AlreadyExists):
             key = f"{self._folder(tenant, role)}/v{version}/{_WITHDRAWN}"
             self.store.put_bytes(key, _encoded(record), if_absent=True)
-        except AlreadyExists:
-            log.info("%s/%s@v%s was withdrawn before", tenant, role, version)
-            return
-        self._decide("withdraw", tenant, role, version, reason, who)
 
     def expendable(self, tenant: str, role: str, keep: int) -> list[AdapterManifest]:
         """Versions that may be removed when only `keep` are wanted, the worst first.
@@ -376,8 +453,13 @@ class AdapterRegistry:
         except PermanentError as error:
             return [str(error)]
         prefix = f"{self._folder(tenant, role)}/v{version}/"
-        strangers = {item.key.removeprefix(prefix) for item in self.store.list(prefix)} - {*manifest.files, *_BESIDE}
-        problems = [f"{name} is not in the manifest" for name in sorted(strangers)]
+        stored = {item.key for item in self.store.list(prefix)}
+        faults = self.faults(tenant, role)
+        decided = [f"decision {fault.number} {fault.what}" for fault in faults]
+        if not faults and version in self.state(tenant, role).withdrawn and f"{prefix}{_WITHDRAWN}" not in stored:
+            decided = [f"{_WITHDRAWN} is gone: it is withdrawn all the same"]
+        strangers = {key.removeprefix(prefix) for key in stored} - {*manifest.files, *_BESIDE}
+        problems = decided + [f"{name} is not in the manifest" for name in sorted(strangers)]
         with self._staging() as temporary:
             return problems + self._download(manifest, Path(temporary))
 
@@ -388,7 +470,7 @@ class AdapterRegistry:
         """
         manifest = self.get(tenant, role, version)
         final = self.local / tenant / role / f"v{version}"
-        if not _file_problems(final, manifest) and (final / MANIFEST).is_file():
+        if not file_problems(final, manifest) and (final / MANIFEST).is_file():
             return final
         final.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=TEMPORARY) as temporary:
@@ -416,7 +498,7 @@ class AdapterRegistry:
         """
         with self._staging() as temporary:
             staging = Path(temporary)
-            files = _collect(candidate, staging, attachments or {})
+            files = collect(candidate, staging, attachments or {})
             verdict = manifest.evaluation.verdict if manifest.evaluation else "rejected"
             manifest = manifest.model_copy(
                 update={
@@ -448,15 +530,7 @@ class AdapterRegistry:
                 self.store.get_file(f"{prefix}/{name}", folder / name)
             except NotFound:
                 log.warning("%s: %s is missing", manifest.name, name)
-        return _file_problems(folder, manifest) or adapter_problems(folder, manifest.base_model.id)
-
-    def _record(self, key: str, model: type[Record]) -> Record | None:
-        try:
-            return model.model_validate_json(self.store.get_bytes(key))
-        except NotFound:
-            return None
-        except ValidationError as error:
-            raise PermanentError(f"{key} is damaged: {error.error_count()} errors; write it again") from None
+        return file_problems(folder, manifest) or adapter_problems(folder, manifest.base_model.id)
 
     def _folder(self, tenant: str, role: str) -> str:
         return f"adapters/{checked_name(tenant, 'tenant')}/{checked_name(role, 'role')}"
@@ -464,57 +538,6 @@ class AdapterRegistry:
     def _staging(self) -> tempfile.TemporaryDirectory[str]:
         self.local.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(dir=self.local, prefix=TEMPORARY)
-
-
-def _collect(candidate: Path, staging: Path, attachments: Mapping[str, Path]) -> dict[str, FileEntry]:
-    """Copy what may be published into `staging`; return the entries of the copies."""
-    if not candidate.is_dir():
-        raise InputError(f"{candidate} is not a folder: give the folder of a trained adapter")
-    for name in attachments:
-        if name not in ATTACHMENTS:
-            raise InputError(f"{name!r} is not published beside an adapter: use one of {', '.join(ATTACHMENTS)}")
-    sources = {name: candidate / name for name in (*ADAPTER_FILES, *ATTACHMENTS) if (candidate / name).is_file()}
-    left_out = sorted({path.name for path in candidate.iterdir()} - sources.keys())
-    if left_out:
-        log.info("%s: not published: %s", candidate, ", ".join(left_out))
-    files = {}
-    for name, source in {**sources, **attachments}.items():
-        shutil.copyfile(source, staging / name)
-        files[name] = _entry(staging / name)
-    return files
-
-
-def _entry(path: Path) -> FileEntry:
-    return FileEntry(sha256=sha256_file(path), size=path.stat().st_size)
-
-
-def _check_scored(candidate: Path, manifest: AdapterManifest, files: Mapping[str, FileEntry]) -> None:
-    """Raises PermanentError if the verdict was passed on other bytes than these, or does not say on which.
-
-    A person may publish what was never scored (`override`).
-    """
-    scored = manifest.evaluation.scored if manifest.evaluation else {}
-    if not scored and not manifest.override:
-        raise PermanentError(f"{candidate} is not published: its verdict does not say which bytes were scored")
-    found = {name: entry.sha256 for name, entry in files.items() if name in ADAPTER_FILES}
-    if scored and scored != found:
-        other = sorted(name for name in {*scored, *found} if scored.get(name) != found.get(name))
-        raise PermanentError(
-            f"{candidate}: {', '.join(other)} changed after the evaluation: its verdict is not theirs; evaluate again"
-        )
-
-
-def _file_problems(folder: Path, manifest: AdapterManifest) -> list[str]:
-    problems = []
-    for name, entry in manifest.files.items():
-        path = folder / name
-        if not path.is_file():
-            problems.append(f"{name} is missing")
-        elif path.stat().st_size != entry.size or sha256_file(path) != entry.sha256:
-            problems.append(f"{name} is not the file that was published (SHA-256 differs)")
-    if WEIGHTS not in manifest.files:
-        problems.append(f"the manifest lists no {WEIGHTS}")
-    return problems
 
 
 def _above_base(manifest: AdapterManifest) -> float:

@@ -9,9 +9,12 @@ person vouches for one that was published before there were signatures.
 The format is OpenSSF Model Signing's, so an auditor needs nothing of ours: `model_signing verify key manifest.json
 --signature model.sig --public_key adapters.pub`. https://github.com/sigstore/model-transparency
 
-Belongs here: keys, signing, checking. Does not: where signatures are kept (`registry.py`).
+Decisions about versions are signed by the same keys, plainly: `openssl dgst -sha256 -verify adapters.pub` checks one.
+
+Belongs here: keys, signing, checking. Does not: where signatures are kept (`registry.py`, `book.py`).
 """
 
+import base64
 import hashlib
 import os
 import tempfile
@@ -69,6 +72,34 @@ class SigningKeys:
                 except Exception:  # noqa: BLE001
                     # Bytes from outside: whatever the parsers make of them, they are not this key's signature.
                     continue
+        return f"was changed after it was signed, or signed by a key that {self.folder} does not hold"
+
+    def seal(self, data: bytes) -> str:
+        """This home's signature of a few bytes (Base64 of ECDSA over SHA-256)."""
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key: Any = serialization.load_pem_private_key(self._own().read_bytes(), None)
+        return base64.b64encode(key.sign(data, ec.ECDSA(hashes.SHA256()))).decode()
+
+    def seal_problem(self, data: bytes, signature: str) -> str | None:
+        """Why bytes are not trusted; None if one of the trusted keys has sealed exactly these. Raises ValueError or
+        TypeError if the signature has no such form."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        signed = base64.b64decode(signature, validate=True)
+        trusted = sorted(self.folder.glob("*.pub"))
+        if not trusted:
+            return f"cannot be checked: copy {PUBLIC} of whoever decided into {self.folder}"
+        for path in trusted:
+            key: Any = serialization.load_pem_public_key(path.read_bytes())
+            try:
+                key.verify(signed, data, ec.ECDSA(hashes.SHA256()))
+                return None
+            except InvalidSignature:
+                continue
         return f"was changed after it was signed, or signed by a key that {self.folder} does not hold"
 
     def _own(self) -> Path:

@@ -1,8 +1,5 @@
 """`ec1 adapters`: what was trained, which version is in use, and manual control of it."""
 
-import math
-import os
-import pwd
 import re
 import sys
 from collections.abc import Iterator
@@ -14,7 +11,7 @@ import typer
 from ec1.adapters.decisions import ReleaseDecision
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
-from ec1.commands.shell import DONE, FAILED, Options, err, out, print_answer, print_json, printable
+from ec1.commands.shell import DONE, FAILED, Options, err, out, person, print_answer, print_json, printable
 from ec1.errors import InputError
 from ec1.night.stores import open_registry
 from ec1.queries import adapters as queries
@@ -26,6 +23,7 @@ adapters_app = typer.Typer(
     help="Adapters: what was trained, from what, which version is in use, whether it is intact.", no_args_is_help=True
 )
 
+_BECAME = ("in_use", "withdrawn", "trials", "stopped")
 _USUAL_MAX_RANK = 16
 """What vLLM serves unless it is told otherwise."""
 
@@ -36,14 +34,6 @@ Reason = Annotated[str, typer.Option(help="the reason, recorded with the change"
 def _registry(context: typer.Context) -> AdapterRegistry:
     options: Options = context.obj
     return open_registry(options.deployment(), options.home)
-
-
-def _person() -> str:
-    """Who gives this command, as the machine knows them."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"user {os.getuid()}"
 
 
 def _role(name: str) -> tuple[str, str]:
@@ -73,8 +63,9 @@ def _version_lines(found: tuple[queries.VersionSummary, ...]) -> Iterator[str]:
 
 @adapters_app.command("show")
 def adapters_show(context: typer.Context, name: Name) -> None:
-    """One version's manifest: recipe, dataset, snapshot (and so every tuple), scores, files."""
-    print_json(_registry(context).read(*queries.version_id(name)))
+    """One version's manifest (recipe, dataset, snapshot, scores, files), and what became of it: trials, withdrawal."""
+    page = queries.version_page(_registry(context), queries.version_id(name))
+    print_json({**page.manifest.model_dump(mode="json"), **{key: getattr(page, key) for key in _BECAME}})
 
 
 @adapters_app.command("sign")
@@ -88,7 +79,7 @@ def adapters_sign(
     """Vouch for versions that no trusted key has signed, such as those from before there were signatures."""
     registry = _registry(context)
     for tenant, role, version in [queries.version_id(name)] if name else queries.version_ids(registry):
-        signed = registry.sign(tenant, role, version, reason, _person())
+        signed = registry.sign(tenant, role, version, reason, person())
         out.print(f"{tenant}/{role}@v{version}: {'signed' if signed else 'was signed before'}", markup=False)
 
 
@@ -97,7 +88,7 @@ def adapters_verify(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="tenant/role@vN; default: every version")] = None,
 ) -> None:
-    """Check signature and files of one version, or of all, and that they are a LoRA adapter."""
+    """Check signature, files and decisions of one version, or of all, and that they are a LoRA adapter."""
     registry = _registry(context)
     damaged = 0
     for tenant, role, version in [queries.version_id(name)] if name else queries.version_ids(registry):
@@ -105,6 +96,29 @@ def adapters_verify(
         damaged += bool(problems)
         out.print(f"{tenant}/{role}@v{version}: {'; '.join(problems) or 'intact'}", markup=False)
     sys.exit(FAILED if damaged else DONE)
+
+
+@adapters_app.command("repair")
+def adapters_repair(
+    context: typer.Context,
+    role: Annotated[str, typer.Argument(help="tenant/role")],
+    reason: Annotated[str | None, typer.Option(help="why to go on; without it nothing is changed")] = None,
+) -> None:
+    """Show what is wrong with the decisions about a role, and go on without what was changed or is gone."""
+    registry, (tenant, name) = _registry(context), _role(role)
+    faults = registry.faults(tenant, name)
+    for fault in faults:
+        said = next(_decision_lines([fault.earlier])) if fault.earlier else "left out"
+        out.print(f"decision {fault.number} {fault.what}: {said}", markup=False)
+    if not faults:
+        out.print(f"{role}: every decision is as it was made", markup=False)
+        return
+    if reason is None:
+        out.print("to go on with what is not left out, give a --reason; read `ec1 adapters history` then", markup=False)
+        sys.exit(FAILED)
+    registry.repair(tenant, name, faults, reason, person())
+    incumbent = registry.incumbent(tenant, name)
+    out.print(f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter", markup=False)
 
 
 @adapters_app.command("history")
@@ -121,6 +135,8 @@ def _decision_lines(decisions: list[ReleaseDecision]) -> Iterator[str]:
     for each in decisions:
         before, after = (f"v{version}" if version else "base" for version in (each.before, each.after))
         move = after if each.action in ("publish", "withdraw") else f"{before} to {after}"
+        if each.action in ("trial", "end-trial", "repair"):
+            move = " ".join(f"{arm}={weight}" for arm, weight in each.arms.items()) or before
         yield (
             f"{each.at:%Y-%m-%d %H:%M}  {each.action:<9} {move:<12} {printable(each.who):<12} {printable(each.reason)}"
         )
@@ -143,7 +159,7 @@ def _lineage_lines(found: queries.Lineage, indent: str = "") -> Iterator[str]:
     )
     if found.missing:
         yield f"{indent}  {found.missing}"
-    elif not found.composed_of:
+    else:
         yield (
             f"{indent}  dataset {found.dataset[:12]} of snapshot {found.bucket} {found.snapshot[:12]}: "
             f"{len(found.tuples)} tuples (--json lists them)"
@@ -177,53 +193,6 @@ def _learner_lines(found: queries.Learners) -> Iterator[str]:
     yield f"{len(found.versions)} versions learnt from it"
 
 
-@adapters_app.command("compose")
-def adapters_compose(
-    context: typer.Context,
-    role: Annotated[str, typer.Argument(help="tenant/role of a nightly recipe: whose version it becomes")],
-    parts: Annotated[list[str], typer.Argument(help="tenant/role@vN=weight, two or more")],
-) -> None:
-    """Add versions up, evaluate and judge the sum on the role's held-out examples, and publish it if it is accepted."""
-    import datetime as dt
-
-    from ec1.launch.process import inherited
-    from ec1.night.experiments.by_hand import launcher_by_hand
-    from ec1.night.experiments.composition import compose
-    from ec1.night.steps.recipe_night import RecipeNight
-
-    options: Options = context.obj
-    deployment, wanted = options.deployment(), _role(role)
-    found = [each for each in options.recipes() if (each.recipe.tenant, each.recipe.role) == wanted]
-    if not found:
-        raise InputError(f"{role} has no nightly recipe: it says on what a version of that role is judged")
-    step = RecipeNight(found[0], deployment, options.home, deployment.current_night(dt.datetime.now(dt.UTC)))
-    composed = compose(
-        step,
-        dict(_weighted(part) for part in parts),
-        getattr(deployment.inference, "max_lora_rank", _USUAL_MAX_RANK),
-        launcher_by_hand("evaluation", deployment, options.home, "ec1 adapters compose"),
-        inherited(options.environment),
-        options.home.logs / f"composition-{role.replace('/', '-')}.log",
-        lambda message: err.print(message, markup=False),
-    )
-    reasons = "; ".join(composed.judged.verdict.reasons)
-    if composed.name is None:
-        out.print(f"{composed.judged.verdict.verdict}: {reasons}; kept in {composed.path}", markup=False)
-        sys.exit(FAILED)
-    out.print(f"{composed.name} is published: {reasons}", markup=False)
-
-
-def _weighted(part: str) -> tuple[tuple[str, str, int], float]:
-    name, _, weight = part.partition("=")
-    try:
-        value = float(weight)
-    except ValueError:
-        raise InputError(f"{part!r}: write it as tenant/role@vN=weight, such as acme/editor@v2=0.5") from None
-    if not math.isfinite(value) or value == 0:
-        raise InputError(f"{part!r}: a weight is a number other than 0")
-    return queries.version_id(name), value
-
-
 @adapters_app.command("promote")
 def adapters_promote(
     context: typer.Context,
@@ -233,17 +202,17 @@ def adapters_promote(
     """Make a version the one in use, or the base without one, until a newer one is published."""
     if name.endswith("@base"):
         tenant, role = _role(name.removesuffix("@base"))
-        _registry(context).promote_base(tenant, role, reason, _person())
+        _registry(context).promote_base(tenant, role, reason, person())
         out.print(f"{tenant}/{role}: the base serves without an adapter", markup=False)
         return
-    manifest = _registry(context).promote(*queries.version_id(name), reason, _person())
+    manifest = _registry(context).promote(*queries.version_id(name), reason, person())
     out.print(f"{manifest.name} is in use", markup=False)
 
 
 @adapters_app.command("pin")
 def adapters_pin(context: typer.Context, name: Name, reason: Reason) -> None:
     """Make a version the one in use until it is unpinned, whatever nights publish."""
-    manifest = _registry(context).pin(*queries.version_id(name), reason, _person())
+    manifest = _registry(context).pin(*queries.version_id(name), reason, person())
     out.print(f"{manifest.name} is in use, and stays so", markup=False)
 
 
@@ -252,7 +221,7 @@ def adapters_unpin(
     context: typer.Context, role: Annotated[str, typer.Argument(help="tenant/role")], reason: Reason
 ) -> None:
     """Let the newest version be the one in use again."""
-    manifest = _registry(context).unpin(*_role(role), reason, _person())
+    manifest = _registry(context).unpin(*_role(role), reason, person())
     out.print(f"{manifest.name} is in use" if manifest else "the base serves without an adapter", markup=False)
 
 
@@ -261,7 +230,7 @@ def adapters_rollback(
     context: typer.Context, role: Annotated[str, typer.Argument(help="tenant/role")], reason: Reason
 ) -> None:
     """Go back to the version before the one in use, until a newer one is published."""
-    manifest = _registry(context).rollback(*_role(role), reason, _person())
+    manifest = _registry(context).rollback(*_role(role), reason, person())
     out.print(f"{manifest.name} is in use", markup=False)
 
 
@@ -269,7 +238,7 @@ def adapters_rollback(
 def adapters_quarantine(context: typer.Context, name: Name, reason: Reason) -> None:
     """Withdraw a published version permanently; its files are kept."""
     registry, (tenant, role, version) = _registry(context), queries.version_id(name)
-    registry.withdraw(tenant, role, version, reason, _person())
+    registry.withdraw(tenant, role, version, reason, person())
     incumbent = registry.incumbent(tenant, role)
     now = f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter"
     out.print(f"{name} is withdrawn; {now}", markup=False)

@@ -224,7 +224,7 @@ def forget_(
         for name, (manifest, _) in usable.items()
         if manifest.snapshot.digest in found.snapshots or manifest.dataset.digest in found.datasets
     }
-    # And what was composed of one of them, or went on from it.
+    # And what went on from one of them.
     learnt = [(name, usable[name][1]) for name in descendants(registry, own) if name in usable]
     if yes:
         found = forget(query, corpus, options.home)

@@ -167,12 +167,6 @@ def plan(
         f"  {'documents':<26} {asked.documents} to read, {asked.reused} of them extracted before, "
         f"{asked.rejected} rejected; {asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text"
     )
-    if asked.second_model is not None:
-        out.print(
-            f"  {'second model':<26} {asked.second_model} reads up to {asked.sent_on} of these chunks: those that "
-            "the first is unsure about",
-            markup=False,
-        )
     if asked.stale:
         out.print(
             f"  {'changed extractor':<26} {asked.stale} documents were read by an earlier one; {asked.policy}: "

@@ -1,11 +1,10 @@
 """`ec1 serve`: the adapters in use behind an OpenAI-compatible address, their API keys, and trials of two versions."""
 
-import datetime as dt
 from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import Options, err, out, print_json
+from ec1.commands.shell import Options, err, out, person, print_json
 from ec1.errors import InputError
 
 serve_app = typer.Typer(
@@ -53,22 +52,25 @@ def split(
 ) -> None:
     """Let several versions of a role answer by weights; a user keeps the version that he got."""
     from ec1.night.stores import open_registry
-    from ec1.serving.versions import Split, write_split
-    from ec1.strict_yaml import validate
+    from ec1.serving.server import trial_results
 
     options: Options = context.obj
     tenant, name = _role(role)
-    registry = open_registry(options.deployment(), options.home)
+    deployment = options.deployment()
+    registry = open_registry(deployment, options.home)
     if not arms:
-        write_split(registry, tenant, name, None)
+        came_to = trial_results(deployment, options.home, registry, tenant, name)
+        registry.end_trial(tenant, name, reason, person(), result=came_to)
         out.print(f"{role}: the version in use answers everything", markup=False)
         return
     weights = {arm: weight for arm, _, weight in (each.partition("=") for each in arms)}
     if len(weights) < len(arms):
         raise InputError("an arm is named twice: write each once, such as in-use=90 v4=10")
-    trial = validate(Split, {"arms": weights, "reason": reason, "at": dt.datetime.now(dt.UTC)}, "split")
-    write_split(registry, tenant, name, trial)
-    out.print(f"{role}: {', '.join(f'{arm} {weight}' for arm, weight in trial.arms.items())}", markup=False)
+    if wrong := [arm for arm, weight in weights.items() if not weight.isascii() or not weight.isdecimal()]:
+        raise InputError(f"{wrong[0]} has no weight: write it as {wrong[0]}=10")
+    shares = {arm: int(weight) for arm, weight in weights.items()}
+    registry.start_trial(tenant, name, shares, reason, person())
+    out.print(f"{role}: {', '.join(f'{arm} {weight}' for arm, weight in shares.items())}", markup=False)
 
 
 @serve_app.command("results")
@@ -77,7 +79,7 @@ def results(
     role: Annotated[str, typer.Argument(help="tenant/role")],
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """What users said about each version: answers kept, and the share of good ones with its 95 % interval."""
+    """What people said about each version: answers kept, and the share of those content with its 95 % interval."""
     from ec1.serving.server import open_capture
 
     options: Options = context.obj
@@ -103,7 +105,7 @@ def results(
         out.print(f"no answer of {role} was kept", markup=False)
     for each in tallies:
         interval = each.interval()
-        said = f"{each.good} of {each.good + each.bad} good" if interval else "no feedback"
+        said = f"{each.good} of {each.good + each.bad} people content" if interval else "no feedback"
         share = f" [{interval[0]:.0%}, {interval[1]:.0%}]" if interval else ""
         out.print(f"{each.version.name:<40} {each.answers:>6} answers  {said}{share}", markup=False)
 
@@ -146,22 +148,37 @@ def key_add(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="whose key it is")],
     tenant: Annotated[list[str] | None, typer.Option(help="only for this tenant; may be repeated")] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="requests at once")] = None,
+    requests_per_minute: Annotated[int | None, typer.Option(min=1)] = None,
+    tokens_per_day: Annotated[int | None, typer.Option(min=1, help="of prompts and answers, by UTC's day")] = None,
 ) -> None:
     """Make a key and print it, once; only its digest is kept. With a key every request needs one."""
+    from ec1.serving.keys import KeyLimits
     from ec1.serving.server import keys_of
 
     options: Options = context.obj
-    out.print(keys_of(options.home).add(name, tuple(tenant or ())), markup=False)
+    limits = KeyLimits(at_once=at_once, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
+    out.print(keys_of(options.home).add(name, tuple(tenant or ()), limits), markup=False)
 
 
 @key_app.command("list")
 def key_list(context: typer.Context) -> None:
-    """The names of all keys."""
-    from ec1.serving.server import keys_of
+    """All keys, with their limits and what they used today (UTC)."""
+    from ec1.serving.server import keys_of, open_counts
 
     options: Options = context.obj
-    for name in keys_of(options.home).names():
-        out.print(name, markup=False)
+    keys = keys_of(options.home).all()
+    if not keys:
+        return
+    counts = open_counts(options.home)
+    for key in keys:
+        requests, tokens = counts.used_today(key.name)
+        limits = ", ".join(f"{what} {most}" for what, most in key.limits.model_dump(exclude_none=True).items())
+        whom = ", ".join(key.tenants) or "all tenants"
+        out.print(
+            f"{key.name}  {whom}; {limits or 'no limits'}; today {requests} requests, {tokens} tokens", markup=False
+        )
+    counts.close()
 
 
 @key_app.command("remove")

@@ -19,7 +19,7 @@ import tempfile
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,9 @@ from ec1.corpus.options import DataOptions
 from ec1.corpus.rendering import Encoded, Rendered, encode, rendered, rendered_sides
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.rows import DatasetRow, Numbers, RowTable, StoredRow
+from ec1.corpus.served import BEYOND, SERVED, Giver, giver_of, within_share
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.corpus.split import HeldOutGroups, Leak, Side, clusters, leaks, newest
-from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.corpus.tuples import (
     Example,
     Objective,
@@ -130,19 +130,15 @@ def build_dataset(
     *,
     home: CorpusFolders,
     objective: Objective,
-    classifier: Callable[[ToxicityOptions], ToxicityClassifier] | None = None,
     mixed: Mapping[str, Snapshot] | None = None,
 ) -> Dataset:
     """Make the dataset of a snapshot, or return the one that was made from the same parts before.
 
     `mixed`: a snapshot of each role in `data.mix`; their tuples come to the training side only.
 
-    `tokenizer` is the base model's, with the chat template that serving uses; `classifier` loads what `data.toxicity`
-    asks for. Raises PermanentError, with what to change, if no example or no held-out example remains, or too many rows
-    are longer than `max_length`.
+    `tokenizer` is the base model's, with the chat template that serving uses. Raises PermanentError, with what to
+    change, if no example or no held-out example remains, or too many rows are longer than `max_length`.
     """
-    if data.toxicity is not None and classifier is None:
-        raise PermanentError("data.toxicity is set, and no classifier was given")
     if tokenizer.chat_template is None:
         raise PermanentError(
             "the base model's tokenizer has no chat template: train a base model that is served with one"
@@ -157,8 +153,7 @@ def build_dataset(
     home.datasets.mkdir(parents=True, exist_ok=True)
     _sweep(home.datasets)
     with tempfile.TemporaryDirectory(dir=home.datasets, prefix=".building-") as folder:
-        judge = classifier(data.toxicity) if data.toxicity and classifier else None
-        digest = _Builder(snapshot, mixed, data, tokenizer, identity, groups, Path(folder), judge).build()
+        digest = _Builder(snapshot, mixed, data, tokenizer, identity, groups, Path(folder)).build()
         if not _is_whole(home, digest):
             with set_aside(home.datasets / digest), staged_directory(home.datasets / digest) as staging:
                 for path in Path(folder).iterdir():
@@ -254,13 +249,13 @@ class _Builder:
         identity: dict[str, Any],
         groups: HeldOutGroups,
         folder: Path,
-        judge: ToxicityClassifier | None,
     ) -> None:
         self._snapshot, self._data, self._tokenizer, self._identity = snapshot, data, tokenizer, identity
-        self._judge, self._mixed = judge, mixed
+        self._mixed = mixed
         self._objective: Objective = identity["objective"]
         self._kind = ROW_KINDS[self._objective]
         self._groups, self._folder = groups, folder
+        self._givers: dict[int, Giver] = {}
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
         self._wanted: dict[str, int] = {}
@@ -365,6 +360,9 @@ class _Builder:
                 question = prompt_source(item) if item.kind == TupleKind.EXTRACTION else None
                 sources = self._sources(source, item)
                 links = links_of(item)
+                if (giver := giver_of(source.record)) is not None:
+                    # Like rows of another role: to the training side only, and no link between groups.
+                    role, self._givers[len(self._rows)] = SERVED, giver
                 self._rows.add(
                     DatasetRow(source.digest, sources, digest, origin, offset, created, role, question, links)
                 )
@@ -390,7 +388,7 @@ class _Builder:
         Held-out rows win over training rows: what is evaluated on tonight was not trained on because of a twin.
         """
         found = array("q")
-        for number, digest, origin, shares, known in self._rows.examined():
+        for number, digest, origin, shares, known in self._rows.examined(last=SERVED):
             if shares or known:
                 self._reject(digest, origin, SHARED if shares else "duplicate")
             else:
@@ -404,7 +402,8 @@ class _Builder:
         return candidates
 
     def _weighed(self, kept: Numbers) -> Numbers:
-        """Of each role that is mixed in as many rows as its weight allows, chosen by a stable hash."""
+        """Of each role that is mixed in, and of feedback on served answers, as many rows as their weight allows, chosen
+        by a stable hash."""
         own = self._rows.of_role(None)[kept] & ~self._heldout_rows[kept]
         limit = int(own.sum())
         for role, weight in self._data.mix.items():
@@ -418,7 +417,11 @@ class _Builder:
             beyond = np.sort(self._by_hash(found)[self._wanted[role] :])
             self._reject_all(beyond, f"beyond the weight of {role} in data.mix")
             kept = kept[~np.isin(kept, beyond)]
-        return kept
+        served = self._by_hash(kept[self._rows.of_role(SERVED)[kept]])
+        chosen = within_share([(number, self._givers[number]) for number in served.tolist()], limit)
+        beyond = np.sort(served[~np.isin(served, chosen)])
+        self._reject_all(beyond, BEYOND)
+        return kept[~np.isin(kept, beyond)]
 
     def _limit(self, kept: Numbers) -> Numbers:
         """At most as many rows as the recipe allows, in the order of their numbers."""
@@ -454,12 +457,7 @@ class _Builder:
                 lines = list(self._lines(rows))
                 examples = [json.loads(line) for line in lines]
                 written: list[int] = []
-                for row, line, example, toxic, measure in zip(
-                    rows, lines, examples, self._toxic(examples), self._measure(examples), strict=True
-                ):
-                    if toxic:
-                        self._reject(row.digest, row.origin, "toxic")
-                        continue
+                for row, line, example, measure in zip(rows, lines, examples, self._measure(examples), strict=True):
                     if isinstance(measure, str):
                         self._reject(row.digest, row.origin, measure)
                         continue
@@ -497,13 +495,6 @@ class _Builder:
             "samples": samples,
         }
         return statistics, hasher
-
-    def _toxic(self, examples: list[Example]) -> list[bool]:
-        """Which answers may not be learnt. Prompts and refused answers may be as bad as they were."""
-        if self._judge is None:
-            return [False] * len(examples)
-        answer = self._kind.sides[0]
-        return self._judge.toxic(["\n".join(texts_of({answer: each[answer]})) for each in examples])
 
     def _lines(self, rows: list[StoredRow]) -> Iterator[bytes]:
         """The examples of rows as they were written: canonical JSON."""

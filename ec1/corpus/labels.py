@@ -74,12 +74,9 @@ def tuple_of(document_id: str, text: str, entities: object, **origin: str) -> di
     return made
 
 
-def add(
-    tuples: Iterable[dict[str, Any]], bucket: Path, name: str, now: dt.datetime, *, gives_way: bool = False
-) -> Taken:
+def add(tuples: Iterable[dict[str, Any]], bucket: Path, name: str, now: dt.datetime) -> Taken:
     """Add tuples to the extractor's bucket, in a file of their own whose name begins with `name`; what the newest
-    tuple of a text says already, from whatever source, adds nothing. `gives_way`: neither does another answer about a
-    text that is there."""
+    tuple of a text says already, from whatever source, adds nothing."""
     known: dict[str, tuple[str, str]] = {}
     for file in sorted(bucket.glob("*.jsonl")):
         for record in _records(file):
@@ -90,7 +87,7 @@ def add(
     for each in tuples:
         read += 1
         text = _text_of(each)
-        if text not in known or not (gives_way or known[text][1] == _answer_of(each)):
+        if text not in known or known[text][1] != _answer_of(each):
             new[text] = {**each, "created": now.astimezone(dt.UTC).isoformat()}
     if new:
         lines = b"".join(canonical_json(each) + b"\n" for each in new.values())

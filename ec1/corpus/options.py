@@ -4,7 +4,6 @@ from pydantic import Field, field_validator
 
 from ec1.corpus.keys import TEXTS
 from ec1.corpus.rendering import TrainOn
-from ec1.corpus.toxicity import ToxicityOptions
 from ec1.settings import Name, Settings
 
 
@@ -47,7 +46,6 @@ class DataOptions(Settings):
     max_rows: int | None = Field(None, ge=2, description="use at most this many rows, chosen by a stable hash")
     scrub: bool = Field(True, description="replace secrets and personal data by placeholders")
     recognizers: tuple[str, ...] = Field((), description="more of Presidio's recognisers, such as DeTaxIdRecognizer")
-    toxicity: ToxicityOptions | None = Field(None, description="drop rows whose answer a classifier finds toxic")
     seed: int = Field(0, ge=0, description="of the split; another seed is another split")
 
     @property

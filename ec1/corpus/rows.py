@@ -241,10 +241,10 @@ class RowTable:
         """Have some rows no longer be examined."""
         self.db.executemany("UPDATE row SET dropped = 1 WHERE number = ?", ((int(number),) for number in numbers))
 
-    def examined(self) -> Iterator[tuple[int, str, str, bool, bool]]:
-        """Every row that was not dropped, held-out ones first and then by digest: number, digest, origin, whether it is
-        a training row that shares a source with a held-out one, and whether its text came before (and was not such a
-        row's)."""
+    def examined(self, last: str) -> Iterator[tuple[int, str, str, bool, bool]]:
+        """Every row that was not dropped: held-out ones, then the others, then those of the role `last`, by digest.
+        Number, digest, origin, whether it is a training row that shares a source with a held-out one, and whether its
+        text came before (and was not such a row's)."""
         self.db.execute("CREATE TABLE shared (name BLOB PRIMARY KEY) WITHOUT ROWID")
         self.db.execute("CREATE TABLE seen (text BLOB PRIMARY KEY) WITHOUT ROWID")
         self.db.execute(
@@ -253,7 +253,8 @@ class RowTable:
         found = self.db.execute(
             "SELECT number, digest, origin, text, side = 0 AND EXISTS (SELECT 1 FROM source CROSS JOIN shared "
             "ON shared.name = source.name WHERE source.row = number) FROM row "
-            "WHERE NOT dropped ORDER BY side DESC, digest, number"
+            "WHERE NOT dropped ORDER BY side DESC, IFNULL(role = ?, 0), digest, number",
+            (self._roles.index(last) if last in self._roles else -1,),
         )
         for number, digest, origin, text, shares in found:
             known = False

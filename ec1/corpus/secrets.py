@@ -6,16 +6,19 @@ Belongs here: patterns, and what tells a secret from a hash, a path or a placeho
 keyword and hexadecimal detectors of detect-secrets are not used: on code they mostly find git SHAs and checksums.
 """
 
+import base64
 import functools
 import itertools
 import json
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ec1.corpus.secret_contexts import named_secrets
+from ec1.corpus.secret_places import placed_secrets
+from ec1.corpus.secret_values import HASH_PREFIX, HEX, PLACEHOLDER, UUID, entropy, made_of_words
 
 
 @dataclass(frozen=True, order=True)
@@ -89,7 +92,6 @@ _TOKENS = (
     _pattern("password-hash", "$", r"\$(?:2[abxy]|5|6|y|argon2(?:id?|d))\$[./A-Za-z0-9$=,+]{20,}"),
     _pattern("slack-webhook", "hooks.slack.com", r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9_/]{20,})"),
     _pattern("discord-webhook", "/api/webhooks/", r"/api/webhooks/\d{10,}/([A-Za-z0-9_\-]{30,})"),
-    _pattern("basic-auth", "://", r"://[^\s:/?#@\[\]<>\"'`{}]*:([^\s/?#@\"'`<>{}]{1,256})@[A-Za-z0-9\[]"),
     _pattern("token-in-url", "://", r"://((?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-]{16,})@[A-Za-z0-9]"),
     _pattern(
         "private-key",
@@ -104,60 +106,6 @@ _TOKENS = (
     ),
 )
 
-_AUTHORIZATION = (
-    _pattern(
-        "authorization",
-        "authorization",
-        r"(?i:authorization)\\?[\"'\]]{0,2}\s{0,3}[:=,]\s{0,3}f?\\?[\"'`]?(?i:bearer|basic|token|apikey)\s+"
-        r"([A-Za-z0-9+/=._~\-]{8,})",
-    ),
-    _pattern("authorization", "bearer", r"(?i:\bbearer)\s+([A-Za-z0-9+/=._~\-]{20,})"),
-    _pattern("login", "-u --user", r"(?:^|\s)(?:-u|--user)[ =][\"']?[\w.@\-]+:([^\s\"']{4,})"),
-    _pattern("netrc", "login", r"\blogin\s+\S+\s+password\s+(\S{4,})"),
-    _pattern("docker-auth", "auth", r"\\?\"auth\\?\"\s*:\s*\\?\"([A-Za-z0-9+/=]{12,})\\?\""),
-    _pattern("client-key", "client-key-data", r"client-key-data\\?\"?:\s*\\?\"?([A-Za-z0-9+/=]{40,})"),
-    _pattern(
-        "aws-secret",
-        "secret",
-        r"(?i:aws.{0,20}?secret.{0,20}?|secret_?access_?key)\\?[\"'\]]{0,2}\s{0,3}[:=]{1,2}\s{0,3}\\?[\"']?"
-        r"([A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
-    ),
-    _pattern(
-        "parameter",
-        "passw pwd secret token key sig",
-        r"[;?&](?i:password|passwd|pwd|secret|access_token|auth_token|token|api_?key|client_secret|sig)="
-        r"([^;&\s\"'`<>{}$\\]{6,})",
-    ),
-)
-
-_STRONG = r"(?i:passw(?:or)?d|passphrase|pwd|secret)"
-_WEAK = (
-    r"(?i:token|api[_\-]?key|credentials?|"
-    r"(?:access|auth|private|account|encryption|signing|service|db|master)[_\-]?key)"
-)
-# A name that goes on like this holds something about a secret, not the secret.
-_ABOUT = (
-    r"(?![a-z])(?![_\-]?(?:[Nn]ame|[Ii]d\b|[Rr]ef|[Ff]ile|[Pp]ath|[Uu]r[li]|[Tt]ype|[Ff]ield|[Ll]en|[Cc]ount|[Ll]imit|"
-    r"[Rr]egex|[Pp]attern|[Ss]ize|[Mm]ax|[Mm]in|[Bb]udget|[Ee]nv|[Vv]ar|[Hh]eader|[Pp]refix|[Ll]abel|[Hh]int|[Pp]arser))"
-)
-_NAME_END = _ABOUT + r"[A-Za-z0-9_\-]{0,30}\\?[\"'`]?\]?\s{0,3}"
-_ASSIGNED = r"(?::=|=>|={1,3}|!==?|:)\s{0,3}"
-_ASSIGNMENTS = tuple(
-    _pattern(kind, needles, f"{name}{_NAME_END}{_ASSIGNED}{value}")
-    for kind, needles, name in (
-        ("password", "passw passphrase pwd secret", _STRONG),
-        ("token", "token key credential", _WEAK),
-    )
-    for value in (r"[@bfru]?\\?[\"'`]([^\"'`\s\\]{5,256})\\?[\"'`]",)
-)
-# KEY=value in an environment file, a shell script, YAML or properties: the whole rest of the line is the value.
-_BARE = _pattern(
-    "assignment",
-    "passw passphrase pwd secret token key credential",
-    r"(?m)^[+\- ]?[ \t]*(?:-[ \t]+)?(?:(?:export|set|ENV|ARG)[ \t]+)?[A-Za-z0-9_.\-]{0,40}?"
-    + f"(?:{_STRONG}|{_WEAK}){_ABOUT}"
-    + r"[A-Za-z0-9_\-]{0,30}[ \t]{0,3}[=:][ \t]{0,3}([^\s\"'`#,;(){}\[\]<>$|]{8,256})[ \t]*$",
-)
 _KEY_LINES = _pattern(
     "private-key", "", r"(?m)(?:^[+\- ]?[ \t]*[A-Za-z0-9+/]{64}\n){3,}(?:[+\- ]?[ \t]*[A-Za-z0-9+/]+={1,2}$)?"
 )
@@ -168,26 +116,14 @@ _IDENTIFIER = re.compile(
     r"(?:call|toolu|tool|fc|func|chatcmpl|cmpl|msg|run|resp|rs|req|thread|asst|step|item|evt|event|batch|file|sess|ws)"
     r"[_\-][A-Za-z0-9_\-]+"
 )
-# Words count only where no letter or digit joins on: random strings hold every short word now and then.
-_PLACEHOLDER = re.compile(
-    r"<[A-Z_]+\d*>|\$\{?[A-Z_]|\{\{|%\(|%[sdr]|\*{3}|(?i:x{4})|\.{3}|(?<![A-Za-z0-9])(?i:change[_\-]?(?:me|it)|example|"
-    r"placeholder|redacted|dummy|your[_\-]\w+|my[_\-]\w+|insert|replace|undefined|null|none|true|false)(?![A-Za-z0-9])"
-)
-_HEX = re.compile(r"(?:0x)?[0-9a-fA-F]+")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_HASH_PREFIX = re.compile(r"(?i)(?:sha(?:1|224|256|384|512)|md5|h1)[\-_:=]")
-_WORDS = re.compile(r"[A-Za-z]?[a-z]*|[A-Z]+|[0-9]{1,4}")
-_CODE = re.compile(
-    r"[A-Za-z_][\w]*(?:(?:\.|::|->|/)[A-Za-z_]\w*)+[?!]?|[A-Za-z_]+|[a-z]+(?:[_\-][a-z]+)*\d{0,2}|[A-Z]+(?:_[A-Z]+)*"
-)
 
 
 def find_secrets(text: str) -> list[SecretMatch]:
     """Everything in the text that looks like a secret, in order; findings may overlap."""
     lowered = text.lower()
-    found = [*_matches(_TOKENS, text, lowered, _always), *_matches(_AUTHORIZATION, text, lowered, _is_value)]
-    found += _matches(_ASSIGNMENTS[:1], text, lowered, _is_password)
-    found += _matches((*_ASSIGNMENTS[1:], _BARE), text, lowered, _is_token)
+    found = [*_matches(_TOKENS, text, lowered, _always)]
+    found += itertools.starmap(SecretMatch, placed_secrets(text, lowered))
+    found += itertools.starmap(SecretMatch, named_secrets(text, lowered))
     found += _matches((_KEY_LINES,), text, lowered, _is_key_block)
     found += _random_strings(text)
     found += _vendor_tokens(text, lowered)
@@ -205,53 +141,26 @@ def _matches(patterns: tuple[_Pattern, ...], text: str, lowered: str, accept: An
 
 
 def _always(value: str) -> bool:
-    return not _PLACEHOLDER.fullmatch(value)
-
-
-def _is_value(value: str) -> bool:
-    """A value behind a name that says what it is: anything but a placeholder, a number or a piece of code."""
-    if len(value) >= 32 and _entropy(value) > 4 and not _made_of_words(value):
-        return True
-    return not (_PLACEHOLDER.search(value) or value.replace(":", "").isdigit() or _CODE.fullmatch(value))
-
-
-def _is_password(value: str) -> bool:
-    if _PLACEHOLDER.search(value) or re.search(r"(?i)passw|secret|[()\[\]{}\s]", value) or _is_address(value):
-        return False
-    # One plain word can be a password, or a label in a form: in quotes behind such a name it is taken for a password.
-    return not (value.isdigit() and len(value) < 6) and not re.fullmatch(r"[a-z]+(?:[_.][a-z]+)+", value)
-
-
-def _is_token(value: str) -> bool:
-    has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    if not has_both or "{" in value or not _is_value(value) or _is_address(value) or _HASH_PREFIX.match(value):
-        return False
-    return len(value) >= 8 and _entropy(value) >= 2.5
+    return not PLACEHOLDER.fullmatch(value)
 
 
 def _is_key_block(value: str) -> bool:
-    return not all(_HEX.fullmatch(line.strip("+- ")) for line in value.splitlines() if line.strip("+- "))
-
-
-def _is_address(value: str) -> bool:
-    return value.startswith(("http://", "https://", "/", "./", "~/", "arn:", "projects/")) or bool(
-        _UUID.fullmatch(value)
-    )
+    return not all(HEX.fullmatch(line.strip("+- ")) for line in value.splitlines() if line.strip("+- "))
 
 
 def _random_strings(text: str) -> Iterator[SecretMatch]:
     """Quoted base64 that is too random for a word, a path or a checksum."""
-    entropy = _base64_entropy()
+    randomness = _base64_entropy()
     for match in _QUOTED.finditer(text):
         value = match.group(2)
         kinds = (any(map(str.isupper, value)), any(map(str.islower, value)), any(map(str.isdigit, value)))
-        if not all(kinds) or _HEX.fullmatch(value) or _UUID.fullmatch(value) or _HASH_PREFIX.match(value):
+        if not all(kinds) or HEX.fullmatch(value) or UUID.fullmatch(value) or HASH_PREFIX.match(value):
             continue
-        if (_PLACEHOLDER.search(value) and len(value) < 40) or _IDENTIFIER.fullmatch(value):
+        if (PLACEHOLDER.search(value) and len(value) < 40) or _IDENTIFIER.fullmatch(value):
             continue
-        if _is_alphabet(value) or _made_of_words(value):
+        if _is_alphabet(value) or made_of_words(value) or _is_encoded_text(value):
             continue
-        if entropy.calculate_shannon_entropy(value) > entropy.entropy_limit - (0.4 if len(value) < 32 else 0.0):
+        if randomness.calculate_shannon_entropy(value) > randomness.entropy_limit - (0.4 if len(value) < 32 else 0.0):
             yield SecretMatch(*match.span(2), "random-string")
 
 
@@ -261,14 +170,13 @@ def _is_alphabet(value: str) -> bool:
     return steps > len(value) / 2
 
 
-def _made_of_words(value: str) -> bool:
-    """True for a path or an identifier: its pieces are words and small numbers."""
-    pieces = [piece for piece in re.split(r"[/_\-+=]|(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])", value) if piece]
-    return sum(len(piece) for piece in pieces if len(piece) >= 4 and _WORDS.fullmatch(piece)) > len(value) / 2
-
-
-def _entropy(value: str) -> float:
-    return -sum(count / len(value) * math.log2(count / len(value)) for count in Counter(value).values())
+def _is_encoded_text(value: str) -> bool:
+    """True for a sentence in base64."""
+    try:
+        decoded = base64.b64decode(value, validate=True).decode("ascii")
+    except ValueError:
+        return False
+    return decoded.isprintable() and decoded.count(" ") >= 2
 
 
 def _vendor_tokens(text: str, lowered: str) -> Iterator[SecretMatch]:
@@ -330,7 +238,7 @@ def _gitleaks_secrets(text: str, lowered: str) -> Iterator[SecretMatch]:
         for match in rule.regex.finditer(text):
             group = rule.group or next((number for number in range(1, rule.regex.groups + 1) if match[number]), 0)
             value = match[group]
-            if _entropy(value) < rule.entropy or any(pattern.search(value) for pattern in rule.allowed):
+            if entropy(value) < rule.entropy or any(pattern.search(value) for pattern in rule.allowed):
                 continue
             if _always(value) and not any(word in value.lower() for word in rule.stopwords):
                 yield SecretMatch(*match.span(group), rule.kind)

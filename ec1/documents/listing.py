@@ -4,8 +4,10 @@ Belongs here: the types of a listing and its file. Does not: how it comes about 
 """
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -67,6 +69,8 @@ class Listing:
     hashed: int = 0
     refresh: tuple[DocumentKey, ...] = ()
     """Of `changed`, those whose content is known and that only a changed extractor reads again."""
+    put_off: dict[str, str] = field(default_factory=dict)
+    """Streams that could not be listed tonight, and why: their documents stay as they are."""
 
     @cached_property
     def digest(self) -> str:
@@ -79,6 +83,22 @@ class Listing:
                     [r.key.stream, r.key.path, r.content_sha256 if r.hashed else "", r.reason] for r in self.rejected
                 ],
             }
+        )
+
+    def and_also(self, others: Sequence["Listing"]) -> "Listing":
+        """This listing with what others of the same night found in other streams."""
+        every = (self, *others)
+        by_key = attrgetter("key")
+        return replace(
+            self,
+            changed=tuple(sorted((each for one in every for each in one.changed), key=by_key)),
+            vanished=tuple(sorted(key for one in every for key in one.vanished)),
+            rejected=tuple(sorted((each for one in every for each in one.rejected), key=by_key)),
+            postponed=tuple(sorted((each for one in every for each in one.postponed), key=by_key)),
+            unchanged={stream: count for one in every for stream, count in one.unchanged.items()},
+            put_off={stream: reason for one in every for stream, reason in one.put_off.items()},
+            later=sum(one.later for one in every),
+            hashed=sum(one.hashed for one in every),
         )
 
     def save(self, path: Path) -> None:

@@ -47,7 +47,7 @@ def propose_streams(root: Path) -> Proposal:
     if len(set(names.values())) < len(names):
         names = {".": _name(".")}
     streams = {name: StreamSettings(folder=top) for top, name in names.items()}
-    every = {name: Stream(name, each.folder, each.read, name) for name, each in streams.items()}
+    every = {name: Stream(name, each.place(name), each.read, name) for name, each in streams.items()}
     return _proposal(root, streams, every)
 
 

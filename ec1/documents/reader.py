@@ -2,21 +2,35 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document, parse_document
+from ec1.documents.sources.copied import Roots
 from ec1.errors import DeferredError, RejectedError
 
 
 class DocumentReader:
-    """Reads versions of documents. `max_bytes` bounds a file; a larger one is rejected."""
+    """Reads versions of documents. `max_bytes` bounds a file; a larger one is rejected.
 
-    def __init__(self, root: Path, max_bytes: int, converter: Converter | None = None) -> None:
-        self.root = root
+    `others`: of streams whose files are elsewhere than those of the root.
+    """
+
+    def __init__(
+        self,
+        root: Path | Roots,
+        max_bytes: int,
+        converter: Converter | None = None,
+        *,
+        others: Mapping[str, Roots] = MappingProxyType({}),
+    ) -> None:
+        self._roots = root if isinstance(root, Roots) else Roots(root, root)
         self._max_bytes = max_bytes
         self._converter = converter
+        self._others = others
 
     def read(self, key: DocumentKey, content_sha256: str) -> Document:
         """Read one version of a document.
@@ -24,7 +38,10 @@ class DocumentReader:
         Raises RejectedError (the reason it cannot be a document), DeferredError if the file no longer holds that
         version.
         """
-        path = self.root / key.path
+        roots = self._others.get(key.stream, self._roots)
+        # What a file holds has that file's path before its own.
+        path = next((root / key.path for root in (roots.files, roots.unpacked) if _is_file(root / key.path)), None)
+        path = path or roots.files / key.path
         try:
             with path.open("rb") as stream:
                 # Not more than there is: a read sets aside all the memory that it is asked for.
@@ -43,3 +60,10 @@ class DocumentReader:
             return self.read(key, content_sha256).text
         except (DeferredError, RejectedError):
             return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False

@@ -3,7 +3,9 @@
 Belongs here: listing the streams, comparing with the ledger, and the rules that protect the graph from a listing that
 cannot be right. Nothing here writes to the ledger or the graph.
 
-Names that start with a dot (editors' leftovers, `.git`) are not documents, as in a shell's `**`.
+Names that start with a dot (editors' leftovers, `.git`) are not documents, as in a shell's `**`. What archives,
+mailboxes and mails hold is taken out into a folder of its own (`ec1.documents.sources.unpack`) and listed as if it lay
+there.
 """
 
 import datetime as dt
@@ -13,6 +15,7 @@ import os
 import stat as stat_bits
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +24,12 @@ from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import DocumentVersion, Listing, Postponed, Rejected
 from ec1.documents.scan_cache import Row, ScanCache
 from ec1.documents.settings import DocumentSettings
+from ec1.documents.sources.copies import Copies
+from ec1.documents.sources.unpack import Seen, holds_others, unpack
 from ec1.documents.steady import Unreadable, Unsteady, read_steadily
 from ec1.errors import DeferredError, InputError, PermanentError
 from ec1.files import digest_of
-from ec1.streams import CONVERTED, Stream
+from ec1.streams import CONTAINERS, CONVERTED, Stream
 
 log = logging.getLogger(__name__)
 
@@ -46,25 +51,29 @@ def scan_documents(
     retract_vanished: bool,
     settings: DocumentSettings,
     cache: Path,
+    unpacked: Path | None = None,
+    streams: Mapping[str, Stream] | None = None,
     verify: bool = False,
 ) -> Listing:
-    """List the streams below `root` and compare them with the ledger.
+    """List the streams below `root` and compare them with the ledger. `streams`: only these; default: the settings'.
 
     A document needs work if its content or its extractor's fingerprint (`fingerprints`) differs from its ledger row, or
     if the row is deferred. A file modified after `as_of` (aware) is not visible: it is left to its own night.
     `retract_vanished=False`, for a night made up later, reports no deletion. `cache` is a folder for
-    what may be lost. `verify` reads every file, as happens automatically every `settings.verify_every_days`.
+    what may be lost, and `unpacked` one for what archives and mails hold (None: they are not opened). `verify` reads
+    every file, as happens automatically every `settings.verify_every_days`.
 
     Raises InputError (no such root, and none known), DeferredError (a folder could not be listed, so nothing is said
     about deletions), PermanentError (so much is gone that it looks like a lost mount).
     """
     if as_of.tzinfo is None:
         raise InputError(f"as_of {as_of} has no time zone")
-    scan = _Scan(root, ledger, fingerprints, _nanoseconds(as_of), settings)
-    with ScanCache(cache / f"scan-{_stand_in(scan.root)[:12]}.sqlite") as rows:
+    scan = _Scan(root, ledger, fingerprints, _nanoseconds(as_of), settings, streams or settings.all_streams)
+    with ScanCache(cache / f"scan-{_stand_in(scan.root)[:12]}.sqlite") as rows, ExitStack() as stack:
+        copies = stack.enter_context(Copies(unpacked)) if unpacked is not None and scan.opens_files else None
         period = settings.verify_every_days * 86_400 * 10**9
         due = rows.verified_ns is None or (period and scan.as_of_ns >= rows.verified_ns + period)
-        scan.run(rows, verify=verify or bool(due))
+        scan.run(rows, copies, verify=verify or bool(due))
         if verify or due:
             rows.verified_ns = scan.as_of_ns
     vanished = scan.vanished() if retract_vanished else []
@@ -103,6 +112,8 @@ class _Scan:
     fingerprints: Fingerprints
     as_of_ns: int
     settings: DocumentSettings
+    streams: Mapping[str, Stream]
+    containers: list[Seen] = field(default_factory=list)
     changed: list[DocumentVersion] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     postponed: list[Postponed] = field(default_factory=list)
@@ -113,7 +124,6 @@ class _Scan:
     def __post_init__(self) -> None:
         self.root = self.given_root.resolve()
         self.started_ns = time.time_ns()
-        self.streams = self.settings.all_streams
         self.unchanged = dict.fromkeys(self.streams, 0)
         self._known: dict[str, dict[str, str]] = {name: {} for name in self.streams}
         streams = {name: (self.fingerprints.of_stream[name], rows) for name, rows in self._known.items()}
@@ -150,12 +160,36 @@ class _Scan:
             "deletion is meant, leave an empty folder there and set documents.max_vanished_share to 1 for one night"
         )
 
-    def run(self, cache: ScanCache, *, verify: bool) -> None:
-        """Walk all streams. Raises DeferredError if a folder cannot be listed."""
+    @property
+    def opens_files(self) -> bool:
+        """Whether some stream reads files that hold others."""
+        return any(holds_others(suffix) for stream in self.streams.values() for suffix in stream.suffixes)
+
+    def run(self, cache: ScanCache, copies: Copies | None, *, verify: bool) -> None:
+        """Walk all streams, then what was taken out of their files. Raises DeferredError if a folder cannot be
+        listed."""
         listed: set[str] = set()
+        if copies is not None:
+            # Files that look unchanged are opened again where what they hold is not there, or by other rules.
+            suffixes = {name: stream.suffixes for name, stream in sorted(self.streams.items())}
+            limits = (self.settings.unpacking.model_dump(), self.settings.max_bytes)
+            verify = not copies.made_by(digest_of([suffixes, limits])) or verify
         for stream in self.streams.values():
-            _Walk(self, stream, cache, verify, self._known[stream.name]).run(listed)
+            walk = _Walk(self, stream, cache, verify, self._known[stream.name], self.root)
+            walk.run([stream.folder], listed)
+            if stream.copied:
+                with Copies(self.root) as brought:
+                    walk.refuse(brought.problems(stream.name))
+        if copies is not None:
+            unpack(copies, self.containers, self.settings.unpacking, self.settings.max_bytes, root=self.root)
+            for stream in self.streams.values():
+                self._unpacked(stream, copies, cache, verify, listed)
         cache.keep_only(listed)
+
+    def _unpacked(self, stream: Stream, copies: Copies, cache: ScanCache, verify: bool, listed: set[str]) -> None:
+        walk = _Walk(self, stream, cache, verify, self._known[stream.name], copies.root.resolve())
+        walk.run([folder for folder, (_, name) in copies.folders().items() if name == stream.name], listed)
+        walk.refuse(copies.problems(stream.name))
 
     def vanished(self) -> list[DocumentKey]:
         """The live documents that a complete listing did not show. Raises PermanentError if they are too many."""
@@ -193,18 +227,21 @@ class _Walk:
     cache: ScanCache
     verify: bool
     known: dict[str, str]
+    root: Path
 
-    def run(self, listed: set[str]) -> None:
+    def run(self, folders: Iterable[str], listed: set[str]) -> None:
         """Walk real folders first, then links to folders: what is reachable both ways keeps its real name."""
         self._visited: set[tuple[int, int]] = set()
         self._links: list[str] = []
-        folder = self.scan.root / self.stream.folder
-        if not _is_folder(folder):
-            return
-        if not folder.resolve().is_relative_to(self.scan.root):
-            self._reject(self.stream.folder, _LEADS_OUT, self._link_stand_in(folder))
-            return
-        pending = [self.stream.folder]
+        pending = []
+        for name in folders:
+            folder = self.root / name
+            if not _is_folder(folder):
+                continue
+            if folder.resolve().is_relative_to(self.root):
+                pending.append(name)
+            else:
+                self._reject(name, _LEADS_OUT, self._link_stand_in(folder))
         while pending or self._links:
             if not pending:
                 self._links.sort(reverse=True)
@@ -213,9 +250,15 @@ class _Walk:
             pending.extend(self._directory(directory))
             listed.add(directory)
 
+    def refuse(self, problems: Mapping[str, tuple[str, str]]) -> None:
+        """Reject what could not be taken out of a file: by path, its version and the reason."""
+        for path, (version, reason) in problems.items():
+            ledger_row = self.scan.ledger.get(DocumentKey(self.stream.name, path))
+            self._reject(path, reason, _stand_in(version, reason), ledger_row)
+
     def _directory(self, directory: str) -> list[str]:
         """Work through one folder; return the folders in it."""
-        path = f"{self.scan.root}/{directory}"
+        path = f"{self.root}/{directory}"
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -304,6 +347,10 @@ class _Walk:
             self.scan.later += 1
             return row
         ledger_row = self.scan.ledger.get(DocumentKey(self.stream.name, path)) if live else None
+        if self.root is self.scan.root and stat_bits.S_ISREG(found.st_mode) and holds_others(name):
+            self.scan.containers.append(Seen(self.stream, path, self.root / target, found))
+        if name.lower().endswith(CONTAINERS):
+            return None
         # What was rejected is read again, since the rejection may have been the scan's own.
         if (
             ledger_row
@@ -337,7 +384,7 @@ class _Walk:
         try:
             if not stat_bits.S_ISREG(found.st_mode):
                 raise Unreadable("not a regular file")
-            content = read_steadily(scan.root / target, found, scan.settings.max_bytes)
+            content = read_steadily(self.root / target, found, scan.settings.max_bytes)
             scan.hashed += 1
         except Unreadable as problem:
             self._reject(path, str(problem), _stand_in(path, found.st_size, found.st_mtime_ns), ledger_row)
@@ -365,7 +412,7 @@ class _Walk:
 
     def _special(self, path: str) -> tuple[str, os.stat_result] | None:
         """What a link, or a name that is not UTF-8, stands for: path and stat of a file; None if it is settled here."""
-        absolute = self.scan.root / path
+        absolute = self.root / path
         try:
             found = absolute.lstat()
         except FileNotFoundError:
@@ -377,7 +424,7 @@ class _Walk:
             self._reject(path, "the name is not UTF-8", _stand_in(found.st_size, found.st_mtime_ns))
             return None
         target = Path(os.path.realpath(absolute))
-        if not target.is_relative_to(self.scan.root):
+        if not target.is_relative_to(self.root):
             self._reject(path, _LEADS_OUT, self._link_stand_in(absolute))
             return None
         try:
@@ -388,14 +435,14 @@ class _Walk:
         if stat_bits.S_ISDIR(found.st_mode):
             self._links.append(path)
             return None
-        return str(target.relative_to(self.scan.root)), found
+        return str(target.relative_to(self.root)), found
 
     def _folder_link(self, path: str) -> None:
         """A link whose name is not a document's: followed if it is a folder inside the root."""
-        absolute = self.scan.root / path
+        absolute = self.root / path
         if not _is_folder(absolute):
             return
-        if absolute.resolve().is_relative_to(self.scan.root):
+        if absolute.resolve().is_relative_to(self.root):
             self._links.append(path)
         elif absolute.lstat().st_mtime_ns <= self.scan.as_of_ns:
             self._reject(path, _LEADS_OUT, self._link_stand_in(absolute))

@@ -5,8 +5,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from ec1.documents.sources.settings import SourceSettings, UnpackingSettings
 from ec1.settings import Name, Settings
 from ec1.streams import CONTRACT_STREAMS, READABLE, Stream
 
@@ -25,9 +26,12 @@ def _suffix(value: str) -> str:
 
 
 class StreamSettings(Settings):
-    """One stream: the readable files of a folder, at any depth."""
+    """One stream: the readable files of a folder, at any depth, or of a source that is not a folder."""
 
-    folder: Annotated[str, AfterValidator(_folder)] = Field(description="below documents.root; `.` for all of it")
+    folder: Annotated[str, AfterValidator(_folder)] | None = Field(
+        None, description="below documents.root; `.` for all of it"
+    )
+    source: SourceSettings | None = Field(None, description="where its documents are, instead of `folder`")
     suffixes: tuple[Annotated[str, AfterValidator(_suffix)], ...] = Field(
         (), description="which files, such as .pdf, in either case; default: all that EC1 can read (docs/documents.md)"
     )
@@ -39,10 +43,24 @@ class StreamSettings(Settings):
         (), description="entity classes that its documents may name, of extraction.classes; default: all"
     )
 
+    share: float = Field(
+        1, gt=0, description="of phase 1's time beside the other streams: one of 2 gets twice that of one of 1"
+    )
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> "StreamSettings":
+        if (self.folder is None) == (self.source is None):
+            raise ValueError("a stream has either a `folder` or a `source`")
+        return self
+
     @property
     def read(self) -> tuple[str, ...]:
         """The suffixes of its files."""
         return self.suffixes or READABLE
+
+    def place(self, name: str) -> str:
+        """Its folder: of a source, the one of its copies, which is called as the stream."""
+        return name if self.folder is None else self.folder
 
 
 class ConversionSettings(Settings):
@@ -63,6 +81,7 @@ class DocumentSettings(Settings):
         "docs/contracts.md (meeting, research, contact)",
     )
     conversion: ConversionSettings = ConversionSettings()
+    unpacking: UnpackingSettings = UnpackingSettings()
     max_vanished_share: float = Field(
         0.3,
         gt=0,
@@ -86,7 +105,7 @@ class DocumentSettings(Settings):
         prefixes = [each.id_prefix or name for name, each in value.items()]
         if twice := sorted({each for each in prefixes if prefixes.count(each) > 1}):
             raise ValueError(f"two streams have the id prefix {twice[0]!r}")
-        folders = {name: PurePosixPath(each.folder) for name, each in value.items()}
+        folders = {name: PurePosixPath(each.place(name)) for name, each in value.items()}
         for name, folder in folders.items():
             for other, around in folders.items():
                 if name != other and folder.is_relative_to(around):
@@ -101,11 +120,13 @@ class DocumentSettings(Settings):
         return {
             name: Stream(
                 name,
-                each.folder,
+                each.place(name),
                 each.read,
                 each.id_prefix or name,
                 owner=each.owner,
                 classes=each.classes,
+                copied=each.source is not None,
+                share=each.share,
             )
             for name, each in self.streams.items()
         }

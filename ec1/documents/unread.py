@@ -49,7 +49,7 @@ class Unread:
 def unread_files(root: Path, streams: Iterable[Stream]) -> Unread:
     """Look at the names below `root`, without following links; names that begin with a dot are skipped."""
     found, seen = Unread(), 0
-    chosen = [(root / stream.folder, stream.suffixes) for stream in streams]
+    chosen = [(root / stream.folder, stream.suffixes) for stream in streams if not stream.copied]
     for folder, names, files in os.walk(root):
         names[:] = [name for name in names if not name.startswith(".")]
         here = Path(folder)

@@ -1,11 +1,10 @@
 """What a deployment sets about phase 1: who answers, and how documents are read."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ec1.gpu.settings import VllmSettings
 from ec1.settings import HttpAddress, Name, Settings, ShippedPath
 from ec1.vocabulary import (
     CONTRACT_CLASSES,
@@ -65,31 +64,6 @@ class DoormanSettings(Settings):
 
 MIN_ANSWER_TOKENS = 64
 """Fewer hold no answer with an entity or two."""
-
-
-class CascadeSettings(Settings):
-    """A second, larger model that reads only the chunks that the first one is unsure about (docs/operations.md)."""
-
-    inference: Annotated[VllmSettings | ServerSettings, Field(discriminator="kind")]
-    adapter: ShippedPath | None = Field(None, description="as `extraction.adapter`, for the second model")
-    mode: Literal["answer", "decide", "both"] = Field(
-        "answer", description="as `extraction.mode`, for the second model"
-    )
-    wrong_names: float = Field(
-        0.5,
-        gt=0,
-        description="a chunk is read by the second model if the first expects to be wrong about so many of its names "
-        "or more, by its calibrated confidences; typically 0.3–1",
-    )
-    max_share: float = Field(
-        0.3, gt=0, le=1, description="of all chunks at most this share is read by the second model; typically 0.1–0.5"
-    )
-
-    @model_validator(mode="after")
-    def _adapters_need_an_engine(self) -> "CascadeSettings":
-        if self.adapter is not None and not isinstance(self.inference, VllmSettings):
-            raise ValueError("extraction.cascade.adapter needs an engine of our own (kind vllm): leave it out")
-        return self
 
 
 class ExtractionSettings(Settings):
@@ -166,26 +140,6 @@ class ExtractionSettings(Settings):
     gold: Path | None = Field(
         None, description="gold file (`ec1/extraction/scoring.py`) that each night is scored against"
     )
-    cascade: CascadeSettings | None = Field(None, description="a second model for what the first is unsure of")
-    learn_from: tuple[Literal["stronger", "reviewed"], ...] = Field(
-        (),
-        description="what becomes tuples for the extractor without a file of corrections: stronger (what the second "
-        "model of `cascade` answered, if we serve it ourselves), reviewed (chunks each of whose names a person decided "
-        "about in the review of the graph); docs/recipes.md",
-    )
-
-    @model_validator(mode="after")
-    def _may_be_learnt(self) -> "ExtractionSettings":
-        if self.learn_from and not vocabulary_of(self.classes, self.relation_types).is_contracts:
-            raise ValueError("learn_from: an extractor is trained for the contract's classes only")
-        if "stronger" in self.learn_from and (
-            self.cascade is None or not isinstance(self.cascade.inference, VllmSettings)
-        ):
-            raise ValueError(
-                "learn_from: stronger needs a second model that we serve ourselves (cascade.inference of kind vllm): "
-                "what another's model says is never trained on"
-            )
-        return self
 
     @model_validator(mode="after")
     def _classes_fit_together(self) -> "ExtractionSettings":

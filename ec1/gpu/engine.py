@@ -19,6 +19,7 @@ import httpx
 
 from ec1.errors import BusyError, ServiceError
 from ec1.gpu.settings import VllmSettings
+from ec1.gpu.tool_parsers import tool_parser_of
 from ec1.launch.local import free_port, usable_cores
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class VllmEngine:
             command += ["--enable-lora", "--max-lora-rank", str(rank)]
         if lora:
             command += ["--max-loras", str(settings.max_loras)]
+            if parser := settings.tool_parser or tool_parser_of(self.model_folder):
+                command += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
         if self.adapters:
             command += ["--lora-modules", *(f"{each.name}={each.folder}" for each in self.adapters)]
         return [*command, *settings.extra_args]

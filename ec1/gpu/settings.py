@@ -27,5 +27,9 @@ class VllmSettings(Settings):
     reasoning_parser: str | None = Field(
         None, description="vLLM's parser for a model that thinks, such as olmo3; set together with reasoning_tokens"
     )
+    tool_parser: str | None = Field(
+        None,
+        description="`ec1 serve`: vLLM's parser of tool calls, such as hermes; default: by the chat template",
+    )
     ready_timeout_seconds: float = Field(900, gt=0, description="how long the engine may take to load the model")
     extra_args: tuple[str, ...] = Field((), description="further arguments of vLLM's server, as they are")

@@ -1,7 +1,7 @@
 """service-content, the graph service that other systems read (docs/contracts.md): its wire and its rules.
 
-Belongs here: its routes, how it makes a node of a name, and the checks that it leaves to its callers. Does not: what we
-want it to hold and what we have sent (`service_content_store.py`).
+Belongs here: its routes, and the checks that it leaves to its callers. Does not: what it makes of a name
+(`service_names.py`), what we want it to hold and what we have sent (`service_content_store.py`).
 """
 
 import json
@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
-from rapidfuzz.distance import Indel, JaroWinkler, Levenshtein
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ec1.errors import DeferredError, PermanentError, RejectedError
@@ -20,47 +19,15 @@ from ec1.extraction.reading.client import AgainError, error_message, retry_after
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.files import checked_name
 from ec1.graph.model import clean_name
+from ec1.graph.service_names import service_key
 from ec1.graph.settings import ServiceContentSettings
 
-_TRAILING = ".,;:™®© "
-_AFTER_SUFFIX = " .,"
-_ALIAS_LETTERS = 3
-_ALIKE = 0.94
-_ratio = Indel.normalized_similarity
-_levenshtein = Levenshtein.normalized_similarity
-_LEGAL_SUFFIXES = (
-    "incorporated", "inc", "corporation", "corp", "company", "limited", "ltd", "llc", "gmbh", "plc",
-)  # fmt: skip
 _PLACEHOLDERS = frozenset(("n/a", "na", "unknown", "tbd", "none", "null", "-", "?"))
 _MAX_NAME_CHARACTERS = 256
 MAX_CONTEXT = 50
-"""An answer with fewer entities is complete: it ranks among more than that."""
+"""What is asked for. An answer with fewer entities is complete: it holds up to three times as many."""
 _LONGEST_PAUSE_SECONDS = 20.0
 _MAX_ANSWER_BYTES = 4 * 2**20
-
-
-def service_key(name: str) -> str:
-    """The part of a node's identity there that comes from its name; the class is not in it."""
-    key = " ".join(name.split()).rstrip(_TRAILING).lower()
-    for suffix in _LEGAL_SUFFIXES:
-        if key.endswith(f" {suffix}"):
-            key = key.removesuffix(suffix).rstrip(_AFTER_SUFFIX)
-            break
-    return key.replace(" ", "_")
-
-
-def alias_block(entity: "ServiceEntity") -> tuple[str, str]:
-    """Only entities of one block can become one identity there."""
-    return entity.classification, entity.entity_name.casefold()[:_ALIAS_LETTERS]
-
-
-def could_alias(one: "ServiceEntity", other: "ServiceEntity") -> bool:
-    """Whether the service might take two entities of one block for one identity, if one request holds both.
-
-    It says "0.95 alike" without saying by which measure, so the highest of three counts, with a margin.
-    """
-    ours, theirs = one.entity_name.casefold(), other.entity_name.casefold()
-    return any(alike(ours, theirs) >= _ALIKE for alike in (JaroWinkler.similarity, _ratio, _levenshtein))
 
 
 @dataclass(frozen=True)
@@ -130,7 +97,8 @@ class ServiceContentClient:
         return scanned
 
     def find(self, name: str) -> list[ServiceEntity]:
-        """What it holds for this tenant that is like `name`, `MAX_CONTEXT` at most. Raises DeferredError."""
+        """What it holds for this tenant that is like `name`, not all where that is `MAX_CONTEXT` or more. Raises
+        DeferredError."""
         parameters = {"q": name, "module_id": self.module_id, "limit": str(MAX_CONTEXT)}
         try:
             return list(_entities_in(self._ask("GET", "/v1/graph/context", params=parameters)))

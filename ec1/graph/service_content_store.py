@@ -1,7 +1,7 @@
 """What service-content should hold, what we sent to it, and what still has to be sent: an outbox in one SQLite file.
 
 Belongs here: choosing what to send so that a later write is never a worse one, and comparing with what the service
-holds. Does not: the service's wire and rules (`service_content.py`), or which documents count (the ledger).
+holds. Does not: the service's wire (`service_content.py`) and rules (`service_names.py`), or which documents count.
 
 A node there holds one name, one class and one confidence, and the last write wins. So we keep what every document says
 (a claim) and send, for each key, the best of all documents:
@@ -12,7 +12,7 @@ A node there holds one name, one class and one confidence, and the last write wi
 A deployment's own classes are sent as the contract's class that it names for each; one of a class that it no longer has
 is refused and counted. Entities that our resolution made one are sent as one, under their common name. The service
 makes one identity of two entities with similar names if one request holds both, so a request never holds two that it
-could confuse.
+could confuse. A name that its clean-up deletes is not sent: it would be missing, and sent again, for ever.
 
 The service has no way to take an entity back: what no document says any more stays there, and is counted as retracted.
 """
@@ -36,10 +36,8 @@ from ec1.graph.service_content import (
     MAX_CONTEXT,
     ServiceContentClient,
     ServiceEntity,
-    alias_block,
-    could_alias,
-    service_key,
 )
+from ec1.graph.service_names import alias_block, could_alias, is_cleaned, service_key
 from ec1.records import Record
 from ec1.vocabulary import CONTRACT, Vocabulary
 
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
 _Write = tuple[str, ServiceEntity | None]
 # How many entities are looked up one by one per night.
 SAMPLE = 40
+_CLEANED = "its clean-up deletes such names"
 _MAX_EXAMPLES = 10
 # Requests that are filled at one time: an entity that fits none of them opens a further one.
 _OPEN_BATCHES = 20
@@ -261,7 +260,7 @@ class ServiceContentStore:
 
     def _send(self, state: sqlite3.Connection, night: str, delivery: DeliveryRecord) -> None:
         """Send what waits, in bounded batches; each batch counts once the service has taken it."""
-        for batch in _batches(self._changes(state), self._client.batch_entities):
+        for batch in _batches(self._changes(state, delivery), self._client.batch_entities):
             if entities := [entity for _, entity in batch if entity is not None]:
                 try:
                     self._client.mutate(entities)
@@ -283,11 +282,14 @@ class ServiceContentStore:
                         )
 
     @staticmethod
-    def _changes(state: sqlite3.Connection) -> list[_Write]:
-        """What to write, by key; None for a key that no document claims any more."""
-        changes = []
+    def _changes(state: sqlite3.Connection, delivery: DeliveryRecord) -> list[_Write]:
+        """What to write, by key; None for a key that no document claims any more, or that would not stay there."""
+        changes: list[_Write] = []
         for (key,) in state.execute("SELECT key FROM waiting ORDER BY key").fetchall():
             wanted = _best(state, key)
+            if wanted is not None and is_cleaned(wanted.entity_name, wanted.classification):
+                delivery.refused[_CLEANED] = delivery.refused.get(_CLEANED, 0) + 1
+                wanted = None
             if wanted is None or _sent(state, key) != wanted:
                 changes.append((key, wanted))
             else:
@@ -338,7 +340,7 @@ class ServiceContentStore:
         that answers in its place since an earlier request, or because sending it again did not show it either."""
         if len(found) >= MAX_CONTEXT or state.execute("SELECT 1 FROM resent WHERE key = ?", (key,)).fetchone():
             return True
-        return any(alias_block(each) == alias_block(wanted) and could_alias(each, wanted) for each in found)
+        return any(_could_alias(each, wanted) for each in found)
 
 
 def _best(state: sqlite3.Connection, key: str) -> ServiceEntity | None:
@@ -363,6 +365,7 @@ def _best(state: sqlite3.Connection, key: str) -> ServiceEntity | None:
     # Spellings of what was merged may have other keys: the one that is sent must have this one.
     names = [name for name, _, _ in said if service_key(name) == key]
     names = names or [name for (name,) in state.execute("SELECT name FROM merged") if service_key(name) == key]
+    names = [name for name in names if not is_cleaned(name, winner)] or names
     return ServiceEntity(
         entity_name=preferred_name(names),
         classification=winner,
@@ -386,6 +389,14 @@ def _same(held: ServiceEntity, wanted: ServiceEntity) -> bool:
     # A service may keep confidences with fewer digits than ours.
     alike = abs(held.confidence - wanted.confidence) < 1e-4
     return alike and (held.entity_name, held.classification) == (wanted.entity_name, wanted.classification)
+
+
+def _block(entity: ServiceEntity) -> tuple[str, str]:
+    return alias_block(entity.entity_name, entity.classification)
+
+
+def _could_alias(one: ServiceEntity, other: ServiceEntity) -> bool:
+    return _block(one) == _block(other) and could_alias(one.entity_name, other.entity_name)
 
 
 def _example(delivery: DeliveryRecord, text: str) -> None:
@@ -412,20 +423,20 @@ def _batches(changes: Iterable[_Write], size: int) -> Iterator[list[_Write]]:
 
 @dataclass(eq=False)
 class _Batch:
-    """A request on its way: what it writes, and its entities by what the service could confuse."""
+    """A request on its way: what it writes, and its names by what the service could confuse."""
 
     writes: list[_Write] = field(default_factory=list)
-    blocks: dict[tuple[str, str], list[ServiceEntity]] = field(default_factory=dict)
+    blocks: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     def fits(self, entity: ServiceEntity | None) -> bool:
         if entity is None:
             return True
-        return not any(could_alias(entity, each) for each in self.blocks.get(alias_block(entity), ()))
+        return not any(could_alias(entity.entity_name, each) for each in self.blocks.get(_block(entity), ()))
 
     def add(self, key: str, entity: ServiceEntity | None) -> None:
         self.writes.append((key, entity))
         if entity is not None:
-            self.blocks.setdefault(alias_block(entity), []).append(entity)
+            self.blocks.setdefault(_block(entity), []).append(entity.entity_name)
 
 
 @contextmanager

@@ -53,11 +53,13 @@ class GraphRecord(Record):
     digest: str = ""
     recovered: str | None = None
     rebuild: Rebuild | None = None
+    put_off: dict[str, str] = Field(default_factory=dict)
+    """Streams that could not be listed, and why."""
 
     @property
     def partial(self) -> bool:
         """Whether documents are left for a later night."""
-        return bool(self.deferred or self.missing)
+        return bool(self.deferred or self.missing or self.put_off)
 
     def plus(self, later: Self) -> Self:
         """What was applied adds up; what is left, and the graph afterwards, are the later run's."""

@@ -1,16 +1,18 @@
 """What faces ask of the registry: its versions, where one comes from, which learnt from a tuple or a person.
 
-A version learnt from the training rows of its dataset, and from all that the versions learnt which it was composed of
-or went on from. Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not:
-choosing a version (`ec1.adapters.registry`), taking anything out (`ec1.night.operations.removal`).
+A version learnt from the training rows of its dataset, and from all that the version learnt that it went on from.
+Belongs here: reading versions, and following manifests to datasets, snapshots and tuples. Does not: choosing a version
+(`ec1.adapters.registry`), taking anything out (`ec1.night.operations.removal`).
 """
 
 import contextlib
+import datetime as dt
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ec1.adapters.decisions import IN_USE, ArmResult, ReleaseDecision, Withdrawal
 from ec1.adapters.manifest import AdapterManifest, RecipeRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.snapshots import load_snapshot
@@ -43,6 +45,30 @@ class VersionSummary:
 
 
 @dataclass(frozen=True)
+class TrialRun:
+    """A trial in which a version was an arm. `ended` is None while it runs; `result` is what each arm came to."""
+
+    began: dt.datetime
+    ended: dt.datetime | None
+    arms: Mapping[str, int]
+    arm: str
+    reason: str
+    outcome: str
+    result: Mapping[str, ArmResult]
+
+
+@dataclass(frozen=True)
+class VersionPage:
+    """One version with what became of it. `stopped`: why nothing of its role is used, if that is so."""
+
+    manifest: AdapterManifest
+    in_use: bool
+    withdrawn: Withdrawal | None
+    trials: tuple[TrialRun, ...]
+    stopped: str | None
+
+
+@dataclass(frozen=True)
 class Origin:
     """One tuple that a version was trained on: its digest, where it stood in the corpus, and what it was cut from."""
 
@@ -66,7 +92,6 @@ class Lineage:
     method: str
     recipe: RecipeRef
     git_commit: str | None
-    composed_of: Mapping[str, float]
     dataset: str
     bucket: str
     snapshot: str
@@ -101,20 +126,36 @@ def versions(registry: AdapterRegistry, limit: int | None = None, cursor: str | 
     """All versions by tenant and role, the newest first. Only the manifests of the page are read."""
     ordered = sorted(version_ids(registry), key=lambda each: (each[0], each[1], -each[2]))
     page = page_of(ordered, limit, cursor)
-    incumbents = {(tenant, role): registry.incumbent(tenant, role) for tenant, role, _ in page.items}
-    used = {manifest.name for manifest in incumbents.values() if manifest is not None}
-    return Page(tuple(_version(registry, each, used) for each in page.items), page.next)
+    roles = {(tenant, role) for tenant, role, _ in page.items}
+    states = {role: _state_of(registry, role) for role in roles}
+    return Page(tuple(_version(registry, each, states[each[:2]]) for each in page.items), page.next)
 
 
-def _version(registry: AdapterRegistry, version: VersionId, used: set[str]) -> VersionSummary:
+def _state_of(registry: AdapterRegistry, role: tuple[str, str]) -> str | int | None:
+    """The number of a role's version in use, or why the role is stopped."""
+    try:
+        incumbent = registry.incumbent(*role)
+    except PermanentError as error:
+        return str(error)
+    return None if incumbent is None else incumbent.version
+
+
+def _version(registry: AdapterRegistry, version: VersionId, state: str | int | None) -> VersionSummary:
     name = _name(version)
-    state = (name, name in used, registry.withdrawal(*version) is not None)
+    try:
+        if isinstance(state, str):
+            raise PermanentError(state)
+        withdrawn = registry.withdrawal(*version) is not None
+    except PermanentError as error:
+        return VersionSummary(name, False, False, damaged=str(error))
     try:
         manifest = registry.get(*version)
     except PermanentError as error:
-        return VersionSummary(*state, damaged=str(error))
+        return VersionSummary(name, state == version[2], withdrawn, damaged=str(error))
     return VersionSummary(
-        *state,
+        name,
+        state == version[2],
+        withdrawn,
         night=manifest.night,
         objective=manifest.objective,
         base_model=manifest.base_model.id,
@@ -123,14 +164,41 @@ def _version(registry: AdapterRegistry, version: VersionId, used: set[str]) -> V
     )
 
 
+def version_page(registry: AdapterRegistry, version: VersionId) -> VersionPage:
+    """One version, its manifest as it stands. Raises as `AdapterRegistry.read`."""
+    manifest = registry.read(*version)
+    state = _state_of(registry, version[:2])
+    if isinstance(state, str):
+        return VersionPage(manifest, False, None, (), state)
+    withdrawn = registry.withdrawal(*version)
+    trials = tuple(_trials(registry.decisions(*version[:2]), version[2]))
+    return VersionPage(manifest, state == version[2], withdrawn, trials, None)
+
+
+def _trials(decisions: list[ReleaseDecision], number: int) -> Iterator[TrialRun]:
+    """The trials in which a version was an arm, by its number or as the one in use when the trial began."""
+    running: tuple[ReleaseDecision, str] | None = None
+    for each in decisions:
+        if each.action not in ("trial", "end-trial"):
+            continue
+        if running is not None:
+            began, arm = running
+            yield TrialRun(began.at, each.at, began.arms, arm, began.reason, each.reason, each.result)
+        arms = [arm for arm in each.arms if arm == f"v{number}" or (arm == IN_USE and each.before == number)]
+        running = (each, arms[0]) if arms else None
+    if running is not None:
+        began, arm = running
+        yield TrialRun(began.at, None, began.arms, arm, began.reason, "", {})
+
+
 def _name(version: VersionId) -> str:
     tenant, role, number = version
     return f"{tenant}/{role}@v{number}"
 
 
 def parents_of(manifest: AdapterManifest) -> list[VersionId]:
-    """The versions that a version rests on: what it was composed of, and what its training went on from."""
-    names = [*manifest.composed_of, manifest.started_from or "", manifest.reference or ""]
+    """The versions that a version rests on: what its training went on from, or compared with."""
+    names = [manifest.started_from or "", manifest.reference or ""]
     return list(dict.fromkeys(version_id(name) for name in names if _VERSION.fullmatch(name)))
 
 
@@ -143,14 +211,13 @@ def _follow(registry: AdapterRegistry, home: Home, version: VersionId, seen: fro
     manifest = registry.read(*version)
     tuples: tuple[Origin, ...] = ()
     missing = None
-    if not manifest.composed_of:
-        try:
-            rows = trained_rows(home, manifest)
-            tuples = tuple(
-                _origin(digest, place, record) for digest, place, record in _records(home, manifest) if digest in rows
-            )
-        except PermanentError as error:
-            missing = str(error)
+    try:
+        rows = trained_rows(home, manifest)
+        tuples = tuple(
+            _origin(digest, place, record) for digest, place, record in _records(home, manifest) if digest in rows
+        )
+    except PermanentError as error:
+        missing = str(error)
     # A manifest that was edited could name itself.
     parents = [parent for parent in parents_of(manifest) if parent not in seen and parent != version]
     return Lineage(
@@ -159,7 +226,6 @@ def _follow(registry: AdapterRegistry, home: Home, version: VersionId, seen: fro
         method=manifest.method,
         recipe=manifest.recipe,
         git_commit=manifest.git_commit,
-        composed_of=manifest.composed_of,
         dataset=manifest.dataset.digest,
         bucket=manifest.snapshot.bucket,
         snapshot=manifest.snapshot.digest,
@@ -219,8 +285,6 @@ def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:
     unknown, parents = [], {}
     for manifest in _all_versions(registry):
         parents[manifest.name] = list(map(_name, parents_of(manifest)))
-        if manifest.composed_of:
-            continue
         try:
             digest = manifest.snapshot.digest
             if digest not in cache:
@@ -243,7 +307,7 @@ def with_descendants(parents: Mapping[str, list[str]], versions: set[str]) -> li
 
 
 def descendants(registry: AdapterRegistry, versions: set[str]) -> list[str]:
-    """These versions and all that were composed of one of them or went on from it."""
+    """These versions and all that went on from one of them."""
     parents = {manifest.name: list(map(_name, parents_of(manifest))) for manifest in _all_versions(registry)}
     return with_descendants(parents, versions)
 

@@ -53,6 +53,10 @@ def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
 
 def _stream_of(path: Path, root: Path, deployment: Deployment) -> Stream | None:
     for stream in deployment.documents.all_streams.values():
-        if path.is_relative_to(root / stream.folder) and path.name.lower().endswith(stream.suffixes):
+        if (
+            not stream.copied
+            and path.is_relative_to(root / stream.folder)
+            and path.name.lower().endswith(stream.suffixes)
+        ):
             return stream
     return None

@@ -5,7 +5,9 @@ an adapter has an effect. Does not: starting and stopping (`keeper.py`), and HTT
 """
 
 import asyncio
+import math
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +20,9 @@ PROBES = (
     "The minutes of the meeting were approved, and the next step is",
     "def add(a, b):\n    return",
 )
+# Engines close what was idle for 5 s (uvicorn's default), we before that.
+_IDLE_SECONDS = 2.0
+_HEALTH_SECONDS = 1.0
 # Two runs of the same weights agree far better than this.
 _SAME_NATS = 1e-4
 
@@ -102,6 +107,7 @@ class Backend:
         self._retry_after = 30
         self._in_flight = 0
         self._connection: Connection | None = None
+        self._looked = (-math.inf, True)
 
     def open(self, endpoint: Endpoint) -> None:
         """From now on requests go to this engine."""
@@ -119,6 +125,24 @@ class Backend:
         """Why nothing is answered now; None if requests are."""
         with self._lock:
             return None if self._endpoint else self._why
+
+    async def silent(self) -> str | None:
+        """Why the engine, which should be there, does not answer; None if it does. Asked at most once a second."""
+        at, answers = self._looked
+        if time.monotonic() - at >= _HEALTH_SECONDS:
+            try:
+                connection = self.enter()
+            except RefusedError as error:
+                return str(error)
+            try:
+                answer = await connection.client.get("/v1/models", timeout=5)
+                answers = answer.status_code < 500
+            except httpx.HTTPError:
+                answers = False
+            finally:
+                self.leave()
+            self._looked = (time.monotonic(), answers)
+        return None if answers else "the engine does not answer"
 
     @property
     def in_flight(self) -> int:
@@ -150,7 +174,7 @@ class Backend:
             base_url=endpoint.base_url,
             headers={"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {},
             timeout=httpx.Timeout(self._timeout, connect=5),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE_SECONDS),
             # Not through a proxy of the environment: the engine is on this machine.
             trust_env=False,
         )

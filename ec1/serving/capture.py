@@ -1,19 +1,20 @@
 """What served answers leave for training, where the people who use them agreed: feedback on an answer becomes a tuple.
 
 An answer and its prompt are scrubbed of secrets and personal data before they are written down, wait for feedback in
-one database of the home, and are forgotten when it came or after `keep_days`; who asked is never kept. What a person
-corrected becomes a pair (the correction chosen, the answer rejected), what he accepted a row of prompt and answer, in a
-folder `feedback/` of the bucket that trains the role which answered. A thumb down is counted, nothing else: no
-objective of ours learns from a rejected answer alone.
+one database of the home, and are forgotten when it came or after `keep_days`; of who asked only a pseudonym is kept.
+What a person corrected becomes a pair (the correction chosen, the answer rejected), what he accepted a row of prompt
+and answer; both wait behind a door (`held.py`). A thumb down is counted, nothing else: no objective of ours learns from
+a rejected answer alone.
 
-Belongs here: that database and those tuples. Does not: HTTP (`gateway.py`), what is trainable (`ec1/corpus`).
+Belongs here: answers that wait for feedback, what feedback makes of them, and the count of people who gave some. Does
+not: HTTP (`gateway.py`), what is trainable (`ec1/corpus`).
 """
 
 import asyncio
 import datetime as dt
-import hashlib
 import json
 import math
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +25,14 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from ec1.corpus.buckets import Bucket, bucket
+from ec1.corpus.buckets import bucket
 from ec1.corpus.cleaning import scrub
-from ec1.corpus.tuples import TupleKind, parse_record, trainable
+from ec1.corpus.served import ORIGIN
+from ec1.corpus.tuples import TupleKind, load_record, parse_record, trainable
 from ec1.errors import RejectedError
-from ec1.files import canonical_json, digest_of, write_atomic
+from ec1.files import digest_of
+from ec1.serving.answers import answer_of
+from ec1.serving.held import HeldRows, Pseudonyms
 from ec1.serving.versions import RefusedError, ServedVersion
 from ec1.settings import Settings
 
@@ -38,7 +42,7 @@ _MAX_PENDING = 256
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answer (
     id TEXT PRIMARY KEY, at REAL NOT NULL, tenant TEXT NOT NULL, role TEXT NOT NULL, version INTEGER NOT NULL,
-    prompt TEXT, text TEXT, verdict TEXT, request TEXT
+    prompt TEXT, text TEXT, verdict TEXT, request TEXT, key TEXT NOT NULL DEFAULT '', person TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS answer_at ON answer (at) WHERE text IS NOT NULL;
 """
@@ -50,6 +54,7 @@ class Feedback(Settings):
     """What `POST /v1/feedback` takes. `response_id` is the `id` of the answer."""
 
     response_id: str = Field(min_length=1, max_length=200)
+    user: str | None = Field(None, max_length=1000, description="who says so; default: who asked")
     verdict: Verdict
     correction: str | None = Field(None, description="verdict `correct`: what the answer should have been")
 
@@ -61,18 +66,29 @@ class Feedback(Settings):
 
 
 @dataclass(frozen=True)
+class Giver:
+    """Who asks or gives feedback: the name of the API key, and the user behind it as he is called there."""
+
+    key: str = ""
+    user: str | None = None
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """What became of feedback. `digest` is the tuple's, None with the `reason` why there is none."""
+    """What became of feedback. `digest` is the tuple's, None with the `reason` why there is none; `held` names the row
+    that waits for its release."""
 
     version: ServedVersion
     verdict: Verdict
     digest: str | None
     reason: str | None
+    held: str | None = None
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What users said about one version. `good`: accepted or thumb up; `bad`: corrected or thumb down."""
+    """What users said about one version. A person counts once: `good` if he said good of it (accepted, thumb up) more
+    often than bad (corrected, thumb down), else `bad`. Of one API key all who are nobody in particular are one."""
 
     version: ServedVersion
     answers: int
@@ -81,13 +97,17 @@ class Tally:
 
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the share of good ones (Wilson); None without feedback."""
-        count = self.good + self.bad
-        if not count:
-            return None
-        share, z = self.good / count, 1.959964
-        middle = share + z * z / (2 * count)
-        half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-        return (middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)
+        return wilson(self.good, self.good + self.bad)
+
+
+def wilson(good: int, count: int) -> tuple[float, float] | None:
+    """Wilson's 95 % interval of a share; None of nothing. https://doi.org/10.1080/01621459.1927.10502953"""
+    if not count:
+        return None
+    share, z = good / count, 1.959964
+    middle = share + z * z / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return (middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)
 
 
 class AnswerCapture:
@@ -96,49 +116,72 @@ class AnswerCapture:
     All work is done by one thread, in the order in which it came, and never while somebody waits for an answer.
     """
 
-    def __init__(self, path: Path, corpus_root: Path, *, keep_days: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        corpus_root: Path,
+        *,
+        keep_days: int,
+        recognizers: Sequence[str] = (),
+        patterns: Sequence[str] = (),
+        release_keys: Sequence[str] = (),
+    ) -> None:
         self._corpus_root = corpus_root
         self._keep_seconds = keep_days * 86400
+        self._recognizers, self._patterns = recognizers, [re.compile(pattern) for pattern in patterns]
+        self._release_keys = frozenset(release_keys)
         self._pending = 0
         self._swept = 0.0
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA secure_delete = ON;" + _SCHEMA)
+        self._db.executescript("PRAGMA journal_mode = WAL;" + _SCHEMA)
+        known = {column for _, column, *_ in self._db.execute("PRAGMA table_info(answer)")}
+        for column in sorted({"key", "person"} - known):
+            # A database of an earlier release.
+            self._db.execute(f"ALTER TABLE answer ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+        self.people = Pseudonyms(path.with_name("salt"))
+        self.held = HeldRows(self._db, corpus_root)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="capture")
 
     def warm(self) -> None:
         """Load what finds personal data, which takes seconds, before the first answer."""
-        self._thread.submit(scrub, "someone@example.com")
+        self._thread.submit(self._scrub, "someone@example.com")
 
     def close(self) -> None:
         """Finish what was begun."""
         self._thread.shutdown()
         self._db.close()
 
-    async def keep(self, version: ServedVersion, body: Mapping[str, Any], kind: str, content: bytes) -> str | None:
+    async def keep(
+        self, version: ServedVersion, body: Mapping[str, Any], kind: str, content: bytes, asker: Giver
+    ) -> str | None:
         """Keep an answer: the request, the answer's content type and bytes. Returns why it is not kept, else None."""
         if self._pending >= _MAX_PENDING:
             return "busy"
-        return await self._run(lambda: self._keep(version, body, kind, content))
+        return await self._run(lambda: self._keep(version, body, kind, content, asker))
 
-    async def feedback(self, given: Feedback, allowed: Callable[[str], bool]) -> Outcome:
+    async def feedback(self, given: Feedback, giver: Giver, allowed: Callable[[str], bool]) -> Outcome:
         """Record feedback; `allowed` says for which tenants. Raises RefusedError: no such answer (404), other feedback
         on it before (409)."""
         for _ in range(10):
-            outcome = await self._run(lambda: self._feedback(given, allowed))
+            outcome = await self._run(lambda: self._feedback(given, giver, allowed))
             if outcome is not None:
                 return outcome
             # An answer is kept a moment after its last byte was sent.
             await asyncio.sleep(0.1)
         raise RefusedError(404, "there is no such answer: its id is wrong, or it was not kept, or too long ago")
 
-    def tallies(self, tenant: str, role: str) -> list[Tally]:
-        """What users said about each version of a role, the newest first."""
+    def tallies(self, tenant: str, role: str, since: float = 0) -> list[Tally]:
+        """What users said about answers of each version of a role since a moment (seconds since 1970), the newest
+        first."""
         rows = self._db.execute(
-            "SELECT version, COUNT(*), SUM(verdict IN ('accept', 'up')), SUM(verdict IN ('correct', 'down')) "
-            "FROM answer WHERE tenant = ? AND role = ? GROUP BY version ORDER BY version DESC",
-            (tenant, role),
+            "SELECT version, SUM(answers), SUM(good > bad), SUM(bad >= good AND bad > 0) FROM "
+            "(SELECT version, COUNT(*) AS answers, SUM(IFNULL(verdict IN ('accept', 'up'), 0)) AS good, "
+            "SUM(IFNULL(verdict IN ('correct', 'down'), 0)) AS bad FROM answer "
+            "WHERE tenant = ? AND role = ? AND at >= ? GROUP BY version, key, person) "
+            "GROUP BY version ORDER BY version DESC",
+            (tenant, role, since),
         )
         return [
             Tally(ServedVersion(tenant, role, number), count, good or 0, bad or 0) for number, count, good, bad in rows
@@ -151,17 +194,45 @@ class AnswerCapture:
         finally:
             self._pending -= 1
 
-    def _keep(self, version: ServedVersion, body: Mapping[str, Any], kind: str, content: bytes) -> str | None:
+    def forget(self, user: str) -> str:
+        """Delete what a user left here; returns the pseudonym, by which his rows in the corpus are found."""
+        person = self.people.of(user)
+        self.held.forget(person)
+        self._db.execute("DELETE FROM answer WHERE person = ?", (person,))
+        # Else what was deleted stays in the write-ahead log.
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return person
+
+    def _scrub(self, text: str) -> str:
+        text, _ = scrub(text, self._recognizers)
+        for pattern in self._patterns:
+            text = pattern.sub("<REDACTED>", text)
+        return text
+
+    def _keep(
+        self, version: ServedVersion, body: Mapping[str, Any], kind: str, content: bytes, asker: Giver
+    ) -> str | None:
         try:
             identifier, text = answer_of(kind, content)
-            prompt = [{**message, "content": scrub(message["content"])[0]} for message in prompt_of(body)]
-            text, _ = scrub(text)
+            prompt = [{**message, "content": self._scrub(message["content"])} for message in prompt_of(body)]
+            text = self._scrub(text)
         except RejectedError as error:
             return str(error)
         now = time.time()
         self._db.execute(
-            "INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
-            (identifier, now, version.tenant, version.role, version.number, json.dumps(prompt), text),
+            "INSERT OR IGNORE INTO answer (id, at, tenant, role, version, prompt, text, key, person) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                identifier,
+                now,
+                version.tenant,
+                version.role,
+                version.number,
+                json.dumps(prompt),
+                text,
+                asker.key,
+                self.people.of(asker.user),
+            ),
         )
         if now - self._swept > 3600:
             self._swept = now
@@ -169,56 +240,56 @@ class AnswerCapture:
                 "UPDATE answer SET prompt = NULL, text = NULL WHERE text IS NOT NULL AND at < ?",
                 (now - self._keep_seconds,),
             )
+            self.held.sweep(now - self._keep_seconds)
         return None
 
-    def _feedback(self, given: Feedback, allowed: Callable[[str], bool]) -> Outcome | None:
+    def _feedback(self, given: Feedback, giver: Giver, allowed: Callable[[str], bool]) -> Outcome | None:
         row = self._db.execute(
-            "SELECT at, tenant, role, version, prompt, text, verdict, request FROM answer WHERE id = ?",
+            "SELECT at, tenant, role, version, prompt, text, verdict, request, person FROM answer WHERE id = ?",
             (given.response_id,),
         ).fetchone()
         if row is None or not allowed(row[1]):
             return None
-        at, tenant, role, number, prompt, text, verdict, request = row
+        at, tenant, role, number, prompt, text, verdict, request, asker = row
         version = ServedVersion(tenant, role, number)
-        digest = digest_of(given.model_dump())
+        digest = digest_of(given.model_dump(exclude={"user"}))
         if verdict is not None:
             if request == digest:
                 return Outcome(version, given.verdict, None, "was recorded before")
             raise RefusedError(409, f"this answer has feedback already ({verdict})")
         if text is None or at < time.time() - self._keep_seconds:
             return None
-        found, reason = self._write(version, given, json.loads(prompt), text)
-        # The tuple has the texts now, if anything should.
+        person = self.people.of(given.user or giver.user) or asker
+        outcome = self._hold(version, given, json.loads(prompt), text, giver.key, person)
+        # The row has the texts now, if anything should.
         self._db.execute(
-            "UPDATE answer SET verdict = ?, request = ?, prompt = NULL, text = NULL WHERE id = ?",
-            (given.verdict, digest, given.response_id),
+            "UPDATE answer SET verdict = ?, request = ?, key = ?, person = ?, prompt = NULL, text = NULL WHERE id = ?",
+            (given.verdict, digest, giver.key, person, given.response_id),
         )
-        return Outcome(version, given.verdict, found, reason)
+        return outcome
 
-    def _write(
-        self, version: ServedVersion, given: Feedback, prompt: list[dict[str, str]], text: str
-    ) -> tuple[str | None, str | None]:
+    def _hold(
+        self, version: ServedVersion, given: Feedback, prompt: list[dict[str, str]], text: str, key: str, person: str
+    ) -> Outcome:
         if given.verdict == "down":
-            return None, "nothing is learnt from a rejected answer alone"
+            return Outcome(version, "down", None, "nothing is learnt from a rejected answer alone")
         try:
-            correction = scrub(given.correction)[0] if given.correction else None
+            correction = self._scrub(given.correction) if given.correction else None
             record = tuple_of(version, given, prompt, text, correction, dt.datetime.now(dt.UTC))
             target = bucket(self._corpus_root, version.role, version.tenant)
-            item = parse_record(record)
-            reason = trainable(item, target.objective)
+            reason = trainable(parse_record(record), target.objective)
         except RejectedError as error:
-            return None, str(error)
+            reason = str(error)
         if reason is not None:
-            return None, reason
-        name = hashlib.sha256(given.response_id.encode()).hexdigest()[:32]
-        write_atomic(feedback_folder(target) / f"served-{name}.jsonl", canonical_json(record) + b"\n")
-        return item.digest, None
-
-
-def feedback_folder(target: Bucket) -> Path:
-    """Where a bucket finds what users said: `feedback/` if it reads that, else a folder of that name in its first."""
-    folders = [folder for folder, _ in target.folders]
-    return target.root / ("feedback" if "feedback" in folders else f"{folders[0]}/feedback")
+            return Outcome(version, given.verdict, None, reason)
+        held = self.held.add(
+            record, tenant=version.tenant, role=version.role, verdict=given.verdict, key=key, person=person
+        )
+        if key in self._release_keys:
+            path = self.held.release(held, f"the rule for key {key}")
+            digest = None if path is None else parse_record(load_record(path.read_bytes())).digest
+            return Outcome(version, given.verdict, digest, "was given before" if digest is None else None, held)
+        return Outcome(version, given.verdict, None, "waits for its release (ec1 feedback review)", held)
 
 
 def tuple_of(
@@ -238,7 +309,7 @@ def tuple_of(
         "tenant": version.tenant,
         "tier_used": "local",
         "created": now.isoformat(timespec="seconds"),
-        "metadata": {"origin": "ec1-serve", "adapter": version.name, "verdict": given.verdict},
+        "metadata": {"origin": ORIGIN, "adapter": version.name, "verdict": given.verdict},
     }
     if correction is None:
         return record | {
@@ -272,35 +343,3 @@ def prompt_of(body: Mapping[str, Any]) -> list[dict[str, str]]:
             raise RejectedError("not plain text")
         found.append({"role": str(message.get("role")), "content": message["content"]})
     return found
-
-
-def answer_of(kind: str, content: bytes) -> tuple[str, str]:
-    """Id and text of a chat completion, streamed or whole. Raises RejectedError if it is not a whole answer in
-    words."""
-    try:
-        if not kind.startswith("text/event-stream"):
-            body = json.loads(content)
-            (choice,) = body["choices"]
-            identifier, text, finish = body["id"], choice["message"]["content"], choice["finish_reason"]
-            called = choice["message"].get("tool_calls")
-        else:
-            identifier, text, finish, called = _streamed(content)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise RejectedError("not understood") from None
-    if finish != "stop" or called or not isinstance(identifier, str) or not isinstance(text, str) or not text.strip():
-        raise RejectedError("not a whole answer")
-    return identifier, text
-
-
-def _streamed(content: bytes) -> tuple[str, str, str | None, bool]:
-    identifier, words, finish, called = "", [], None, False
-    for line in content.splitlines():
-        if not line.startswith(b"data:") or line[5:].strip() == b"[DONE]":
-            continue
-        event = json.loads(line[5:])
-        identifier = event["id"]
-        for choice in event["choices"]:
-            words.append(choice["delta"].get("content") or "")
-            called = called or bool(choice["delta"].get("tool_calls"))
-            finish = choice.get("finish_reason") or finish
-    return identifier, "".join(words), finish, called

@@ -3,49 +3,37 @@
 A thin ASGI application. It checks the key, puts `tenant/role@vN` in place of the name that was asked for, and passes
 the engine's bytes on as they come. The engine then says in `model`, and we in `X-EC1-Model`, who answered.
 
-Belongs here: HTTP towards clients. Does not: which version answers (`versions.py`), the engine (`backend.py`,
-`keeper.py`), what is kept of an answer (`capture.py`).
+Belongs here: routes, keys, lists of models, feedback. Does not: an exchange with the engine (`forwarding.py`), which
+version answers (`versions.py`), the engine (`backend.py`, `keeper.py`), what is kept of an answer (`capture.py`).
 """
 
 import asyncio
 import json
 import time
-import uuid
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-import anyio
-import httpx
 from pydantic import ValidationError
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
+from ec1.adapters.decisions import ReleaseDecision
 from ec1.errors import EC1Error
-from ec1.serving.backend import Backend, Connection
-from ec1.serving.capture import MAX_ANSWER_BYTES, AnswerCapture, Feedback, wanted
+from ec1.serving.backend import Backend
+from ec1.serving.canary import Canary
+from ec1.serving.capture import AnswerCapture, Feedback, Giver
+from ec1.serving.counts import ServingCounts
+from ec1.serving.forwarding import MODEL_HEADER, USER_HEADER, Forwarder
 from ec1.serving.keys import Key, Keys
 from ec1.serving.metrics import Metrics
+from ec1.serving.refusals import refusal
+from ec1.serving.request_log import RequestLog
 from ec1.serving.versions import RefusedError, ServedVersion, Versions, parse_name
 
-MODEL_HEADER = "X-EC1-Model"
-USER_HEADER = "x-ec1-user"
-_KINDS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
-
-
-@dataclass
-class _Exchange:
-    """One request on its way."""
-
-    begin: float
-    adapter: str = ""
-    status: int = 0
-    first_byte: float | None = None
-    keep: Callable[[str, bytes], None] | None = None
-    """Takes the content type and the bytes of the whole answer, if it is to be kept."""
+_ASKED = ("/v1/chat/completions", "/v1/completions", "/v1/responses")
+_NOT_SERVED = ("/v1/embeddings", "/v1/moderations", "/v1/audio/{rest:path}", "/v1/images/{rest:path}")
+_LOOK_SECONDS = 1.0
 
 
 class Gateway:
@@ -57,9 +45,12 @@ class Gateway:
         backend: Backend,
         keys: Keys,
         *,
+        counts: ServingCounts,
         key_needed: bool,
         max_request_bytes: int,
         capture: AnswerCapture | None = None,
+        canary: Canary | None = None,
+        request_log: RequestLog | None = None,
     ) -> None:
         self.versions = versions
         self.backend = backend
@@ -69,18 +60,30 @@ class Gateway:
         self._key_needed = key_needed
         self._max_request_bytes = max_request_bytes
         self._background: set[asyncio.Task[None]] = set()
-        chat, completions = _Forwarder(self, "/v1/chat/completions"), _Forwarder(self, "/v1/completions")
+        self.counts, self.request_log = counts, request_log
+        self._canary = canary
+        self._looked: dict[tuple[str, str], float] = {}
         self.app = Starlette(
             routes=[
-                Route(chat.path, chat, methods=["POST"]),
-                Route(completions.path, completions, methods=["POST"]),
+                *(Route(path, Forwarder(self, path), methods=["POST"]) for path in _ASKED),
+                *(Route(path, self._not_served, methods=["GET", "POST"]) for path in _NOT_SERVED),
                 Route("/v1/feedback", self._feedback, methods=["POST"]),
                 Route("/v1/models", self._models, methods=["GET"]),
+                Route("/v1/models/{name:path}", self._model, methods=["GET"]),
                 Route("/healthz", self._healthz, methods=["GET"]),
                 Route("/readyz", self._readyz, methods=["GET"]),
                 Route("/metrics", self._metrics, methods=["GET"]),
-            ]
+            ],
+            exception_handlers={404: _no_route, 405: _no_route, EC1Error: _refused, ClientDisconnect: _left},
         )
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        if self.capture is not None:
+            self.capture.close()
+        if self.request_log is not None:
+            self.request_log.close()
+        self.counts.close()
 
     def key_of(self, authorization: str | None) -> Key | None:
         """The request's key; None where none is needed. Raises RefusedError."""
@@ -100,9 +103,11 @@ class Gateway:
                 raise RefusedError(413, f"the request is larger than {self._max_request_bytes / 2**20:g} MiB")
             pieces.append(piece)
         try:
-            body = json.loads(b"".join(pieces))
+            body = json.loads(b"".join(pieces), parse_constant=_no_constant)
+            # Half a surrogate pair and a number beyond all bounds are read without complaint, and cannot be sent on.
+            json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError):
-            raise RefusedError(400, "the request is not valid JSON") from None
+            raise RefusedError(400, "the request is not valid JSON: text is UTF-8, numbers are finite") from None
         if not isinstance(body, dict):
             raise RefusedError(400, "the request is not a JSON object")
         return body
@@ -123,196 +128,105 @@ class Gateway:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def _feedback(self, request: Request) -> Response:
+    def answered_in_trial(self, version: ServedVersion, trial: ReleaseDecision, *, error: bool, refusal: bool) -> None:
+        """Count an answer of a trial's arm, and look once in a while whether one is worse than the version in use."""
+        if self._canary is None:
+            return
+        self._canary.answered(version, trial, error=error, refusal=refusal)
+        role, now = (version.tenant, version.role), time.monotonic()
+        if now - self._looked.get(role, -_LOOK_SECONDS) >= _LOOK_SECONDS:
+            self._looked[role] = now
+            self.in_background(self._look(*role))
+
+    async def _look(self, tenant: str, role: str) -> None:
         try:
-            key = self.key_of(request.headers.get("authorization"))
-            body = await self.body_of(request)
-            if self.capture is None:
-                raise RefusedError(403, "answers are not kept here: serving.capture.consent is off")
-            try:
-                given = Feedback.model_validate(body)
-            except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join(map(str, first["loc"])) or "feedback"
-                raise RefusedError(400, f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
-            outcome = await self.capture.feedback(given, lambda tenant: key is None or key.allows(tenant))
-        except EC1Error as error:
-            return refusal(error)
+            state = await self.versions.role(tenant, role)
+        except RefusedError:
+            return
+        if self._canary is not None and state.trial is not None:
+            number = state.in_use.number if state.in_use else None
+            for name in await asyncio.to_thread(self._canary.look, tenant, role, state.trial, number):
+                self.metrics.rolled_back.labels(name).inc()
+
+    async def _feedback(self, request: Request) -> Response:
+        key = self.key_of(request.headers.get("authorization"))
+        body = await self.body_of(request)
+        if self.capture is None:
+            raise RefusedError(403, "answers are not kept here: serving.capture.consent is off")
+        try:
+            given = Feedback.model_validate(body)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "feedback"
+            raise RefusedError(400, f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        giver = Giver(key.name if key else "", request.headers.get(USER_HEADER))
+        outcome = await self.capture.feedback(given, giver, lambda tenant: key is None or key.allows(tenant))
         self.metrics.feedback.labels(outcome.version.name, outcome.verdict).inc()
         return JSONResponse(
-            {"model": outcome.version.name, "tuple": outcome.digest, "reason": outcome.reason},
+            {
+                "model": outcome.version.name,
+                "tuple": outcome.digest,
+                "held": outcome.held,
+                "reason": outcome.reason,
+            },
             headers={MODEL_HEADER: outcome.version.name},
         )
 
-    async def keep(self, version: ServedVersion, body: dict[str, Any], kind: str, content: bytes) -> None:
+    async def keep(self, version: ServedVersion, body: dict[str, Any], kind: str, content: bytes, asker: Giver) -> None:
         """Keep an answer for feedback, and count it if that cannot be."""
         assert self.capture is not None
-        reason = await self.capture.keep(version, body, kind, content)
+        reason = await self.capture.keep(version, body, kind, content, asker)
         if reason is not None:
             self.metrics.uncaptured.labels(reason).inc()
 
     async def _models(self, request: Request) -> Response:
-        try:
-            key = self.key_of(request.headers.get("authorization"))
-            names = await asyncio.to_thread(self.versions.listed)
-        except EC1Error as error:
-            return refusal(error)
+        key = self.key_of(request.headers.get("authorization"))
+        names = await asyncio.to_thread(self.versions.listed)
         shown = [name for name in names if key is None or (who := parse_name(name)) is None or key.allows(who[0])]
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "ec1"} for name in shown]
-        return JSONResponse({"object": "list", "data": models})
+        return JSONResponse({"object": "list", "data": [_described(name) for name in shown]})
+
+    async def _model(self, request: Request) -> Response:
+        key, name = self.key_of(request.headers.get("authorization")), request.path_params["name"]
+        await self.choose(key, {"model": name}, None)
+        return JSONResponse(_described(name))
+
+    async def _not_served(self, request: Request) -> Response:
+        self.key_of(request.headers.get("authorization"))
+        raise RefusedError(400, f"{request.url.path} is not served: the models here write text; ask one of {_ASKED}")
 
     async def _healthz(self, request: Request) -> Response:
         return Response("ok\n", media_type="text/plain")
 
     async def _readyz(self, request: Request) -> Response:
-        state = self.backend.state
+        state = self.backend.state or await self.backend.silent()
         return JSONResponse({"ready": state is None, "state": state or "serving"}, 200 if state is None else 503)
 
     async def _metrics(self, request: Request) -> Response:
-        try:
-            self.key_of(request.headers.get("authorization"))
-        except EC1Error as error:
-            return refusal(error)
+        self.key_of(request.headers.get("authorization"))
         self.metrics.in_flight.set(self.backend.in_flight)
         self.metrics.ready.set(self.backend.state is None)
         return Response(self.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-class _Forwarder:
-    """Passes one kind of request on. An ASGI application of its own, to see a client leave at any moment."""
-
-    def __init__(self, gateway: Gateway, path: str) -> None:
-        self.gateway = gateway
-        self.path = path
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gateway, exchange = self.gateway, _Exchange(time.monotonic())
-        request = Request(scope, receive)
-        try:
-            key = gateway.key_of(request.headers.get("authorization"))
-            body = await gateway.body_of(request)
-            user = _user_of(body, request)
-            connection = gateway.backend.enter()
-            try:
-                await _unless_gone(receive, self._answer(connection, key, body, user, exchange, send))
-            finally:
-                gateway.backend.leave()
-        except EC1Error as error:
-            response = refusal(error)
-            exchange.status = response.status_code
-            await response(scope, receive, send)
-        finally:
-            metrics, now = gateway.metrics, time.monotonic()
-            metrics.requests.labels(exchange.adapter, str(exchange.status or 499)).inc()
-            if exchange.first_byte is not None:
-                metrics.first_byte.labels(exchange.adapter).observe(exchange.first_byte - exchange.begin)
-                metrics.duration.labels(exchange.adapter).observe(now - exchange.begin)
-
-    async def _answer(
-        self,
-        connection: Connection,
-        key: Key | None,
-        body: dict[str, Any],
-        user: str | None,
-        exchange: _Exchange,
-        send: Send,
-    ) -> None:
-        gateway = self.gateway
-        try:
-            version = await gateway.choose(key, body, user)
-        except RefusedError as error:
-            if error.status == 410 and body["model"] in connection.admitted:
-                # Withdrawn since the engine loaded it.
-                gateway.in_background(connection.unload(body["model"]))
-            raise
-        if version is not None:
-            await connection.admit(version)
-            if gateway.capture is not None and self.path.endswith("/chat/completions") and wanted(body):
-                exchange.keep = lambda kind, content: gateway.in_background(gateway.keep(version, body, kind, content))
-        exchange.adapter = version.name if version else gateway.versions.base_model
-        await self._forward(connection, {**body, "model": exchange.adapter}, exchange, send)
-
-    async def _forward(self, connection: Connection, body: dict[str, Any], exchange: _Exchange, send: Send) -> None:
-        # Under an id of ours: the engine names its answer after it, and nobody else can guess or choose it.
-        identifier = uuid.uuid4().hex
-        upstream = connection.client.build_request(
-            "POST", self.path, json=body, headers={"X-Request-Id": identifier, "Accept-Encoding": "identity"}
-        )
-        started = False
-        kept, size = [], 0
-        try:
-            answer = await connection.client.send(upstream, stream=True)
-            try:
-                headers = [
-                    (MODEL_HEADER.lower().encode(), exchange.adapter.encode()),
-                    (b"x-request-id", identifier.encode()),
-                ]
-                for name in ("content-type", "content-length"):
-                    if name in answer.headers:
-                        headers.append((name.encode(), answer.headers[name].encode()))
-                exchange.status = answer.status_code
-                await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-                started = True
-                async for piece in answer.aiter_raw():
-                    if exchange.first_byte is None:
-                        exchange.first_byte = time.monotonic()
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-                    if exchange.keep is not None and (size := size + len(piece)) <= MAX_ANSWER_BYTES:
-                        kept.append(piece)
-                if exchange.keep is not None and answer.status_code == 200 and size <= MAX_ANSWER_BYTES:
-                    exchange.keep(answer.headers.get("content-type", ""), b"".join(kept))
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-            finally:
-                with anyio.CancelScope(shield=True):
-                    # The engine stops writing an answer that nobody reads.
-                    await answer.aclose()
-        except httpx.HTTPError as error:
-            if started:
-                # The client sees an answer that was cut off, never one that seems whole.
-                raise ConnectionAbortedError(f"the engine went away in an answer: {type(error).__name__}") from None
-            timed_out = isinstance(error, httpx.TimeoutException)
-            message = f"the engine does not answer: {type(error).__name__}"
-            raise RefusedError(504 if timed_out else 503, message, retry_after=5) from None
+def _described(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "ec1"}
 
 
-async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work until the client leaves: what it asked for is given up then."""
-
-    async def gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(gone())
-    try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        watching.cancel()
-        left = not working.done()
-        working.cancel()
-    try:
-        await working
-    except asyncio.CancelledError:
-        if not left:
-            raise
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
 
 
-def refusal(error: EC1Error) -> JSONResponse:
-    """An error as OpenAI's API words it."""
-    status = error.status if isinstance(error, RefusedError) else 503
-    headers = {}
-    if isinstance(error, RefusedError) and error.retry_after is not None:
-        headers["Retry-After"] = str(error.retry_after)
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return JSONResponse(
-        {"error": {"message": str(error), "type": kind, "param": None, "code": status}}, status, headers
-    )
+async def _no_route(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    what = "is not served here" if status == 404 else f"takes no {request.method}"
+    return refusal(RefusedError(status, f"{request.url.path[:200]} {what}"))
 
 
-def _user_of(body: dict[str, Any], request: Request) -> str | None:
-    """Who asks, for a trial that keeps its users: `safety_identifier`, `user` or a header."""
-    for value in (body.get("safety_identifier"), body.get("user"), request.headers.get(USER_HEADER)):
-        if isinstance(value, str) and value:
-            return value
-    return None
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, EC1Error)
+    return refusal(error)
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    # Nobody reads it.
+    return Response(status_code=400)

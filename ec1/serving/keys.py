@@ -17,12 +17,21 @@ from ec1.settings import Name, Settings
 from ec1.strict_yaml import validate
 
 
+class KeyLimits(Settings):
+    """What one key may use; None: as much as it wants."""
+
+    at_once: int | None = Field(None, ge=1, description="requests without a whole answer yet")
+    requests_per_minute: int | None = Field(None, ge=1)
+    tokens_per_day: int | None = Field(None, ge=1, description="of prompts and answers; a day is UTC's")
+
+
 class Key(Settings):
     """One key. `tenants` empty: all of them."""
 
     name: Name
     sha256: str = Field(pattern=r"[0-9a-f]{64}")
     tenants: tuple[Name, ...] = ()
+    limits: KeyLimits = KeyLimits()
     created: dt.datetime
 
     def allows(self, tenant: str) -> bool:
@@ -41,7 +50,11 @@ class Keys:
         return len(self._load())
 
     def names(self) -> list[str]:
-        return sorted(key.name for key in self._load().values())
+        return [key.name for key in self.all()]
+
+    def all(self) -> list[Key]:
+        """Every key, by name."""
+        return sorted(self._load().values(), key=lambda key: key.name)
 
     def find(self, authorization: str | None) -> Key | None:
         """The key that an `Authorization` header carries (`Bearer …`), if it is one of ours."""
@@ -51,7 +64,7 @@ class Keys:
         # By digest: the time that the look-up takes says nothing about the key.
         return self._load().get(hashlib.sha256(token.strip().encode()).hexdigest())
 
-    def add(self, name: str, tenants: tuple[str, ...]) -> str:
+    def add(self, name: str, tenants: tuple[str, ...], limits: KeyLimits | None = None) -> str:
         """Make a key and return it; it is not kept. Raises InputError for a name that is taken or no name."""
         keys = list(self._load().values())
         if name in self.names():
@@ -59,6 +72,7 @@ class Keys:
         token = f"ec1-{secrets.token_urlsafe(32)}"
         digest = hashlib.sha256(token.encode()).hexdigest()
         entry = {"name": name, "sha256": digest, "tenants": tenants, "created": dt.datetime.now(dt.UTC)}
+        entry["limits"] = (limits or KeyLimits()).model_dump()
         self._write([*keys, validate(Key, entry, f"key {name!r}")])
         return token
 

@@ -36,6 +36,9 @@ class Metrics:
         self.feedback = Counter(
             "ec1_feedback", "What users said about answers", ("adapter", "verdict"), registry=self.registry
         )
+        self.rolled_back = Counter(
+            "ec1_trial_rollbacks", "Arms that were taken out of a trial", ("adapter",), registry=self.registry
+        )
         self.uncaptured = Counter(
             "ec1_answers_not_captured", "Answers that could not be kept, by reason", ("reason",), registry=self.registry
         )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import uvicorn
 
+from ec1.adapters.decisions import ArmResult
 from ec1.adapters.registry import AdapterRegistry
 from ec1.deployment import Deployment
 from ec1.errors import InputError
@@ -20,12 +21,16 @@ from ec1.home import Home
 from ec1.launch.process import inherited
 from ec1.models import prepare_model
 from ec1.night.report.metrics import NightCollector
+from ec1.night.report.notices import tell_of_trial
 from ec1.night.stores import open_registry
 from ec1.serving.backend import Backend
+from ec1.serving.canary import Canary, results
 from ec1.serving.capture import AnswerCapture
+from ec1.serving.counts import ServingCounts
 from ec1.serving.gateway import Gateway
 from ec1.serving.keeper import FixedServer, Keeper
 from ec1.serving.keys import Keys
+from ec1.serving.request_log import RequestLog
 from ec1.serving.resolver import ResolverSettings
 from ec1.serving.versions import Versions
 from ec1.storage.loopback import checked_loopback
@@ -38,8 +43,33 @@ def keys_of(home: Home) -> Keys:
 
 def open_capture(deployment: Deployment, home: Home) -> AnswerCapture:
     """The answers that wait for feedback."""
-    path = home.serving / "answers.sqlite"
-    return AnswerCapture(path, deployment.corpus_root(home), keep_days=deployment.serving.capture.keep_days)
+    return AnswerCapture(
+        home.serving / "answers.sqlite",
+        deployment.corpus_root(home),
+        **deployment.serving.capture.model_dump(exclude={"consent"}),
+    )
+
+
+def open_counts(home: Home) -> ServingCounts:
+    """What the gateway has counted."""
+    return ServingCounts(home.serving / "counts.sqlite")
+
+
+def trial_results(
+    deployment: Deployment, home: Home, registry: AdapterRegistry, tenant: str, role: str
+) -> dict[str, ArmResult]:
+    """What the arms of the trial that runs came to on this machine; empty if none runs."""
+    trial, incumbent = registry.state(tenant, role).trial, registry.incumbent(tenant, role)
+    if trial is None or not home.serving.is_dir():
+        return {}
+    capture = open_capture(deployment, home) if deployment.serving.capture.consent else None
+    counts = open_counts(home)
+    try:
+        return results(trial, incumbent.version if incumbent else None, tenant, role, counts, capture)
+    finally:
+        counts.close()
+        if capture is not None:
+            capture.close()
 
 
 def engine_settings(deployment: Deployment) -> VllmSettings | ServerSettings:
@@ -65,21 +95,33 @@ def build_versions(deployment: Deployment, registry: AdapterRegistry) -> Version
 
 
 def build_gateway(
-    deployment: Deployment, home: Home, registry: AdapterRegistry, backend: Backend, host: str
+    deployment: Deployment,
+    home: Home,
+    registry: AdapterRegistry,
+    backend: Backend,
+    host: str,
+    tell: Callable[[str, str, str], None] | None = None,
 ) -> Gateway:
-    """The gateway of a deployment, to listen on `host`. Raises InputError: another address than this machine's own,
-    and no API key."""
+    """The gateway of a deployment, to listen on `host`; `tell` is the canary's.
+
+    Raises InputError: another address than this machine's own, and no API key.
+    """
     settings, keys = deployment.serving, keys_of(home)
     if not _is_loopback(host) and not keys:
         raise InputError(f"{host} can be reached from elsewhere: make an API key first (`ec1 serve key add NAME`)")
+    capture = open_capture(deployment, home) if settings.capture.consent else None
+    counts = open_counts(home)
     gateway = Gateway(
         build_versions(deployment, registry),
         backend,
         keys,
+        counts=counts,
         # Decided once: an emptied file of keys must not open a server that had some.
         key_needed=bool(keys) or not _is_loopback(host),
         max_request_bytes=int(settings.max_request_mib * 2**20),
-        capture=open_capture(deployment, home) if settings.capture.consent else None,
+        capture=capture,
+        canary=Canary(registry, counts, capture, tell or (lambda *_: None)),
+        request_log=RequestLog(home.serving, settings.request_log_days) if settings.request_log_days else None,
     )
     gateway.metrics.registry.register(NightCollector(home))
     return gateway
@@ -98,7 +140,12 @@ def serve(
     settings = deployment.serving
     registry = open_registry(deployment, home)
     backend = Backend(timeout_seconds=settings.request_timeout_seconds)
-    gateway = build_gateway(deployment, home, registry, backend, host)
+
+    def tell(role: str, title: str, text: str) -> None:
+        progress(f"{title}: {text}")
+        tell_of_trial(deployment, home, environment, role, title, text)
+
+    gateway = build_gateway(deployment, home, registry, backend, host, tell)
     listener = _listen(host, port)
     with listener:
         if gateway.capture is not None:
@@ -125,8 +172,7 @@ def serve(
             server.run(sockets=[listener])
         finally:
             keeper.stop()
-            if gateway.capture is not None:
-                gateway.capture.close()
+            gateway.close()
             signal.signal(signal.SIGTERM, previous)
     if keeper.failure:
         raise keeper.failure

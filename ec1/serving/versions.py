@@ -8,7 +8,6 @@ that carry a version; `tenant/role` becomes one for each request.
 """
 
 import asyncio
-import datetime as dt
 import hashlib
 import logging
 import math
@@ -17,21 +16,15 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
-from pydantic import Field, ValidationError, field_validator
-
+from ec1.adapters.decisions import IN_USE, ReleaseDecision
 from ec1.adapters.registry import AdapterRegistry, vllm_name
 from ec1.errors import EC1Error, InputError, PermanentError, ServiceError
-from ec1.files import checked_name
-from ec1.settings import Settings
-from ec1.storage.store import NotFound
 
 log = logging.getLogger(__name__)
 
-IN_USE = "in-use"
 _NAME = re.compile(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})(?:@v([1-9][0-9]{0,8}))?")
-_ARM = re.compile(r"in-use|v[1-9][0-9]{0,8}")
 
 _MAX_REMEMBERED = 4096
 _PATIENCE_SECONDS = 2.0
@@ -63,57 +56,18 @@ class ServedVersion:
         return vllm_name(self.tenant, self.role, self.number)
 
 
+@dataclass(frozen=True)
+class RoleState:
+    """What answers a role's requests: the version in use (None: the base alone), and the trial, if one runs."""
+
+    in_use: ServedVersion | None
+    trial: ReleaseDecision | None
+
+
 def parse_name(name: str) -> tuple[str, str, int | None] | None:
     """`tenant/role` or `tenant/role@vN` as (tenant, role, N); None for anything else."""
     match = _NAME.fullmatch(name)
     return None if match is None else (match[1], match[2], int(match[3]) if match[3] else None)
-
-
-class Split(Settings):
-    """A trial: what share of a role's requests each version answers. Kept in the store, so that all replicas see it."""
-
-    arms: dict[str, Annotated[int, Field(ge=1, le=10_000)]] = Field(
-        description="`in-use` or `vN` -> weight", min_length=1
-    )
-    reason: str
-    at: dt.datetime
-
-    @field_validator("arms")
-    @classmethod
-    def _known_arms(cls, value: dict[str, int]) -> dict[str, int]:
-        if wrong := [arm for arm in value if not _ARM.fullmatch(arm)]:
-            raise ValueError(f"{wrong[0]!r} is not an arm: write in-use or vN")
-        return value
-
-
-def read_split(registry: AdapterRegistry, tenant: str, role: str) -> Split | None:
-    """The trial that runs for a role. Raises PermanentError if its record is damaged."""
-    key = _split_key(tenant, role)
-    try:
-        return Split.model_validate_json(registry.store.get_bytes(key))
-    except NotFound:
-        return None
-    except ValidationError as error:
-        raise PermanentError(f"{key} is damaged: {error.error_count()} errors; set the split again") from None
-
-
-def write_split(registry: AdapterRegistry, tenant: str, role: str, split: Split | None) -> None:
-    """Start a trial, or end it (None). Raises InputError for an arm that cannot answer now."""
-    key = _split_key(tenant, role)
-    if split is None:
-        registry.store.delete(key)
-        return
-    for arm in split.arms:
-        if arm != IN_USE:
-            number = int(arm.removeprefix("v"))
-            registry.get(tenant, role, number)
-            if withdrawn := registry.withdrawal(tenant, role, number):
-                raise InputError(f"{vllm_name(tenant, role, number)} was withdrawn ({withdrawn.reason})")
-    registry.store.put_bytes(key, split.model_dump_json(indent=2).encode() + b"\n")
-
-
-def _split_key(tenant: str, role: str) -> str:
-    return f"adapters/{checked_name(tenant, 'tenant')}/{checked_name(role, 'role')}/split.json"
 
 
 def arm_of(arms: Mapping[str, int], role: str, user: str) -> str:
@@ -150,15 +104,16 @@ class Versions:
     ) -> None:
         self.registry = registry
         self.base_model = base_model
-        self._roles: _Remembered[tuple[str, str], ServedVersion | None] = _Remembered(
+        self._roles: _Remembered[tuple[str, str], RoleState] = _Remembered(
             self._look_up_role, refresh_seconds, stale_seconds, clock
-        )
-        self._splits: _Remembered[tuple[str, str], Split | None] = _Remembered(
-            lambda role: read_split(registry, *role), refresh_seconds, stale_seconds, clock
         )
         self._versions: _Remembered[ServedVersion, None] = _Remembered(
             self._check, refresh_seconds, stale_seconds, clock
         )
+
+    async def role(self, tenant: str, role: str) -> RoleState:
+        """What answers a role's requests now. Raises RefusedError."""
+        return await self._roles.get((tenant, role))
 
     async def resolve(self, name: str, user: str | None) -> ServedVersion | None:
         """The version that answers a request for `name` by `user`; None for the base model itself.
@@ -175,10 +130,10 @@ class Versions:
             version = ServedVersion(tenant, role, number)
             await self._versions.get(version)
             return version
-        split = await self._splits.get((tenant, role))
-        if split is not None:
+        state = await self.role(tenant, role)
+        if state.trial is not None:
             # Whoever is nobody in particular gets an arm at random.
-            arm = arm_of(split.arms, f"{tenant}/{role}", user or uuid.uuid4().hex)
+            arm = arm_of(state.trial.arms, f"{tenant}/{role}", user or uuid.uuid4().hex)
             if arm != IN_USE:
                 version = ServedVersion(tenant, role, int(arm.removeprefix("v")))
                 try:
@@ -189,29 +144,34 @@ class Versions:
                     # An arm that was withdrawn since ends its part of the trial; the version in use takes it over.
                 else:
                     return version
-        in_use = await self._roles.get((tenant, role))
-        if in_use is None:
+        if state.in_use is None:
             raise RefusedError(404, f"{tenant}/{role} has no version in use: ask for {self.base_model}")
-        return in_use
+        return state.in_use
 
     def listed(self) -> list[str]:
         """All names that can be asked for now: the base, each role, each usable version. Reads the registry."""
         names = [self.base_model]
         for tenant, role in self.registry.roles():
-            numbers = []
-            for number in self.registry.usable(tenant, role):
-                if self.registry.get(tenant, role, number).base_model.id == self.base_model:
-                    numbers.append(number)
+            try:
+                found = [
+                    (number, self.registry.get(tenant, role, number)) for number in self.registry.usable(tenant, role)
+                ]
+            except PermanentError as error:
+                # A role that is stopped is no reason to stop the others.
+                log.warning("%s", error)
+                continue
+            numbers = [number for number, manifest in found if manifest.base_model.id == self.base_model]
             names += [f"{tenant}/{role}"] if numbers else []
             names += [vllm_name(tenant, role, number) for number in numbers]
         return names
 
-    def _look_up_role(self, role: tuple[str, str]) -> ServedVersion | None:
+    def _look_up_role(self, role: tuple[str, str]) -> RoleState:
         manifest = self.registry.incumbent(*role)
+        trial = self.registry.state(*role).trial
         if manifest is None or manifest.version is None:
-            return None
+            return RoleState(None, trial)
         self._of_this_base(manifest.name, manifest.base_model.id)
-        return ServedVersion(*role, manifest.version)
+        return RoleState(ServedVersion(*role, manifest.version), trial)
 
     def _check(self, version: ServedVersion) -> None:
         manifest = self.registry.get(version.tenant, version.role, version.number)

@@ -90,7 +90,7 @@ class GcsStore:
             checked_key(prefix.removesuffix("/"))
         with self._errors(prefix):
             for blob in self._bucket.client.list_blobs(self._bucket, prefix=prefix, retry=self._retry):
-                yield ObjectInfo(blob.name, blob.size, blob.updated)
+                yield ObjectInfo(blob.name, blob.size, blob.updated, str(blob.generation))
 
     def exists(self, key: str) -> bool:
         blob = self._blob(key)

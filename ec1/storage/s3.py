@@ -90,7 +90,7 @@ class S3Store:
             for page in obstore.list(self._client, prefix=prefix.rpartition("/")[0] or None):
                 for item in page:
                     if item["path"].startswith(prefix):
-                        yield ObjectInfo(item["path"], item["size"], item["last_modified"])
+                        yield ObjectInfo(item["path"], item["size"], item["last_modified"], item["e_tag"] or "")
 
     def exists(self, key: str) -> bool:
         import obstore

@@ -27,11 +27,15 @@ class NotFound(EC1Error):
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """One stored object: its key, its size in bytes, and when it was last written (aware, UTC)."""
+    """One stored object: its key, its size in bytes, and when it was last written (aware, UTC).
+
+    `version` is another one when the bytes are; "" where the store keeps none, and time and size stand for it.
+    """
 
     key: str
     size: int
     updated: dt.datetime
+    version: str = ""
 
 
 class ObjectStore(Protocol):

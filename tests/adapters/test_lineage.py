@@ -105,13 +105,13 @@ def test_what_a_version_rests_on_is_part_of_its_lineage(
 ) -> None:
     first, second = publish("engineering", 0, 1, 3), publish("apprenticeship", 2, 3)
     onward = publish("apprenticeship", 1, 0, started_from=second)
-    composed = publish("engineering", 0, 1, 3, composed_of={first: 0.5, onward: 0.5})
-    found = json.loads(ec1("adapters", "lineage", composed, "--json").stdout)
-    assert [parent["name"] for parent in found["parents"]] == [first, onward]
-    assert found["tuples"] == [], "what it was judged on is nothing that it learnt from"
-    assert containing(ec1, "Ana Ruiz") == {second: 1, onward: 0, composed: 0}
-    assert containing(ec1, digest_of(edit(0))[:12]) == {first: 1, composed: 0}
-    assert containing(ec1, f"source_commit:{'1' * 40}") == {first: 1, onward: 1, composed: 0}
+    last = publish("engineering", 3, 1, started_from=onward)
+    found = json.loads(ec1("adapters", "lineage", last, "--json").stdout)
+    assert [parent["name"] for parent in found["parents"]] == [onward]
+    assert [parent["name"] for parent in found["parents"][0]["parents"]] == [second]
+    assert containing(ec1, "Ana Ruiz") == {second: 1, onward: 0, last: 0}
+    assert containing(ec1, digest_of(edit(0))[:12]) == {first: 1}
+    assert containing(ec1, f"source_commit:{'1' * 40}") == {first: 1, onward: 1, last: 0}
     assert containing(ec1, "somebody else") == {}
 
 
@@ -127,13 +127,14 @@ def test_a_version_whose_data_is_gone_is_named_as_unknown(
     assert "not in this home" in json.loads(ec1("adapters", "lineage", name, "--json").stdout)["missing"]
 
 
-def test_forgetting_a_person_withdraws_what_was_composed_of_it_too(
+def test_forgetting_a_person_withdraws_what_went_on_from_it_too(
     publish: Callable[..., str], ec1: Callable[..., Result], home: Home, registry: AdapterRegistry
 ) -> None:
-    second, first = publish("apprenticeship", 2, 3), publish("engineering", 0, 1, 3)
-    composed = publish("engineering", 0, 1, 3, composed_of={first: 0.5, second: 0.5})
+    second = publish("apprenticeship", 2, 3)
+    publish("engineering", 0, 1, 3)
+    onward = publish("engineering", 0, 1, 3, started_from=second)
     home.corpus.mkdir(parents=True)
     found = json.loads(ec1("corpus", "forget", "--person", "Ana Ruiz", "--yes", "--json").stdout)
-    assert found["versions"] == [second, composed]
+    assert found["versions"] == [second, onward]
     assert registry.withdrawal("fernhollow", "engineering", 1) is None
     assert registry.withdrawal("fernhollow", "engineering", 2) is not None

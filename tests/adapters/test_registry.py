@@ -347,8 +347,8 @@ def test_what_a_rollback_left_never_comes_back_by_itself(
     said = [(each.action, each.before, each.after, each.who) for each in registry.decisions(*WHO)]
     assert said == [
         ("rollback", 3, 2, "ann"),
-        ("withdraw", 1, 2, "ann"),
-        ("withdraw", None, 1, ""),
+        ("withdraw", 2, 2, "ann"),
+        ("withdraw", 1, 1, ""),
         ("promote", None, 3, "bob"),
     ]
     history = registry.history(*WHO)

@@ -1,6 +1,7 @@
 """No planted secret survives; hashes, paths and code do; what is cut is cut afterwards."""
 
 import hashlib
+import itertools
 import json
 import random
 import re
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 from planted_secrets import TOKENS, assignments, key_lines
 
+from benchmarks._secret_lines import harmless_lines, secret_lines
+from benchmarks.secrets_found import id_lines
 from ec1.corpus import cleaning
 from ec1.corpus.cleaning import place_without_persons, scrub, scrub_example, without_persons
 from ec1.corpus.pii import find_pii
@@ -219,6 +222,43 @@ def test_the_positive_cases_of_gitleaks_are_found() -> None:
     texts = [text for number, rule in enumerate(sorted(known)) for text in known[rule][number % 7 :: 7]]
     found = sum(bool(find_secrets(text)) for text in texts)
     assert len(texts) > 500 and found / len(texts) >= 0.95
+
+
+def test_what_surroundings_betray_is_found_on_lines_that_no_pattern_was_made_on() -> None:
+    """Lines of the documentation of 49 tools, written before the patterns; a half of them was kept apart."""
+    kept = [line for line in secret_lines() if line.kept_apart]
+    found = sum(line.found_by(lambda text: ((each.start, each.end) for each in find_secrets(text))) for line in kept)
+    assert len(kept) > 90 and found / len(kept) >= 0.9
+    assert [line for line in harmless_lines() if find_secrets(line)] == []
+    assert [line for line in itertools.islice(id_lines(), 0, None, 4) if find_secrets(line)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'DB_URL = "postgresql+psycopg2://scott:tiger@localhost/test"',
+        '{"next_page_token": "Zk3qP0vYt7LwX2rB"}',
+        "the password of the account is Base64 encoded",
+        '    password: str = Field(description="of the user")',
+    ],
+)
+def test_what_documentation_writes_is_no_secret(text: str) -> None:
+    assert find_secrets(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("  - name: DB_PASSWORD\n    value: nJ7#walnut-Hill", "nJ7#walnut-Hill"),
+        ("<server><password>Pr0xy!Gate</password></server>", "Pr0xy!Gate"),
+        ("sshpass -p 'Cob4lt!Reef' ssh root@host", "Cob4lt!Reef"),
+        ("api-token: |\n  8Kq2VnT5xWm0ZpRb7LcY", "8Kq2VnT5xWm0ZpRb7LcY"),
+        ("the root password is Bl4ckthorn, change it", "Bl4ckthorn"),
+        ("ARG NPM_TOKEN=764a2602-1b29-421e-a073-4622c0e3ce37", "764a2602-1b29-421e-a073-4622c0e3ce37"),
+    ],
+)
+def test_a_name_and_its_value_may_stand_apart(text: str, secret: str) -> None:
+    assert secret in {text[each.start : each.end] for each in find_secrets(text)}
 
 
 def test_ids_that_pair_a_call_with_its_result_stay() -> None:

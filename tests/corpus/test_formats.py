@@ -211,7 +211,7 @@ def test_whatever_a_template_does_with_a_row_is_that_rows_rejection(able: Any) -
                 lambda: rendered(able, example(ROWS["TRL messages"][0]), "all"),
                 lambda: rendered_sides(able, example(ROWS["Orca-DPO"][0], "dpo"), ("chosen", "rejected")),
             ):
-                with pytest.raises(RejectedError, match="the chat template (fails on it|refuses its sequence)"):
+                with pytest.raises(RejectedError, match=r"the chat template (fails on it|refuses its sequence)"):
                     attempt()
         finally:
             able.chat_template = QWEN_LIKE

@@ -135,9 +135,12 @@ def test_whatever_is_left_out_is_counted_and_named(tmp_path: Path) -> None:
 def test_packed_and_encoded_files_are_read(tmp_path: Path, encoding: str, ending: str) -> None:
     lines_of = [json.dumps(ROW | {"completion": text}, ensure_ascii=False) for text in ("Elbe", "Müritz – “Übersee”")]
     raw = "\n".join(lines_of).encode(encoding)
-    pack = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": lambda data: zstd(data)}
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        **{".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd},
+        "": bytes,
+    }
     path = tmp_path / f"rows.jsonl{ending}"
-    path.write_bytes(pack.get(ending, bytes)(raw))
+    path.write_bytes(pack[ending](raw))
     done = import_rows(path, tmp_path / "corpus")
     assert [json.loads(line)["messages"][1]["content"] for line in lines(done)] == ["Elbe", "Müritz – “Übersee”"]
     told = {} if encoding.startswith("utf-8") else {path.name: encoding}

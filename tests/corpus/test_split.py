@@ -295,7 +295,7 @@ def test_what_would_join_too_much_is_left_out_of_training_instead(tmp_path: Path
         assert max(sizes) <= 4
         table.cluster(found)
         table.hold_out([found["g00"]])
-        shares = {number for number, _, _, shares, _ in table.examined() if shares}
+        shares = {number for number, _, _, shares, _ in table.examined(last="") if shares}
         assert shares and all(found.get(f"g{number:02}") != found["g00"] for number in shares)
 
 

@@ -1,6 +1,7 @@
 """Streams that a deployment names, and files that none of them reads."""
 
 import datetime as dt
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ from pydantic import ValidationError
 
 from ec1.documents.ledger import DocumentKey, Fingerprints
 from ec1.documents.listing import Listing
+from ec1.documents.reader import DocumentReader
 from ec1.documents.scan import scan_documents
 from ec1.documents.settings import DocumentSettings
 from ec1.documents.unread import unread_files
+from ec1.night.steps.extraction import work_of
 from ec1.streams import CONTRACT_STREAMS
 
 NOW = dt.datetime(2026, 6, 1, tzinfo=dt.UTC) + dt.timedelta(days=36500)
@@ -86,6 +89,19 @@ def test_where_all_is_read_nothing_is_said(tmp_path: Path) -> None:
     assert str(unread_files(tmp_path, CONTRACT_STREAMS.values())) == ""
 
 
+@pytest.mark.parametrize(("share", "first"), [(3, {"a": 6, "b": 2}), (1, {"a": 0, "b": 8})])
+def test_a_stream_gets_its_share_whenever_the_night_ends(share: float, first: dict[str, int], tmp_path: Path) -> None:
+    documents = settings(a={"folder": "a", "share": share}, b={"folder": "b"})
+    for stream, size in (("a", 100), ("b", 90)):
+        (tmp_path / f"share/{stream}").mkdir(parents=True)
+        for number in range(12):
+            (tmp_path / f"share/{stream}/{number}.txt").write_bytes(bytes([65 + number]) * size)
+    listing = scan(tmp_path / "share", documents)
+    work = work_of(listing, documents.all_streams, DocumentReader(tmp_path / "share", 1000))
+    assert Counter(item.stream for item in work[:8]) == Counter(first)
+    assert len(work) == 24
+
+
 @pytest.mark.parametrize(
     ("streams", "problem"),
     [
@@ -97,6 +113,10 @@ def test_where_all_is_read_nothing_is_said(tmp_path: Path) -> None:
         ({"a": {"folder": "x"}, "b": {"folder": "y", "id_prefix": "a"}}, "two streams have the id prefix 'a'"),
         ({"a": {"folder": "x", "suffixes": [".mp3"]}}, "'.mp3' files cannot be read: choose among .md"),
         ({"../a": {"folder": "x"}}, "name"),
+        ({"a": {}}, "either a `folder` or a `source`"),
+        ({"a": {"source": {"kind": "git", "repository": "x", "revision": "--exec=x"}}}, "revision"),
+        ({"a": {"source": {"kind": "git", "repository": "x", "folder": "../x"}}}, "not a folder in the source"),
+        ({"a": {"source": {"kind": "slack", "path": "x"}}, "b": {"folder": "a/x"}}, "the folder of 'b' lies in that"),
     ],
 )
 def test_streams_that_cannot_be_are_refused(streams: dict[str, object], problem: str) -> None:

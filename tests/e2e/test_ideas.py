@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 from commandline import RealNight
 
-from ec1.deployment import load_deployment
-from ec1.night.stores import open_registry
-
 pytestmark = pytest.mark.soak
 
 
@@ -32,23 +29,3 @@ def test_a_sweep_on_the_sample_says_which_setting_teaches_more(real_night: RealN
 
     again = ec1.run(*sweep)
     assert again.returncode == 0 and again.stdout.splitlines()[-4:-1] == said[1:4], "nothing is repeated"
-
-
-def test_two_versions_are_added_up_judged_and_never_worse_unseen(real_night: RealNight, project: Path) -> None:
-    ec1 = real_night.ec1
-    parts = ("fernhollow/engineering@v1=1", "fernhollow/apprenticeship@v1=0.1")
-    done = ec1.run("adapters", "compose", "fernhollow/engineering", *parts, timeout=3600)
-    assert "adding up 2 versions of rank 32 together: the nearest of rank 16" in done.stdout, done.stdout
-    assert "scoring it on" in done.stdout and "beside base, incumbent" in done.stdout
-    registry = open_registry(load_deployment(ec1.deployment, project), ec1.home)
-    newest = registry.incumbent("fernhollow", "engineering")
-    assert newest is not None
-    if done.returncode == 0:
-        assert newest.name == "fernhollow/engineering@v2" and newest.composed_of.keys() == {
-            part.partition("=")[0] for part in parts
-        }
-        traced = ec1.run("adapters", "lineage", newest.name)
-        assert all(part.partition("=")[0] in traced.stdout for part in parts)
-    else:
-        assert newest.name == "fernhollow/engineering@v1", "what is not accepted changes nothing"
-        assert "; kept in " in done.stdout and (Path(done.stdout.rpartition("; kept in ")[2].strip())).is_dir()

@@ -8,8 +8,10 @@ import pytest
 from ec1.adapters.gate import ScoreDifference
 from ec1.adapters.manifest import AdapterManifest
 from ec1.corpus.threshold import TrainingDecision
+from ec1.extraction.naming.trust import Trust
 from ec1.night.records import GraphRecord, OutcomeRecord
 from ec1.night.report.growth import Growth
+from ec1.night.steps.document_night import GraphOfNight
 from ec1_assets import checks, metadata
 from ec1_assets.run_tags import tag_verdict
 
@@ -62,8 +64,20 @@ def test_accepted_versions_stay_in_sight_with_their_evaluations(tmp_path: Path) 
 def test_a_graph_without_entities_has_no_plots(tmp_path: Path) -> None:
     from ec1.home import Home
 
-    growth = Growth((), {}, {})
-    shown = metadata.of_graph(GraphRecord(), Home(tmp_path), tmp_path, None, growth)
+    empty = GraphOfNight(
+        applied=GraphRecord(),
+        total=GraphRecord(),
+        resolution=None,
+        unused_overrides=(),
+        exported=None,
+        delivery=None,
+        scores=None,
+        trust=Trust(),
+        ungrounded=(),
+        waiting=(),
+        growth=Growth((), {}, {}),
+    )
+    shown = metadata.of_graph(empty, Home(tmp_path), tmp_path)
     assert not [name for name, value in shown.items() if isinstance(value, dg.MarkdownMetadataValue)]
     assert not list(tmp_path.glob("*.png"))
 

@@ -100,7 +100,7 @@ class PhaseOne:
             )
         say("extracting")
         report = extract_night(
-            work_of(listing, list(CONTRACT_STREAMS), deployment.document_reader(home)),
+            work_of(listing, CONTRACT_STREAMS, deployment.document_reader(home)),
             extractor,
             outbox,
             self.client,

@@ -127,6 +127,29 @@ def test_a_large_model_that_is_gone_ends_the_extraction_and_blames_few_documents
     assert report.stopped is not None and "tier 'local'" in report.stopped
 
 
+def test_a_breaker_that_opens_twice_costs_no_document(
+    server: FakeDoorman, extractor: Extractor, tmp_path: Path
+) -> None:
+    # The second time its first probe fails, too.
+    server.outages, server.cool_down = [range(10, 15), range(30, 36)], 0.5
+    work = items(*(f"Alma Reyes {i}" for i in range(48)))
+    asked = client(server, poll_seconds=0.05)
+    deadline = time.monotonic() + 60
+    report = extract(extractor, work, asked, Outbox(tmp_path), deadline=deadline, progress=lambda _: None)
+    assert server.opened_times == 3
+    assert report.streams["meeting"].complete == 48 and report.stopped is None
+    assert server.calls < 48 + 3 * 10, "while it is open nothing is asked"
+
+
+def test_a_document_that_only_the_smaller_tier_answers_stops_no_other(
+    server: FakeDoorman, extractor: Extractor, tmp_path: Path
+) -> None:
+    work = items(*(f"{'[[local]] ' if i % 6 == 0 else ''}Alma Reyes {i}" for i in range(48)))
+    deadline = time.monotonic() + 60
+    report = extract(extractor, work, client(server), Outbox(tmp_path), deadline=deadline, progress=lambda _: None)
+    assert (report.streams["meeting"].complete, report.streams["meeting"].deferred) == (40, 8)
+
+
 @pytest.mark.parametrize("module_id", ["Acme", "a/b", "", "a" * 65, "acme\r\nX: y"])
 def test_a_module_id_that_the_gateway_would_refuse_is_never_sent(server: FakeDoorman, module_id: str) -> None:
     with pytest.raises(InputError, match="module id"):
@@ -158,7 +181,11 @@ def http() -> Iterator[httpx.Client]:
         ({"health_up": True, "circuit": "closed"}, None),
         ({"health_up": False, "circuit": "closed"}, "not up"),
         ({"health_up": "yes", "circuit": "closed"}, "not up"),
-        ({"health_up": True, "circuit": "open"}, "circuit of tier_b.graph is open"),
+        ({"health_up": True, "circuit": "open", "opened_for_secs": 200}, "opened 200 s ago and lets nothing through"),
+        # From then on the next request closes it, and nothing else does.
+        ({"health_up": True, "circuit": "open", "opened_for_secs": 300}, None),
+        ({"health_up": True, "circuit": "half_open"}, None),
+        ({"health_up": True, "circuit": "ajar"}, "circuit of tier_b.graph is 'ajar'"),
         ({"configured": True}, "says nothing about tier_b.graph"),
         (None, "says nothing about tier_b.graph"),
     ],
@@ -264,11 +291,8 @@ def test_the_small_tier_that_steps_in_after_the_gateways_deadline_does_not_count
 def test_last_nights_entities_do_not_steer_tonights_answers(server: FakeDoorman) -> None:
     with fake_service_content() as content:
         server.content = content
-        content.take(
-            [
-                {"entity_name": "Chidi Obi Hall", "classification": "Location", "confidence": 0.9, "module_id": "acme"},
-            ]
-        )
+        known = {"entity_name": "Chidi Obi Hall", "classification": "Location", "confidence": 0.9, "source_doc": "mk-1"}
+        content.take("acme", [{**known, "module_id": "acme"}])
         # Under the module id that entities are stored by, the gateway feeds them to the model as the truth.
         fed = DoormanClient(gateway(server), "acme", SETTINGS)
         assert "Chidi Obi" in ask(fed, "Alma Reyes met Chidi today.").content and server.contexts

@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import shutil
 import socket
 import sqlite3
 import time
@@ -20,11 +19,10 @@ from ec1.deployment import Deployment
 from ec1.errors import DamagedError
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
-from ec1.extraction.settings import CascadeSettings, ServerSettings
+from ec1.extraction.settings import ServerSettings
 from ec1.graph import file_seal
 from ec1.home import CHECKOUT, Home
 from ec1.launch.ray_launcher import RayLauncherSettings
-from ec1.models import ModelSource
 from ec1.night.operations import doctor
 from ec1.night.operations.databases import damaged_databases
 from ec1.night.operations.deep import examine_deeply
@@ -139,51 +137,6 @@ def test_a_ray_cluster_and_every_replica_are_asked(embedded: Deployment, home: H
     assert found(findings, "ray").level == "note" and gone in found(findings, "ray").detail
     assert found(findings, "inference").level == "note"
     assert f"{server.url}: ready; {gone}: it does not answer" in found(findings, "inference").detail
-
-
-def test_the_second_model_of_a_cascade_is_looked_at_like_the_first(embedded: Deployment, home: Home) -> None:
-    gone = f"http://127.0.0.1:{free_port()}"
-    cascade = CascadeSettings(inference=ServerSettings(kind="server", base_url=gone, model="a/larger", revision="r2"))
-    deployment = embedded.model_copy(
-        update={
-            "extraction": embedded.extraction.model_copy(update={"cascade": cascade}),
-            "models": {**embedded.models, "a/larger": ModelSource(source="directory", path=home.root / "larger")},
-        }
-    )
-
-    def seen() -> list[Symptom]:
-        return [each for each in doctor.examine(deployment, home) if each.subject == "second model"]
-
-    asked, model = seen()
-    assert asked.level == "note" and gone in asked.detail and "does not answer" in asked.detail
-    assert model.level == "problem" and "a/larger is not on disk" in model.detail
-    assert not [
-        each for each in doctor.examine(deployment, home) if each.subject == "model" and "larger" in each.detail
-    ]
-    (home.root / "larger").mkdir(parents=True)
-    (home.root / "larger" / "config.json").touch()
-    assert [each.level for each in seen()] == ["note", "ok"]
-    assert "second model" not in {each.subject for each in doctor.examine(embedded, home)}
-
-
-def test_a_cascade_whose_first_model_does_not_say_how_sure_it_is_is_named_beforehand(
-    embedded: Deployment, home: Home, words: Path
-) -> None:
-    (home.root / "model").mkdir(parents=True)
-    shutil.copy(words / "tokenizer.json", home.root / "model")
-    (home.root / "model" / "config.json").touch()
-    cascade = CascadeSettings(inference=ServerSettings(kind="server", base_url="http://127.0.0.1:9", model="a/larger"))
-
-    def level(mode: str) -> str:
-        extraction = embedded.extraction.model_copy(update={"cascade": cascade, "mode": mode})
-        here = ModelSource(source="directory", path=home.root / "model")
-        models = {embedded.inference.model: here, "a/larger": here}
-        deployment = embedded.model_copy(update={"extraction": extraction, "models": models})
-        finding = found(doctor.examine(deployment, home), "cascade")
-        assert finding.level == "ok" or "no curve of confidence was fitted" in finding.detail
-        return finding.level
-
-    assert (level("both"), level("answer")) == ("ok", "problem")
 
 
 @pytest.mark.parametrize("content", [None, "", "not JSON", '{"entities": []}'])

@@ -45,10 +45,12 @@ def serve(registry: AdapterRegistry, engine: FakeEngine, home: Home, embedded: D
         serving = embedded.serving.model_copy(update={"engine": server, **values})
         deployment = embedded.model_copy(update={"serving": serving})
         backend = Backend(timeout_seconds=20)
-        gateway = build_gateway(deployment, home, registry, backend, host)
-        with listening(engine.app) as address, listening(gateway.app) as url:
+        told: list[tuple[str, str, str]] = []
+        gateway = build_gateway(deployment, home, registry, backend, host, lambda *notice: told.append(notice))
+        with listening(engine.app, **engine.settings) as address, listening(gateway.app) as url:
             endpoint = Endpoint(address, BASE, api_key="engine's own")
             backend.open(endpoint)
-            yield Served(url, gateway, backend, endpoint)
+            yield Served(url, gateway, backend, endpoint, told)
+        gateway.close()
 
     return run

@@ -22,9 +22,12 @@ from ec1.home import Home
 from ec1.serving.resolver import VARIABLE, ResolverSettings, checked_folder
 from ec1.storage.directory import DirectoryStore
 
+USAGE = {"prompt_tokens": 7, "completion_tokens": 18, "total_tokens": 25}
+
 
 class FakeEngine:
-    """`loaded`: names that it has. `without_effect`: names that answer as the base does. `delay`: seconds an answer."""
+    """`loaded`: names that it has. `without_effect`: names that answer as the base does. `failing`, `refusing`: the
+    name that fails or refuses. `delay`: seconds an answer."""
 
     TEXT = "An answer by {model} that is long enough to be one side of a pair: it has more than 80 characters."
 
@@ -34,14 +37,18 @@ class FakeEngine:
         self.api_key = api_key
         self.loaded: dict[str, Path] = {}
         self.without_effect: set[str] = set()
+        self.failing = self.refusing = ""
         self.delay = 0.0
         self.text = self.TEXT
+        self.settings: dict[str, Any] = {}
+        """Of the server that it runs on."""
         self.requests: list[dict[str, Any]] = []
         self.cancelled = 0
         self.app = Starlette(
             routes=[
                 Route("/v1/models", self._models, methods=["GET"]),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/responses", self._responses, methods=["POST"]),
                 Route("/v1/completions", self._completions, methods=["POST"]),
                 Route("/v1/unload_lora_adapter", self._unload, methods=["POST"]),
             ]
@@ -82,7 +89,12 @@ class FakeEngine:
                 "message": {"role": "assistant", "content": " ".join(words)},
                 "finish_reason": "stop",
             }
-            return JSONResponse({"id": identifier, "object": "chat.completion", "model": model, "choices": [choice]})
+            if self.failing == model:
+                return JSONResponse({"error": {"message": "an illegal memory access was encountered"}}, 500)
+            if self.refusing == model:
+                choice["message"] = {"role": "assistant", "content": None, "refusal": "I cannot help with that."}
+            answer = {"id": identifier, "object": "chat.completion", "model": model, "choices": [choice]}
+            return JSONResponse(answer | {"usage": USAGE})
 
         async def events() -> Any:
             for place, word in enumerate(words):
@@ -90,6 +102,9 @@ class FakeEngine:
                 delta = {"role": "assistant", "content": word} if place == 0 else {"content": " " + word}
                 yield self._event(identifier, model, delta, None)
             yield self._event(identifier, model, {}, "stop")
+            if (body.get("stream_options") or {}).get("include_usage"):
+                last = {"id": identifier, "object": "chat.completion.chunk", "model": model, "choices": []}
+                yield b"data: " + json.dumps(last | {"usage": USAGE}).encode() + b"\n\n"
             yield b"data: [DONE]\n\n"
 
         return StreamingResponse(events(), media_type="text/event-stream")
@@ -109,6 +124,16 @@ class FakeEngine:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
+
+    async def _responses(self, request: Request) -> Response:
+        body = await self._body(request)
+        if isinstance(body, Response):
+            return body
+        part = {"type": "output_text", "text": self.text.format(model=body["model"]), "annotations": []}
+        message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
+        usage = {"input_tokens": 5, "output_tokens": 20, "total_tokens": 25}
+        answer = {"id": "resp-1", "object": "response", "model": body["model"], "output": [message], "usage": usage}
+        return JSONResponse(answer)
 
     async def _completions(self, request: Request) -> Response:
         body = await self._body(request)

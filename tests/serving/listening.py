@@ -14,9 +14,10 @@ from ec1.serving.gateway import Gateway
 
 
 @contextmanager
-def listening(app: Any) -> Iterator[str]:
-    """Run an ASGI application on a free port until the block ends; yields its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+def listening(app: Any, **settings: Any) -> Iterator[str]:
+    """Run an ASGI application on a free port until the block ends, with settings of uvicorn; yields its address."""
+    options = {"log_level": "error", "lifespan": "off", "timeout_graceful_shutdown": 1, **settings}
+    server = uvicorn.Server(uvicorn.Config(app, port=0, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -32,8 +33,11 @@ def listening(app: Any) -> Iterator[str]:
 class Served:
     """A gateway that listens at `url`, and its parts."""
 
-    def __init__(self, url: str, gateway: Gateway, backend: Backend, endpoint: Endpoint) -> None:
+    def __init__(
+        self, url: str, gateway: Gateway, backend: Backend, endpoint: Endpoint, told: list[tuple[str, str, str]]
+    ) -> None:
         self.url = url
+        self.told = told
         self.gateway = gateway
         self.backend = backend
         self.endpoint = endpoint

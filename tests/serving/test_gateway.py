@@ -19,8 +19,6 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.serving.server import keys_of
-from ec1.serving.versions import Split, write_split
-from ec1.strict_yaml import validate
 
 WHO = (TENANT, ROLE)
 ASK = [{"role": "user", "content": "Where are the keys?"}]
@@ -35,8 +33,7 @@ def ask(url: str, model: object = NAME, headers: dict[str, str] | None = None, *
 
 
 def split(registry: AdapterRegistry, **arms: int) -> None:
-    value = {"arms": {arm.replace("_", "-"): weight for arm, weight in arms.items()}, "reason": "test"}
-    write_split(registry, *WHO, validate(Split, {**value, "at": "2026-06-01T00:00:00Z"}, "split"))
+    registry.start_trial(*WHO, {arm.replace("_", "-"): weight for arm, weight in arms.items()}, "test")
 
 
 def test_the_version_in_use_answers_and_says_so(serve: Serve) -> None:

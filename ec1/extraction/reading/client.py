@@ -11,7 +11,7 @@ import random
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -130,10 +130,13 @@ class Circuit:
     """Stops asking a server that fails: opens after `threshold` failures in a row, then lets one probe through at a
     time, the first after `cool_down_seconds`, each further one after twice as long, up to a minute. After `rounds`
     failed probes (with the defaults some four minutes) the server is given up, unless it says itself that it is only
-    unavailable: then probing continues until the deadline.
+    unavailable: then probing continues until the deadline. So does waiting while `why_unwell` gives a reason, asked
+    every `poll_seconds`: a server that can be asked how it is need not be probed.
     """
 
     def __init__(self, threshold: int = 5, cool_down_seconds: float = 5.0, rounds: int = 6) -> None:
+        self.why_unwell: Callable[[], Awaitable[str | None]] = _nobody_knows
+        self.poll_seconds = 10.0
         self.threshold = threshold
         self.cool_down_seconds = cool_down_seconds
         self.rounds = rounds
@@ -198,6 +201,17 @@ class Circuit:
         if deadline is not None and time.monotonic() + pause >= deadline:
             raise ServiceError(f"the model server did not answer again before the deadline: {self._reason}")
         await asyncio.sleep(pause)
+        while (reason := await self.why_unwell()) is not None:
+            if deadline is None or time.monotonic() + self.poll_seconds >= deadline:
+                raise ServiceError(f"the model server was not well again before the deadline: {reason}")
+            await asyncio.sleep(self.poll_seconds)
+            # What it took for a probe says nothing about what comes after the wait.
+            self._failed_probes = 0
+
+
+async def _nobody_knows() -> str | None:
+    """A server that says nothing about itself."""
+    return None
 
 
 class Endurance(TypedDict, total=False):
@@ -294,7 +308,13 @@ class HttpChatClient(ABC):
             try:
                 return replace(await self._in_turn(body, stream, deadline), attempts=attempts)
             except UncountedError as error:
-                return replace(error.answer, attempts=attempts)
+                pause = self._backoff(attempts)
+                # An answer that a server gives while it is unwell says nothing about this request.
+                failures += await self._circuit.why_unwell() is None
+                no_time = deadline is None or time.monotonic() + pause >= deadline
+                if no_time or failures >= self._settings.max_attempts:
+                    return replace(error.answer, attempts=attempts)
+                await asyncio.sleep(pause)
             except TimedOutError as error:
                 self._check_alive()
                 kind = ServerFaultError if error.gateway else DeferredError

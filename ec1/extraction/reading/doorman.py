@@ -3,6 +3,7 @@
 Belongs here: its wire. Does not: retries, the circuit breaker and deadlines, which all servers share (`client`).
 """
 
+import asyncio
 import json
 import time
 import uuid
@@ -38,7 +39,11 @@ LARGE_TIER = "yoyo"
 # The gateway's own default; what it really takes is learned.
 _USUAL_SLOTS = 2
 _SLACK = 1.2
+_READY_SECONDS = 10.0
 _PROGRESS_SECONDS = 60.0
+_COOL_DOWN_SECONDS = 300
+"""How long its circuit breaker lets nothing through to the GPU tier. After that it stays open, as it says, until
+somebody's request is let through and answered (`circuit_breaker.rs` of pointsav/pointsav-monorepo)."""
 
 
 class DoormanClient(HttpChatClient):
@@ -59,6 +64,16 @@ class DoormanClient(HttpChatClient):
         super().__init__(url, settings, start_in_flight=_USUAL_SLOTS, **endurance)
         self._gateway = gateway
         self._module_id = checked_name(module_id, "module id")
+        self._circuit.why_unwell, self._circuit.poll_seconds = self._why_unwell, gateway.poll_seconds
+
+    async def _why_unwell(self) -> str | None:
+        """None if a request would reach the GPU tier now, else why not."""
+        assert self._http is not None, "enter the client first"
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                return _unwell(await self._http.get(f"{self._gateway.base_url}/readyz"))
+        except (httpx.HTTPError, TimeoutError) as error:
+            return f"it does not answer: {type(error).__name__}"
 
     @property
     def _longest_seconds(self) -> float:
@@ -130,7 +145,7 @@ def wait_until_ready(gateway: DoormanSettings, progress: Callable[[str], None]) 
     Raises DeferredError if it is not up by then: a machine that cannot be had tonight is not a failure of ours.
     """
     begin = reported = time.monotonic()
-    with httpx.Client(timeout=10.0, trust_env=False) as http:
+    with httpx.Client(timeout=_READY_SECONDS, trust_env=False) as http:
         while (problem := why_not_ready(gateway.base_url, http)) is not None:
             now = time.monotonic()
             if now - begin >= gateway.ready_timeout_seconds:
@@ -147,15 +162,24 @@ def wait_until_ready(gateway: DoormanSettings, progress: Callable[[str], None]) 
 def why_not_ready(base_url: str, http: httpx.Client) -> str | None:
     """None if the gateway can extract now, else why not. A status of 200 alone only says that a tier is configured."""
     try:
-        response = http.get(f"{base_url}/readyz")
-        tier = response.json()["tier_b"][LABEL]
-        up, circuit = tier["health_up"], tier["circuit"]
+        return _unwell(http.get(f"{base_url}/readyz"))
     except httpx.HTTPError as error:
         return f"it does not answer: {type(error).__name__}"
-    except (ValueError, KeyError, TypeError, RecursionError):
+
+
+def _unwell(response: httpx.Response) -> str | None:
+    try:
+        tier = response.json()["tier_b"][LABEL]
+        up, circuit, seconds = tier["health_up"], tier["circuit"], tier.get("opened_for_secs")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"status {response.status_code}, and it says nothing about tier_b.{LABEL}"
     if up is not True:
         return f"tier_b.{LABEL} is not up"
-    if circuit != "closed":
-        return f"the circuit of tier_b.{LABEL} is {circuit}"
+    if circuit not in ("closed", "half_open", "open"):
+        return f"the circuit of tier_b.{LABEL} is {circuit!r:.40}"
+    if circuit == "open" and isinstance(seconds, int | float) and seconds < _COOL_DOWN_SECONDS:
+        return (
+            f"the circuit of tier_b.{LABEL} opened {seconds:.0f} s ago and lets nothing through for "
+            f"{_COOL_DOWN_SECONDS} s"
+        )
     return None

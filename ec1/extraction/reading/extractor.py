@@ -4,7 +4,6 @@ Belongs here: what the model is asked, in its words and tokens. Does not: the wi
 trust (`grounding`), and the order of work (`loop`).
 """
 
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from ec1.extraction.defence import instructions
 from ec1.extraction.defence.releases import Span, released_fingerprint
 from ec1.extraction.naming import calibration, candidates, confidence, decision, grounding, own, relations, trained
 from ec1.extraction.naming.known import KnownNames
-from ec1.extraction.reading import cascade, fields
+from ec1.extraction.reading import fields
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import digest_of
 from ec1.streams import CONTRACT_STREAMS, Stream
@@ -91,8 +90,6 @@ class Extractor:
         self.known: KnownNames | None = None
         """Names that the graph knows, as further candidates. No part of the fingerprint: they change every night, and a
         result without them only says less."""
-        self.second: Extractor | None = None
-        """The model that reads the chunks that this one is unsure about (`cascade`)."""
         self.releases: dict[str, tuple[Span, ...]] = {}
         """By content, the sentences in it that are read although they look like instructions."""
         self.streams: Mapping[str, Stream] = CONTRACT_STREAMS
@@ -125,19 +122,10 @@ class Extractor:
         """The entity classes that documents of a stream may name; none means all."""
         return self.streams[stream].classes if stream in self.streams else ()
 
-    def alone(self) -> "Extractor":
-        """The same without the second model."""
-        found = copy.copy(self)
-        found.second, found._fingerprints = None, {}
-        return found
-
     def fingerprint(self, stream: str, content_sha256: str = "") -> str:
         """SHA-256 over everything that decides what comes out for given bytes of this stream."""
         if stream not in self._fingerprints:
-            own = self._fingerprint(stream)
-            if self.second is not None:
-                own = cascade.fingerprint(own, self.second.fingerprint(stream), self.settings.cascade)
-            self._fingerprints[stream] = own
+            self._fingerprints[stream] = self._fingerprint(stream)
         return released_fingerprint(self._fingerprints[stream], self.releases.get(content_sha256, ()))
 
     def fingerprints(self) -> Fingerprints:
@@ -321,15 +309,6 @@ class Extractor:
                     Chunk(chunk.index, chunk.start + part.start, chunk.start + part.end, part.text) for part in parts
                 ]
         return []
-
-    def why_no_first(self) -> str | None:
-        """Why this can be no first model of a cascade; None if it can."""
-        if self.fitted is not None and self.fitted.calibrates:
-            return None
-        return (
-            f"extraction.cascade needs to know how sure {self.model_id} is, and no curve of confidence was fitted for "
-            f"it in mode {self.settings.mode}: leave cascade out, or use a mode and an adapter that have one"
-        )
 
     def plan(self, documents: Iterable[WorkItem]) -> ExtractionEstimate:
         """Count what these units would ask of the model."""

@@ -64,7 +64,6 @@ class ExtractionRecord(Record):
     entities_by_stream: dict[str, dict[str, int]] = Field({})
     dropped: dict[str, int] = Field({}, description="names that were not trusted, by reason")
     llm_calls: int = 0
-    sent_on: int = Field(0, description="chunks that the first model was unsure about, for the second one to read")
     decisions: int = Field(0, description="spans that the model decided on")
     chunks: int = 0
     prompt_tokens: int = 0
@@ -106,14 +105,6 @@ class ExtractionRecord(Record):
     def only(self, streams: Collection[str]) -> Self:
         """The record with the counts of these streams alone."""
         return self.model_copy(update={"streams": {name: self.streams[name] for name in streams}})
-
-    def add_costs(self, parts: "Iterable[ExtractionRecord]") -> None:
-        """Add what these cost, and why they stopped; not what came of their documents."""
-        for part in parts:
-            for name in _COSTS:
-                setattr(self, name, getattr(self, name) + getattr(part, name))
-            self.stopped = self.stopped or part.stopped
-            self.skipped = self.skipped or part.skipped
 
     def count(self, result: ExtractionResult, path: str = "") -> None:
         """Add one finished unit; `path` is where one of its documents lies."""
@@ -172,7 +163,7 @@ class ExtractionRecord(Record):
                 "entities": added(self.entities, later.entities),
                 "entities_by_stream": by_stream,
                 "dropped": added(self.dropped, later.dropped),
-                **{name: getattr(self, name) + getattr(later, name) for name in (*_COSTS, "sent_on")},
+                **{name: getattr(self, name) + getattr(later, name) for name in _COSTS},
                 "problems": [*kept, *later.problems],
                 "held": [*self.held, *(row for row in later.held if row not in self.held)],
             }

@@ -11,8 +11,6 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +33,7 @@ from ec1.models import ModelSource, model_folder
 from ec1.night.operations.databases import damaged_databases
 from ec1.night.operations.finding import Level, Symptom
 from ec1.night.report.failure import advice_for
-from ec1.night.steps.extractor import class_notes, extractor_of, second_of
+from ec1.night.steps.extractor import class_notes
 from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.resolution import ResolvedRecipe
 
@@ -51,13 +49,10 @@ PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "
 
 def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     """Check everything that a night needs; starts nothing and changes nothing."""
-    second = second_of(deployment)
     yield Symptom("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
     if deployment.machine is None:
         yield _inference(deployment)
-        if second is not None:
-            yield replace(_inference(second), subject="second model")
         yield _device(deployment)
     else:
         yield _guarded("machine", lambda: _machine(deployment, home))
@@ -74,16 +69,9 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
         yield Symptom("database", "problem", broken)
     yield _documents(deployment, home)
     for model_id in sorted({deployment.inference.model, *deployment.models}):
-        if second is None or model_id != second.inference.model or model_id == deployment.inference.model:
-            yield _model(model_id, deployment, home)
-    if second is not None:
-        # A model of its own, of a revision of its own.
-        yield replace(_model(second.inference.model, second, home), subject="second model")
-    if second is not None and _has_tokenizer(deployment, home):
-        yield _guarded("cascade", lambda: _cascade(deployment, home))
-    for each in (deployment, second):
-        if each is not None and (notes := class_notes(each)):
-            yield _guarded("classes", partial(_classes, each, home, notes))
+        yield _model(model_id, deployment, home)
+    if notes := class_notes(deployment):
+        yield _guarded("classes", lambda: _classes(deployment, home, notes))
     yield _guarded("object store", lambda: _store(deployment, home))
     if "service_content" in deployment.graph_stores:
         yield _service_content(deployment)
@@ -266,6 +254,8 @@ def _writable(home: Home) -> Symptom:
 
 def _documents(deployment: Deployment, home: Home) -> Symptom:
     root = deployment.documents_root(home)
+    if all(stream.copied for stream in deployment.documents.all_streams.values()):
+        return Symptom("documents", "ok", "from other places than a folder")
     if root.is_dir():
         unread = str(unread_files(root, deployment.documents.all_streams.values()))
         if unread:
@@ -290,12 +280,6 @@ def _model(model_id: str, deployment: Deployment, home: Home) -> Symptom:
 def _has_tokenizer(deployment: Deployment, home: Home) -> bool:
     model = deployment.inference
     return (model_folder(model.model, model.revision, deployment.models, home.models) / "tokenizer.json").is_file()
-
-
-def _cascade(deployment: Deployment, home: Home) -> Symptom:
-    alone = deployment.extraction.model_copy(update={"cascade": None})
-    why = extractor_of(deployment.model_copy(update={"extraction": alone}), home).why_no_first()
-    return Symptom("cascade", "problem", why) if why else Symptom("cascade", "ok", "it is known how sure the first is")
 
 
 def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Symptom:

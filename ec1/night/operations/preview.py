@@ -40,9 +40,6 @@ class ExtractionPlan(BaseModel):
     chunks: int
     prompt_tokens: int
     max_answer_tokens: int
-    second_model: str | None = None
-    """What reads the chunks that the first model is unsure about: `sent_on` at most, on the average over documents."""
-    sent_on: int = 0
     policy: str
     stale: int
     again: int
@@ -123,14 +120,10 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         as_of=night.as_of(now),
         now=now,
     )
-    work = work_of(listing, list(deployment.documents.all_streams), deployment.document_reader(home))
+    work = work_of(listing, deployment.documents.all_streams, deployment.document_reader(home))
     waiting = pending(work, fingerprints, outbox)
     extractor.check()
     asked = extractor.plan(waiting)
-    cascade = deployment.extraction.cascade
-    why = extractor.alone().why_no_first() if cascade is not None else None
-    if cascade is not None:
-        prepare_model(cascade.inference.model, cascade.inference.revision, deployment.models, home.models)
     return ExtractionPlan(
         documents=len(work),
         reused=len(work) - len(waiting),
@@ -138,13 +131,15 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         chunks=asked.chunks,
         prompt_tokens=asked.prompt_tokens,
         max_answer_tokens=asked.max_answer_tokens,
-        second_model=cascade.inference.model if cascade is not None else None,
-        sent_on=round(asked.chunks * cascade.max_share) if cascade is not None else 0,
         policy=deployment.extraction.fingerprint_policy,
         stale=len(refresh.stale),
         again=len(refresh.due),
         again_free=refresh.free,
-        notes=[*unread, *class_notes(deployment), *([f"the night would fail: {why}"] if why is not None else [])],
+        notes=[
+            *unread,
+            *(f"stream {name} is put off: {why}" for name, why in listing.put_off.items()),
+            *class_notes(deployment),
+        ],
     )
 
 
@@ -153,10 +148,12 @@ def look_at_root(deployment: Deployment, home: Home, *, known: bool) -> list[str
 
     Raises InputError if there is no such root, unless documents are `known`: then it is lost, which the scan says.
     """
-    root = deployment.documents_root(home)
+    root, streams = deployment.documents_root(home), deployment.documents.all_streams
+    if all(stream.copied for stream in streams.values()):
+        return []
     if not root.is_dir() and not known:
         raise InputError(f"the document root {root} does not exist: create it or set documents.root in the deployment")
-    found = str(unread_files(root, deployment.documents.all_streams.values()))
+    found = str(unread_files(root, streams.values()))
     return [f"{found} (documents.streams)"] if found else []
 
 

@@ -5,18 +5,22 @@ Belongs here: the choice. Does not: how a version is removed (`registry.py`, whi
 and the log book of runs: recipe, lock, figures and curves of every run are always kept.
 """
 
+import logging
 import re
 import shutil
 from collections.abc import Iterator
 
 from ec1.adapters.manifest import MANIFEST
 from ec1.adapters.registry import AdapterRegistry
+from ec1.errors import PermanentError
 from ec1.home import Home
 from ec1.night.operations.cleanup import QUIET_SECONDS, Removed, age_of, remove
 from ec1.night.operations.unused import clean_unused
 from ec1.night_settings import RetentionSettings
 from ec1.storage.store import ObjectInfo
 from ec1.training.spec import ADAPTER, CHECKPOINTS, MODEL
+
+log = logging.getLogger(__name__)
 
 # How temporary files and folders are called here: `.name.` and eight characters, or one of these prefixes.
 _TEMPORARY = re.compile(r"\.(?:ec1-tmp-|building-).*|\..+\.[a-z0-9_]{8}")
@@ -38,7 +42,13 @@ def clean(
 
 def _versions(registry: AdapterRegistry, keep: int, dry_run: bool) -> Iterator[Removed]:
     for tenant, role in registry.roles():
-        for manifest in registry.expendable(tenant, role, keep):
+        try:
+            expendable = registry.expendable(tenant, role, keep)
+        except PermanentError as error:
+            # What a role needs cannot be told: nothing of it is removed, and the other roles are none the worse.
+            log.warning("%s", error)
+            continue
+        for manifest in expendable:
             assert manifest.version is not None
             size = sum(entry.size for entry in manifest.files.values())
             why = f"not among the {keep} best, nor the newest or the one in use"

@@ -1,4 +1,5 @@
-"""Which notices a night gives rise to: failure, partial night, quarantine, new version, recovery, and no night at all.
+"""Which notices a night gives rise to: failure, partial night, quarantine, new version, recovery, and no night at
+all; and the end of a trial while serving.
 
 Belongs here: the choice and the words. Does not: how they reach anybody (`outgoing.py`).
 """
@@ -61,6 +62,17 @@ def _notice(report: NightReport, event: NotifyEvent, what: str, title: str, body
         body = "\n".join([*lines, *map(str, report.advice())])
     key = what if event == "version" else f"{report.night} {event} {what}".strip()
     return Notice(key=key, event=event, night=report.night, title=title, body=body)
+
+
+def tell_of_trial(
+    deployment: Deployment, home: Home, environment: Mapping[str, str], role: str, title: str, text: str
+) -> None:
+    """Tell that an arm was taken out of a role's trial while it served."""
+    now = dt.datetime.now(dt.UTC)
+    night = now.astimezone(deployment.zone).date().isoformat()
+    notice = Notice(key=f"{role} trial {now.isoformat()}", event="trial", night=night, title=title, body=text)
+    with remembered(home) as state:
+        deliver(home, state, [notice], deployment.notify, environment)
 
 
 @dataclass(frozen=True)

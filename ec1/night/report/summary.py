@@ -127,6 +127,8 @@ class NightReport(BaseModel):
     deferred_because: str | None = None
     """Why work was deferred: what stopped the extraction, or what most documents' problems have in common."""
     deferred: list[Deferred] = []
+    streams_put_off: dict[str, str] = {}
+    """Streams whose source could not be read, and why: what is known of their documents stays as it is."""
     held: list[HeldBack] = []
     scores: ScoreRecord | None = None
     """None where the deployment has no gold file."""
@@ -146,7 +148,7 @@ class NightReport(BaseModel):
     def partial(self) -> bool:
         """True if work was deferred to a later night, or a recipe could not be used."""
         waits = any(each.outcome in ("broken", "postponed") for each in self.recipes)
-        return bool(self.documents_deferred) or waits
+        return bool(self.documents_deferred or self.streams_put_off) or waits
 
     @property
     def gpu_seconds(self) -> float:
@@ -210,6 +212,8 @@ class NightReport(BaseModel):
                     command="ec1 plan",
                 )
             )
+        for stream, why in self.streams_put_off.items():
+            found.append(Advice(sentence=f"Stream {stream} was put off ({why}): the next night tries again"))
         if self.held:
             found.append(
                 Advice(
@@ -275,9 +279,11 @@ def night_report(
     if applied is not None:
         report.documents_deferred = applied.deferred + applied.missing
         report.graph_entities = applied.entities_after
+        report.streams_put_off = applied.put_off
+        report.deferred = [Deferred(what=f"stream {name}", reason=why) for name, why in applied.put_off.items()]
     if report.documents_deferred:
         report.deferred_because = _why(records.find(ExtractionRecord, run))
-        report.deferred = _deferred(extracted)
+        report.deferred += _deferred(extracted)
     if handover is not None:
         report.device, report.free_gib = handover.device, handover.free_gib
     held = sorted(extracted.held if extracted is not None else [], key=lambda row: row.get("held") == "names")

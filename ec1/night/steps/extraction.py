@@ -4,16 +4,17 @@ Belongs here: the decision whether a model is needed at all. Does not: how docum
 (`ec1.extraction.reading.loop`).
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from functools import cache
 from typing import TYPE_CHECKING
 
-from ec1.documents.ledger import Fingerprints
+from ec1.documents.ledger import DocumentKey, Fingerprints
 from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.parse import Document
 from ec1.documents.reader import DocumentReader
-from ec1.errors import DeferredError, InputError, SkippedError
+from ec1.errors import DeferredError, SkippedError
+from ec1.streams import Stream
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from ec1.extraction.reading.progress import ExtractionRecord, Progress
 
 
-def work_of(listing: Listing, streams: Sequence[str], reader: DocumentReader) -> "list[WorkItem]":
+def work_of(listing: Listing, streams: Mapping[str, Stream], reader: DocumentReader) -> "list[WorkItem]":
     """The units of work that a listing asks for in these streams; documents are loaded when their turn comes.
 
     What is new comes first: it must not wait behind a whole stock of documents that are only read again. Then the
-    shortest: a few files of a megabyte must not take the night from all others.
+    shortest: a few files of a megabyte must not take the night from all others. Where streams have different shares,
+    each gets its part of the bytes that are read, whenever the night ends.
     """
     from ec1.extraction.reading.extractor import WorkItem
 
@@ -34,11 +36,26 @@ def work_of(listing: Listing, streams: Sequence[str], reader: DocumentReader) ->
         return lambda: reader.read(version.key, version.content_sha256)
 
     again = set(listing.refresh)
-    return [
-        WorkItem(version.key.stream, version.content_sha256, loader(version))
-        for version in sorted(listing.changed, key=lambda version: (version.key in again, version.size))
-        if version.key.stream in streams
-    ]
+    versions = sorted(
+        (version for version in listing.changed if version.key.stream in streams),
+        key=lambda version: (version.key in again, version.size),
+    )
+    if len({stream.share for stream in streams.values()}) > 1:
+        versions = _by_shares(versions, {name: stream.share for name, stream in streams.items()}, again)
+    return [WorkItem(version.key.stream, version.content_sha256, loader(version)) for version in versions]
+
+
+def _by_shares(
+    versions: Sequence[DocumentVersion], shares: Mapping[str, float], again: Container[DocumentKey]
+) -> list[DocumentVersion]:
+    """Each stream's documents in their order, the streams in turn by how much of their share they had."""
+    read: Counter[tuple[bool, str]] = Counter()
+    turns = []
+    for place, version in enumerate(versions):
+        kind, stream = version.key in again, version.key.stream
+        read[kind, stream] += version.size
+        turns.append((kind, read[kind, stream] / shares[stream], place))
+    return [versions[place] for *_, place in sorted(turns)]
 
 
 def pending(work: "Sequence[WorkItem]", fingerprints: Fingerprints, outbox: "Outbox") -> "list[WorkItem]":
@@ -60,30 +77,13 @@ def extract_night(
     *,
     deadline_of: Callable[[], float],
     progress: "Callable[[Progress], None]",
-    serve_second: "Callable[[], AbstractContextManager[ChatClient]] | None" = None,
 ) -> "ExtractionRecord":
-    """Extract every unit; `serve` is entered only if a unit needs the model. With a second model, `serve_second` is
-    entered after it was left, if a chunk is to be read by that.
+    """Extract every unit; `serve` is entered only if a unit needs the model.
 
     `deadline_of` is asked when the model is ready (that is when the phase's clock starts) and answers in
     `time.monotonic` seconds. A `serve` that raises DeferredError when it is entered has no model for this night: every
     unit that needs one is postponed.
     """
-    if extractor.second is None:
-        return _extract_with(extractor, work, outbox, serve, deadline_of, progress)
-    assert serve_second is not None, "an extractor with a second model needs a way to serve it"
-    return _cascade(work, extractor, outbox, serve, serve_second, cache(deadline_of), progress)
-
-
-def _extract_with(
-    extractor: "Extractor",
-    work: "Sequence[WorkItem]",
-    outbox: "Outbox",
-    serve: "Callable[[], AbstractContextManager[ChatClient]]",
-    deadline_of: Callable[[], float],
-    progress: "Callable[[Progress], None]",
-) -> "ExtractionRecord":
-    """Extract every unit with one model."""
     from ec1.extraction.reading.loop import extract, postpone
 
     if not [item for item in work if not outbox.has(extractor.fingerprint(*_unit(item)), item.content_sha256)]:
@@ -96,55 +96,3 @@ def _extract_with(
             report.skipped = isinstance(error, SkippedError)
             return report
         return extract(extractor, work, client, outbox, deadline=deadline_of(), progress=progress)
-
-
-def _cascade(
-    work: "Sequence[WorkItem]",
-    extractor: "Extractor",
-    outbox: "Outbox",
-    serve: "Callable[[], AbstractContextManager[ChatClient]]",
-    serve_second: "Callable[[], AbstractContextManager[ChatClient]]",
-    deadline_of: Callable[[], float],
-    progress: "Callable[[Progress], None]",
-) -> "ExtractionRecord":
-    """Extract every unit with the first model, and with the second the chunks that the first is unsure about.
-
-    Each model's results are in the outbox under a fingerprint of its own, so that an interruption repeats neither.
-    """
-    from ec1.extraction.reading.cascade import merged, unsure_chunks
-    from ec1.extraction.reading.narrowed import Narrowed
-    from ec1.extraction.reading.progress import ExtractionRecord
-
-    settings, second = extractor.settings.cascade, extractor.second
-    assert settings is not None and second is not None
-    first = extractor.alone()
-    if (why := first.why_no_first()) is not None:
-        raise InputError(why)
-    waiting = {(item.stream, item.content_sha256): item for item in pending(work, extractor.fingerprints(), outbox)}
-    report = ExtractionRecord.of(extractor.streams, extractor.vocabulary.classes)
-    done = [_extract_with(first, list(waiting.values()), outbox, serve, deadline_of, progress)]
-    sent: dict[tuple[str, str], list[int]] = {}
-    for key, item in waiting.items():
-        result = outbox.get(first.fingerprint(*key), item.content_sha256)
-        if result is not None and result.status == "complete" and (chunks := unsure_chunks(result, settings)):
-            sent[key] = chunks
-    narrowed = Narrowed(second, first, sent)
-    done.append(_extract_with(narrowed, [waiting[key] for key in sent], outbox, serve_second, deadline_of, progress))
-    for item in work:
-        key = _unit(item)
-        if waiting.pop(key, None) is None:
-            report.streams[item.stream].reused += 1
-            continue
-        mine, chunks = outbox.get(first.fingerprint(*key), item.content_sha256), sent.get(key, [])
-        theirs = outbox.get(narrowed.fingerprint(*key), item.content_sha256) if chunks else None
-        if mine is None or (chunks and theirs is None):
-            report.streams[item.stream].postponed += 1
-            continue
-        result = merged(mine, theirs, chunks, extractor.fingerprint(*key))
-        outbox.put(result)
-        report.count(result)
-        report.sent_on += len(chunks)
-    # With the paths of their documents, which results do not name.
-    report.held = done[0].held
-    report.add_costs(done)
-    return report

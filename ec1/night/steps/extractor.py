@@ -28,37 +28,7 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     extractor = _extractor(deployment, home, adapter_of(deployment, home))
     extractor.max_chunks = deployment.documents.max_chunks
     extractor.releases = read_releases(home.releases).by_content()
-    if (second := second_of(deployment)) is not None:
-        extractor.second = _extractor(second, home, second_adapter(second))
     return extractor
-
-
-def second_of(deployment: Deployment) -> Deployment | None:
-    """The deployment as it would be with the second model alone; None without one."""
-    cascade = deployment.extraction.cascade
-    if cascade is None:
-        return None
-    extraction = deployment.extraction.model_copy(
-        update={
-            "cascade": None,
-            "mode": cascade.mode,
-            "adapter": cascade.adapter,
-            "min_confidence": None,
-            "relations": deployment.extraction.relations and cascade.adapter is None,
-        }
-    )
-    return deployment.model_copy(update={"inference": cascade.inference, "extraction": extraction})
-
-
-def second_adapter(second: Deployment) -> "ServedAdapter | None":
-    """The adapter of the second model: the one that the deployment names, whatever versions there are."""
-    from ec1.adapters.extractor import extractor_adapter
-
-    adapter = second.extraction.adapter
-    if not second.extraction.vocabulary.is_contracts:
-        # As the first's: none is trained for other classes.
-        return None
-    return None if adapter is None else extractor_adapter(adapter, second.inference.model)
 
 
 def _extractor(deployment: Deployment, home: Home, adapter: "ServedAdapter | None") -> "Extractor":

@@ -58,6 +58,7 @@ def apply_night(
         listing.night,
     )
     done.rejected = len(listing.rejected)
+    done.put_off = dict(listing.put_off)
     again = set(listing.refresh if rebuild else ())
 
     def results(versions: Iterable[DocumentVersion], counts: GraphRecord) -> Results:

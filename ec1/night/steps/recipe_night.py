@@ -23,7 +23,6 @@ from ec1.corpus.dataset import Dataset, build_dataset, load_dataset
 from ec1.corpus.snapshots import Snapshot, load_snapshot, mended_snapshot, take_snapshot
 from ec1.corpus.split import moved
 from ec1.corpus.threshold import HighWaterMark, TrainingDecision, day_after, decide, must_train_again, trained_snapshot
-from ec1.corpus.toxicity import ToxicityClassifier, ToxicityOptions
 from ec1.deployment import Deployment
 from ec1.errors import DamagedError, PermanentError
 from ec1.extraction.naming.calibration import calibration_in
@@ -155,10 +154,6 @@ class RecipeNight:
         except DamagedError as damage:
             snapshot = self._mended(snapshot.digest, self.night.date, damage)
 
-        def classifier(options: ToxicityOptions) -> ToxicityClassifier:
-            folder = prepare_model(options.model, options.revision, self.deployment.models, self.home.models)
-            return ToxicityClassifier(folder, options)
-
         tokenizer = AutoTokenizer.from_pretrained(self.base_model, local_files_only=True)
         dataset = build_dataset(
             snapshot,
@@ -166,7 +161,6 @@ class RecipeNight:
             tokenizer,
             home=self.home,
             objective=self.recipe.rows,
-            classifier=classifier,
             mixed=self._mixed(),
         )
         dataset.path.touch()

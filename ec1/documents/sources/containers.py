@@ -1,0 +1,156 @@
+"""Files that hold documents: ZIP archives, mailboxes, and mails with attachments. Each is a source of its own.
+
+Belongs here: what is in such a file, and how much may come out of it. Does not: what a mail itself says
+(`ec1.documents.convert`), copying (`copies.py`), and containers in containers (`unpack.py`). ZIP is `zipfile`'s work
+and mail `email`'s; what comes out is bounded before it is read.
+"""
+
+import contextlib
+import email
+import email.message
+import email.policy
+import hashlib
+import mailbox
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from ec1.documents.sources.source import Item
+from ec1.errors import RejectedError
+
+_BROKEN_MAIL = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError, mailbox.Error)
+_BROKEN_ZIP = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError, RuntimeError),
+    struct.error,
+)
+# A ZIP archive's directory: its end record, the one of large archives, and how far from the end they may stand.
+_END, _LARGE_END, _TAIL = b"PK\5\6", b"PK\6\6", 2**16 + 128
+_ENTRY_BYTES = 1024
+"""A generous entry of a ZIP archive's directory."""
+
+
+class Container(contextlib.ExitStack):
+    """One such file, opened; a `Source`. What it holds is dated as the file is.
+
+    `items` raises RejectedError if the file as a whole cannot be read, or holds more than `max_files` or `max_bytes`.
+    One item may have `most` bytes.
+    """
+
+    def __init__(self, path: Path, modified_ns: int, *, max_files: int, max_bytes: int, most: int) -> None:
+        super().__init__()
+        self._path = path
+        self._modified_ns = modified_ns
+        self._max_files, self._max_bytes, self._most = max_files, max_bytes, most
+
+    def items(self) -> Iterator[Item]:
+        suffix = self._path.suffix.lower()
+        found = {".zip": self._zipped, ".mbox": self._messages}.get(suffix, self._attached)()
+        count = total = 0
+        for item in found:
+            count, total = count + 1, total + (item.size or 0)
+            if count > self._max_files:
+                raise RejectedError(f"more than {self._max_files:,} files (documents.unpacking.max_files)")
+            if total > self._max_bytes:
+                raise RejectedError(f"unpacked more than {self._max_bytes:,} bytes (documents.unpacking.max_mb)")
+            yield item
+
+    def _zipped(self) -> Iterator[Item]:
+        try:
+            if _directory_bytes(self._path) > self._max_files * _ENTRY_BYTES:
+                raise RejectedError(f"more than {self._max_files:,} files (documents.unpacking.max_files)")
+            archive = self.enter_context(zipfile.ZipFile(self._path))
+        except _BROKEN_ZIP as error:
+            raise RejectedError(f"not a ZIP archive that can be read: {_line(error)}") from None
+        for info in archive.infolist():
+            if not info.is_dir() and not stat.S_ISLNK(info.external_attr >> 16):
+                # What comes out is never more than the size that stands here: `zipfile` stops there.
+                version, size = f"{info.CRC:08x}-{info.file_size}", info.file_size
+                yield Item(info.filename, version, self._modified_ns, partial(_member, archive, info), size)
+
+    def _messages(self) -> Iterator[Item]:
+        """The messages of a mailbox, each under a name that its bytes give it."""
+        box = self.enter_context(contextlib.closing(mailbox.mbox(self._path, create=False)))
+
+        def read(key: str) -> bytes:
+            with box.get_file(key) as file:
+                return file.read(self._most + 1)
+
+        try:
+            for key in box.iterkeys():
+                data = read(key)
+                digest = hashlib.sha256(data).hexdigest()
+                yield Item(f"{digest[:16]}.eml", digest, self._modified_ns, partial(read, key), len(data))
+        except _BROKEN_MAIL as error:
+            raise RejectedError(f"not a mailbox that can be read: {_line(error)}") from None
+
+    def _attached(self) -> Iterator[Item]:
+        """The attachments of a mail. Where its structure is broken there are none; its text is read all the same."""
+        data = self._path.read_bytes()
+        if b"multipart/" not in data.lower():
+            return
+        try:
+            message = email.message_from_bytes(data, policy=email.policy.compat32)
+            for number, part in enumerate(_parts(message), 1):
+                if (payload := _attachment(part)) is not None:
+                    name = _name(part) or f"part-{number}.eml"
+                    digest = hashlib.sha256(payload).hexdigest()
+                    yield Item(name, digest, self._modified_ns, partial(bytes, payload), len(payload))
+        except _BROKEN_MAIL:
+            return
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    if info.flag_bits & 1:
+        raise RejectedError("encrypted")
+    try:
+        return archive.read(info)
+    except _BROKEN_ZIP as error:
+        raise RejectedError(f"cannot be unpacked: {_line(error)}") from None
+
+
+def _directory_bytes(path: Path) -> int:
+    """The size that a ZIP archive says its directory has; `zipfile` keeps an object for each entry of it."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        tail = file.read()
+    if (large := tail.rfind(_LARGE_END)) >= 0 and len(tail) >= large + 56:
+        return int(struct.unpack_from("<Q", tail, large + 40)[0])
+    end = tail.rfind(_END)
+    return int(struct.unpack_from("<I", tail, end + 12)[0]) if end >= 0 and len(tail) >= end + 22 else 0
+
+
+def _parts(message: email.message.Message) -> Iterator[email.message.Message]:
+    """The parts of a mail at any depth, and not those of a mail that is attached to it."""
+    yield message
+    if message.is_multipart() and message.get_content_type() != "message/rfc822":
+        for part in message.get_payload():
+            if isinstance(part, email.message.Message):
+                yield from _parts(part)
+
+
+def _attachment(part: email.message.Message) -> bytes | None:
+    """The bytes of a part that is a file, or a mail that is attached as such; None of any other."""
+    if part.get_content_type() == "message/rfc822":
+        inner = part.get_payload(0) if part.is_multipart() else None
+        return inner.as_bytes() if isinstance(inner, email.message.Message) else None
+    if part.is_multipart() or _name(part) is None:
+        return None
+    payload = part.get_payload(decode=True)
+    return payload if isinstance(payload, bytes) else None
+
+
+def _name(part: email.message.Message) -> str | None:
+    """A part's file name, as a name and not as a place."""
+    name = part.get_filename()
+    if name is None:
+        return None
+    name = str(email.header.make_header(email.header.decode_header(name)))
+    return name.replace("\\", "/").rpartition("/")[2] or None
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

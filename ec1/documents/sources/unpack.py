@@ -1,0 +1,115 @@
+"""What containers hold, as files that the scan finds: taken out once, and again when the container changed.
+
+Belongs here: which containers are opened, and containers in containers. Does not: what is in one (`containers.py`), and
+which files there are (`ec1.documents.scan`).
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ec1.documents.sources.containers import Container
+from ec1.documents.sources.copies import Copies
+from ec1.documents.sources.settings import UnpackingSettings
+from ec1.errors import RejectedError
+from ec1.streams import CONTAINERS, WITH_ATTACHMENTS, Stream
+
+_DEEPEST = 3
+"""Containers in one another."""
+_INSIDE = "~"
+"""Ends the folder of a container that lies in another: beside the file, whose name the folder cannot have."""
+_RACY_NS = 2 * 10**9
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A container that a scan met: its path in the stream's terms, where it is, and its stat then."""
+
+    stream: Stream
+    path: str
+    file: Path
+    stat: os.stat_result
+
+
+def holds_others(name: str) -> bool:
+    """Whether a file of this name may hold documents."""
+    return name.lower().endswith((*CONTAINERS, *WITH_ATTACHMENTS))
+
+
+def unpack(copies: Copies, seen: Iterable[Seen], limits: UnpackingSettings, max_bytes: int, *, root: Path) -> None:
+    """Bring the copies up to date with the containers that a scan of `root` met; those of containers that are gone are
+    removed. What cannot be read leaves a problem in `copies`."""
+    for folder in copies.folders():
+        inner = folder.endswith(_INSIDE)
+        if not (copies.root / folder.removesuffix(_INSIDE) if inner else root / folder).is_file():
+            copies.remove(folder)
+    known = copies.folders()
+    for each in seen:
+        found = each.stat
+        signature = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+        if known.get(each.path) == (signature, each.stream.name):
+            continue
+        # Written so shortly ago that it may be written again with the same time: it is looked at again.
+        racy = found.st_mtime_ns > time.time_ns() - _RACY_NS
+        _Unpacking(copies, each.stream, limits, max_bytes, found.st_mtime_ns, each.path).run(
+            each.path, each.file, "" if racy else signature, 1
+        )
+
+
+@dataclass
+class _Unpacking:
+    """The unpacking of one container, with what is in it in turn, under one limit."""
+
+    copies: Copies
+    stream: Stream
+    limits: UnpackingSettings
+    max_bytes: int
+    modified_ns: int
+    outermost: str
+
+    def run(self, folder: str, file: Path, signature: str, depth: int) -> str:
+        """Returns why nothing was taken out, or ""."""
+        files, size = self._held() if depth > 1 else (0, 0)
+        container = Container(
+            file,
+            self.modified_ns,
+            max_files=self.limits.max_files - files,
+            max_bytes=self.limits.max_mb * 2**20 - size,
+            most=self.max_bytes,
+        )
+        try:
+            with container:
+                self.copies.bring(
+                    folder,
+                    container.items(),
+                    lambda name: name.lower().endswith(self.stream.suffixes),
+                    stream=self.stream.name,
+                    max_bytes=self.max_bytes,
+                    signature=signature,
+                )
+        except RejectedError as error:
+            self.copies.remove(folder)
+            if depth == 1:
+                self.copies.refuse(folder, "", str(error), version=signature, stream=self.stream.name)
+            return str(error)
+        for path, version in self.copies.files(folder).items():
+            if holds_others(path):
+                self._inner(folder, path, version, depth)
+        return ""
+
+    def _inner(self, folder: str, path: str, version: str, depth: int) -> None:
+        inner = f"{folder}/{path}{_INSIDE}"
+        self.copies.remove(inner)
+        if depth < _DEEPEST:
+            problem = self.run(inner, self.copies.root / folder / path, "", depth + 1)
+        else:
+            problem = f"a container in {_DEEPEST} others" if path.lower().endswith(CONTAINERS) else ""
+        if problem:
+            self.copies.refuse(folder, path, problem, version=version, stream=self.stream.name)
+
+    def _held(self) -> tuple[int, int]:
+        """How many files were taken out so far, and their bytes."""
+        sizes = [each.stat().st_size for each in (self.copies.root / self.outermost).rglob("*") if each.is_file()]
+        return len(sizes), sum(sizes)

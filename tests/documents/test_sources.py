@@ -1,0 +1,426 @@
+"""Documents that are not files in a folder: in buckets, repositories, mailboxes, exports, archives and mails."""
+
+import datetime as dt
+import json
+import os
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+import written
+from gcs_emulator import bucket, gcs_server
+from s3_server import s3_bucket, s3_server
+
+from ec1.deployment import Deployment
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
+from ec1.documents.listing import Listing
+from ec1.documents.sources.copies import Copies
+from ec1.documents.sources.source import Item, place, places
+from ec1.errors import DeferredError
+from ec1.extraction.reading.outbox import Outbox
+from ec1.home import Home
+from ec1.night.steps.listing import list_documents
+from ec1.storage.gcs import GcsStore
+from ec1.storage.s3 import S3Store
+
+__all__ = ["bucket", "gcs_server", "s3_bucket", "s3_server"]
+
+NOW = dt.datetime(2126, 6, 1, 12, tzinfo=dt.UTC)
+TEXT = b"Ruth Haldane of Baltic Timber met Jos\xc3\xa9 Carreras in Riga."
+
+
+class Night:
+    """A home with a deployment of these streams, and a ledger that follows what each night would do."""
+
+    def __init__(self, folder: Path, streams: dict[str, object], **documents: object) -> None:
+        self.home = Home(folder / "home")
+        self.root = folder / "share"
+        self.root.mkdir(exist_ok=True)
+        self.ledger: dict[DocumentKey, LedgerEntry] = {}
+        self.deployment = Deployment.model_validate(
+            {
+                "name": "acme",
+                "tenant": "acme",
+                "documents": {"root": self.root, "streams": streams, **documents},
+                "recipes": (),
+                "inference": {"kind": "vllm", "model": "m", "max_model_len": 4096},
+            }
+        )
+
+    def run(self) -> Listing:
+        """What a night finds; its documents then count."""
+        streams = self.deployment.documents.all_streams
+        found, _ = list_documents(
+            self.deployment,
+            self.home,
+            self.ledger,
+            Fingerprints(dict.fromkeys(streams, "f")),
+            Outbox(self.home.outbox),
+            self.deployment.night("2126-06-01"),
+            as_of=NOW,
+            now=NOW,
+        )
+        for each in found.changed:
+            row = LedgerEntry(each.key, each.document_id, each.content_sha256, "f", Status.APPLIED, found.night)
+            self.ledger[each.key] = row
+        for item in found.rejected:
+            self.ledger[item.key] = LedgerEntry(
+                item.key, "", item.content_sha256, "f", Status.REJECTED, found.night, item.reason
+            )
+        for key in found.vanished:
+            del self.ledger[key]
+        return found
+
+    def paths(self) -> list[str]:
+        """What a night newly finds, by path."""
+        return [each.key.path for each in self.run().changed]
+
+    def text(self, path: str) -> str:
+        """A document as it is read."""
+        key = next(key for key in self.ledger if key.path == path)
+        return self.deployment.document_reader(self.home).read(key, self.ledger[key].content_sha256).text
+
+
+def nothing_new(found: Listing) -> bool:
+    return not (found.changed or found.vanished or found.rejected or found.put_off)
+
+
+@pytest.fixture(params=["gcs", "s3"])
+def store(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, object], GcsStore | S3Store]]:
+    """A real server's bucket, as settings and as a client."""
+    if request.param == "gcs":
+        server, name = request.getfixturevalue("gcs_server").url, request.getfixturevalue("bucket")
+        yield {"kind": "gcs", "bucket": name, "endpoint": server}, GcsStore(name, server, retry_seconds=5)
+    else:
+        server, name = request.getfixturevalue("s3_server"), request.getfixturevalue("s3_bucket")
+        yield {"kind": "s3", "bucket": name, "endpoint": server}, S3Store(name, server, retry_seconds=5)
+
+
+def test_a_bucket_is_read_and_what_is_unchanged_is_not_downloaded_again(
+    store: tuple[dict[str, object], GcsStore | S3Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, client = store
+    for name in ("2026/a.pdf", "2026/b.docx", "c.txt", "song.mp3"):
+        client.put_bytes(f"contracts/{name}", written.EACH.get(f"a{Path(name).suffix}", b"x"))
+    client.put_bytes("elsewhere/d.txt", TEXT)
+    source = {"kind": "store", "store": settings, "prefix": "contracts"}
+    night = Night(tmp_path, {"contracts": {"source": source}})
+    assert night.paths() == ["contracts/2026/a.pdf", "contracts/2026/b.docx", "contracts/c.txt"]
+    assert "Ruth Haldane" in night.text("contracts/2026/a.pdf")
+
+    fetched: list[str] = []
+    plain = type(client).get_bytes
+
+    def counted(self: Any, key: str) -> bytes:
+        fetched.append(key)
+        return plain(self, key)
+
+    monkeypatch.setattr(type(client), "get_bytes", counted)
+    assert nothing_new(night.run())
+    assert not fetched
+
+    client.put_bytes("contracts/c.txt", TEXT + b" Again.")
+    client.put_bytes("contracts/new.txt", TEXT)
+    assert night.paths() == ["contracts/c.txt", "contracts/new.txt"]
+    assert sorted(fetched) == ["contracts/c.txt", "contracts/new.txt"]
+
+    client.delete("contracts/new.txt")
+    assert night.run().vanished == (DocumentKey("contracts", "contracts/new.txt"),)
+
+
+def test_a_store_that_cannot_be_reached_is_not_an_empty_one(
+    s3_server: str, s3_bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = S3Store(s3_bucket, s3_server)
+    for number in range(12):
+        client.put_bytes(f"{number}.txt", TEXT + str(number).encode())
+    (tmp_path / "share/notes").mkdir(parents=True)
+    (tmp_path / "share/notes/a.txt").write_bytes(TEXT)
+    source = {"kind": "store", "store": {"kind": "s3", "bucket": s3_bucket, "endpoint": s3_server}}
+    night = Night(tmp_path, {"bucket": {"source": source}, "notes": {"folder": "notes"}})
+    assert len(night.paths()) == 13
+
+    def cut_off(self: S3Store, prefix: str) -> Iterator[object]:
+        yield from list(plain(self, prefix))[:3]
+        S3Store("b", "http://127.0.0.1:9", retry_seconds=1).get_bytes("a")
+
+    plain = S3Store.list
+    monkeypatch.setattr(S3Store, "list", cut_off)
+    (night.root / "notes/b.txt").write_bytes(TEXT + b"!")
+    found = night.run()
+    assert [each.key.path for each in found.changed] == ["notes/b.txt"], "the other streams are read"
+    assert not found.vanished
+    assert "cannot be reached" in found.put_off["bucket"]
+    monkeypatch.undo()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+    for number in range(12):
+        client.delete(f"{number}.txt")
+    found = night.run()
+    assert not found.vanished
+    assert "12 of 12 known documents are gone from its source" in found.put_off["bucket"]
+    assert len(list((night.home.sources / "bucket").rglob("*.txt"))) == 12, "nothing is removed that is not believed"
+
+
+def test_copies_that_are_lost_are_made_again(tmp_path: Path) -> None:
+    repository = _repository(tmp_path, {"book/a.md": TEXT, "book/b.txt": TEXT + b"!"})
+    night = Night(tmp_path, {"book": {"source": {"kind": "git", "repository": repository}}})
+    assert night.paths() == ["book/book/a.md", "book/book/b.txt"]
+    subprocess.run(["rm", "-rf", night.home.cache], check=True)
+    assert nothing_new(night.run())
+    (night.home.sources / "book/copies/.copies.sqlite").write_bytes(b"not a database" * 100)
+    assert nothing_new(night.run())
+
+
+def _repository(folder: Path, files: dict[str, bytes]) -> Path:
+    path = folder / "repository"
+    _git(folder, "init", "-q", "-b", "main", os.fspath(path))
+    for name, data in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    _commit(path)
+    return path
+
+
+def _commit(path: Path) -> None:
+    _git(path, "add", "-A")
+    _git(path, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "-m", "more")
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True)
+
+
+def test_a_repository_is_read_at_a_revision(tmp_path: Path) -> None:
+    large = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    repository = _repository(tmp_path, {"book/a.md": TEXT, "book/plan.pdf": large, "src/x.py": b"x", "README.md": TEXT})
+    (repository / "book/link.md").symlink_to("/etc/passwd")
+    _commit(repository)
+    _git(repository, "branch", "release")
+    source = {"kind": "git", "repository": repository, "revision": "release", "folder": "book"}
+    night = Night(tmp_path, {"book": {"source": source}})
+    found = night.run()
+    assert [each.key.path for each in found.changed] == ["book/a.md"]
+    assert [(each.key.path, each.reason) for each in found.rejected] == [
+        ("book/plan.pdf", "kept by Git LFS: its content is not in the repository")
+    ]
+    assert nothing_new(night.run()), "and what cannot be read is said once"
+    (repository / "book/a.md").write_bytes(b"changed")
+    _commit(repository)
+    assert nothing_new(night.run()), "the branch stands where it stood"
+    _git(repository, "branch", "-f", "release", "main")
+    assert night.paths() == ["book/a.md"]
+    _git(repository, "branch", "-D", "release")
+    assert "cannot be read at release" in night.run().put_off["book"]
+
+
+def test_a_maildir_is_read_and_flags_change_nothing(tmp_path: Path) -> None:
+    for folder in ("mail/cur", "mail/new", "mail/.Archive.2024/cur"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "mail/new/1.M1P1.host").write_bytes(written.mail("One", TEXT.decode()))
+    (tmp_path / "mail/.Archive.2024/cur/2.M2P2.host:2,S").write_bytes(written.mail("Two", "Body of Two."))
+    night = Night(tmp_path, {"mail": {"source": {"kind": "maildir", "path": tmp_path / "mail"}}})
+    attached = ["mail/1.M1P1.host.eml", "mail/1.M1P1.host.eml/a.pdf"]
+    archived = ["mail/Archive/2024/2.M2P2.host.eml", "mail/Archive/2024/2.M2P2.host.eml/a.pdf"]
+    assert night.paths() == [*attached, *archived]
+    (tmp_path / "mail/new/1.M1P1.host").rename(tmp_path / "mail/cur/1.M1P1.host:2,RS")
+    assert nothing_new(night.run())
+    (tmp_path / "mail/cur").rename(tmp_path / "mail/gone")
+    (tmp_path / "mail/new").rmdir()
+    (tmp_path / "mail/.Archive.2024/cur").rename(tmp_path / "mail/gone2")
+    assert "not a Maildir" in night.run().put_off["mail"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_slack_export_becomes_a_document_for_each_day_of_a_channel(packed: bool, tmp_path: Path) -> None:
+    users = [{"id": "U1", "name": "ruth", "profile": {"real_name": "Ruth Haldane"}}, {"id": "U2", "name": "jose"}]
+    said = [
+        {
+            "type": "message",
+            "user": "U1",
+            "ts": "1767261600.0",
+            "text": "Ask <@U2> at <https://x.org|Baltic Timber> &amp; co",
+        },
+        {"type": "message", "user": "U2", "ts": "broken", "text": "In <#C1|riga>."},
+        {"type": "message", "text": 7},
+        "not a message",
+    ]
+    files = {"users.json": users, "channels.json": [], "general/2026-01-01.json": said, "empty/2026-01-01.json": []}
+    data = {name: json.dumps(value).encode() for name, value in files.items()}
+    export = tmp_path / ("export.zip" if packed else "export")
+    if packed:
+        export.write_bytes(written.zipped(data))
+    else:
+        for name, value in data.items():
+            (export / name).parent.mkdir(parents=True, exist_ok=True)
+            (export / name).write_bytes(value)
+    night = Night(tmp_path, {"chat": {"source": {"kind": "slack", "path": export}}})
+    found = night.run()
+    assert [each.key.path for each in found.changed] == ["chat/general/2026-01-01.md"]
+    assert [each.reason for each in found.rejected] == ["nothing was said on this day"]
+    assert night.text("chat/general/2026-01-01.md") == (
+        "# general, 2026-01-01\n\nRuth Haldane, 10:00: Ask jose at Baltic Timber & co\n\njose: In riga."
+    )
+    assert nothing_new(night.run())
+
+
+def test_archives_mailboxes_and_attachments_are_documents_of_their_own(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}}, max_vanished_share=0.5)
+    inner = written.zipped({"deep/plan.pdf": written.pdf("Deep words.")})
+    files = {"Page 1.md": TEXT, "more/inner.zip": inner, "song.mp3": b"x", ".hidden.md": b"x"}
+    (night.root / "export.zip").write_bytes(written.zipped(files))
+    (night.root / "one.eml").write_bytes(_mail_with_mail())
+    (night.root / "box.mbox").write_bytes(
+        b"".join(b"From a@b Thu Jan  1 00:00:00 2026\n" + _plain(n) for n in range(2))
+    )
+    found = night.run()
+    assert not found.rejected
+    paths = [each.key.path for each in found.changed]
+    assert [path for path in paths if not path.startswith("box.mbox/")] == [
+        "export.zip/Page 1.md",
+        "export.zip/more/inner.zip~/deep/plan.pdf",
+        "one.eml",
+        "one.eml/part-3.eml",
+        "one.eml/part-3.eml~/report.pdf",
+    ]
+    assert sum(path.startswith("box.mbox/") for path in paths) == 2
+    assert night.text("export.zip/more/inner.zip~/deep/plan.pdf") == "Deep words."
+    assert night.text("one.eml/part-3.eml~/report.pdf") == "The report itself."
+    assert nothing_new(night.run())
+
+    with (night.root / "box.mbox").open("ab") as box:
+        box.write(b"From a@b Thu Jan  1 00:00:00 2026\n" + _plain(3))
+    assert len(night.paths()) == 1, "of a mailbox that grew, what is new"
+    (night.root / "one.eml").unlink()
+    assert len(night.run().vanished) == 3
+    subprocess.run(["rm", "-rf", night.home.unpacked], check=True)
+    assert nothing_new(night.run()), "what was taken out and lost is taken out again"
+
+
+def _plain(number: int) -> bytes:
+    return f"From: a@example.org\nSubject: {number}\n\nBody {number}.\n\n".encode()
+
+
+def _mail_with_mail() -> bytes:
+    inner = EmailMessage()
+    inner["Subject"] = "inner"
+    inner.set_content("Inner body.")
+    inner.add_attachment(
+        written.pdf("The report itself."), maintype="application", subtype="pdf", filename="../../report.pdf"
+    )
+    outer = EmailMessage()
+    outer["Subject"] = "outer"
+    outer.set_content("Outer body.")
+    outer.add_attachment(inner)
+    return outer.as_bytes()
+
+
+def test_hostile_archives_are_refused_with_a_reason(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}}, unpacking={"max_files": 50, "max_mb": 8}, max_bytes=2**22)
+    (night.root / "bomb.zip").write_bytes(written.zipped({f"{n}.txt": b"0" * 2**22 for n in range(3)}))
+    nested = written.zipped({f"{n}.txt": b"0" * 2**22 for n in range(1)})
+    (night.root / "nested.zip").write_bytes(written.zipped({"a.zip": nested, "b.zip": nested, "c.txt": TEXT}))
+    (night.root / "many.zip").write_bytes(written.zipped({f"{n}.txt": b"x" for n in range(60)}))
+    (night.root / "broken.zip").write_bytes(b"PK\3\4 and nothing else")
+    damaged = bytearray(written.zipped({"good.txt": TEXT, "bad.txt": bytes(range(256)) * 40}))
+    damaged[-300] ^= 0xFF
+    (night.root / "damaged.zip").write_bytes(damaged)
+    (night.root / "large.zip").write_bytes(written.zipped({"large.txt": b"0" * (2**22 + 1)}))
+    climbing = {"../../../out.txt": TEXT, "/etc/out.txt": TEXT, "a\\..\\..\\b.txt": TEXT, "line\nend.txt": TEXT}
+    (night.root / "climbing.zip").write_bytes(written.zipped(climbing))
+    found = night.run()
+    reasons = {each.key.path: each.reason for each in found.rejected}
+    assert reasons.pop("bomb.zip") == "unpacked more than 8,388,608 bytes (documents.unpacking.max_mb)"
+    assert reasons.pop("many.zip") == "more than 50 files (documents.unpacking.max_files)"
+    assert "not a ZIP archive" in reasons.pop("broken.zip")
+    assert "more than documents.max_bytes" in reasons.pop("large.zip/large.txt")
+    assert "max_mb" in reasons.pop("nested.zip/b.zip"), "one limit for all that one file holds"
+    if "damaged.zip/bad.txt" in reasons:
+        assert "cannot be unpacked" in reasons.pop("damaged.zip/bad.txt")
+    assert not reasons
+    assert {each.key.path for each in found.changed if each.key.path.startswith("climbing")} == {
+        "climbing.zip/%2E%2E/%2E%2E/%2E%2E/out.txt",
+        "climbing.zip/etc/out.txt",
+        "climbing.zip/a/%2E%2E/%2E%2E/b.txt",
+        "climbing.zip/line%0Aend.txt",
+    }
+    assert not list(tmp_path.rglob("out.txt/..")) and not (tmp_path / "out.txt").exists()
+    assert nothing_new(night.run())
+
+
+def test_encrypted_members_are_said_one_by_one(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    plain = bytearray(written.zipped({"secret.txt": TEXT}))
+    for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        plain[plain.index(mark) + at] |= 1
+    (night.root / "locked.zip").write_bytes(plain)
+    assert [(each.key.path, each.reason) for each in night.run().rejected] == [("locked.zip/secret.txt", "encrypted")]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("a/b.pdf", "a/b.pdf"),
+        ("//a//./b.pdf", "a/b.pdf"),
+        ("../../b.pdf", "%2E%2E/%2E%2E/b.pdf"),
+        ("a\0b\x1b.pdf", "a%00b%1B.pdf"),
+        ("..", "%2E%2E"),
+        ("", "%"),
+        ("50%.pdf", "50%25.pdf"),
+    ],
+)
+def test_a_name_from_outside_stays_inside(name: str, path: str) -> None:
+    assert place(name) == path
+
+
+def test_names_do_not_meet() -> None:
+    def item(name: str) -> Item:
+        return Item(name, "1", 0, bytes)
+
+    names = ["a.pdf", "./a.pdf", "a.pdf", "a.pdf/b.pdf", "é" * 300 + ".pdf", "x/" * 2000 + "y.pdf", "a\udcff.pdf"]
+    found = places(map(item, names))
+    assert len(found) == len(names)
+    assert {each.name for each in found.values()} == set(names)
+    assert all(len(part.encode()) <= 255 for path in found for part in path.split("/"))
+    assert all(len(path.encode()) <= 4000 and path.endswith(".pdf") for path in found)
+    assert not any(f"{path}/" in other for path in found for other in found)
+
+
+def test_a_crash_on_the_way_costs_what_was_under_way(tmp_path: Path) -> None:
+    read: list[str] = []
+
+    def item(name: str) -> Item:
+        def data() -> bytes:
+            read.append(name)
+            if name == "c.txt" and len(read) == 3:
+                raise DeferredError("cut off")
+            return TEXT
+
+        return Item(name, "1", 0, data)
+
+    items = [item(f"{name}.txt") for name in "abcd"]
+    with Copies(tmp_path) as copies, pytest.raises(DeferredError):
+        copies.bring("s", items, lambda name: True, stream="s", max_bytes=100)
+    with Copies(tmp_path) as copies:
+        copies.bring("s", items, lambda name: True, stream="s", max_bytes=100)
+    assert read == ["a.txt", "b.txt", "c.txt", "c.txt", "d.txt"]
+
+
+def test_an_archive_is_opened_with_the_limits_of_now(tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    with zipfile.ZipFile(tmp_path / "share/a.zip", "w") as archive:
+        archive.writestr("a.txt", TEXT)
+        archive.writestr("b.pdf", written.EACH["a.pdf"])
+    os.utime(tmp_path / "share/a.zip", (10**9, 10**9))
+    night = Night(tmp_path, {"all": {"folder": ".", "suffixes": [".zip", ".txt"]}})
+    assert night.paths() == ["a.zip/a.txt"]
+    other = Night(tmp_path, {"all": {"folder": ".", "suffixes": [".zip", ".pdf"]}}, max_vanished_share=1)
+    other.ledger = night.ledger
+    found = other.run()
+    assert [each.key.path for each in found.changed] == ["a.zip/b.pdf"]
+    assert found.vanished == (DocumentKey("all", "a.zip/a.txt"),)
