@@ -131,6 +131,11 @@ class Home:
         return self.cache / "unpacked"
 
     @property
+    def visible_graphs(self) -> Path:
+        """Copies of the published graph for readers that may not read every document."""
+        return self.cache / "visible-graphs"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -1,8 +1,10 @@
 """Base models on disk: a model id and revision become a folder of safetensors that vLLM and the trainer both load."""
 
+import contextlib
 import difflib
 import fcntl
 import importlib.util
+import io
 import logging
 import re
 import shutil
@@ -20,6 +22,7 @@ log = logging.getLogger(__name__)
 
 PINNED = "ec1-revision.json"
 """Beside a model from the hub: which commit its branch or tag was when it was fetched."""
+_TOKENIZER = ("tokenizer*", "*.jinja", "config.json", "special_tokens_map.json", "vocab*", "merges.txt")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _WANTED = ("*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt")
 """Weights only as safetensors: a pickle runs code when it is loaded."""
@@ -88,6 +91,23 @@ def prepare_model(model_id: str, revision: str, sources: Mapping[str, ModelSourc
     return folder
 
 
+def prepare_tokenizer(model_id: str, revision: str, sources: Mapping[str, ModelSource], models: Path) -> Path:
+    """Return a folder with the model's tokenizer and template; weights are not fetched from the hub for it.
+
+    Raises as `prepare_model`.
+    """
+    folder = model_folder(model_id, revision, sources, models)
+    source = sources.get(model_id)
+    if (source is not None and source.source != "hub") or (folder / "config.json").is_file():
+        return prepare_model(model_id, revision, sources, models)
+    kept = models / ".tokenizers" / folder.relative_to(models)
+    if not (kept / "config.json").is_file():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with staged_directory(kept) as staging:
+            _download(model_id, revision, staging, sources, wanted=_TOKENIZER)
+    return kept
+
+
 def _convert_gguf(package: str, file: str, destination: Path) -> None:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
@@ -100,14 +120,18 @@ def _convert_gguf(package: str, file: str, destination: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     folder, name = found[0].parent, found[0].name
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, gguf_file=name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
-    )
-    model.save_pretrained(destination)
-    AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(destination)
+    # Three bars of progress for half a minute, in the middle of somebody's output.
+    with contextlib.redirect_stderr(io.StringIO()):
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, gguf_file=name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
+        )
+        model.save_pretrained(destination)
+        AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(destination)
 
 
-def _download(model_id: str, revision: str, destination: Path, known: Iterable[str]) -> None:
+def _download(
+    model_id: str, revision: str, destination: Path, known: Iterable[str], wanted: tuple[str, ...] = _WANTED
+) -> None:
     """Fetch the commit that `revision` is now, or, where the hub does not answer, was when the local cache saw it."""
     import httpx2
     from huggingface_hub import HfApi, snapshot_download
@@ -116,7 +140,7 @@ def _download(model_id: str, revision: str, destination: Path, known: Iterable[s
     try:
         commit = HfApi().model_info(model_id, revision=revision).sha or revision
         log.info("downloading %s@%s (%s)", model_id, revision, commit)
-        snapshot_download(model_id, revision=commit, local_dir=destination, allow_patterns=list(_WANTED))
+        snapshot_download(model_id, revision=commit, local_dir=destination, allow_patterns=list(wanted))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, httpx2.HTTPError, OSError) as error:
         found = _cached_commit(model_id, revision)
         if found is None:
@@ -126,11 +150,11 @@ def _download(model_id: str, revision: str, destination: Path, known: Iterable[s
             raise ServiceError(f"{model_id}@{revision} cannot be downloaded: {reason}{hint}") from error
         commit = found
         try:
-            cached = snapshot_download(model_id, revision=commit, local_files_only=True, allow_patterns=list(_WANTED))
+            cached = snapshot_download(model_id, revision=commit, local_files_only=True, allow_patterns=list(wanted))
         except (LocalEntryNotFoundError, OSError):
             raise ServiceError(f"{model_id}@{commit} is not whole in the local cache, and the hub is silent") from error
         log.info("the hub does not answer: taking %s@%s (%s) from the local cache", model_id, revision, commit)
-        for pattern in _WANTED:
+        for pattern in wanted:
             for path in Path(cached).glob(pattern):
                 shutil.copy(path, destination / path.name)
     # What the download noted for itself names this machine's times.

@@ -34,7 +34,8 @@ def specs_of_graph() -> list[dg.AssetCheckSpec]:
 
 
 def of_graph(graph: GraphOfNight, deployment: Deployment) -> list[dg.AssetCheckResult]:
-    applied, trust = graph.applied, graph.trust
+    """Of all runs of the night together: one that finds nothing new to read does not make good what another found."""
+    applied, trust, rate = graph.total, graph.trust, graph.trust.hallucination_rate
     lost = applied.entities_before - applied.entities_after
     share = lost / applied.entities_before if applied.entities_before else 0.0
     return [
@@ -51,17 +52,17 @@ def of_graph(graph: GraphOfNight, deployment: Deployment) -> list[dg.AssetCheckR
         dg.AssetCheckResult(
             check_name="grounding",
             asset_key=GRAPH,
-            passed=not graph.ungrounded,
-            metadata={"not_in_the_text": len(graph.ungrounded), "which": ", ".join(graph.ungrounded[:20]) or "none"},
+            passed=not applied.ungrounded,
+            metadata={"not_in_the_text": len(applied.ungrounded), "which": ", ".join(applied.ungrounded) or "none"},
         ),
         dg.AssetCheckResult(
             check_name="hallucination",
             asset_key=GRAPH,
             # Nothing invented reaches the graph; a model that invents much is one to look at.
             severity=dg.AssetCheckSeverity.WARN,
-            passed=trust.hallucination_rate <= deployment.extraction.max_hallucination_rate,
+            passed=rate is None or rate <= deployment.extraction.max_hallucination_rate,
             metadata={
-                "hallucination_rate": round(trust.hallucination_rate, 3),
+                **({} if rate is None else {"hallucination_rate": round(rate, 3)}),
                 "named": trust.named,
                 "invented": trust.invented,
                 "kept": trust.kept,

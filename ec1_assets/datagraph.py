@@ -15,7 +15,6 @@ from ec1.night.steps.document_night import DocumentNight
 from ec1.night.steps.handover import hand_over
 from ec1.streams import Stream
 from ec1_assets import checks, metadata
-from ec1_assets.partitions import PREVIOUS_NIGHT
 from resources.gpu import GPU_POOL, GpuResource
 from resources.inference import InferenceResource
 from resources.project import ProjectResource
@@ -34,8 +33,6 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
 
     @dg.asset(
         partitions_def=nights,
-        # A night comes after the night before it: a backfill asks for its nights in this order.
-        deps=[dg.AssetDep("source_documents", partition_mapping=PREVIOUS_NIGHT)],
         group_name=GROUP,
         owners=OWNERS,
         kinds={"file"},
@@ -46,7 +43,8 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         night = _night(context, project)
         listing = night.list(dt.datetime.now(dt.UTC))
         return dg.MaterializeResult(
-            metadata=metadata.of_listing(listing, night.unread()), data_version=dg.DataVersion(listing.digest)
+            metadata=metadata.of_listing(listing, night.unread(), night.total()),
+            data_version=dg.DataVersion(listing.digest),
         )
 
     @dg.multi_asset(

@@ -50,8 +50,8 @@ def build_defs(choice: DeploymentChoice) -> dg.Definitions:
             night_report_asset(nights, ends),
         ],
         jobs=jobs,
-        schedules=[nightly_schedule(deployment, nights, jobs[0])],
-        sensors=[corpus_growth_sensor(deployment, jobs[0], buckets), night_failure_sensor(jobs)],
+        schedules=[nightly_schedule(deployment, project.home, nights, jobs[0])],
+        sensors=[corpus_growth_sensor(deployment, project.home, jobs[0], buckets), night_failure_sensor()],
         resources={
             "project": project,
             "gpu": gpu,

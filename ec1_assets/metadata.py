@@ -19,7 +19,7 @@ from ec1.documents.listing import Listing
 from ec1.extraction.naming.trust import Trust
 from ec1.extraction.reading.progress import ExtractionRecord, StreamCounts
 from ec1.home import Home
-from ec1.night.records import HandoverRecord, ScoreRecord
+from ec1.night.records import GraphRecord, HandoverRecord, ScoreRecord
 from ec1.night.report.growth import Growth
 from ec1.night.steps.document_night import GraphOfNight
 from ec1_assets.plots import bar_plot, interval_plot, line_plot
@@ -38,11 +38,9 @@ MAX_ROWS = 50
 MAX_SAMPLES = 3
 
 
-def of_listing(listing: Listing, unread: str) -> Metadata:
-    """`unread` says what lies below the root that no stream reads, if anything does."""
-    by_stream: dict[str, int] = {}
-    for version in listing.changed:
-        by_stream[version.key.stream] = by_stream.get(version.key.stream, 0) + 1
+def of_listing(listing: Listing, unread: str, applied: GraphRecord) -> Metadata:
+    """`unread` says what lies below the root that no stream reads, if anything does; `applied` is what earlier runs of
+    the night did, which belongs to the night's total."""
     # What was rejected first: there is something to do about it.
     rows: list[Mapping[str, Any]] = [
         {"stream": each.key.stream, "path": each.key.path, "id": "", "bytes": 0, "rejected": each.reason}
@@ -53,8 +51,7 @@ def of_listing(listing: Listing, unread: str) -> Metadata:
         for each in listing.changed
     ]
     return {
-        "documents_to_read": len(listing.changed),
-        **{f"documents_to_read_{stream}": count for stream, count in sorted(by_stream.items())},
+        "documents_to_read": len(listing.changed) + applied.applied,
         "unchanged": sum(listing.unchanged.values()),
         "read_again_by_a_changed_extractor": len(listing.refresh),
         "vanished": len(listing.vanished),
@@ -114,7 +111,8 @@ def of_graph(graph: GraphOfNight, home: Home, folder: Path) -> Metadata:
         "entities": applied.entities_after,
         "new_entities": applied.entities_after - applied.entities_before,
         "mentions": applied.mentions_after,
-        **_plots_of_graph(by_class, graph.growth, folder),
+        # An unchanged graph has been shown; its picture would be kept once more each quiet night.
+        **(_plots_of_graph(by_class, graph.growth, folder) if applied.applied or applied.vanished else {}),
         "published": dg.MetadataValue.path(home.published_graph),
         **({"export": dg.MetadataValue.path(graph.exported)} if graph.exported else {}),
         **({"recovered": applied.recovered} if applied.recovered else {}),
@@ -166,14 +164,14 @@ def of_progress(progress: "Progress") -> Metadata:
 
 
 def _of_trust(trust: Trust, waiting: Sequence[LedgerEntry]) -> Metadata:
-    """How good tonight's answers were, and which documents are quarantined or deferred, with the reasons."""
+    """How good the night's answers were, and which documents are quarantined or deferred, with the reasons."""
     counts: dict[str, int] = {}
     for entry in waiting:
         kind = f"{entry.status.value}_{entry.key.stream}"
         counts[kind] = counts.get(kind, 0) + 1
     return {
-        "grounding_rate": round(trust.grounding_rate, 3),
-        "hallucination_rate": round(trust.hallucination_rate, 3),
+        **({} if trust.grounding_rate is None else {"grounding_rate": round(trust.grounding_rate, 3)}),
+        **({} if trust.hallucination_rate is None else {"hallucination_rate": round(trust.hallucination_rate, 3)}),
         **dict(sorted(counts.items())),
         "deferred_and_quarantined": _table(
             [
@@ -257,10 +255,7 @@ def of_dataset(dataset: Dataset, plan: "TrainingPlan") -> Metadata:
         "train_rows": dataset.train_rows,
         "heldout_rows": dataset.heldout_rows,
         "tokens": dataset.tokens,
-        "planned_steps": plan.steps,
-        "planned_seconds": round(float(plan.seconds)),
-        "planned_peak_memory_gib": round(float(plan.peak_memory_gib), 2),
-        "planned_cost_usd": round(float(plan.cost), 2),
+        "plan": f"{plan.steps} steps, {plan.seconds:.0f} s, {plan.peak_memory_gib:.2f} GiB, {plan.cost:.2f} USD",
         "plan_notes": _list(plan.notes),
         "left_out": _counts(dataset.rejected),
         **of_audit(dataset),
@@ -274,12 +269,9 @@ def of_audit(dataset: Dataset) -> Metadata:
     if dataset.audit is None:
         return {}
     return {
-        "heldout_checked": dataset.audit.checked,
-        "heldout_known": dataset.audit.known,
         "heldout_known_share": round(dataset.audit.known_share, 3),
-        "heldout_verbatim": dataset.audit.verbatim,
-        "heldout_only_read": dataset.audit.read,
-        "max_known_share": dataset.max_known_share,
+        "heldout_known": f"{dataset.audit.known} of {dataset.audit.checked}; {dataset.audit.verbatim} verbatim, "
+        f"{dataset.audit.read} only read; at most a share of {dataset.max_known_share:g} may be",
     }
 
 
@@ -287,15 +279,12 @@ def of_candidate(candidate: "TrainedCandidate", folder: Path) -> Metadata:
     result, curves = candidate.result, candidate.curves()
     return {
         "status": result.status if result.verdict is None else f"{result.status}: {result.verdict}",
-        "steps": result.steps,
-        "effective_batch": result.effective_batch,
-        "train_loss_first": _rounded(result.loss_first),
-        "train_loss_last": _rounded(result.loss_last),
+        "training": f"{result.steps} steps of {result.effective_batch} rows in {result.seconds:.0f} s; "
+        f"{result.trainable_parameters} trainable parameters; loss {_shown(result.loss_first)} at first, "
+        f"{_shown(result.loss_last)} at last",
         "tokens_per_second": round(float(result.tokens_per_second), 1),
         "peak_memory_gib": round(float(result.peak_memory_gib), 2),
-        "training_seconds": round(float(result.seconds), 1),
         "gpu_hours": round(result.seconds / 3600, 4),
-        "trainable_parameters": result.trainable_parameters,
         "reference": result.reference or "none",
         "notes": _list(result.notes),
         **(
@@ -314,14 +303,14 @@ def of_candidate(candidate: "TrainedCandidate", folder: Path) -> Metadata:
 def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:
     losses = {model: round(loss, 3) for model, loss in judged.scores.mean_losses().items() if loss is not None}
     scores = {model: round(score, 3) for model, score in judged.scores.means().items() if score is not None}
+    measure, figures = ("eval_f1", scores) if judged.scores.objective == "extraction" else ("eval_loss", losses)
     shown: Metadata = {
         "verdict": judged.verdict.verdict,
         "reasons": _list(judged.verdict.reasons),
         **{f"gain_over_{model}": str(each) for model, each in judged.verdict.differences.items()},
-        "heldout_examples": len(judged.scores.examples),
-        **({"eval_loss": losses["candidate"]} if "candidate" in losses else {}),
-        **{f"eval_loss_{model}": loss for model, loss in losses.items()},
-        **{f"eval_score_{model}": score for model, score in scores.items()},
+        "heldout_examples": str(len(judged.scores.examples)),
+        # One curve each: the candidate's loss (of an extractor its F1), and what it is held against.
+        **{(measure if model == "candidate" else f"{measure}_{model}"): each for model, each in figures.items()},
         **(
             {"held_out_f1": bar_plot("F1 on held-out chunks", scores, "F1", folder / "evaluation.png")}
             if judged.scores.objective == "extraction"
@@ -396,8 +385,8 @@ def _short(digest: str) -> str:
     return digest[:12]
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+def _shown(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_BYTES = 100_000
+COLOURS = 32
 
 
 def line_plot(
@@ -80,8 +81,12 @@ def _figure(title: str, xlabel: str, ylabel: str) -> "tuple[Figure, Axes]":
 
 
 def _finish(figure: "Figure", title: str, png: Path) -> dg.MarkdownMetadataValue:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": ""})
+    from PIL import Image
+
+    drawn, buffer = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", metadata={"Software": ""})
+    # A few flat colours: a palette makes a third of it, and Dagster keeps each picture three times.
+    Image.open(drawn).convert("RGB").quantize(COLOURS).save(buffer, format="png", optimize=True)
     data = buffer.getvalue()
     write_atomic(png, data)
     if len(data) > MAX_BYTES:

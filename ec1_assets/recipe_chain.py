@@ -17,6 +17,7 @@ from ec1.night.steps.handover import require_handover
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1_assets import checks, metadata
+from ec1_assets.quiet import show_quiet
 from ec1_assets.run_tags import tag_verdict
 from resources.gpu import GPU_POOL, GpuResource
 from resources.pipes import PipesResource
@@ -42,6 +43,12 @@ def recipe_chain(
     }
     # A changed recipe makes what was built with the old one stale in the UI.
     version = f"1-{resolved.digest[:12]}"
+
+    checks_after = [
+        checks.spec_of_leaks(keys["training_dataset"]),
+        checks.spec_of_no_op(keys["adapter_candidate"]),
+        checks.spec_of_gate(keys["evaluation"]),
+    ]
 
     def tonight(context: dg.AssetExecutionContext, project: ProjectResource) -> RecipeNight:
         deployment = project.deployment()
@@ -101,11 +108,7 @@ def recipe_chain(
             return
         # Without an output Dagster skips what comes after; the decision is still a materialisation, with its reason.
         context.log.info(f"no training tonight: {decision.reason}")
-        context.log_event(
-            dg.AssetMaterialization(
-                context.asset_key, partition=context.partition_key, metadata=metadata.of_decision(decision)
-            )
-        )
+        show_quiet(context, [keys[each] for each in STEPS[2:]], checks_after, decision, step.registry)
         yield check
 
     @dg.asset(
@@ -114,7 +117,7 @@ def recipe_chain(
         kinds={"huggingface"},
         code_version=version,
         description="Validated, cleaned, de-duplicated, split; with token count and a plan of cost, time and memory.",
-        check_specs=[checks.spec_of_leaks(keys["training_dataset"])],
+        check_specs=[checks_after[0]],
         **common,
     )
     def training_dataset(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
@@ -141,7 +144,7 @@ def recipe_chain(
         pool=pool,
         description="The trained adapter and its curves. A training that the night has no time for is skipped.",
         output_required=False,
-        check_specs=[checks.spec_of_no_op(keys["adapter_candidate"])],
+        check_specs=[checks_after[1]],
         **common,
     )
     def adapter_candidate(
@@ -194,7 +197,7 @@ def recipe_chain(
         pool=pool,
         description="Scores of base, incumbent and candidate on the same held-out examples, and the gate's verdict.",
         output_required=False,
-        check_specs=[checks.spec_of_gate(keys["evaluation"])],
+        check_specs=[checks_after[2]],
         **common,
     )
     def evaluation(
@@ -233,6 +236,9 @@ def recipe_chain(
         step = tonight(context, project)
         outcome = step.settle(context.run.run_id)
         step.records.write(context.run.run_id, outcome)
-        return dg.MaterializeResult(metadata=metadata.of_outcome(outcome, step.versions(), step.folder))
+        return dg.MaterializeResult(
+            metadata=metadata.of_outcome(outcome, step.versions(), step.folder),
+            data_version=dg.DataVersion(outcome.name or outcome.path.name),
+        )
 
     return [corpus_snapshot, threshold_check, training_dataset, adapter_candidate, evaluation, adapter]

@@ -27,7 +27,12 @@ HEARTBEAT_SECONDS = 60.0
 """A daemon writes a heartbeat every 30 seconds."""
 STALE_SECONDS = 300.0
 """A run that was neither queued nor started this long after its creation never will be."""
-SHIPPED_BEFORE = frozenset({"e9b8b6303cfac62a3d7cb2c97ebd1b6cb0e6e9e8f5923fe573f50a32fbb93eb2"})
+SHIPPED_BEFORE = frozenset(
+    {
+        "e9b8b6303cfac62a3d7cb2c97ebd1b6cb0e6e9e8f5923fe573f50a32fbb93eb2",
+        "0c3bde77cb3a6e9aa377a2e009c2296b26607979c52eca6bc5eb312f4ed17efd",
+    }
+)
 """SHA-256 of the configurations of earlier releases: an unedited file is replaced."""
 
 

@@ -23,11 +23,11 @@ from jobs.background import in_background
 from jobs.conclusion import conclude
 from jobs.instance import prepare_instance
 from jobs.mark import LIVING_RUN
+from jobs.nights import why_not_yet
+from jobs.queue import rewrite
 from jobs.retention import clean_up
 from resources.dagster_private import (
     ReconstructableRepository,
-    RunsTable,
-    SqlRunStorage,
     copy,
     core_execute_run,
     create_execution_plan,
@@ -57,6 +57,10 @@ def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
     home = Home(choice.home)
     recon = repository()
     run = with_present_recipes(instance, _found(instance, run_id), recon)
+    if reason := why_not_yet(instance, home, run):
+        instance.report_run_failed(run, reason)
+        conclude(instance, home, run_id)
+        return dg.DagsterRunStatus.FAILURE
     job = recon.get_reconstructable_job(run.job_name)
     try:
         with _machine_reserved(home), _ended_from_outside(instance, run_id):
@@ -115,8 +119,10 @@ def with_present_recipes(
         job_snapshot_id=snapshot.snapshot_id,
         execution_plan_snapshot_id=planned_id,
     )
-    _rewrite(instance, present)
-    instance.report_engine_event("The recipes changed while this run was queued: it follows the present ones.", present)
+    rewrite(instance, present)
+    if _all_steps(instance, run) != _all_steps(instance, present):
+        told = "The recipes changed while this run was queued: it follows the present ones."
+        instance.report_engine_event(told, present)
     return present
 
 
@@ -125,18 +131,6 @@ def _all_steps(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[str]:
     if run.execution_plan_snapshot_id is None:
         return set()
     return {step.key for step in instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id).steps}
-
-
-def _rewrite(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Replace a run's record. Dagster has no call for it; this is how its own `add_run_tags` does it."""
-    storage = instance.run_storage
-    assert isinstance(storage, SqlRunStorage), "SQLite and PostgreSQL both are"
-    with storage.connect() as connection:
-        connection.execute(
-            RunsTable.update()
-            .where(RunsTable.c.run_id == run.run_id)
-            .values(run_body=dg.serialize_value(run), snapshot_id=run.job_snapshot_id)
-        )
 
 
 @contextlib.contextmanager

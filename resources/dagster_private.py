@@ -13,10 +13,11 @@ from dagster._core.execution.stats import RunStepKeyStatsSnapshot, StepEventStat
 from dagster._core.executor import multiprocess
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
 from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.run_coordinator import QueuedRunCoordinator, SubmitRunContext
 from dagster._core.snap import create_execution_plan_snapshot_id, snapshot_from_execution_plan
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
-from dagster._core.storage.runs.schema import RunsTable
+from dagster._core.storage.runs.schema import RunsTable, RunTagsTable
 from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
@@ -49,6 +50,9 @@ __all__ = [  # noqa: RUF022  by what they are needed for
     "WorkerStatus",
     "ConfigurableClass",
     "ConfigurableClassData",
+    # Before a run is queued, one of all assets of a night is made the nightly job.
+    "QueuedRunCoordinator",
+    "SubmitRunContext",
     # The arguments that Dagster's launcher for Kubernetes gives to a pod.
     "ExecuteRunArgs",
     # The queue takes no run that does not say where it comes from; `ec1 night` waits as the queue would let it.
@@ -62,6 +66,7 @@ __all__ = [  # noqa: RUF022  by what they are needed for
     "snapshot_from_execution_plan",
     "copy",
     "RunsTable",
+    "RunTagsTable",
     "SqlRunStorage",
     # How each step of a run ended, and when.
     "RunStepKeyStatsSnapshot",

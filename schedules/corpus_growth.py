@@ -9,6 +9,7 @@ import dagster as dg
 
 from ec1.corpus.buckets import Bucket, watermark
 from ec1.deployment import Deployment
+from ec1.home import Home
 from schedules.nightly import request_of
 from schedules.planning import plan_night
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def corpus_growth_sensor(
-    deployment: Deployment, job: "UnresolvedAssetJobDefinition", buckets: Sequence[Bucket]
+    deployment: Deployment, home: Home, job: "UnresolvedAssetJobDefinition", buckets: Sequence[Bucket]
 ) -> dg.SensorDefinition:
     """Watch every bucket's watermark (a few `stat` calls, never a listing: sensors run under a time-out)."""
     settings = deployment.schedule
@@ -33,13 +34,16 @@ def corpus_growth_sensor(
         now = dt.datetime.now(dt.UTC)
         marks = {bucket.name: watermark(bucket) for bucket in buckets}
         night = deployment.current_night(now).date
-        return evaluate(context.instance, context.cursor, marks, night, now.timestamp(), settings.debounce_seconds)
+        return evaluate(
+            context.instance, home, context.cursor, marks, night, now.timestamp(), settings.debounce_seconds
+        )
 
     return _sensor
 
 
 def evaluate(
     instance: dg.DagsterInstance,
+    home: Home,
     cursor: str | None,
     marks: Mapping[str, str],
     night: str,
@@ -61,7 +65,7 @@ def evaluate(
         return _wait(
             state, f"{', '.join(grown)} grew {quiet:.0f} s ago; asking after {debounce_seconds:.0f} s of quiet"
         )
-    plan = plan_night(instance, night, again=f"growth-{state['since']:.0f}")
+    plan = plan_night(instance, home, night, again=f"growth-{state['since']:.0f}")
     if not plan.run:
         return _wait(state, plan.reason)
     return dg.SensorResult([request_of(plan)], cursor=json.dumps({**state, "acted": dict(marks)}))

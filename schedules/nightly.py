@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from ec1.deployment import Deployment
+from ec1.home import Home
 from resources.schedule import check_schedule
 from schedules.planning import NightDecision, missed_nights, plan_night
 
@@ -18,7 +19,7 @@ CATCH_UP_LIMIT = 3
 
 
 def nightly_schedule(
-    deployment: Deployment, nights: dg.DailyPartitionsDefinition, job: "UnresolvedAssetJobDefinition"
+    deployment: Deployment, home: Home, nights: dg.DailyPartitionsDefinition, job: "UnresolvedAssetJobDefinition"
 ) -> dg.ScheduleDefinition:
     """Run the night of the day that has just ended, after the nights that were missed, oldest first.
 
@@ -40,7 +41,12 @@ def nightly_schedule(
     )
     def _schedule(context: dg.ScheduleEvaluationContext) -> dg.SkipReason | list[dg.RunRequest]:
         return requests_of_tick(
-            context.instance, nights, context.scheduled_execution_time, dt.datetime.now(dt.UTC), settings.grace_minutes
+            context.instance,
+            home,
+            nights,
+            context.scheduled_execution_time,
+            dt.datetime.now(dt.UTC),
+            settings.grace_minutes,
         )
 
     return _schedule
@@ -48,6 +54,7 @@ def nightly_schedule(
 
 def requests_of_tick(
     instance: dg.DagsterInstance,
+    home: Home,
     nights: dg.DailyPartitionsDefinition,
     scheduled: dt.datetime,
     now: dt.datetime,
@@ -58,8 +65,8 @@ def requests_of_tick(
     if late > dt.timedelta(minutes=grace_minutes):
         return dg.SkipReason(f"this tick is {late} late, more than {grace_minutes} minutes: the next one catches up")
     night = (scheduled.astimezone(ZoneInfo(nights.timezone)).date() - dt.timedelta(days=1)).isoformat()
-    tonight = plan_night(instance, night)
-    plans = missed_nights(instance, nights, night, look_back=CATCH_UP_LOOK_BACK, limit=CATCH_UP_LIMIT)
+    tonight = plan_night(instance, home, night)
+    plans = missed_nights(instance, home, nights, night, look_back=CATCH_UP_LOOK_BACK, limit=CATCH_UP_LIMIT)
     if tonight.run and nights.has_partition_key(night):
         plans.append(tonight)
     return [request_of(plan) for plan in plans] or dg.SkipReason(tonight.reason)

@@ -1,22 +1,19 @@
 """A sensor that writes down what a failed night came to, for runs that could not do so (killed, never begun)."""
 
-from typing import TYPE_CHECKING
-
 import dagster as dg
 
 from jobs.conclusion import conclude, is_concluded
 from resources.project import ProjectResource
 
-if TYPE_CHECKING:
-    from resources.dagster_private import UnresolvedAssetJobDefinition
 
+def night_failure_sensor() -> dg.SensorDefinition:
+    """Writes `nights/<night>/failure-<run>.json` (the root cause, the steps that failed) and the night's report.
 
-def night_failure_sensor(jobs: "list[UnresolvedAssetJobDefinition]") -> dg.SensorDefinition:
-    """Writes `nights/<night>/failure-<run>.json` (the root cause, the steps that failed) and the night's report."""
+    For every run, also one of a few assets that somebody materialised from the graph.
+    """
 
     @dg.run_failure_sensor(
         name="night_failure_sensor",
-        monitored_jobs=jobs,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Writes down why a night failed, where the run itself could not.",
     )

@@ -140,6 +140,7 @@ class AdapterManifest(Settings):
     dataset: DatasetRef
     snapshot: SnapshotRef
     reference: str | None = Field(None, description="preference training: what it was measured against")
+    labels: tuple[Name, ...] = Field((), description="access labels of all that it has learnt from, its start included")
     started_from: str | None = Field(None, description="the version that training went on from")
     tokenizer: dict[str, Sha256] = Field(
         {}, description="SHA-256 of the base's tokenizer files that it was trained with"

@@ -1,7 +1,6 @@
 """`ec1 corpus`: capture, import, preview, count and export tuples."""
 
 import datetime as dt
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from ec1.commands.shell import PARTIAL, Options, out, print_answer, print_json, 
 from ec1.corpus.tuples import Objective
 from ec1.files import checked_name
 from ec1.night.operations.removal import Query, Removal, find, forget
+from ec1.night.operations.unread_rows import unread_notes
 from ec1.night.steps.recipes import recipe_folders
 from ec1.night.stores import open_registry
 from ec1.queries.adapters import descendants
@@ -31,32 +31,42 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 def from_git(
     context: typer.Context,
     repo: Annotated[Path, typer.Argument(help="a git repository")],
-    since: Annotated[str, typer.Option(help="a date as git understands it, such as 2026-06-01")],
+    since: Annotated[
+        str | None, typer.Option(help="a date as git understands it, such as 2026-06-01; default: 2,000 commits")
+    ] = None,
     until: Annotated[str | None, typer.Option(help="a date; default: now")] = None,
     cluster: Annotated[str | None, typer.Option(help="the project's name; default: project-<repository>")] = None,
     tenant: Annotated[str | None, typer.Option(help="default: the deployment's")] = None,
     max_tokens: Annotated[
-        int, typer.Option(min=100, help="of question and answer together; a larger commit is split by file")
-    ] = 2000,
+        int | None,
+        typer.Option(min=100, help="of a whole tuple, a larger commit is split by file; default: the recipe's length"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the tuples of each commit worth learning from into the corpus. Idempotent."""
-    from ec1.corpus.from_git import capture
-    from ec1.corpus.tombstones import Tombstones
+    from ec1.night.operations.git_capture import ROLE, capture_repository
 
     options: Options = context.obj
     deployment = options.deployment()
-    slug = re.sub(r"[^a-z0-9]+", "-", repo.resolve().name.removesuffix(".git").lower()).strip("-")
-    folder = deployment.corpus_root(options.home) / "engineering"
-    name, owner = cluster or f"project-{slug}"[:64], tenant or deployment.tenant
-    removed = Tombstones(options.home).refuses_commit
-    captured = capture(repo, since, until, name, owner, folder, max_tokens=max_tokens, is_removed=removed)
+    captured = capture_repository(
+        deployment,
+        options.home,
+        options.recipes(),
+        repo,
+        since=since,
+        until=until,
+        cluster=cluster,
+        tenant=tenant,
+        max_tokens=max_tokens,
+    )
+    folder = deployment.corpus_root(options.home) / ROLE
     if as_json:
         print_json(vars(captured))
         return
     out.print(f"{captured.written} tuples written to {folder}, {captured.known} were there", markup=False)
     for reason, count in sorted(captured.dropped.items()):
         out.print(f"  left out: {count} {reason}", markup=False)
+    print_unread_rows(options)
 
 
 @corpus_app.command("import")
@@ -83,6 +93,7 @@ def import_(
     recipe: Annotated[
         str | None, typer.Option(help="a recipe: rows that its base model's chat template cannot show are refused here")
     ] = None,
+    labels: Annotated[list[str] | None, typer.Option("--label", help="an access label of the rows, such as hr")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Import rows of a public format into the corpus. What is left out is counted, with the reason and an example."""
@@ -107,6 +118,7 @@ def import_(
         ignored=sorted(ignored),
         split=split,
         check=check,
+        labels=[checked_name(each, "label") for each in labels or ()],
     )
     if as_json:
         print_json(vars(done))
@@ -125,6 +137,13 @@ def import_(
         out.print(f"  not read: {count} {printable(ending)}", markup=False)
     for key, count in done.dropped_keys.items():
         out.print(f"  not kept: {printable(key)} of {count} rows", markup=False)
+    print_unread_rows(options)
+
+
+def print_unread_rows(options: Options) -> None:
+    """Say what lies in the corpus and no recipe reads."""
+    for note in unread_notes(options.deployment(), options.home, options.project):
+        out.print(printable(note), markup=False)
 
 
 @corpus_app.command()
@@ -183,6 +202,8 @@ def stats(
     now = dt.datetime.now(dt.UTC)
     found = queries.buckets(options.deployment(), options.home, options.recipes(), now, tokens=tokens)
     print_answer(found, as_json, _bucket_lines)
+    if not as_json:
+        print_unread_rows(options)
 
 
 def _bucket_lines(found: "tuple[BucketCount, ...]") -> Iterator[str]:

@@ -9,6 +9,7 @@ import typer
 from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, run_module
 from ec1.night.operations.doctor import examine, examine_sandbox
 from ec1.night.operations.finding import Symptom
+from ec1.night.operations.unread_rows import unread_notes
 from ec1.night.report.failure import one_line
 from ec1.night.steps.recipes import broken_recipes
 
@@ -38,6 +39,7 @@ def doctor(
         findings += examine_deeply(options.home, open_registry(deployment, options.home))
     broken = broken_recipes(deployment, options.project)
     findings += [Symptom("recipe", "problem", f"{each.problem}; the night leaves it out") for each in broken]
+    findings += [Symptom("corpus", "note", note) for note in unread_notes(deployment, options.home, options.project)]
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:

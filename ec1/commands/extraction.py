@@ -54,7 +54,7 @@ def label(
             "corrections cannot be learnt; keep the file, and hold what is found against it with `ec1 score --gold`"
         )
     bucket = deployment.corpus_root(options.home) / ROLE
-    taken = take(corrected, bucket, dt.datetime.now(dt.UTC))
+    taken = take(corrected, bucket, dt.datetime.now(dt.UTC), deployment.documents.labels_of)
     if as_json:
         print_json(vars(taken))
     else:

@@ -13,12 +13,25 @@ from ec1.queries import graph as queries
 
 graph_app = typer.Typer(help="The published graph: what it holds, and the source of each fact.", no_args_is_help=True)
 
+_LABELS = "ec1.labels"
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@graph_app.callback()
+def _group(
+    context: typer.Context,
+    labels: Annotated[
+        str | None,
+        typer.Option("--as", help="access labels to read with, with commas between; '*': all; default: none"),
+    ] = None,
+) -> None:
+    """The published graph: what it holds, and the source of each fact."""
+    context.meta[_LABELS] = queries.labels_of(labels)
 
 
 def _reader(context: typer.Context) -> queries.GraphReader:
     options: Options = context.obj
-    return queries.open_graph(options.home, options.deployment())
+    return queries.open_graph(options.home, options.deployment(), context.meta[_LABELS])
 
 
 @graph_app.command()
@@ -156,6 +169,7 @@ def diff(
     from ec1.graph.differences import difference
 
     options: Options = context.obj
+    queries.check_sees_all(options.deployment(), context.meta[_LABELS], "`ec1 graph diff`")
     found = difference(options.home.graph_exports, night)
     if as_json:
         print_json(found)
@@ -181,7 +195,8 @@ def mcp(context: typer.Context) -> None:
     from ec1.commands.mcp_server import graph_server
 
     options: Options = context.obj
-    graph_server(partial(queries.open_graph, options.home, options.deployment())).run("stdio")
+    opened = partial(queries.open_graph, options.home, options.deployment(), context.meta[_LABELS])
+    graph_server(opened).run("stdio")
 
 
 @graph_app.command()

@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,10 +22,12 @@ from ec1.commands.shell import (
     fill_with_sample,
     out,
     print_json,
+    printable,
     run_module,
 )
 from ec1.deployment import Deployment
 from ec1.errors import InputError
+from ec1.night.clock import clock_problem
 from ec1.night.report.failure import one_line
 from ec1.night.report.first import begin
 from ec1.night.report.summary import NightReport, night_report
@@ -34,6 +37,8 @@ from ec1.nights import Night
 
 if TYPE_CHECKING:
     from ec1.night.operations.forecast import HomeForecast
+    from ec1.night.operations.preview import NightPlan
+    from ec1.recipes.resolution import ResolvedRecipe
 
 
 def night(
@@ -47,7 +52,7 @@ def night(
     now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
     fill_with_sample(deployment, options.home)
-    begin(deployment, options.home, now, chosen.date)
+    begin(deployment, options.home, now, date)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run_file = Path(folder) / "run"
@@ -118,7 +123,11 @@ def ui(
     options: Options = context.obj
     deployment = options.deployment()
     fill_with_sample(deployment, options.home)
-    begin(deployment, options.home, dt.datetime.now(dt.UTC))
+    now = dt.datetime.now(dt.UTC)
+    if problem := clock_problem(options.home, now):
+        err.print(f"warning: the clock is wrong: {problem}", markup=False)
+    else:
+        begin(deployment, options.home, now)
     status = run_module(["jobs.ui", "--port", str(port), *(["--read-only"] if read_only else [])], options)
     # Ctrl-C is how one leaves it.
     sys.exit(DONE if status == INTERRUPTED else status)
@@ -145,55 +154,82 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Show what a night would do: documents, decisions, tokens, time, memory and cost. Starts no model."""
-    # Imported here: these load libraries that the other commands do without.
+    options: Options = context.obj
+    now = dt.datetime.now(dt.UTC)
+    fill_with_sample(options.deployment(), options.home)
+    if base is not None:
+        _print_changes(options, base, _chosen_night(options.deployment(), date, now), now, as_json)
+        return
+    print_plan(options, options.recipes(), now, date, as_json=as_json)
+
+
+def print_plan(
+    options: Options,
+    recipes: "Sequence[ResolvedRecipe]",
+    now: dt.datetime,
+    date: str | None = None,
+    *,
+    as_json: bool = False,
+) -> None:
+    """Plan a night, by default the one that is open, and print it."""
+    # Imported here: it loads libraries that the other commands do without.
     from ec1.night.operations.preview import plan_whole_night
 
-    options: Options = context.obj
     deployment = options.deployment()
-    recipes = options.recipes()
-    now = dt.datetime.now(dt.UTC)
     chosen = _chosen_night(deployment, date, now)
-    fill_with_sample(deployment, options.home)
-    if base is not None:
-        _print_changes(options, base, chosen, now, as_json)
-        return
-    planned = plan_whole_night(deployment, options.home, chosen, recipes, now)
+    planned = plan_whole_night(deployment, options.home, chosen, recipes, now, options.project)
     if as_json:
-        print_json(planned.model_dump(mode="json"))
+        print_json({**planned.model_dump(mode="json"), "seconds": planned.seconds})
         return
-    asked = planned.extraction
     out.print(f"Night {planned.night}, as of {planned.as_of:%Y-%m-%d %H:%M} UTC")
-    out.print(
-        f"  {'documents':<26} {asked.documents} to read, {asked.reused} of them extracted before, "
-        f"{asked.rejected} rejected; {asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text"
+    for name, text in (*_of_documents(planned), *_of_recipes(planned), *_of_the_rest(planned)):
+        out.print(f"  {name:<26} {printable(text)}", markup=False)
+
+
+def _of_documents(planned: "NightPlan") -> Iterator[tuple[str, str]]:
+    asked = planned.extraction
+    yield (
+        "documents",
+        f"{asked.documents} to read, {asked.reused} of them extracted before, {asked.rejected} rejected; "
+        f"{asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text",
     )
     if asked.stale:
-        out.print(
-            f"  {'changed extractor':<26} {asked.stale} documents were read by an earlier one; {asked.policy}: "
-            f"{asked.again} of them again tonight, {asked.again_free} from the outbox",
-            markup=False,
+        yield (
+            "changed extractor",
+            f"{asked.stale} documents were read by an earlier one; {asked.policy}: {asked.again} of them again "
+            f"tonight, {asked.again_free} from the outbox",
         )
-    for note in asked.notes:
-        out.print(f"  {'':<26} {note}", markup=False)
+    yield from (("", note) for note in (*asked.problems, *asked.notes))
+
+
+def _of_recipes(planned: "NightPlan") -> Iterator[tuple[str, str]]:
     for each in planned.recipes:
         text = f"{'train' if each.train else 'skip'}: {each.reason}"
-        if each.refused is not None:
-            text = f"refused: {each.refused}"
-        out.print(f"  {each.recipe:<26} {text}", markup=False)
+        yield each.recipe, f"refused: {each.refused}" if each.refused is not None else text
+        for reason, count in sorted(each.left_out.items(), key=lambda item: -item[1]):
+            yield "", f"left out: {count} {reason}"
         if each.plan is not None:
-            out.print(
-                f"  {'':<26} {each.plan.rows} rows, {each.plan.tokens} tokens, {each.plan.steps} steps, about "
+            yield (
+                "",
+                f"{each.plan.rows} rows, {each.plan.tokens} tokens, {each.plan.steps} steps, about "
                 f"{each.plan.seconds:.0f} s and {each.plan.peak_memory_gib:.1f} GiB on {each.plan.hardware}, "
                 f"{each.plan.cost:.2f} USD",
-                markup=False,
             )
-            for note in each.plan.notes:
-                out.print(f"  {'':<26} {note}", markup=False)
+            yield from (("", note) for note in each.plan.notes)
+    yield from (("", note) for note in planned.unread)
+
+
+def _of_the_rest(planned: "NightPlan") -> Iterator[tuple[str, str]]:
     if (machine := planned.machine) is not None:
         text = f"boots for {', '.join(machine.needed_for)}" if machine.needed_for else "nothing boots"
         text += f"; not now: {machine.refused}" if machine.refused else f"; at most {machine.seconds / 3600:.1f} h"
-        out.print(f"  {'machine':<26} {text}", markup=False)
-    out.print(f"  {'home':<26} {_forecast(planned.home)}", markup=False)
+        yield "machine", text
+    if planned.seconds is None:
+        yield "time", "how fast documents are read here is known after the first night"
+    elif planned.seconds:
+        read = f"{(planned.extraction.seconds or 0) / 60:.0f} min to read"
+        yield "time", f"about {planned.seconds / 60:.0f} min, {read}; what is trained is judged after that"
+    yield "home", _forecast(planned.home)
 
 
 def _print_changes(options: Options, base: str, chosen: Night, now: dt.datetime, as_json: bool) -> None:

@@ -1,5 +1,6 @@
-"""`ec1 recipe`: check, print, compare and import recipes."""
+"""`ec1 recipe`: check, print, compare, write and import recipes."""
 
+import datetime as dt
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ from ec1.recipes.resolution import find_recipe
 from ec1.recipes.show import show
 from ec1.strict_yaml import load_mapping
 
-recipe_app = typer.Typer(help="Recipes: check, print, compare and import them.", no_args_is_help=True)
+recipe_app = typer.Typer(help="Recipes: check, print, compare, write and import them.", no_args_is_help=True)
 
 
 @recipe_app.command("lint")
@@ -48,6 +49,31 @@ def recipe_lint(
             out.print(str(finding), markup=False)
         out.print(f"{sum(finding.level == 'error' for finding in findings)} errors, {len(findings)} findings")
     sys.exit(USAGE if any(finding.level == "error" for finding in findings) else DONE)
+
+
+@recipe_app.command("new")
+def recipe_new(
+    context: typer.Context,
+    role: Annotated[str, typer.Option(help="whose bucket it learns: the folder of that name in the corpus")],
+    output: Annotated[
+        Path | None, typer.Option("--out", help="the file to write; default: in the deployment's first recipe folder")
+    ] = None,
+) -> None:
+    """Write a recipe for a role, with lengths, threshold and steps that fit its rows and the card."""
+    # Imported here: it loads libraries that the other commands do without.
+    from ec1.night.operations.new_recipe import fit_recipe, write_recipe
+
+    options: Options = context.obj
+    deployment = options.deployment()
+    if output is None and not deployment.recipes:
+        raise InputError(
+            f"deployment {deployment.name} names no folder of recipes: add `recipes:` to it, or give --out"
+        )
+    fitted = fit_recipe(deployment, options.home, role, dt.datetime.now(dt.UTC))
+    path = write_recipe(fitted, output or deployment.recipes[0] / f"{role}.yaml")
+    out.print(f"wrote {path}: {fitted}", markup=False)
+    for finding in lint([path], recipe_folders(deployment, options.project)):
+        out.print(str(finding), markup=False)
 
 
 @recipe_app.command("show")

@@ -1,6 +1,7 @@
 """`ec1 report`: the report of a night again, or of a range of nights."""
 
 import datetime as dt
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import DONE, FAILED, Options, out, print_json, printable
+from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, printable
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.night.report.morning import page_of
@@ -44,7 +45,7 @@ def report(
             raise InputError("--since is a range: leave --date and --html out")
         _print_range(options, since, as_json)
         return
-    found = queries.report_of(options.home, date)
+    found = _as_it_stands(options, date)
     if html is not None:
         write_atomic(html, page_of(found, options.home))
     if as_json:
@@ -54,6 +55,34 @@ def report(
     for table in tables(found):
         _print_table(table)
     print_advice(found)
+
+
+def _as_it_stands(options: Options, date: str | None) -> NightReport:
+    """The report of a night; of one that is not done, whether a run of it goes or waits. Raises as `report_of`."""
+    try:
+        found = queries.report_of(options.home, date)
+    except InputError:
+        if date is None or not _ask_the_queue(options, [found := NightReport(night=date, run="")]):
+            raise
+        return found
+    _ask_the_queue(options, [found])
+    return found
+
+
+def _ask_the_queue(options: Options, reports: Sequence[NightReport]) -> bool:
+    """Mark the nights of which a run goes or waits. Returns whether there are any."""
+    unsettled = {each.night: each for each in reports if not each.succeeded}
+    if not unsettled or not options.home.dagster.is_dir():
+        return False
+    try:
+        states = json.loads(output_of_module(["jobs.nights", *unsettled], options))
+    except ValueError:
+        # An instance that cannot be read is the doctor's to tell; the records are.
+        return False
+    for each in states:
+        if each["state"] in ("going", "queued"):
+            unsettled[each["night"]].status, unsettled[each["night"]].failure = each["state"], None
+    return any(each.in_flight for each in reports)
 
 
 def print_summary(found: NightReport) -> None:
@@ -82,6 +111,7 @@ def _check(options: Options, as_json: bool) -> None:
 
 def _print_range(options: Options, since: str, as_json: bool) -> None:
     found = queries.reports_since(options.home, since, options.deployment().tenant)
+    _ask_the_queue(options, found.nights)
     if as_json:
         print_json(found)
         return

@@ -97,6 +97,8 @@ class Dataset:
     mixed: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of each other role that was mixed in: its `snapshot`, how many `rows` of it are trained on, and how many its
     weight `wanted`."""
+    labels: tuple[str, ...] = ()
+    """Access labels of the rows in it, on either side."""
 
     @property
     def is_clean(self) -> bool:
@@ -171,7 +173,8 @@ def _identity(
         "version": [VERSION, cleaning.VERSION],
         "snapshot": snapshot.digest,
         "objective": objective,
-        "options": data.model_dump(exclude={"threshold"}),
+        # Which labels may be learnt from is part of the snapshot.
+        "options": data.model_dump(exclude={"threshold", "labels"}),
         "tokenizer": tokenizer_fingerprint(tokenizer),
         **({"mixed": {role: mixed[role].digest for role in sorted(mixed)}} if mixed else {}),
     }
@@ -210,6 +213,7 @@ def load_dataset(home: CorpusFolders, digest: str) -> Dataset:
         seen = manifest.pop("audit", None)
         return Dataset(
             path=path,
+            labels=tuple(manifest.pop("labels", ())),
             leaks=found,
             audit=None if seen is None else Audit(**{**seen, "examples": tuple(seen["examples"])}),
             **{key: manifest[key] for key in manifest if key != "options"},
@@ -259,6 +263,8 @@ class _Builder:
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
         self._wanted: dict[str, int] = {}
+        self._labels: dict[str, tuple[str, ...]] = {}
+        """Of the rows that have any, by digest."""
 
     def build(self) -> str:
         """Write the dataset into the folder; returns its digest."""
@@ -286,6 +292,7 @@ class _Builder:
                 "leaks": [asdict(leak) for leak in leaks(self._rows, twins)],
                 **statistics,
                 "max_known_share": self._data.max_known_share,
+                **({"labels": labels} if (labels := self._labels_written()) else {}),
             }
         for name in ("examples.jsonl", "signatures", "rows.sqlite"):
             (self._folder / name).unlink()
@@ -307,6 +314,11 @@ class _Builder:
                 for role, snapshot in self._mixed.items()
             },
         }
+
+    def _labels_written(self) -> list[str]:
+        written = np.concatenate([self._rows.written(heldout=side == "heldout") for side in SIDES])
+        rows = self._rows.rows(written) if self._labels else ()
+        return sorted({label for row in rows for label in self._labels.get(row.digest, ())})
 
     def _heldout(self) -> Iterator[str]:
         """The clusters that are held out, by the group that stands for each."""
@@ -350,6 +362,8 @@ class _Builder:
                 except RejectedError as error:
                     self._reject(source.digest, place_without_persons(source.origin), str(error))
                     continue
+                if item.labels:
+                    self._labels[source.digest] = item.labels
                 text = "\n".join(texts_of(example))
                 offset = examples.tell()
                 examples.write(canonical_json(with_system_prompt(example, self._data.system_prompt)) + b"\n")

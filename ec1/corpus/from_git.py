@@ -11,8 +11,9 @@ import secrets
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ log = logging.getLogger(__name__)
 
 DOCTRINE_VERSION = "0.0.13"
 CHARACTERS_PER_TOKEN = 3
-"""Of diffs and code, on the safe side: no tokenizer is asked here, and a capture serves recipes of any base model."""
+"""Of diffs and code, on the safe side, where no base model is known whose tokenizer could count."""
 MAX_TOKENS = 2000
 """Of a whole tuple, question and answer, by default."""
+MAX_COMMITS = 2000
+"""The newest ones, where no date is given."""
 MAX_TUPLES = 20
 """Of one commit: one that touches more files is a sweep: some of it is enough."""
 
@@ -34,6 +37,10 @@ _CONTEXT = 20
 """Lines around a change that the question shows; the answer has three, as diffs do."""
 _ANSWER_CONTEXT = 3
 _BLOCK = 1 << 20
+_MOST_CHARACTERS_PER_TOKEN = 16
+"""Nothing that is longer fits, whatever the tokenizer: it is not asked about megabytes."""
+Tokens = Callable[[Mapping[str, Any]], int]
+"""How many tokens a tuple is for a base model, question, answer and template together."""
 _TRAILER = re.compile(
     r"(?i)^(?:[a-z]+-(?:off-)?by|change-id|reviewed-on|reviewed-at|cc|git-svn-id|generated with|signed-off|bug-url|"
     r"pull-request|pr-url|refs?|link|tested-on|backport-of|commit-queue|auto-submit)\s*:|^\(cherry picked from commit"
@@ -68,27 +75,30 @@ class _Edit:
     before: str
     diff: str
 
-    @property
-    def size(self) -> int:
-        return len(self.before) + len(self.diff)
+
+def estimated_tokens(record: Mapping[str, Any]) -> int:
+    """Without a tokenizer."""
+    return _characters(record) // CHARACTERS_PER_TOKEN
 
 
 def capture(
     repo: Path,
-    since: str,
+    since: str | None,
     until: str | None,
     cluster: str,
     tenant: str,
     out: Path,
     *,
     max_tokens: int = MAX_TOKENS,
+    tokens: Tokens = estimated_tokens,
     is_removed: Callable[[str], bool] = lambda sha: False,
 ) -> GitCapture:
     """Write the tuples of each commit to `<out>/<cluster>/<sha>.jsonl`; `out` is a corpus's `engineering` folder.
 
-    `since` and `until` are dates as git understands them; a bare day means its start, in UTC. A commit that does not
-    fit into `max_tokens` is split by file. `is_removed` tells commits that must not come back. Doing it again changes
-    nothing. Raises InputError if `repo` is not a git repository.
+    `since` and `until` are dates as git understands them; a bare day means its start, in UTC; without `since` the
+    newest MAX_COMMITS are read. A commit that does not fit into `max_tokens`, as `tokens` counts them, is split by
+    file. `is_removed` tells commits that must not come back. Doing it again changes nothing. Raises InputError if
+    `repo` is not a git repository.
     """
     checked_name(cluster, "cluster")
     checked_name(tenant, "tenant")
@@ -103,11 +113,12 @@ def capture(
         if reason is not None:
             dropped[reason] += 1
             continue
-        tuples = _tuples(_edits(commit.patch, dropped), max_tokens * CHARACTERS_PER_TOKEN - len(message), dropped)
+        record = partial(_record, commit, message, cluster, tenant)
+        tuples = _tuples(_edits(commit.patch, dropped), _Room(record, tokens, max_tokens), dropped)
         if not tuples:
             dropped["commits with nothing left"] += 1
             continue
-        lines = b"".join(canonical_json(_record(commit, message, edits, cluster, tenant)) + b"\n" for edits in tuples)
+        lines = b"".join(canonical_json(record(edits)) + b"\n" for edits in tuples)
         target = out / cluster / f"{commit.sha}.jsonl"
         if target.is_file() and target.read_bytes() == lines:
             known += len(tuples)
@@ -126,7 +137,7 @@ def message_without_trailers(message: str) -> str:
     return "\n".join(line for line in lines if not re.match(r"(?i)(?:signed-off|co-authored)-by:", line)).strip()
 
 
-def _record(commit: _Commit, message: str, edits: list[_Edit], cluster: str, tenant: str) -> dict[str, Any]:
+def _record(commit: _Commit, message: str, cluster: str, tenant: str, edits: list[_Edit]) -> dict[str, Any]:
     return {
         "tuple_type": "edit",
         "cluster": cluster,
@@ -143,23 +154,50 @@ def _record(commit: _Commit, message: str, edits: list[_Edit], cluster: str, ten
     }
 
 
-def _tuples(edits: list[_Edit], room: int, dropped: Counter[str]) -> list[list[_Edit]]:
+class _Room:
+    """Whether edits of one commit fit into a tuple."""
+
+    def __init__(self, record: Callable[[list[_Edit]], dict[str, Any]], tokens: Tokens, most: int) -> None:
+        self._record, self._tokens, self._most = record, tokens, most
+
+    def excess(self, edits: list[_Edit]) -> int:
+        """By how many tokens they are too long; 0 or less if they fit."""
+        record = self._record(edits)
+        least = _characters(record) // _MOST_CHARACTERS_PER_TOKEN
+        return (least if least > self._most else self._tokens(record)) - self._most
+
+    def narrowed(self, edit: _Edit) -> _Edit | None:
+        """The edit with less of what stands around its change, so that it fits; None if its change alone is most of
+        the room, or more."""
+        for _ in range(3):
+            excess = self.excess([edit])
+            characters = (len(edit.before) + len(edit.diff)) / max(1, excess + self._most)
+            if len(edit.diff) > 0.7 * self._most * characters:
+                return None
+            if excess <= 0:
+                return edit
+            left = max(0, len(edit.before) - int(1.1 * excess * characters) - 1)
+            edit = _Edit(edit.path, edit.before[:left].rpartition("\n")[0] if left > 200 else "", edit.diff)
+        return edit if self.excess([edit]) <= 0 else None
+
+
+def _tuples(edits: list[_Edit], room: _Room, dropped: Counter[str]) -> list[list[_Edit]]:
     """A commit whole if it fits, else file by file; a file that does not fit loses what stands around its change."""
-    if sum(edit.size for edit in edits) <= room:
+    if not edits or room.excess(edits) <= 0:
         return [edits] if edits else []
     tuples: list[list[_Edit]] = []
     for edit in edits:
-        if edit.size > room:
-            left = max(0, room - len(edit.diff) - len(edit.path) - 20)
-            before = edit.before[:left].rpartition("\n")[0] if left > 200 else ""
-            edit = _Edit(edit.path, before, edit.diff)
-        if edit.size > room or len(edit.diff) > 0.7 * room:
-            dropped["files whose change is too long to learn"] += 1
-        elif len(tuples) == MAX_TUPLES:
+        if len(tuples) == MAX_TUPLES:
             dropped["files beyond a commit's limit"] += 1
+        elif (narrowed := room.narrowed(edit)) is None:
+            dropped["files whose change is too long to learn"] += 1
         else:
-            tuples.append([edit])
+            tuples.append([narrowed])
     return tuples
+
+
+def _characters(record: Mapping[str, Any]) -> int:
+    return len(record["commit_msg"]) + len(record["before"]) + len(record["diff"])
 
 
 def _edits(patch: bytes, dropped: Counter[str]) -> list[_Edit]:
@@ -235,7 +273,7 @@ def _decoded(raw: bytes) -> str | None:
         return None if best is None else str(best)
 
 
-def _commits(repo: Path, since: str, until: str | None) -> Iterator[_Commit]:
+def _commits(repo: Path, since: str | None, until: str | None) -> Iterator[_Commit]:
     """Every commit that is not a merge, the oldest first, from one `git log`: of anybody's repository none of its
     hooks, filters or monitors is started."""
     mark = secrets.token_hex(16)
@@ -253,7 +291,7 @@ def _commits(repo: Path, since: str, until: str | None) -> Iterator[_Commit]:
         ),
         *("log", "-z", "-p", f"--format={mark}%H%x00%an%x00%ae%x00%cI%x00%B%x00{mark}", "--encoding=UTF-8"),
         *("--no-merges", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "-M", f"-U{_CONTEXT}"),
-        *("--src-prefix=a/", "--dst-prefix=b/", f"--since={_moment(since)}"),
+        *("--src-prefix=a/", "--dst-prefix=b/", f"--since={_moment(since)}" if since else f"--max-count={MAX_COMMITS}"),
         *([f"--until={_moment(until)}"] if until else []),
         "HEAD",
     ]

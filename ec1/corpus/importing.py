@@ -9,13 +9,14 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ec1.corpus.access import KEY, access_labels
 from ec1.corpus.containers import find_sources
 from ec1.corpus.formats import FormattedRow, read_row
 from ec1.corpus.keys import left_in_messages
@@ -63,13 +64,14 @@ def import_rows(
     ignored: Sequence[str] = (),
     split: str | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
+    labels: Collection[str] = (),
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
     `only` is a format's name: rows of others are refused. `ignored` are keys that a person says change nothing that is
     learnt; each row keeps their names. `split`: see `find_sources`. `check` raises RejectedError for a record that a
-    recipe's base model cannot be shown. Idempotent for the same rows. Raises InputError if there is no file of rows, or
-    no row that can be learnt from.
+    recipe's base model cannot be shown. Each row gets the access `labels`, beside its own. Idempotent for the same
+    rows. Raises InputError if there is no file of rows, or no row that can be learnt from.
     """
     sources = find_sources(source, split)
     slug = checked_name(name or _slug(source), "name")
@@ -86,6 +88,9 @@ def import_rows(
                     found, record, dropped = _converted(mapped, slug, ignored)
                     if only is not None and found.format != only:
                         raise RejectedError(f"is of format {found.format}, not {only}")
+                    own = access_labels(row.record, metadata_of(row.record))
+                    if access := sorted({*labels, *own}):
+                        record[KEY] = access
                     if check is not None:
                         check(record)
                     line = canonical_json(record)
@@ -151,7 +156,7 @@ def _converted(
     metadata = _plain(beside, dropped, "metadata.")
     # Only one of the two is its metadata, and none if it is neither an object nor JSON.
     place = {"metadata" if record.get("metadata") else "meta"} if beside else set()
-    rest = {key: value for key, value in record.items() if key not in {*place, *row.read, *made}}
+    rest = {key: value for key, value in record.items() if key not in {*place, *row.read, *made, KEY}}
     rest |= {key: record[key] for key in ignored if key in record}
     for key, value in _plain(rest, dropped, "").items():
         if key in metadata:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ec1.corpus.access import reason_of
 from ec1.corpus.buckets import Bucket
 from ec1.corpus.packed import MAX_LINE_BYTES
 from ec1.corpus.tuples import TrainingTuple, load_record, parse_record, trainable
@@ -218,8 +219,8 @@ class LineIndex:
             len(raw),
             bytes.fromhex(item.digest)[:KEY_BYTES],
             None if item.created is None else microseconds(item.created),
-            foreign or trainable(item, "sft"),
-            foreign or trainable(item, "dpo"),
+            foreign or trainable(item, "sft") or reason_of(item.labels),
+            foreign or trainable(item, "dpo") or reason_of(item.labels),
         )
 
     def _insert(self, identifier: int, batch: list[IndexedLine]) -> None:

@@ -10,13 +10,15 @@ One JSON object a line: `stream`, `path`, `content_sha256`, `start` (of the chun
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ec1.corpus.access import KEY
 from ec1.corpus.tuples import parse_record
 from ec1.documents.chunks import Chunk
+from ec1.documents.ledger import DocumentKey
 from ec1.errors import InputError, RejectedError
 from ec1.extraction.results import Mention
 from ec1.files import canonical_json, write_atomic
@@ -47,9 +49,12 @@ def records_of(
         }
 
 
-def take(source: Path, bucket: Path, now: dt.datetime) -> Taken:
+def take(
+    source: Path, bucket: Path, now: dt.datetime, labels_of: Callable[[DocumentKey], Collection[str]] = lambda key: ()
+) -> Taken:
     """Add the corrected records of a file to the extractor's bucket; the same record again adds nothing, and another
-    answer about the same text is newer than the one that is there: only the newest is trained on.
+    answer about the same text is newer than the one that is there: only the newest is trained on. A tuple has the
+    access labels of its document.
 
     Raises InputError with the line that is wrong; then nothing is added.
     """
@@ -59,7 +64,10 @@ def take(source: Path, bucket: Path, now: dt.datetime) -> Taken:
     for number, record in enumerate(_records(source), 1):
         try:
             _check_classes(record)
-            made.append(tuple_of(f"{record['stream']}/{record['path']}", record["text"], record["entities"]))
+            document = DocumentKey(str(record["stream"]), str(record["path"]))
+            access = {KEY: labels} if (labels := sorted(labels_of(document))) else {}
+            name = f"{document.stream}/{document.path}"
+            made.append(tuple_of(name, record["text"], record["entities"], **access))
         except KeyError as error:
             raise InputError(f"{source}, record {number}: {error} is missing") from None
         except RejectedError as error:
@@ -67,7 +75,7 @@ def take(source: Path, bucket: Path, now: dt.datetime) -> Taken:
     return add(made, bucket, "labels", now)
 
 
-def tuple_of(document_id: str, text: str, entities: object, **origin: str) -> dict[str, Any]:
+def tuple_of(document_id: str, text: str, entities: object, **origin: object) -> dict[str, Any]:
     """The training tuple of a chunk and what is named in it. Raises RejectedError if that cannot be meant."""
     made = {"tuple_type": "extraction", "document_id": document_id, "text": text, "entities": entities, **origin}
     parse_record(made)

@@ -43,6 +43,9 @@ class DataOptions(Settings):
         description="other roles of the tenant that are trained on too: rows for each row of this role's own, such as "
         "{general: 0.25}; what is held out is this role's alone",
     )
+    labels: tuple[Name, ...] | None = Field(
+        None, description="access labels of rows that may be learnt from (docs/graph.md); default: rows without any"
+    )
     max_rows: int | None = Field(None, ge=2, description="use at most this many rows, chosen by a stable hash")
     scrub: bool = Field(True, description="replace secrets and personal data by placeholders")
     recognizers: tuple[str, ...] = Field((), description="more of Presidio's recognisers, such as DeTaxIdRecognizer")

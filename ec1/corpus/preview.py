@@ -41,6 +41,16 @@ class Measured:
     rows: int
     percentiles: dict[str, int]
     dropped: dict[str, int]
+    mean: float = 0.0
+
+
+def row_tokens(tokenizer: Any, record: Mapping[str, Any], objective: Objective, data: DataOptions) -> int:
+    """How many tokens a tuple is as the model reads it, with its template; of a preference the longer side. Raises
+    RejectedError if it cannot be a row."""
+    example = with_system_prompt(example_of(parse_record(record, data.known_keys), objective), data.system_prompt)
+    sides = ROW_KINDS[objective].sides
+    forms = [rendered(tokenizer, {**example, "completion": example[side]}, data.train_on) for side in sides]
+    return max(len(item.input_ids) for item in encode(tokenizer, forms))
 
 
 def measure(snapshot: Snapshot, data: DataOptions, model: Path, rows: int = 2000) -> Measured:
@@ -52,12 +62,7 @@ def measure(snapshot: Snapshot, data: DataOptions, model: Path, rows: int = 2000
     dropped: Counter[str] = Counter()
     for row in itertools.islice(snapshot.rows(), rows):
         try:
-            example = with_system_prompt(
-                example_of(parse_record(row.record, data.known_keys), snapshot.objective), data.system_prompt
-            )
-            sides = ROW_KINDS[snapshot.objective].sides
-            forms = [rendered(tokenizer, {**example, "completion": example[side]}, data.train_on) for side in sides]
-            lengths.append(max(len(item.input_ids) for item in encode(tokenizer, forms)))
+            lengths.append(row_tokens(tokenizer, row.record, snapshot.objective, data))
         except RejectedError as error:
             dropped[str(error)] += 1
     refused = dropped.total()
@@ -65,7 +70,8 @@ def measure(snapshot: Snapshot, data: DataOptions, model: Path, rows: int = 2000
     if long:
         dropped[f"longer than data.max_length = {data.max_length}"] = long
     shares = {f"p{share}": int(np.percentile(lengths, share)) for share in (50, 90, 95, 99, 100)} if lengths else {}
-    return Measured(len(lengths) + refused, shares, dict(dropped.most_common()))
+    mean = float(np.mean(lengths)) if lengths else 0.0
+    return Measured(len(lengths) + refused, shares, dict(dropped.most_common()), mean)
 
 
 def preview_rows(

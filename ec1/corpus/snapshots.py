@@ -20,7 +20,7 @@ import shutil
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ec1.corpus.access import is_allowed
 from ec1.corpus.buckets import Bucket
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.index import KEY_BYTES, RULES, LineIndex, microseconds
@@ -89,6 +90,8 @@ class Snapshot:
     sealed: Files
     ignored: tuple[str, ...] = ()
     """Keys of its rows that its recipe says change nothing that is learnt."""
+    labels: tuple[str, ...] = ()
+    """Access labels of tuples that it may hold: those of the recipe that it was taken for."""
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[SnapshotRow]:
         """The trainable tuples, in the order of their digests: all, or those with the numbers `start` up to `stop`, for
@@ -130,7 +133,7 @@ class Snapshot:
 
     def check_name(self) -> None:
         """Whether the lines give the digest that the snapshot is named by. Raises DamagedError."""
-        if not self.digest == self.path.name == _digest(self.line_keys(), self.objective, self.ignored):
+        if not self.digest == self.path.name == _digest(self.line_keys(), self.objective, self.labels, self.ignored):
             raise DamagedError(f"{self.path} is not what its name says: {_MEND}")
 
     def check(self, names: Iterable[str] | None = None) -> None:
@@ -146,12 +149,19 @@ class Snapshot:
 
 
 def take_snapshot(
-    bucket: Bucket, objective: Objective, *, as_of: dt.datetime, home: CorpusFolders, check_all: bool = False
+    bucket: Bucket,
+    objective: Objective,
+    *,
+    as_of: dt.datetime,
+    home: CorpusFolders,
+    labels: Collection[str] = (),
+    check_all: bool = False,
 ) -> Snapshot:
     """Copy what the bucket held at `as_of` (an aware time) and return the copy; the same content gives the same one.
 
     A file that was last modified by then counts whole. Of a file that was modified later, those lines count whose own
     time is not after `as_of`; the others might not have been there. A line that occurs twice counts once.
+    Tuples with access labels are trainable for who has all of them in `labels`, and stay in the corpus for others.
     A damaged copy is built again; with `check_all` every byte of it is looked at, else only what counts the lines.
     Raises DeferredError if files keep changing while they are read.
     """
@@ -161,7 +171,7 @@ def take_snapshot(
         for _ in range(_MAX_ATTEMPTS):
             try:
                 index.refresh()
-                return _take(index, bucket, objective, as_of, home, check_all)
+                return _take(index, bucket, objective, tuple(sorted(labels)), as_of, home, check_all)
             except _ChangedMeanwhile as change:
                 log.info("%s changed while it was read; trying again", change)
                 index.forget(str(change))
@@ -180,17 +190,25 @@ def load_snapshot(home: CorpusFolders, bucket_name: str, digest: str) -> Snapsho
     fields = ("bucket", "objective", "digest", "lines", "trainable", "rejected", "files_read", "bytes")
     try:
         values = {key: manifest[key] for key in fields}
-        ignored = tuple(manifest.get("ignored", ()))
-        return Snapshot(path=path, files=values.pop("files_read"), sealed=manifest[FILES], ignored=ignored, **values)
+        labels, ignored = (tuple(manifest.get(key, ())) for key in ("labels", "ignored"))
+        values |= {"labels": labels, "ignored": ignored}
+        return Snapshot(path=path, files=values.pop("files_read"), sealed=manifest[FILES], **values)
     except (KeyError, TypeError):
         raise DamagedError(f"{path / 'manifest.json'} is of another release: {_MEND}") from None
 
 
 def mended_snapshot(
-    bucket: Bucket, objective: Objective, digest: str, *, as_of: dt.datetime, home: CorpusFolders, why: DamagedError
+    bucket: Bucket,
+    objective: Objective,
+    digest: str,
+    *,
+    as_of: dt.datetime,
+    home: CorpusFolders,
+    why: DamagedError,
+    labels: Collection[str] = (),
 ) -> Snapshot:
     """The snapshot of that digest, built again from the corpus. Raises DamagedError if the corpus is another by now."""
-    snapshot = take_snapshot(bucket, objective, as_of=as_of, home=home, check_all=True)
+    snapshot = take_snapshot(bucket, objective, as_of=as_of, home=home, labels=labels, check_all=True)
     if snapshot.digest != digest:
         raise DamagedError(
             f"{why}. It was tried: the corpus has changed since {as_of:%Y-%m-%d %H:%M} UTC, so it can only come from a "
@@ -221,24 +239,31 @@ _COUNTED = "(file.mtime_ns <= :moment * 1000 OR row.created_us <= :moment)"
 
 
 def _take(
-    index: LineIndex, bucket: Bucket, objective: Objective, as_of: dt.datetime, home: CorpusFolders, check_all: bool
+    index: LineIndex,
+    bucket: Bucket,
+    objective: Objective,
+    labels: tuple[str, ...],
+    as_of: dt.datetime,
+    home: CorpusFolders,
+    check_all: bool,
 ) -> Snapshot:
-    chosen = _choose(index.db, objective, microseconds(as_of))
-    digest = _digest(chosen.keys, objective, bucket.ignored)
+    allowed = [number for text, number in index.reasons().items() if is_allowed(text, labels)]
+    chosen = _choose(index.db, objective, microseconds(as_of), allowed)
+    digest = _digest(chosen.keys, objective, labels, bucket.ignored)
     final = home.snapshots / bucket.name / digest
 
     def build(base: Snapshot | None) -> None:
         with set_aside(final), staged_directory(final) as staging:
-            _write(staging, index, chosen, bucket, objective, digest, base)
+            _write(staging, index, chosen, bucket, objective, labels, digest, base)
 
     if not _is_whole(home, bucket.name, digest, check_all):
-        base = None if check_all else _base(index, bucket.name, objective, home)
+        base = None if check_all else _base(index, bucket.name, _named(objective, labels), home)
         try:
             build(base)
         except DamagedError as error:
             log.warning("%s; everything is copied from the corpus instead", error)
             build(None)
-    index.db.execute("INSERT OR REPLACE INTO base VALUES (?, ?)", (objective, digest))
+    index.db.execute("INSERT OR REPLACE INTO base VALUES (?, ?)", (_named(objective, labels), digest))
     return load_snapshot(home, bucket.name, digest)
 
 
@@ -253,7 +278,12 @@ def _is_whole(home: CorpusFolders, name: str, digest: str, all_of_it: bool) -> b
     return all((snapshot.path / name).is_file() for name in snapshot.sealed)
 
 
-def _base(index: LineIndex, name: str, objective: Objective, home: CorpusFolders) -> Snapshot | None:
+def _named(objective: Objective, labels: tuple[str, ...]) -> str:
+    """What distinguishes the snapshots of the same lines."""
+    return f"{objective} with {', '.join(labels)}" if labels else objective
+
+
+def _base(index: LineIndex, name: str, objective: str, home: CorpusFolders) -> Snapshot | None:
     """The bucket's last snapshot; the next one takes from it what did not change."""
     found = index.db.execute("SELECT digest FROM base WHERE objective = ?", (objective,)).fetchone()
     if found is None or not _is_whole(home, name, found[0], all_of_it=False):
@@ -262,10 +292,11 @@ def _base(index: LineIndex, name: str, objective: Objective, home: CorpusFolders
     return snapshot if snapshot.is_in_pieces else None
 
 
-def _choose(db: sqlite3.Connection, objective: Objective, moment: int) -> _Chosen:
+def _choose(db: sqlite3.Connection, objective: Objective, moment: int, allowed: list[int]) -> _Chosen:
+    """`allowed`: reasons of the index that do not hold for this snapshot."""
     # CROSS: by path and then by line, both from an index, so that nothing is sorted. A file's rows rise with its lines.
     found = db.execute(
-        f"SELECT row.key, row.id, row.length, row.{objective} IS NULL, file.id FROM file CROSS JOIN row "
+        f"SELECT row.key, row.id, row.length, {_accepted(objective, allowed)}, file.id FROM file CROSS JOIN row "
         f"ON row.file = file.id WHERE {_COUNTED} ORDER BY file.path, row.id",
         {"moment": moment},
     )
@@ -292,12 +323,17 @@ def _choose(db: sqlite3.Connection, objective: Objective, moment: int) -> _Chose
     )
 
 
+def _accepted(objective: Objective, allowed: list[int]) -> str:
+    return f"row.{objective} IS NULL OR row.{objective} IN ({', '.join(map(str, allowed))})"
+
+
 def _write(
     staging: Path,
     index: LineIndex,
     chosen: _Chosen,
     bucket: Bucket,
     objective: Objective,
+    labels: tuple[str, ...],
     digest: str,
     base: Snapshot | None,
 ) -> None:
@@ -331,6 +367,7 @@ def _write(
         "files_read": chosen.files,
         "ignored": list(bucket.ignored),
         "bytes": chosen.bytes,
+        **({"labels": labels} if labels else {}),
     }
     write_sealed(staging, manifest, {**shared, **tuples.files, **rejects.files})
 
@@ -383,23 +420,24 @@ def _copy(
     """Copy lines from the corpus, in the order of their places; returns the reasons' counts."""
     db, reasons = index.db, {number: text for text, number in index.reasons().items()}
     rejected: Counter[str] = Counter()
-    db.execute("CREATE TEMP TABLE IF NOT EXISTS wanted (place INTEGER PRIMARY KEY, row INT)")
+    db.execute("CREATE TEMP TABLE IF NOT EXISTS wanted (place INTEGER PRIMARY KEY, row INT, accepted INT)")
     db.execute("DELETE FROM wanted")
-    pairs = zip(chosen.places[wanted].tolist(), chosen.rows[wanted].tolist(), strict=True)
-    db.executemany("INSERT INTO wanted VALUES (?, ?)", pairs)
+    columns = (chosen.places, chosen.rows, chosen.accepted)
+    found = zip(*(column[wanted].tolist() for column in columns), strict=True)
+    db.executemany("INSERT INTO wanted VALUES (?, ?, ?)", found)
     rows = db.execute(
-        f"SELECT key, path, row.line, row.offset, length, {objective} FROM wanted "
+        f"SELECT key, path, row.line, row.offset, length, wanted.accepted, {objective} FROM wanted "
         "CROSS JOIN row ON row.id = wanted.row CROSS JOIN file ON file.id = row.file ORDER BY wanted.place"
     )
     with OpenFiles(bucket.root) as files:
-        for key, path, line, offset, length, reason in rows:
+        for key, path, line, offset, length, accepted, reason in rows:
             try:
                 raw = files.read(path, offset, length)
             except FileNotFoundError:
                 raise _ChangedMeanwhile(path) from None
             halves = int.from_bytes(key[:8], "big"), int.from_bytes(key[8:], "big")
             origin = {"file": path, "line": line}
-            if reason is None:
+            if accepted:
                 digest, record = _same_record(raw, key, path)
                 tuples.add(*halves, canonical_json({"digest": digest, "origin": origin, "tuple": record}) + b"\n")
             else:
@@ -431,9 +469,9 @@ def _sweep(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _digest(lines: Keys, objective: Objective, ignored: Sequence[str]) -> str:
+def _digest(lines: Keys, objective: Objective, labels: tuple[str, ...], ignored: Sequence[str]) -> str:
     keys = f", without {','.join(ignored)}" if ignored else ""
-    hasher = hashlib.sha256(f"ec1 snapshot, rules {RULES}, {objective}{keys}\n".encode())
+    hasher = hashlib.sha256(f"ec1 snapshot, rules {RULES}, {_named(objective, labels)}{keys}\n".encode())
     # As they are in the index: 16 bytes each, big-endian.
     hasher.update(lines.astype(">u8").tobytes())
     return hasher.hexdigest()

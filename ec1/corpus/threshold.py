@@ -29,8 +29,12 @@ class TrainingDecision:
     """Trainable tuples of the last training that are no longer there: a change like new ones."""
 
 
-def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, again: bool = False) -> TrainingDecision:
+def decide(
+    snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, again: bool = False, by_later: str | None = None
+) -> TrainingDecision:
     """Decide on a snapshot; `trained` is the one that was last trained on (see `HighWaterMark`), None for the first.
+
+    `by_later` is a later night that trained on this very snapshot: a night that is made up would train the same again.
 
     New is what is in the one and not in the other, line by line: tuples that were replaced by others of the same
     number are new, and tuples that vanished do not count against those that came.
@@ -42,6 +46,8 @@ def decide(snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, agai
         train, reason = True, f"what it was trained on was removed: trained again on {snapshot.trainable} tuples"
     elif snapshot.trainable == 0:
         train, reason = False, f"none of {snapshot.lines} tuples is trainable; the threshold is {threshold}"
+    elif by_later is not None:
+        train, reason = False, f"night {by_later} was trained on the same tuples"
     elif new + gone >= max(1, threshold):
         train, reason = True, f"{new} new trainable tuples{vanished} reach the threshold of {threshold}"
     elif trained is not None and new + gone == 0:
@@ -112,6 +118,11 @@ class HighWaterMark:
             if (before is None or entry["night"] < before) and (recipe is None or entry.get("recipe") == recipe)
         ]
         return max(entries, key=lambda entry: entry["night"]) if entries else None
+
+    def trained_by(self, digest: str, recipe: str) -> str | None:
+        """The last night that trained this recipe (its digest) on this snapshot, None if no night did."""
+        nights = [each["night"] for each in self.history() if (each["digest"], each.get("recipe")) == (digest, recipe)]
+        return max(nights, default=None)
 
     def history(self) -> list[dict[str, str]]:
         """Every advance, the oldest first: digest, night, run, recipe and the time (UTC) when it was noted."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from ec1.corpus.access import access_labels
 from ec1.corpus.formats import Message, messages_of, read_row
 from ec1.corpus.keys import OF_OWN, OF_ROW, Fields, without
 from ec1.corpus.row_kinds import PAIRS, ROW_KINDS, RowKindName
@@ -72,6 +73,8 @@ class TrainingTuple:
     tools: tuple[dict[str, Any], ...] | None = None
     problem: str | None = None
     """Why the record holds nothing to learn, if the format itself says so."""
+    labels: tuple[str, ...] = ()
+    """Access labels: only a recipe that has all of them may learn from it."""
 
 
 def load_record(line: bytes | str) -> dict[str, Any]:
@@ -403,6 +406,7 @@ def _build(
         tenant=_text(record, "tenant"),
         tools=tools,
         problem=problem,
+        labels=access_labels(record, metadata_of(record)),
     )
 
 

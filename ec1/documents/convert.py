@@ -12,6 +12,7 @@ import json
 import logging
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ MEDIA_TYPES = {
 }
 """The media type that kreuzberg knows a file by, for each suffix of `ec1.streams.CONVERTED`."""
 
-CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-1"
+CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-2"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 
 
@@ -132,7 +133,7 @@ class Converter:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             # Nothing of the night's environment: a parser of foreign bytes needs no keys.
-            env={"PATH": "", "LC_ALL": "C.UTF-8"},
+            env={"PATH": "", "LC_ALL": "C.UTF-8", "TMPDIR": tempfile.gettempdir()},
             start_new_session=True,
         )
         atexit.register(self.close)

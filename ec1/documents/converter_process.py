@@ -5,9 +5,11 @@ It opens no file and keeps nothing. `convert.py` starts it, and kills it when a 
 """
 
 import json
+import os
 import re
 import resource
 import sys
+import tempfile
 from itertools import zip_longest
 from typing import Any
 
@@ -21,8 +23,16 @@ _FULL_LINE = 0.7
 _MAX_CHARACTERS = 50_000_000
 
 
+# The least that PDFium takes for a document: one page with nothing on it.
+_BLANK_PDF = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj "
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>"
+)
+
+
 def main() -> None:
     """Answer until standard input ends."""
+    _load_pdfium()
     _limit(int(sys.argv[1]))
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while line := requests.readline():
@@ -31,6 +41,14 @@ def main() -> None:
         answer = json.dumps(_convert(data, header["type"], header["max_pages"]))
         answers.write(answer.encode("utf-8", "replace") + b"\n")
         answers.flush()
+
+
+def _load_pdfium() -> None:
+    """Load the library for PDFs, which kreuzberg unpacks into the temporary folder when it reads its first one: before
+    no file may be written any more, and from a folder of our own, where nobody else can have put another library."""
+    with tempfile.TemporaryDirectory() as private:
+        os.putenv("TMPDIR", private)
+        kreuzberg.extract_bytes_sync(_BLANK_PDF, _PDF, config=_config())
 
 
 def _limit(megabytes: int) -> None:

@@ -16,6 +16,9 @@ from ec1.documents.ledger import DocumentKey
 from ec1.errors import InputError
 from ec1.files import digest_of, write_atomic
 
+LISTING = "source_documents.json"
+"""A night's listing, in its folder."""
+
 
 @dataclass(frozen=True)
 class DocumentVersion:

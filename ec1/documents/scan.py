@@ -39,6 +39,7 @@ _RACY_NS = 2 * 10**9
 # A stream that loses all of this many documents or more at once is taken for a lost mount, however small its share.
 _WHOLE_STREAM = 10
 _LEADS_OUT = "a link that leads out of the document root"
+_LEADS_TO_MORE = "a link to what has more access labels than the place where it stands"
 
 
 def scan_documents(
@@ -238,10 +239,13 @@ class _Walk:
             folder = self.root / name
             if not _is_folder(folder):
                 continue
-            if folder.resolve().is_relative_to(self.root):
-                pending.append(name)
-            else:
+            real = folder.resolve()
+            if not real.is_relative_to(self.root):
                 self._reject(name, _LEADS_OUT, self._link_stand_in(folder))
+            elif real != folder and self._needs_more_labels(name, real):
+                self._reject(name, _LEADS_TO_MORE, self._link_stand_in(folder))
+            else:
+                pending.append(name)
         while pending or self._links:
             if not pending:
                 self._links.sort(reverse=True)
@@ -432,6 +436,9 @@ class _Walk:
         except (FileNotFoundError, NotADirectoryError):
             self._reject(path, "a link that leads nowhere", self._link_stand_in(absolute))
             return None
+        if self._needs_more_labels(path, target):
+            self._reject(path, _LEADS_TO_MORE, self._link_stand_in(absolute))
+            return None
         if stat_bits.S_ISDIR(found.st_mode):
             self._links.append(path)
             return None
@@ -442,13 +449,24 @@ class _Walk:
         absolute = self.root / path
         if not _is_folder(absolute):
             return
-        if absolute.resolve().is_relative_to(self.root):
+        inside = absolute.resolve().is_relative_to(self.root)
+        if inside and self._needs_more_labels(path, absolute.resolve()):
+            self._reject(path, _LEADS_TO_MORE, self._link_stand_in(absolute))
+        elif inside:
             self._links.append(path)
         elif absolute.lstat().st_mtime_ns <= self.scan.as_of_ns:
             self._reject(path, _LEADS_OUT, self._link_stand_in(absolute))
         else:
             self.scan.later += 1
             self.known.pop(_key_path(path), None)
+
+    def _needs_more_labels(self, path: str, target: Path) -> bool:
+        """Whether something at or below the target of a link has access labels that the link's own place lacks."""
+        here, there = self.scan.settings.labels_of(DocumentKey(self.stream.name, path)), target.relative_to(self.root)
+        return any(
+            not labels <= here and (there.is_relative_to(folder) or Path(folder).is_relative_to(there))
+            for folder, labels in self.scan.settings.labelled.items()
+        )
 
     def _link_stand_in(self, path: Path) -> str:
         try:

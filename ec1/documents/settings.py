@@ -7,9 +7,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from ec1.documents.ledger import DocumentKey
 from ec1.documents.sources.settings import SourceSettings, UnpackingSettings
 from ec1.settings import Name, Settings
 from ec1.streams import CONTRACT_STREAMS, READABLE, Stream
+
+UNKNOWN = "(unknown)"
+"""A label that nobody has: it is no name."""
 
 
 def _folder(value: str) -> str:
@@ -43,6 +47,7 @@ class StreamSettings(Settings):
         (), description="entity classes that its documents may name, of extraction.classes; default: all"
     )
 
+    labels: tuple[Name, ...] = Field((), description="access labels of its documents, such as hr (docs/graph.md)")
     share: float = Field(
         1, gt=0, description="of phase 1's time beside the other streams: one of 2 gets twice that of one of 1"
     )
@@ -79,6 +84,11 @@ class DocumentSettings(Settings):
         {},
         description="what is read, by stream: any number of folders below the root; default: the three of "
         "docs/contracts.md (meeting, research, contact)",
+    )
+    labels: dict[Annotated[str, AfterValidator(_folder)], tuple[Name, ...]] = Field(
+        {},
+        description="access labels by folder below the root, beside those of its stream; of a source, the folder "
+        "begins with the stream's name",
     )
     conversion: ConversionSettings = ConversionSettings()
     unpacking: UnpackingSettings = UnpackingSettings()
@@ -130,3 +140,21 @@ class DocumentSettings(Settings):
             )
             for name, each in self.streams.items()
         }
+
+    @cached_property
+    def labelled(self) -> Mapping[str, frozenset[str]]:
+        """The access labels of folders below the root, those of streams among them; empty where nothing has any."""
+        found: dict[str, frozenset[str]] = {}
+        streams = [(each.place(name), each.labels) for name, each in self.streams.items()]
+        for folder, labels in (*self.labels.items(), *streams):
+            if labels:
+                found[folder] = found.get(folder, frozenset()) | frozenset(labels)
+        return found
+
+    def labels_of(self, key: DocumentKey) -> frozenset[str]:
+        """The access labels of a document: who reads it has all of them. One of a stream that the deployment no longer
+        has is nobody's where there are labels: who may read it is not known."""
+        if self.labelled and key.stream not in self.all_streams:
+            return frozenset({UNKNOWN})
+        path = PurePosixPath(key.path)
+        return frozenset().union(*(labels for folder, labels in self.labelled.items() if path.is_relative_to(folder)))

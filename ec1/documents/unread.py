@@ -45,6 +45,12 @@ class Unread:
         noun = "file" if number == 1 else "files"
         return f"{least}{number:,} {noun} that no stream reads: {', '.join(parts)}"
 
+    @property
+    def advice(self) -> str:
+        """The same with what to do, if something can be done."""
+        text = str(self)
+        return f"{text}; name their folders in documents.streams" if self.readable else text
+
 
 def unread_files(root: Path, streams: Iterable[Stream]) -> Unread:
     """Look at the names below `root`, without following links; names that begin with a dot are skipped."""

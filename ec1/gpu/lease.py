@@ -110,6 +110,10 @@ class GpuLease:
                 return _read_holder(stream.read())
         return None
 
+    def held_by(self) -> str | None:
+        """Who has the card, in words; also a live holder whose lock file was deleted. None if nobody has."""
+        return str(self.holder() or "") or _living_holders(self.lock) or None
+
     def wanted(self) -> bool:
         """Whether a phase of a night waits for the lease now."""
         try:

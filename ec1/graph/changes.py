@@ -108,6 +108,14 @@ class Changes:
             done.extend(self._apply_batch(batch, night, quarantine_after))
         return done
 
+    def fill(self, nodes: Sequence[dict[str, Any]], changes: Iterable[Change]) -> None:
+        """Apply changes to an empty graph; afterwards its documents' nodes are `nodes`."""
+        self.apply(changes, "", 1)
+        with self._db.transaction():
+            for start in range(0, len(nodes), BATCH_MENTIONS):
+                self._db.set_nodes("Document", tables.DOCUMENT_COLUMNS, list(nodes[start : start + BATCH_MENTIONS]))
+            self._keep(tables.recount(self._db.connection), ())
+
     def _apply_batch(self, batch: list[Change], night: str, quarantine_after: int) -> list[Applied]:
         nodes = self._document_nodes([tables.document_key(change.key) for change in batch])
         plans = [

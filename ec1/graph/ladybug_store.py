@@ -7,9 +7,10 @@ Belongs here: what the writer offers: applying, resolving, publishing, export. D
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
@@ -113,6 +114,11 @@ class LadybugStore:
         return self._changes.apply(
             (Change.of(key, document_id, result) for key, document_id, result in results), night, quarantine_after
         )
+
+    def fill(self, nodes: Sequence[dict[str, Any]], changes: Iterable[Change]) -> None:
+        """Make an empty graph one of documents that another has: what they say as `changes`, their nodes as they are
+        there."""
+        self._changes.fill(nodes, changes)
 
     def reject_many(self, rejected: Iterable[tuple[DocumentKey, str, str, str, str]], night: str) -> list[Applied]:
         """Record that documents cannot be read at all, such as binary files: key, document id, content, fingerprint and

@@ -57,7 +57,7 @@ class GraphReader:
 
     def stats(self) -> GraphStats:
         """Count what the graph holds."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return tables.totals(connection).stats
 
     def classes(self) -> tuple[str, ...]:
@@ -66,12 +66,12 @@ class GraphReader:
 
     def digest(self) -> str:
         """The same figure as the writer's `digest` at the time of publication."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return tables.totals(connection).digest
 
     def recounted_digest(self) -> str:
         """The same figure from every row: shows whether what is kept is right."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return tables.recount(connection).digest
 
     def names(self) -> list[str]:
@@ -166,19 +166,19 @@ class GraphReader:
 
     def resolution(self) -> Resolution:
         """Which entities are one, and what is for review."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return resolved_tables.read(connection)
 
     def cluster_of(self, key: str) -> tuple[Cluster | None, list[Link]]:
         """The cluster of an entity, if it is in one, and all its links."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
 
     def export(self, directory: Path) -> list[Path]:
         """Write the graph as Parquet, like the writer's `export`."""
         from ec1.graph.export import write_parquet
 
-        with self._reading() as connection:
+        with self.reading() as connection:
             return write_parquet(connection, directory)
 
     def _open(self) -> Any:
@@ -203,16 +203,16 @@ class GraphReader:
         return self._connection
 
     def _rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        with self._reading() as connection:
+        with self.reading() as connection:
             return tables.rows(connection, query, parameters)
 
     def ledger(self) -> dict[DocumentKey, LedgerEntry]:
         """Every document that the graph has heard of, as of the publication."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return tables.ledger(connection)
 
     @contextmanager
-    def _reading(self) -> Iterator[Any]:
+    def reading(self) -> Iterator[Any]:
         """The connection; whatever the database raises becomes one line."""
         connection = self._open()
         try:

@@ -215,13 +215,19 @@ def all_entities(connection: Any) -> Iterator[dict[str, Any]]:
 
 def all_mentions(connection: Any) -> Iterator[dict[str, Any]]:
     """Every mention with `document` and `entity` keys, page by page, in no particular order."""
+    for page in mention_pages(connection):
+        yield from page
+
+
+def mention_pages(connection: Any) -> Iterator[list[dict[str, Any]]]:
+    """Every mention with `document` and `entity` keys; a page has all those of each of its documents."""
     columns = ", ".join(f"m.{name} AS {name}" for name in MENTION_COLUMNS)
     query = (
         "MATCH (d:Document)-[m:MENTIONS]->(e:Entity) WHERE offset(id(d)) >= $low AND offset(id(d)) < $high "
         f"RETURN d.key AS document, e.key AS entity, {columns}"
     )
     for low, high in mention_ranges(connection):
-        yield from rows(connection, query, {"low": low, "high": high})
+        yield rows(connection, query, {"low": low, "high": high})
 
 
 def mention_tables(connection: Any, columns: tuple[str, ...] = MENTION_COLUMNS) -> Iterator[Any]:

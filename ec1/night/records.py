@@ -31,6 +31,9 @@ _FOLDER = "records"
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
+_ADD_UP = ("applied", "rejected", "vanished", "named", "kept", "invented", "ungrounded")
+
+
 class GraphRecord(Record):
     """What was applied to the graph: documents by what happened to them, and the graph before and after.
 
@@ -53,6 +56,13 @@ class GraphRecord(Record):
     digest: str = ""
     recovered: str | None = None
     rebuild: Rebuild | None = None
+    reading_process: int | None = Field(
+        None, description="of what was applied while others were still read: which process reads them"
+    )
+    named: int = Field(0, description="names in the answers about the documents that were read, once a document")
+    kept: int = Field(0, description="of those, what became mentions")
+    invented: int = Field(0, description="of those, what stands nowhere in the text")
+    ungrounded: list[str] = Field([], description="mentions that do not stand where they say, as `path: name`")
     put_off: dict[str, str] = Field(default_factory=dict)
     """Streams that could not be listed, and why."""
 
@@ -65,7 +75,7 @@ class GraphRecord(Record):
         """What was applied adds up; what is left, and the graph afterwards, are the later run's."""
         return later.model_copy(
             update={
-                **{name: getattr(self, name) + getattr(later, name) for name in ("applied", "rejected", "vanished")},
+                **{name: getattr(self, name) + getattr(later, name) for name in _ADD_UP},
                 "entities_before": self.entities_before,
                 "recovered": later.recovered or self.recovered,
                 "rebuild": later.rebuild or self.rebuild,

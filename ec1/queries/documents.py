@@ -8,7 +8,7 @@ from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey
 from ec1.errors import InputError
 from ec1.home import Home
-from ec1.streams import READABLE, Stream
+from ec1.streams import CONTAINERS, READABLE, Stream
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
     it cannot be a document, DeferredError if it changes meanwhile."""
     if path.suffix.lower() not in READABLE:
         raise InputError(f"{path} is of a kind that EC1 cannot read; it reads {', '.join(READABLE)}")
+    if path.suffix.lower() in CONTAINERS:
+        raise InputError(f"{path} holds documents and is none itself: unpack it, and look at one of them")
     try:
         data = path.read_bytes()
     except OSError as error:

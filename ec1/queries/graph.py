@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ec1.deployment import Deployment
+from ec1.errors import InputError
+from ec1.files import checked_name, digest_of
 from ec1.graph import neighbours as around
 from ec1.graph.model import Entity, Evidence, GraphStats, StoredMention, StoredRelation
 from ec1.graph.neighbours import Neighbour
 from ec1.graph.quotes import Quotes
 from ec1.graph.reader import GraphReader
 from ec1.graph.resolution.clusters import Band, Cluster, Link
+from ec1.graph.resolution.overrides import load_overrides
 from ec1.graph.schema_page import GraphTable, schema_of
+from ec1.graph.visible import publish_visible
 from ec1.home import Home
 from ec1.queries.page import Page, cut, page_of, start_of
 
@@ -47,9 +51,51 @@ class Review:
     page: Page[Link]
 
 
-def open_graph(home: Home, deployment: Deployment) -> GraphReader:
-    """The graph as it was last published; a context manager. Raises InputError if none was."""
-    return GraphReader(home.published_graph, buffer_pool_mib=deployment.graph.buffer_pool_mib)
+Labels = frozenset[str] | None
+"""The access labels that somebody has; None: all there are."""
+NO_LABELS: frozenset[str] = frozenset()
+
+
+def open_graph(home: Home, deployment: Deployment, labels: Labels = NO_LABELS) -> GraphReader:
+    """The graph as it was last published, of the documents that somebody with these access labels may read; a context
+    manager. Where nothing has a label it is the whole graph.
+
+    For those who may not read everything a copy is made of what they may, once for each publication. Raises InputError
+    if none was published.
+    """
+    published, pool = home.published_graph, deployment.graph.buffer_pool_mib
+    if labels is None or not deployment.documents.labelled or not published.is_file():
+        return GraphReader(published, buffer_pool_mib=pool)
+    found = published.stat()
+    overrides = load_overrides(deployment.graph.overrides)
+    of = deployment.documents
+    rules = [sorted(labels), {folder: sorted(each) for folder, each in of.labelled.items()}, sorted(of.all_streams)]
+    state = [found.st_size, found.st_mtime_ns, found.st_ino, overrides.model_dump(mode="json")]
+    mine, now = digest_of(rules)[:16], digest_of(state)[:16]
+    path = home.visible_graphs / f"{mine}-{now}"
+    if not path.is_file():
+        publish_visible(
+            published, path, lambda key: of.labels_of(key) <= labels, overrides=overrides, buffer_pool_mib=pool
+        )
+        for earlier in home.visible_graphs.glob(f"{mine}-*"):
+            if earlier != path:
+                earlier.unlink(missing_ok=True)
+    return GraphReader(path, buffer_pool_mib=pool)
+
+
+def labels_of(text: str | None) -> Labels:
+    """What `--as` says: names with commas between them; `*` for all; none if it is not given."""
+    if text is None:
+        return NO_LABELS
+    if text.strip() == "*":
+        return None
+    return frozenset(checked_name(each.strip(), "label") for each in text.split(",") if each.strip())
+
+
+def check_sees_all(deployment: Deployment, labels: Labels, what: str) -> None:
+    """Raises InputError for what shows all documents to somebody who may not read all."""
+    if labels is not None and deployment.documents.labelled:
+        raise InputError(f"{what} shows what all documents say, and this deployment has access labels: --as '*'")
 
 
 def quotes_of(home: Home, deployment: Deployment) -> Quotes:

@@ -1,5 +1,7 @@
 """The first steps of a newcomer: a deployment of one's own, and what a wheel says."""
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +56,74 @@ def test_a_wheel_is_refused_in_one_line(project: Path) -> None:
         )
         assert done.returncode != 0
         assert done.stderr.startswith("EC1 runs from a checkout") and "make install" in done.stderr
+
+
+@pytest.fixture
+def things(tmp_path: Path, small_model: Path) -> Path:
+    """A folder with documents, a repository and a file of rows, and a home that has the model."""
+    for name in ("reports/a.txt", "mail/b.txt", "mail/c.mp3"):
+        (path := tmp_path / "share" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("Ann Lee of Glass Ltd met Bo Wu in Riga.")
+    rows = [{"question": f"What is {n} plus {n}?", "answer": f"{n} plus {n} is {2 * n}."} for n in range(60)]
+    (tmp_path / "maths.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (repo := tmp_path / "code").mkdir()
+    for step in (("init", "-q", "-b", "main"), *((f"{n}",) for n in range(3))):
+        if len(step) == 1:
+            (repo / "a.py").write_text(f"value = {step[0]}\n" + "".join(f"x{i} = {i}\n" for i in range(9)))
+            git(repo, "add", "-A")
+            step = ("commit", "-q", "-m", f"fix: value {step[0]} is what the meter shows")
+        git(repo, *step)
+    folder = tmp_path / "home" / "models" / "HuggingFaceTB--SmolLM2-135M-Instruct"
+    folder.mkdir(parents=True)
+    (folder / "main").symlink_to(small_model)
+    return tmp_path
+
+
+def git(repo: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=dev", "-c", "user.email=dev@acme.example")
+    subprocess.run(["git", *who, "-C", str(repo), *arguments], check=True, capture_output=True)
+
+
+def test_what_a_newcomer_has_becomes_streams_recipes_and_a_plan(things: Path) -> None:
+    def ec1(*arguments: str) -> str:
+        options = ["--project", str(things), "--home", str(things / "home"), "--deployment", "acme"]
+        result = CliRunner().invoke(app, [*options, *arguments])
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.output
+
+    sources = ["--documents", f"{things}/share", "--git", f"{things}/code", "--rows", f"{things}/maths.jsonl"]
+    said = ec1("init", "acme", "--device", "cpu", *sources)
+    assert "stream mail: 1 .txt" in said and "stream reports: 1 .txt" in said
+    assert "1 file that no stream reads: 1 .mp3 of kinds that EC1 cannot read" in said
+    assert "3 tuples" in said and "60 rows" in said
+    # The plan of tonight, with its time; three commits are too few to train on.
+    assert "2 to read" in said and "about " in said and "min to read" in said
+    assert "acme/maths                 train: 60 new" in said
+    assert "acme/engineering           skip: 3 new trainable tuples, 17 short" in said
+    deployment = load_deployment("acme", things)
+    recipes = {each.recipe.role: each.recipe for each in nightly_recipes(deployment, things)}
+    assert recipes["maths"].data.max_length == 64 and recipes["maths"].data.threshold == 20
+    assert recipes["engineering"].data.max_length == 256
+    # Rows of a role that no recipe names are named, with the command that mends it, wherever one looks.
+    rest = "no recipe of acme reads physics (60 rows in 1 files): ec1 recipe new --role physics"
+    assert rest in ec1("corpus", "import", f"{things}/maths.jsonl", "--role", "physics")
+    assert rest in ec1("corpus", "stats") and rest in ec1("plan")
+    assert "wrote" in ec1("recipe", "new", "--role", "physics")
+    assert "acme/physics" in (planned := ec1("plan")) and rest not in planned
+
+
+def test_what_cannot_be_looked_at_leaves_nothing_behind(things: Path) -> None:
+    options = ["--project", str(things), "--home", str(things / "home"), "init", "acme", "--device", "cpu"]
+    for sources, reason in (
+        (["--git", f"{things}/nowhere"], "does not exist"),
+        (["--git", f"{things}/share"], "git log failed"),
+        (["--rows", f"{things}/share"], "holds no .jsonl"),
+    ):
+        result = CliRunner().invoke(app, [*options, *sources])
+        assert isinstance(result.exception, InputError) and re.search(reason, str(result.exception))
+        assert not list((things / "configs").rglob("*.yaml")), "the command can be given again"
+
+
+def test_without_a_name_and_a_terminal_it_says_what_it_needs(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["--project", str(tmp_path), "init"])
+    assert isinstance(result.exception, InputError) and "ec1 init NAME" in str(result.exception)

@@ -96,6 +96,19 @@ def test_a_night_made_up_later_sees_the_mark_of_its_time(home: Home) -> None:
     assert mark.read(before="2026-06-01") is None
 
 
+def test_a_night_made_up_does_not_train_what_a_later_one_trained(tmp_path: Path, home: Home) -> None:
+    """Nothing came between the two nights, so the later one has trained on the earlier one's tuples."""
+    write_lines(tmp_path / "engineering/one.jsonl", [edit(number) for number in range(60)])
+    taken = engineering(tmp_path, home)
+    mark = HighWaterMark(home, "acme", "engineering")
+    assert mark.trained_by(taken.digest, "recipe-1") is None
+    mark.advance(taken.digest, "2026-06-05", "run-1", "recipe-1")
+    assert mark.trained_by(taken.digest, "recipe-1") == "2026-06-05"
+    assert mark.trained_by(taken.digest, "recipe-2") is None, "another recipe makes another adapter of it"
+    made_up = decide(taken, threshold=50, trained=None, by_later="2026-06-05")
+    assert not made_up.train and "night 2026-06-05 was trained on the same tuples" in made_up.reason
+
+
 @pytest.mark.parametrize("name", ["../up", "A", ""])
 def test_the_mark_refuses_names_that_lead_elsewhere(home: Home, name: str) -> None:
     for tenant, role, what in ((name, "engineering", "tenant"), ("acme", name, "role")):

@@ -1,6 +1,7 @@
 """Documents of other programs: what is read of each kind, what is refused, and that a hostile one takes nothing."""
 
 import io
+import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -138,6 +139,18 @@ def test_nothing_is_converted_twice(tmp_path: Path) -> None:
     second = Converter(ConversionSettings(), tmp_path)
     assert second.convert(b"", ".pdf", "4" * 64) == found
     assert second._process is None
+
+
+def test_a_pdf_is_read_where_none_was_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library for PDFs is unpacked when it is first needed, in a process that may write no file; and never loaded
+    from a folder that others can write to."""
+    (planted := tmp_path / "kreuzberg-pdfium").mkdir()
+    (planted / "libpdfium.so").write_bytes(b"not the library")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    converter = Converter(ConversionSettings())
+    assert written.TEXT in converter.convert(written.EACH["a.pdf"], ".pdf", "6" * 64).parts[0][1]
+    assert [path.name for path in tmp_path.iterdir()] == [planted.name], "nothing is left behind"
+    converter.close()
 
 
 def test_many_documents_share_one_process(converter: Converter) -> None:

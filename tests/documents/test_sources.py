@@ -424,3 +424,18 @@ def test_an_archive_is_opened_with_the_limits_of_now(tmp_path: Path) -> None:
     found = other.run()
     assert [each.key.path for each in found.changed] == ["a.zip/b.pdf"]
     assert found.vanished == (DocumentKey("all", "a.zip/a.txt"),)
+
+
+def test_a_link_does_not_take_a_document_out_of_its_labels(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"open": {"folder": "open"}, "hr": {"folder": "hr", "labels": ["hr"]}})
+    for name in ("open/a.txt", "hr/pay.txt"):
+        (night.root / name).parent.mkdir(exist_ok=True)
+        (night.root / name).write_bytes(TEXT + name.encode())
+    for name, target in (("pay.txt", "../hr/pay.txt"), ("all", ".."), ("folder", "../hr"), ("own.txt", "a.txt")):
+        (night.root / "open" / name).symlink_to(target)
+    found = night.run()
+    assert [each.key.path for each in found.changed] == ["hr/pay.txt", "open/a.txt", "open/own.txt"]
+    assert {each.key.path for each in found.rejected} == {"open/pay.txt", "open/all", "open/folder"}
+    assert {each.reason for each in found.rejected} == {
+        "a link to what has more access labels than the place where it stands"
+    }

@@ -1,8 +1,11 @@
 """Documents in the formats of other programs, made with those formats' own writers."""
 
+import html
 import io
 import zipfile
+from collections.abc import Sequence
 from email.message import EmailMessage
+from pathlib import Path
 
 import docx
 import fpdf
@@ -129,3 +132,38 @@ EACH = {
     "a.markdown": TEXT.encode(),
 }
 """One file of each kind by name, each with TEXT in it."""
+
+
+def as_kind(suffix: str, text: str) -> bytes:
+    """A text as a file of that kind, made with the kind's own writer; paragraphs stay apart."""
+    paragraphs = text.split("\n\n")
+    match suffix:
+        case ".pdf":
+            # Its built-in fonts have no letters beyond Windows-1252.
+            return pdf(text.encode("cp1252", "replace").decode("cp1252"))
+        case ".docx":
+            return word(*paragraphs)
+        case ".eml":
+            return mail("A note", text)
+        case ".html":
+            return f"<html><body>{''.join(f'<p>{html.escape(each)}</p>' for each in paragraphs)}</body></html>".encode()
+        case _:
+            return text.encode()
+
+
+FOLDERS = {".pdf": "Annual reports", ".docx": "contracts/2025", ".eml": "mail", ".html": "intranet", ".txt": "notes"}
+
+
+def mixed_folder(root: Path, texts: Sequence[str], files: int = 36) -> None:
+    """So many documents of each of these kinds in turn, each in its kind's folder, and four files more: a workbook, an
+    encrypted PDF, and two of kinds that are not read."""
+    kinds = [*FOLDERS, ".md"]
+    for number in range(files):
+        text, suffix = texts[number % len(texts)], kinds[number % len(kinds)]
+        path = root / FOLDERS.get(suffix, "notes") / f"{number:02} note{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(as_kind(suffix, f"Paper {number}.\n\n{text}"))
+    (root / "contracts" / "people.xlsx").write_bytes(workbook(People=[("name",), ("Ruth Haldane of Baltic Timber",)]))
+    (root / "Annual reports" / "locked.pdf").write_bytes(pdf("secret", password="x"))
+    (root / "notes" / "voice.mp3").write_bytes(b"ID3")
+    (root / "notes" / "photo.jpg").write_bytes(b"\xff\xd8\xff")

@@ -1,108 +1,146 @@
-"""Nights that were missed and are backfilled give, digest for digest, what the same nights gave on time."""
+"""Nights that were missed and are backfilled by clicks leave, record by record, what the same nights left on time."""
 
 import datetime as dt
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
 import pytest
+from dagster_ui import Ui
 from light import LightCommandLine, light_project
+from patience import until
 
-from ec1.documents.listing import Listing
 from ec1.files import sha256_file
 from ec1.night.operations.sample import install_sample
-from ec1.night.records import DatasetRecord, DecisionRecord, GraphRecord, OutcomeRecord, Records, SnapshotRecord
+from ec1.night.records import DecisionRecord, Records
 
 pytestmark = pytest.mark.slow
 NIGHTS = ("2026-06-03", "2026-06-04", "2026-06-05")
+# As the UI writes it (`LaunchAssetChoosePartitionsDialog`), from the graph and from a job's own page.
+LAUNCH = """mutation LaunchPartitionBackfill($backfillParams: LaunchBackfillParams!) {
+    launchPartitionBackfill(backfillParams: $backfillParams) {
+        __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
+ASSETS = """{ assetNodes { assetKey { path } isMaterializable } }"""
+STATE = """{ partitionBackfillOrError(backfillId: "%s") { ... on PartitionBackfill { status } } }"""
+ALL_RUNS = """{ runsOrError { ... on Runs { results {
+    runId status pipelineName startTime endTime tags { key value } } } } }"""
+OF_THE_JOB = {
+    "partitionSetName": "nightly_job_partition_set",
+    "repositorySelector": {"repositoryLocationName": "ec1", "repositoryName": "__repository__"},
+}
+# What tells one run from another, and how fast the machine was.
+OF_A_RUN = frozenset(
+    {
+        "run",
+        "written",
+        "as_of",
+        "seconds",
+        "training_seconds",
+        "tokens_per_second",
+        "documents_per_second",
+        "peak_memory_gib",
+        "free_gib",
+    }
+)
 
 
-def digests(ec1: LightCommandLine, nights: Sequence[str]) -> dict[str, Any]:
-    """Every digest that the nights left, down to the bytes of the adapters."""
+def told(value: Any, home: Path) -> Any:
+    """A record without what differs between two runs of the same work."""
+    if isinstance(value, dict):
+        return {key: told(each, home) for key, each in value.items() if key not in OF_A_RUN}
+    if isinstance(value, list):
+        return [told(each, home) for each in value]
+    # What lies in quarantine is named by its night and what is in it; that is compared as it is.
+    return (
+        re.sub(r"(/quarantine/.*)-[0-9a-f]{12}$", r"\1", value.replace(str(home), "HOME"))
+        if isinstance(value, str)
+        else value
+    )
+
+
+def records_of(ec1: LightCommandLine) -> dict[str, Any]:
+    """Every record that the nights' steps wrote, by its folder, and the bytes of the adapters."""
+    root = ec1.home.root
     found: dict[str, Any] = {}
-    for night in nights:
-        folder = ec1.home.night(night)
-        records = Records(ec1.home.run("fernhollow", "engineering", night))
-        found[night] = {
-            "documents": Listing.load(folder / "source_documents.json").digest,
-            "graph": Records(folder).read(GraphRecord).digest,
-            "snapshot": records.read(SnapshotRecord).digest,
-            "decision": records.read(DecisionRecord).decision.train,
-            "dataset": dataset.digest if (dataset := records.find(DatasetRecord)) else None,
-            "adapter": outcome.verdict if (outcome := records.find(OutcomeRecord)) else None,
-        }
-    # Accepted or not: the weights that came out.
-    for weights in sorted(ec1.home.root.glob("*/fernhollow/engineering/**/adapter_model.safetensors")):
+    for path in sorted([*root.glob("nights/*/records/*/*.json"), *root.glob("runs/*/*/*/records/*/*.json")]):
+        # How long the parts took and what the clean-up freed is the run's own.
+        if path.parent.name not in ("run", "retention"):
+            found.setdefault(str(path.parent.relative_to(root)), []).append(told(json.loads(path.read_text()), root))
+    of_adapters = root.glob("*/fernhollow/engineering/**/adapter_model.safetensors")
+    for weights in sorted(of_adapters, key=lambda path: path.parent.name[:10]):
         if weights.is_relative_to(ec1.home.adapters) or weights.is_relative_to(ec1.home.quarantine):
             found.setdefault("weights", []).append(sha256_file(weights))
     return found
 
 
-def backfill(ec1: LightCommandLine, nights: Sequence[str]) -> list[dg.DagsterRun]:
-    """Ask for all nights at once, newest first, as a person might; the daemon runs them. Returns the runs by start."""
-    environment = {**ec1.environment, "DAGSTER_HOME": str(ec1.home.dagster)}
-    # Sets the instance up, as `make ui` does before it starts the daemon.
-    subprocess.run([sys.executable, "-m", "jobs.reconcile"], cwd=ec1.project, env=environment, check=True)
-    log = ec1.home.root / "daemon.log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(
-            [sys.executable, "-m", "dagster._daemon", "run", "-w", "workspace.yaml"],
-            cwd=ec1.project,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        ) as daemon,
-    ):
-        try:
-            command = [sys.executable, "-m", "dagster", "job", "backfill", "-w", "workspace.yaml", "-j", "nightly_job"]
-            asked = subprocess.run(
-                [*command, "--partitions", ",".join(reversed(nights)), "--noprompt"],
-                cwd=ec1.project,
-                env=environment,
-                capture_output=True,
-                text=True,
-            )
-            assert asked.returncode == 0, asked.stdout + asked.stderr
-            return wait(ec1, len(nights), daemon, log)
-        finally:
-            daemon.terminate()
-            daemon.wait(60)
-
-
-def wait(ec1: LightCommandLine, count: int, daemon: "subprocess.Popen[bytes]", log: Path) -> list[dg.DagsterRun]:
-    with dg.DagsterInstance.from_config(str(ec1.home.dagster)) as instance:
-        deadline = time.monotonic() + 900
-        while True:
-            runs = instance.get_run_records(ascending=True)
-            ended = [record for record in runs if record.dagster_run.is_finished]
-            if len(ended) == count:
-                return [record.dagster_run for record in sorted(ended, key=lambda record: record.start_time or 0)]
-            assert daemon.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(1)
-
-
-@pytest.mark.parametrize("nights", [NIGHTS[:2], pytest.param(NIGHTS, marks=pytest.mark.soak)])
-def test_a_backfill_equals_the_nights_on_time(
-    tmp_path: Path, project: Path, tiny_model: Path, nights: tuple[str, ...]
-) -> None:
-    """Every day a night that trains and one that need not; in the soaks also one that goes on from what was learned."""
-    on_time = light_project(tmp_path / "on-time", project, tiny_model)
-    for night in nights:
-        install_sample(project / "examples", on_time.home, until=dt.date.fromisoformat(night))
-        done = on_time.run("night", "--date", night)
+@pytest.fixture(scope="module")
+def on_time(tmp_path_factory: pytest.TempPathFactory, project: Path, tiny_model: Path) -> LightCommandLine:
+    """Three nights, each run on its day: one that trains, one that need not, one that trains on what came since."""
+    ec1 = light_project(tmp_path_factory.mktemp("on-time"), project, tiny_model)
+    for night in NIGHTS:
+        install_sample(project / "examples", ec1.home, until=dt.date.fromisoformat(night))
+        done = ec1.run("night", "--date", night)
         assert done.returncode == 0, done.stdout
-    late = light_project(tmp_path / "late", project, tiny_model)
-    install_sample(project / "examples", late.home)
-    runs = backfill(late, nights)
-    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * len(nights)
-    assert [run.tags["dagster/partition"] for run in runs] == list(nights), "oldest first"
-    found = digests(late, nights)
-    assert found == digests(on_time, nights)
-    trained = [found[night]["decision"] for night in nights]
-    assert trained == [True, False, True][: len(nights)]
-    assert len(set(found["weights"])) == trained.count(True)
+    return ec1
+
+
+@pytest.fixture
+def late(tmp_path: Path, project: Path, tiny_model: Path) -> Iterator[tuple[LightCommandLine, Ui]]:
+    ec1 = light_project(tmp_path, project, tiny_model)
+    install_sample(project / "examples", ec1.home)
+    ui = Ui(ec1)
+    yield ec1, ui
+    ui.kill()
+    for left in ec1.processes():
+        left.kill()
+
+
+def backfill(ec1: LightCommandLine, ui: Ui, nights: Sequence[str], **how: Any) -> list[dict[str, Any]]:
+    """Ask for the nights as the browser does, and wait for the end. Returns the runs in the order of their starts."""
+    assets = [{"path": node["assetKey"]["path"]} for node in ui.ask(ASSETS)["assetNodes"] if node["isMaterializable"]]
+    params = {"tags": [], "assetSelection": assets, "partitionNames": list(nights), "fromFailure": False, **how}
+    asked = ui.ask(LAUNCH, {"backfillParams": params})["launchPartitionBackfill"]
+    assert asked["__typename"] == "LaunchBackfillSuccess", asked
+    until(lambda: len(ui.ask(ALL_RUNS)["runsOrError"]["results"]) == len(nights))
+    waiting = ec1.run("report", "--date", max(nights))
+    assert waiting.returncode == 0 and f"Night {max(nights)}: queued" in waiting.stdout, waiting.stdout
+    assert "Run the night again" not in waiting.stdout, waiting.stdout
+    until(
+        lambda: ui.ask(STATE % asked["backfillId"])["partitionBackfillOrError"]["status"].startswith("COMPLETED"), 1800
+    )
+    return sorted(ui.ask(ALL_RUNS)["runsOrError"]["results"], key=lambda run: run["startTime"] or 0)
+
+
+@pytest.mark.parametrize(
+    ("nights", "how"),
+    [
+        pytest.param(NIGHTS, {}, id="assets"),
+        # Newest first: a script may ask in any order.
+        pytest.param(NIGHTS[::-1], {"selector": OF_THE_JOB}, id="job", marks=pytest.mark.soak),
+    ],
+)
+def test_a_backfill_equals_the_nights_on_time(
+    on_time: LightCommandLine, late: tuple[LightCommandLine, Ui], nights: tuple[str, ...], how: dict[str, Any]
+) -> None:
+    ec1, ui = late
+    runs = backfill(ec1, ui, nights, **how)
+    tags = [{tag["key"]: tag["value"] for tag in run["tags"]} for run in runs]
+    # One run for each night, in their order, never two at once, and each known as a night.
+    assert [
+        (each["dagster/partition"], run["status"], run["pipelineName"]) for each, run in zip(tags, runs, strict=True)
+    ] == [(night, "SUCCESS", "nightly_job") for night in NIGHTS]
+    assert all(earlier["endTime"] <= later["startTime"] for earlier, later in pairwise(runs))
+    assert all(each["ec1/night-run"] == "yes" for each in tags)
+    assert ["ec1/verdict" in each for each in tags] == [True, False, True]
+    found, wanted = records_of(ec1), records_of(on_time)
+    assert found.keys() == wanted.keys()
+    for name, records in wanted.items():
+        assert found[name] == records, name
+    decided = [
+        Records(ec1.home.run("fernhollow", "engineering", night)).read(DecisionRecord).decision.train
+        for night in NIGHTS
+    ]
+    assert decided == [True, False, True]

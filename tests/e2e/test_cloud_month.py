@@ -250,7 +250,7 @@ def test_a_month(month: Month, monkeypatch: pytest.MonkeyPatch) -> None:
             home.machine_off.write_text("the invoice is under review")
         if number == 26:
             monkeypatch.setattr(Outbox, "put", _full_disk)
-        asked = requests_of_tick(instance, nights, tick, dt.datetime.fromtimestamp(cloud.now, dt.UTC), 120)
+        asked = requests_of_tick(instance, home, nights, tick, dt.datetime.fromtimestamp(cloud.now, dt.UTC), 120)
         assert isinstance(asked, list)
         for request in asked:
             assert request.partition_key is not None

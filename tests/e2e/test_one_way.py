@@ -2,10 +2,7 @@
 
 import datetime as dt
 import json
-import os
 import random
-import signal
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -16,18 +13,13 @@ from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
-from commandline import wait_for_ui
+from dagster_ui import Ui
 from light import LightCommandLine, light_project
 from loopback_server import free_port
 from patience import until
 
 pytestmark = pytest.mark.slow
 NIGHT = "2026-06-05"
-RUNS = """{ runsOrError(filter: {pipelineName: "nightly_job"}) { ... on Runs { results {
-    runId status runConfigYaml assetSelection { path } hasReExecutePermission parentRunId pipelineSnapshotId
-    repositoryOrigin { repositoryName repositoryLocationName } tags { key value } } } } }"""
-REPORT = """{ assetOrError(assetKey: {path: ["night_report"]}) { ... on Asset {
-    assetMaterializations(limit: 5) { runId partition } } } }"""
 AGAIN = """mutation {
     launchRunReexecution(reexecutionParams: {parentRunId: "%s", strategy: ALL_STEPS}) { __typename } }"""
 
@@ -37,47 +29,7 @@ BACKFILL = """mutation {
         repositorySelector: {repositoryName: "__repository__", repositoryLocationName: "ec1"} } }) {
     __typename ... on PythonError { message } } }"""
 # What started a run: all else is alike.
-ORIGINS = {"dagster/schedule_name", "dagster/tick", "dagster/run_key", "dagster/backfill"}
-
-
-class Ui:
-    """`ec1 ui` in a separate process group, and its GraphQL."""
-
-    def __init__(self, ec1: LightCommandLine) -> None:
-        self.port = free_port()
-        self.process = subprocess.Popen(
-            [*ec1.command, "ui", "--port", str(self.port)],
-            cwd=ec1.project,
-            env=ec1.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        wait_for_ui(self.process, self.port)
-
-    def ask(self, query: str) -> Any:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/graphql",
-            json.dumps({"query": query}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return json.load(answer)["data"]
-        except urllib.error.HTTPError as error:
-            raise AssertionError(error.read().decode(errors="replace")) from None
-
-    def runs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask(RUNS)["runsOrError"]["results"]
-        return found
-
-    def reports(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask(REPORT)["assetOrError"]["assetMaterializations"]
-        return found
-
-    def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+ORIGINS = {"dagster/schedule_name", "dagster/tick", "dagster/run_key", "dagster/backfill", "dagster/priority"}
 
 
 @pytest.fixture

@@ -93,6 +93,6 @@ def test_a_materialisation_shows_its_figures_and_plot(page, address: str, real_n
 def test_an_adapter_shows_its_version_and_verdict(page, address: str, real_night: RealNight, shots: Path) -> None:
     page.goto(f"{address}/assets/fernhollow/engineering/evaluation?view=partitions&partition={real_night.night}")
     page.get_by_text("verdict").first.wait_for()
-    page.get_by_text("eval_loss_candidate").first.wait_for()
+    page.get_by_text("eval_loss_base").first.wait_for()
     page.wait_for_timeout(1000)
     page.screenshot(path=str(shots / "evaluation.png"))

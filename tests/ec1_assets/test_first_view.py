@@ -8,7 +8,6 @@ import pytest
 from ec1.adapters.gate import ScoreDifference
 from ec1.adapters.manifest import AdapterManifest
 from ec1.corpus.threshold import TrainingDecision
-from ec1.extraction.naming.trust import Trust
 from ec1.night.records import GraphRecord, OutcomeRecord
 from ec1.night.report.growth import Growth
 from ec1.night.steps.document_night import GraphOfNight
@@ -72,8 +71,6 @@ def test_a_graph_without_entities_has_no_plots(tmp_path: Path) -> None:
         exported=None,
         delivery=None,
         scores=None,
-        trust=Trust(),
-        ungrounded=(),
         waiting=(),
         growth=Growth((), {}, {}),
     )

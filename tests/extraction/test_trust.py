@@ -46,4 +46,4 @@ def test_by_class_a_name_counts_as_what_it_became_or_was_said_to_be() -> None:
 
 
 def test_a_night_without_answers_invents_nothing() -> None:
-    assert trust_of([]).hallucination_rate == 0.0
+    assert trust_of([]).hallucination_rate is None and trust_of([]).grounding_rate is None

@@ -262,6 +262,8 @@ def test_a_deleted_lock_file_robs_nobody(lock: Path, tmp_path: Path) -> None:
         until(lambda: bool(marked_processes(lock.resolve())))
         running = {process.pid for process in marked_processes(lock.resolve())}
         lock.unlink()
+        # What the doctor says: it is a live one and did not crash.
+        assert lease(lock).held_by() == f"process {holder.pid}, whose lock file was deleted"
         with (
             pytest.raises(BusyError, match="whose lock file was deleted"),
             lease(lock).hold("inference", night="2026-06-02", holder="run 2", wait_seconds=0.5),

@@ -1,6 +1,7 @@
 """The nights of a home begin when the home does, so that none before it is missing."""
 
 import datetime as dt
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ NOW = dt.datetime(2026, 6, 10, 23, 30, tzinfo=dt.UTC)
 def keys(deployment: Deployment, home: Home, days: int = 0) -> list[str]:
     later = NOW + dt.timedelta(days=days)
     return list(nights_of(deployment, first_night(deployment, home, later)).get_partition_keys(later))
+
+
+def worked_on(home: Home, night: str, moment: dt.datetime) -> None:
+    home.night(night).mkdir(parents=True)
+    os.utime(home.night(night), (moment.timestamp(), moment.timestamp()))
 
 
 def test_a_new_home_has_one_night_and_misses_none_later(embedded: Deployment, home: Home) -> None:
@@ -42,8 +48,35 @@ def test_an_earlier_night_that_is_asked_for_moves_it_back_once(embedded: Deploym
 
 
 def test_a_home_of_an_earlier_release_keeps_its_nights(embedded: Deployment, home: Home) -> None:
-    home.night("2026-06-03").mkdir(parents=True)
+    worked_on(home, "2026-06-03", NOW - dt.timedelta(days=6))
     assert begin(embedded, home, NOW) == dt.date(2026, 6, 3)
+
+
+def test_a_clock_that_went_back_moves_nothing(embedded: Deployment, home: Home) -> None:
+    begin(embedded, home, NOW)
+    worked_on(home, "2026-06-10", NOW)
+    for back in (dt.timedelta(days=3), dt.timedelta(days=3000)):
+        with pytest.raises(
+            InputError, match=r"the clock is wrong, .* the newest record is of 2026-06-10 23:30: set it"
+        ):
+            begin(embedded, home, NOW - back)
+        # Asking for a night by its date does not make the clock right.
+        with pytest.raises(InputError, match="the clock is wrong"):
+            begin(embedded, home, NOW - back, "2026-06-08")
+    assert home.first_night.read_text() == "2026-06-10\n"
+
+
+def test_a_clock_before_the_first_night_of_a_home_without_records_moves_nothing(
+    embedded: Deployment, home: Home
+) -> None:
+    begin(embedded, home, NOW)
+    with pytest.raises(
+        InputError, match=r"night 2026-06-07 is open now, and the first night of this home is 2026-06-10"
+    ):
+        begin(embedded, home, NOW - dt.timedelta(days=3))
+    assert home.first_night.read_text() == "2026-06-10\n"
+    # That is what somebody wants who names it.
+    assert begin(embedded, home, NOW - dt.timedelta(days=3), "2026-06-07") == dt.date(2026, 6, 7)
 
 
 def test_a_date_that_the_deployment_sets_is_fixed(embedded: Deployment, home: Home) -> None:

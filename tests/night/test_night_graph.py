@@ -17,8 +17,10 @@ from ec1.documents.settings import DocumentSettings
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.reader import published_ledger
 from ec1.night.records import GraphRecord
-from ec1.night.steps.graph import apply_night, listing_to_apply
+from ec1.night.steps.early import EarlyGraph
+from ec1.night.steps.graph import apply_finished, apply_night, listing_to_apply
 from ec1.streams import CONTRACT_STREAMS
 
 FINGERPRINTS = Fingerprints(dict.fromkeys(CONTRACT_STREAMS, FINGERPRINT))
@@ -172,3 +174,56 @@ def test_nights_on_which_the_server_was_at_fault_quarantine_nothing(home: Phase1
         assert [version.key.path[-4:] for version in home.list(store.ledger()).changed] == ["a.md", "b.md"]
     # The same night counts once; the other document has no row, and so no night against it.
     assert ledger.keys() == {"b.md"} and ledger["b.md"].attempts == 1
+
+
+def test_what_is_finished_counts_while_the_rest_is_read_and_the_graph_ends_the_same(
+    home: Phase1, tmp_path: Path
+) -> None:
+    for name, people in (("a.md", ["Anna Berg", "Ben Cole"]), ("b.md", ["Anna Berg"]), ("c.md", ["Dora Eck"])):
+        home.write(name, *people, extracted=False)
+    with home.open() as store:
+        listing = home.list(store.ledger())
+    home.write("a.md", "Anna Berg", "Ben Cole")
+    with home.open() as store:
+        early = apply_finished(store, listing, home.outbox, FINGERPRINTS)
+        store.publish(home.root / "published")
+    assert (early.applied, early.missing, early.entities_before, early.entities_after) == (1, 2, 0, 2)
+    assert [key.path[-4:] for key in published_ledger(home.root / "published")] == ["a.md"]
+    home.write("b.md", "Anna Berg")
+    with home.open() as store:
+        more = apply_finished(store, listing, home.outbox, FINGERPRINTS, early)
+    assert (more.applied, more.missing, more.entities_before, more.mentions_after) == (2, 1, 0, 3)
+    home.write("c.md", "Dora Eck")
+    done = home.night(listing)
+    assert (done.applied, done.missing, done.entities_after) == (3, 0, 3)
+    # As if it had been applied in one go.
+    other = Phase1(tmp_path / "other")
+    for path in (home.root / "documents").rglob("*.md"):
+        other.write(path.name, *path.read_text().partition(": ")[2].split(", "))
+    assert other.night().digest == done.digest
+
+
+def test_an_early_graph_is_published_now_and_then_and_waited_for() -> None:
+    now, published = [0.0], []
+    with EarlyGraph(lambda: published.append(now[0]), lambda: now[0]) as early:
+        for second in range(0, 1000, 5):
+            now[0] = float(second)
+            early.look()
+            early.settle()
+    assert published == [120.0, 420.0, 720.0]
+
+
+def test_an_early_graph_that_another_writer_holds_up_is_left_to_the_last_step(home: Phase1) -> None:
+    home.write("a.md", "Anna Berg")
+    tries, now = [], [0.0]
+
+    def publish() -> None:
+        tries.append(now[0])
+        with home.open():
+            raise AssertionError("there are two writers")
+
+    with home.open(), EarlyGraph(publish, lambda: now[0]) as early:
+        for now[0] in (0.0, 200.0, 900.0):
+            early.look()
+            early.settle()
+    assert tries == [200.0]

@@ -1,6 +1,8 @@
 """The report of a night: how the time was spent, what it cost, what waits, what to do; on constructed records."""
 
 import datetime as dt
+import os
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -8,6 +10,7 @@ import pytest
 from night_records import NIGHT, ROLE, a_night, fail, run_of, settle
 
 from ec1.documents.ledger import DocumentKey
+from ec1.documents.listing import LISTING
 from ec1.errors import InputError
 from ec1.extraction.scoring import score
 from ec1.home import Home
@@ -15,7 +18,7 @@ from ec1.night.records import GraphRecord, Records, ScoreRecord
 from ec1.night.report.failure import Failure, write_failure
 from ec1.night.report.morning import PAGE, page_of, write_report
 from ec1.night.report.summary import NightReport, night_report, nights_since
-from ec1.night.report.text import as_markdown
+from ec1.night.report.text import as_markdown, summary
 from ec1.night.report.totals import totals_of
 
 
@@ -128,6 +131,26 @@ def test_a_night_in_which_only_phase_1_ran_is_not_done(home: Home) -> None:
 def test_a_night_that_never_ran_says_so(home: Home) -> None:
     with pytest.raises(InputError, match=f"night {NIGHT} has no report.*`ec1 night --date {NIGHT}`"):
         night_report(home, NIGHT)
+
+
+def test_a_night_that_still_reads_says_what_it_has_read(home: Home) -> None:
+    records = Records(home.night(NIGHT))
+    (records.folder / LISTING).parent.mkdir(parents=True)
+    (records.folder / LISTING).write_text("{}")
+    with pytest.raises(InputError, match="has begun, and nothing is in the graph yet"):
+        night_report(home, NIGHT)
+    early = GraphRecord(applied=12, missing=28, entities_after=31, reading_process=os.getpid())
+    records.write("run-1", early)
+    report = night_report(home, NIGHT)
+    assert ("documents", "12 read so far and in the graph, 28 still to read") in summary(report)
+    assert [each.command for each in report.advice()] == ["ec1 graph stats"]
+    assert report.documents_deferred is None and not report.succeeded
+    # Its process was killed: nobody reads any more.
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    records.write("run-1", early.model_copy(update={"reading_process": gone.pid}))
+    report = night_report(home, NIGHT)
+    assert report.reading is None and report.done.documents_read == 12 and report.documents_deferred == 28
 
 
 def test_the_page_is_whole_and_holds_the_plots(home: Home) -> None:

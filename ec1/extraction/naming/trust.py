@@ -25,14 +25,14 @@ class Trust:
     invented: int = 0
 
     @property
-    def hallucination_rate(self) -> float:
-        """Share of the named that was invented; 0 if nothing was named."""
-        return self.invented / self.named if self.named else 0.0
+    def hallucination_rate(self) -> float | None:
+        """Share of the named that was invented; None if nothing was named."""
+        return self.invented / self.named if self.named else None
 
     @property
-    def grounding_rate(self) -> float:
-        """Share of the named that stands in the text."""
-        return 1.0 - self.hallucination_rate
+    def grounding_rate(self) -> float | None:
+        """Share of the named that stands in the text; None if nothing was named."""
+        return 1.0 - self.invented / self.named if self.named else None
 
 
 def trust_of(results: Iterable[ExtractionResult]) -> Trust:

@@ -49,10 +49,12 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class ExtractionEstimate:
-    """What an extraction would cost. `prompt_tokens` counts each request's own text, not the cached beginning."""
+    """What an extraction would cost. `prompt_tokens` counts each request's own text, not the cached beginning.
+
+    `rejected` holds what would not be read: its content and the reason."""
 
     documents: int = 0
-    rejected: int = 0
+    rejected: tuple[tuple[str, str], ...] = ()
     chunks: int = 0
     prompt_tokens: int = 0
     max_answer_tokens: int = 0
@@ -313,20 +315,24 @@ class Extractor:
     def plan(self, documents: Iterable[WorkItem]) -> ExtractionEstimate:
         """Count what these units would ask of the model."""
         count_tokens = self.counter()
-        read = rejected = chunks = tokens = 0
+        read = chunks = tokens = 0
+        rejected = []
         for item in documents:
             try:
                 parts = self.chunks(self.readable(item.load().text, item.content_sha256)[0])
-            except (RejectedError, DeferredError):
-                rejected += 1
-                continue
-            if self.max_chunks is not None and len(parts) > self.max_chunks:
-                rejected += 1
+                self.check_chunks(len(parts))
+            except (RejectedError, DeferredError) as error:
+                rejected.append((item.content_sha256, str(error)))
                 continue
             read += 1
             chunks += len(parts)
             tokens += sum(count_tokens([part.text for part in parts]))
-        return ExtractionEstimate(read, rejected, chunks, tokens, chunks * self.settings.max_answer_tokens)
+        return ExtractionEstimate(read, tuple(rejected), chunks, tokens, chunks * self.settings.max_answer_tokens)
+
+    def check_chunks(self, number: int) -> None:
+        """Raises RejectedError for a document of too many chunks."""
+        if self.max_chunks is not None and number > self.max_chunks:
+            raise RejectedError(f"{number:,} chunks, and documents.max_chunks is {self.max_chunks:,}")
 
     def counter(self) -> TokenCounter:
         """Counts tokens as the model does. Raises InputError without the model's tokenizer."""

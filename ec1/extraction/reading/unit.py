@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ec1.documents.chunks import Chunk
-from ec1.errors import RejectedError
 from ec1.extraction.defence import instructions
 from ec1.extraction.folding import normalised
 from ec1.extraction.naming import candidates, grounding, relations
@@ -50,9 +49,7 @@ def load(item: WorkItem, extractor: Extractor) -> Loaded:
         known = extractor.known
         proposed = candidates.propose(text, known.in_text(text) if known is not None else ())
     chunks = extractor.chunks_to_read(item, text)
-    most = extractor.max_chunks
-    if most is not None and len(chunks) > most:
-        raise RejectedError(f"{len(chunks):,} chunks, and documents.max_chunks is {most:,}")
+    extractor.check_chunks(len(chunks))
     return Loaded(
         path=document.key.path,
         text=text,

@@ -30,6 +30,7 @@ from ec1.launch.launcher import LocalLauncherSettings
 from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.models import ModelSource, model_folder
+from ec1.night.clock import clock_problem
 from ec1.night.operations.databases import damaged_databases
 from ec1.night.operations.finding import Level, Symptom
 from ec1.night.report.failure import advice_for
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 MIN_FREE_DISK_GIB = 5
 UI_PORT = 3000
-EARLIEST_YEAR = 2026
-"""This program is of that year; no clock before it is right."""
 PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "ladybug")
 
 
@@ -220,8 +219,7 @@ def _ssh(launcher: SshLauncherSettings) -> Symptom:
 def _lease(deployment: Deployment, home: Home) -> Symptom:
     lock = deployment.gpu_lock(home)
     lease = GpuLease(lock, device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
-    holder = lease.holder()
-    if holder is not None:
+    if (holder := lease.held_by()) is not None:
         return Symptom("lease", "note", f"held by {holder}")
     if left := marked_processes(lease.lock):
         ids = ", ".join(str(process.pid) for process in left)
@@ -257,9 +255,9 @@ def _documents(deployment: Deployment, home: Home) -> Symptom:
     if all(stream.copied for stream in deployment.documents.all_streams.values()):
         return Symptom("documents", "ok", "from other places than a folder")
     if root.is_dir():
-        unread = str(unread_files(root, deployment.documents.all_streams.values()))
+        unread = unread_files(root, deployment.documents.all_streams.values()).advice
         if unread:
-            return Symptom("documents", "note", f"{root}: {unread}; name their folders in documents.streams")
+            return Symptom("documents", "note", f"{root}: {unread}")
         return Symptom("documents", "ok", str(root))
     if deployment.sample is not None:
         return Symptom("documents", "note", f"{root} does not exist yet; the first night installs the sample there")
@@ -342,18 +340,8 @@ def _judge(judge: JudgeSettings) -> Symptom:
 
 
 def _clock(home: Home, now: dt.datetime) -> Symptom:
-    """A clock that is behind makes nights of the wrong date, and documents of the future."""
-    newest = max(
-        (path.stat().st_mtime for folder in (home.nights, home.logs) if folder.is_dir() for path in folder.iterdir()),
-        default=0.0,
-    )
-    written = dt.datetime.fromtimestamp(newest, dt.UTC)
-    if now.year < EARLIEST_YEAR or now < written - dt.timedelta(seconds=60):
-        why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if newest else "which cannot be"
-        return Symptom(
-            "clock", "problem", f"it says {now:%Y-%m-%d %H:%M} UTC, {why}: set it (timedatectl set-ntp true)"
-        )
-    return Symptom("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC")
+    problem = clock_problem(home, now)
+    return Symptom("clock", "problem" if problem else "ok", problem or f"{now:%Y-%m-%d %H:%M} UTC")
 
 
 def _port(home: Home, port: int) -> Symptom:

@@ -1,8 +1,10 @@
-"""How large a home is, how fast it grows, and when its disk is full, from what past nights wrote down."""
+"""What past nights say of the next one: how fast the home grows and when its disk is full, and how fast documents are
+read."""
 
 import shutil
 from dataclasses import dataclass
 
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
 from ec1.night.operations.cleanup import size_of
 from ec1.night.records import Records, RetentionRecord
@@ -38,3 +40,28 @@ def forecast_home(home: Home) -> HomeForecast:
     growth = (sizes[-1][1] - sizes[0][1]) / (len(sizes) - 1) if len(sizes) > 1 else None
     place = home.root if home.root.exists() else home.root.parent
     return HomeForecast(size_of(home.root), shutil.disk_usage(place).free, len(sizes), growth)
+
+
+ENGINE_SECONDS = 60.0
+"""Until the engine answers: seen 41 to 81 s on two cores."""
+_SHIPPED_SECONDS = 0.6
+"""Per chunk of 90 tokens, SmolLM2-135M with the shipped adapter on two cores: seen 0.4 to 0.7."""
+_LEAST_CHUNKS = 20
+
+
+@dataclass(frozen=True)
+class ReadingSpeed:
+    """Seconds per chunk. `measured` is False of the figure for the small model on two cores."""
+
+    seconds_per_chunk: float
+    measured: bool
+
+
+def reading_speed(home: Home, *, small_model_on_cpu: bool) -> ReadingSpeed | None:
+    """How fast the newest night with enough chunks read; without one, what was seen of the small model; None if nothing
+    is known."""
+    for night in sorted(home.nights.glob("[0-9]*"), reverse=True)[:WINDOW]:
+        record = Records(night).total(ExtractionRecord)
+        if record is not None and record.chunks >= _LEAST_CHUNKS and record.seconds > 0:
+            return ReadingSpeed(record.seconds / record.chunks, measured=True)
+    return ReadingSpeed(_SHIPPED_SECONDS, measured=False) if small_model_on_cpu else None

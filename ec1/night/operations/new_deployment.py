@@ -1,17 +1,29 @@
-"""`ec1 init`: the two files that a deployment of one's own begins with, with comments that say what to change.
+"""`ec1 init`: the files that a deployment of one's own begins with, with comments that say what to change, made from
+what a newcomer has.
 
-Belongs here: their text. Does not: what the settings mean (`settings.py` of each room, `docs/settings.md`).
+Belongs here: the deployment's text, and the order of looking, bringing in and writing. Does not: what the settings mean
+(`settings.py` of each room, `docs/settings.md`), and what a recipe says (`new_recipe.py`).
 """
 
+import datetime as dt
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ec1.deployment import deployment_file
+from ec1.corpus.importing import import_rows
+from ec1.deployment import Deployment, deployment_file, load_deployment
+from ec1.documents.propose import Proposal, propose_streams
 from ec1.documents.settings import StreamSettings
-from ec1.errors import InputError
+from ec1.documents.unread import by_suffix
+from ec1.errors import EC1Error, InputError
 from ec1.files import atomic_file, checked_name
+from ec1.home import Home
+from ec1.night.operations.git_capture import ROLE as ENGINEERING
+from ec1.night.operations.git_capture import capture_repository
+from ec1.night.operations.new_recipe import OF_A_COMMIT, fit_recipe, write_recipe
 
 _HEAD = """\
 # Deployment NAME: which real parts are wired together. Every key with its default is in docs/settings.md.
@@ -95,12 +107,17 @@ schedule:
 """
 
 _RECIPE = """\
-# One adapter: how it is trained, and from which bucket. All keys: docs/recipes.md. `ec1 recipe show` prints the rest.
+# One adapter: how it is trained, and from which bucket. All keys: docs/recipes.md; `ec1 recipe show` prints the rest.
+# There are no rows yet: `ec1 recipe new --role engineering` writes a recipe that fits them when they are there.
 extends: pointsav/engineering
 version: 1
 tenant: NAME
 role: engineering                   # reads training-corpus/engineering/
 description: supervised fine-tuning on NAME's engineering edits
+
+data:
+  threshold: 50                     # new trainable tuples that start a training
+  max_length: LENGTH                   # tokens
 """
 
 _RECIPE_CPU = """
@@ -111,19 +128,97 @@ optimisation:
   learning_rate: 1e-3               # a small model takes a higher rate
   gradient_checkpointing: false
 
-data:
-  threshold: 50                     # new trainable tuples that start a training
-  max_length: 256                   # tokens
-
 hardware:
   device: cpu
   memory_gib: 8
 """
 
-_RECIPE_CUDA = """
-data:
-  threshold: 50                     # new trainable tuples that start a training
-"""
+
+@dataclass(frozen=True)
+class InitSources:
+    """What a newcomer has: a folder of documents, repositories, and files of rows."""
+
+    documents: Path | None = None
+    repositories: tuple[Path, ...] = ()
+    rows: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class NewDeployment:
+    """What `ec1 init` made. `sentences` say what was found, one per thing."""
+
+    files: list[Path]
+    sentences: list[str]
+
+
+def set_up(
+    name: str,
+    project: Path,
+    home: Home,
+    device: Literal["cuda", "cpu"],
+    sources: InitSources,
+    progress: Callable[[str], None],
+) -> NewDeployment:
+    """Write a deployment below `project` that fits these sources, with a recipe per role; repositories and rows are
+    brought into the corpus of `home`, documents stay where they are.
+
+    Raises InputError for a bad name, a file that is there already, and a source that is not there or holds nothing to
+    learn from; the deployment is not there then.
+    """
+    root = sources.documents
+    proposal = propose_streams(root) if root is not None else None
+    roles = {path: role_of(path) for path in sources.rows}
+    for path in (*sources.repositories, *sources.rows):
+        if not path.exists():
+            raise InputError(f"{path} does not exist")
+    fits = bool(sources.repositories or roles)
+    files = write_deployment(name, project, device, root, proposal.streams if proposal else None, recipe=not fits)
+    sentences = [] if proposal is None else _of_documents(proposal)
+    home.create()
+    try:
+        deployment = load_deployment(name, project)
+        sentences += _brought_in(deployment, home, sources.repositories, roles, progress)
+        for role in dict.fromkeys([*([ENGINEERING] if sources.repositories else []), *roles.values()]):
+            progress(f"measuring the rows of {role}")
+            fitted = fit_recipe(deployment, home, role, dt.datetime.now(dt.UTC))
+            files.append(write_recipe(fitted, project / "configs" / "recipes" / name / f"{role}.yaml"))
+            sentences.append(f"recipe {role}: {fitted}")
+    except EC1Error:
+        # So that it can be said again, otherwise. What was brought in is found again, and not doubled.
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    return NewDeployment(files, sentences)
+
+
+def _brought_in(
+    deployment: Deployment,
+    home: Home,
+    repositories: Iterable[Path],
+    roles: Mapping[Path, str],
+    progress: Callable[[str], None],
+) -> Iterator[str]:
+    """Write tuples of repositories and rows of files into the corpus, and say of each what came of it."""
+    for repo in repositories:
+        progress(f"reading {repo}")
+        captured = capture_repository(deployment, home, (), repo)
+        left = sum(captured.dropped.values())
+        yield f"{repo}: {captured.written + captured.known:,} tuples, {left:,} commits and files left out"
+    for path, role in roles.items():
+        progress(f"reading {path}")
+        done = import_rows(path, deployment.corpus_root(home) / role)
+        refused = "".join(f", {count:,} left out: {reason}" for reason, count in done.refused.items())
+        yield f"{path}: {done.written:,} rows{refused}"
+
+
+def role_of(rows: Path) -> str:
+    """The role that a file of rows gets: its name in small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", rows.resolve().name.split(".")[0].lower()).strip("-")[:40] or "rows"
+
+
+def _of_documents(proposal: Proposal) -> list[str]:
+    found = [f"stream {stream}: {by_suffix(counts) or 'no files yet'}" for stream, counts in proposal.counts.items()]
+    return [*found, *([str(proposal.unread)] if str(proposal.unread) else [])]
 
 
 def write_deployment(
@@ -132,18 +227,19 @@ def write_deployment(
     device: Literal["cuda", "cpu"],
     documents: Path | None = None,
     streams: Mapping[str, StreamSettings] | None = None,
+    *,
+    recipe: bool = True,
 ) -> list[Path]:
-    """Write a deployment and its first recipe below `project`; return both files. It reads these `streams` of the
-    folder `documents`, or the contract's.
+    """Write a deployment below `project`, and a first recipe for rows that are not there yet; return the files. It
+    reads these `streams` of the folder `documents`, or the contract's.
 
     Raises InputError for a bad name, and if one of the files is there: nothing is written then.
     """
     checked_name(name, "deployment")
-    body, recipe = (_CUDA, _RECIPE_CUDA) if device == "cuda" else (_CPU, _RECIPE_CPU)
-    texts = {
-        project / "configs" / "recipes" / name / "engineering.yaml": _RECIPE + recipe,
-        deployment_file(name, project): _HEAD + body + _TAIL,
-    }
+    texts = {deployment_file(name, project): _HEAD + (_CUDA if device == "cuda" else _CPU) + _TAIL}
+    if recipe:
+        text = _RECIPE.replace("LENGTH", str(OF_A_COMMIT[device])) + (_RECIPE_CPU if device == "cpu" else "")
+        texts = {project / "configs" / "recipes" / name / "engineering.yaml": text, **texts}
     section = _documents_section(documents, streams or {})
     for path in texts:
         if path.exists():

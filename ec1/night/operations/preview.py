@@ -5,19 +5,24 @@ make; they are named by their content and used again.
 """
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import BaseModel
 
 from ec1.deployment import Deployment
+from ec1.documents.listing import Listing
 from ec1.documents.unread import unread_files
 from ec1.errors import InputError, PermanentError
+from ec1.extraction.reading.extractor import ExtractionEstimate
 from ec1.extraction.reading.outbox import Outbox
 from ec1.graph.reader import published_ledger
 from ec1.home import Home
 from ec1.models import prepare_model
 from ec1.night.machines import machine_of
-from ec1.night.operations.forecast import HomeForecast, forecast_home
+from ec1.night.operations.forecast import ENGINE_SECONDS, HomeForecast, forecast_home, reading_speed
+from ec1.night.operations.unread_rows import unread_notes
 from ec1.night.steps.extraction import pending, work_of
 from ec1.night.steps.extractor import class_notes, extractor_of
 from ec1.night.steps.listing import list_documents
@@ -25,6 +30,8 @@ from ec1.night.steps.recipe_night import RecipeNight
 from ec1.nights import Night
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.plan import TrainingPlan
+
+_MOST_REASONS = 4
 
 
 class ExtractionPlan(BaseModel):
@@ -37,9 +44,13 @@ class ExtractionPlan(BaseModel):
     documents: int
     reused: int
     rejected: int
+    problems: list[str] = []
+    """Why documents are rejected: each reason with how many, and one of them by its path."""
     chunks: int
     prompt_tokens: int
     max_answer_tokens: int
+    seconds: float | None = None
+    """To start the engine and read the chunks, as earlier nights took; None if that is not known."""
     policy: str
     stale: int
     again: int
@@ -54,6 +65,8 @@ class RecipePlan(BaseModel):
     recipe: str
     train: bool
     reason: str
+    left_out: dict[str, int] = {}
+    """Rows of its bucket that cannot be trained on, by reason."""
     plan: TrainingPlan | None = None
     refused: str | None = None
 
@@ -75,10 +88,24 @@ class NightPlan(BaseModel):
     recipes: list[RecipePlan]
     home: HomeForecast
     machine: MachinePlan | None = None
+    unread: list[str] = []
+    """What lies in the corpus and no recipe reads."""
+
+    @property
+    def seconds(self) -> float | None:
+        """Phase 1 and the trainings, one after the other, without what judging them takes; None if phase 1's is not
+        known."""
+        read = self.extraction.seconds
+        return None if read is None else read + sum(each.plan.seconds for each in self.recipes if each.plan)
 
 
 def plan_whole_night(
-    deployment: Deployment, home: Home, night: Night, recipes: Sequence[ResolvedRecipe], now: dt.datetime
+    deployment: Deployment,
+    home: Home,
+    night: Night,
+    recipes: Sequence[ResolvedRecipe],
+    now: dt.datetime,
+    project: Path,
 ) -> NightPlan:
     """Plan a night as of `now`."""
     planned = NightPlan(
@@ -87,6 +114,7 @@ def plan_whole_night(
         extraction=_extraction(deployment, home, night, now),
         recipes=[_recipe(RecipeNight(each, deployment, home, night), now) for each in recipes],
         home=forecast_home(home),
+        unread=unread_notes(deployment, home, project),
     )
     machine = machine_of(deployment, home)
     if machine is not None:
@@ -127,10 +155,12 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     return ExtractionPlan(
         documents=len(work),
         reused=len(work) - len(waiting),
-        rejected=asked.rejected + len(listing.rejected),
+        rejected=len(asked.rejected) + len(listing.rejected),
+        problems=_problems(listing, asked),
         chunks=asked.chunks,
         prompt_tokens=asked.prompt_tokens,
         max_answer_tokens=asked.max_answer_tokens,
+        seconds=_seconds(deployment, home, asked.chunks),
         policy=deployment.extraction.fingerprint_policy,
         stale=len(refresh.stale),
         again=len(refresh.due),
@@ -143,6 +173,28 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     )
 
 
+def _problems(listing: Listing, asked: ExtractionEstimate) -> list[str]:
+    """The most frequent reasons first."""
+    paths = {version.content_sha256: version.key.path for version in listing.changed}
+    found = [(paths[content], reason) for content, reason in asked.rejected]
+    found += [(each.key.path, each.reason) for each in listing.rejected]
+    first: dict[str, str] = {}
+    for path, reason in found:
+        first.setdefault(reason, path)
+    counts = Counter(reason for _, reason in found)
+    shown = [f"{number} rejected: {reason} ({first[reason]})" for reason, number in counts.most_common(_MOST_REASONS)]
+    rest = counts.total() - sum(number for _, number in counts.most_common(_MOST_REASONS))
+    return [*shown, *([f"{rest} rejected for other reasons"] if rest else [])]
+
+
+def _seconds(deployment: Deployment, home: Home, chunks: int) -> float | None:
+    if not chunks:
+        return 0.0
+    small = deployment.gpu.device == "cpu" and deployment.extraction.adapter is not None
+    speed = reading_speed(home, small_model_on_cpu=small)
+    return None if speed is None else ENGINE_SECONDS + chunks * speed.seconds_per_chunk
+
+
 def look_at_root(deployment: Deployment, home: Home, *, known: bool) -> list[str]:
     """What lies below the document root that no stream reads, as a sentence; none if there is nothing.
 
@@ -153,14 +205,16 @@ def look_at_root(deployment: Deployment, home: Home, *, known: bool) -> list[str
         return []
     if not root.is_dir() and not known:
         raise InputError(f"the document root {root} does not exist: create it or set documents.root in the deployment")
-    found = str(unread_files(root, streams.values()))
-    return [f"{found} (documents.streams)"] if found else []
+    found = unread_files(root, streams.values()).advice
+    return [found] if found else []
 
 
 def _recipe(step: RecipeNight, now: dt.datetime) -> RecipePlan:
     snapshot = step.snapshot(now)
     decision = step.decision(snapshot)
-    planned = RecipePlan(recipe=step.name, train=decision.train, reason=decision.reason)
+    planned = RecipePlan(
+        recipe=step.name, train=decision.train, reason=decision.reason, left_out=dict(snapshot.rejected)
+    )
     if not decision.train:
         return planned
     try:

@@ -10,6 +10,7 @@ from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.home import Home
+from ec1.night.clock import clock_problem
 from ec1.night.report.summary import nights_since
 
 
@@ -34,11 +35,20 @@ def first_night(deployment: Deployment, home: Home, now: dt.datetime) -> dt.date
 
 
 def begin(deployment: Deployment, home: Home, now: dt.datetime, night: str | None = None) -> dt.date:
-    """Keep the first night, or move it back to `night` if that is earlier. Returns it.
+    """Keep the first night, or move it back to `night` if somebody asked for that and it is earlier. Returns it.
 
-    Raises InputError for a night before the one that the deployment sets.
+    Raises InputError for a night before the one that the deployment sets, and for a clock that cannot be right: it
+    would move the first night for ever.
     """
+    if problem := clock_problem(home, now):
+        raise InputError(f"the clock is wrong, and no night was begun: {problem}")
     first = first_night(deployment, home, now)
+    tonight = deployment.current_night(now).date
+    if night is None and tonight < first.isoformat():
+        raise InputError(
+            f"night {tonight} is open now, and the first night of this home is {first}: set the clock "
+            f"(timedatectl set-ntp true), or ask for an earlier night with --date"
+        )
     asked = dt.date.fromisoformat(night) if night else first
     if deployment.schedule.first_night is not None:
         if asked < first:

@@ -5,6 +5,7 @@ Belongs here: the facts and what follows from them. Does not: how they are shown
 """
 
 import datetime as dt
+import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from ec1.adapters.gate import VerdictName
 from ec1.adapters.scores import BASE
+from ec1.documents.listing import LISTING
 from ec1.errors import InputError
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.home import Home
@@ -34,8 +36,8 @@ from ec1.night.report.outgoing import undelivered
 from ec1.recipes.resolution import BrokenRecipe
 
 Outcome = VerdictName | Literal["skipped", "postponed", "unfinished", "broken"]
-Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinished"]
-"""`skipped`: an operator switched off what the night needed."""
+Status = Literal["done", "partial", "skipped", "failed", "interrupted", "unfinished", "going", "queued"]
+"""`skipped`: an operator switched off what the night needed. `going` and `queued` only Dagster's queue knows."""
 MAX_DEFERRED = 20
 MAX_HELD = 20
 EXTRACTION = "extraction"
@@ -133,6 +135,8 @@ class NightReport(BaseModel):
     scores: ScoreRecord | None = None
     """None where the deployment has no gold file."""
     graph_entities: int | None = None
+    reading: int | None = None
+    """While documents are still read: how many are left. What was read so far is in the published graph."""
     device: str | None = None
     free_gib: float | None = None
     """Measured at the handover."""
@@ -189,6 +193,11 @@ class NightReport(BaseModel):
         """Whether the night did all that it could; work that waits for a later night is not against it."""
         return self.status in ("done", "partial", "skipped")
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a run of it goes or waits in the queue."""
+        return self.status in ("going", "queued")
+
     @model_serializer(mode="wrap")
     def _with_what_follows(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         follows = {"gpu_seconds": self.gpu_seconds, "seconds": self.seconds, "cost": self.cost}
@@ -198,11 +207,13 @@ class NightReport(BaseModel):
         """What a person may do now; empty if nothing."""
         again = f"ec1 night --date {self.night}"
         found = []
+        if self.reading is not None:
+            return [Advice(sentence="The night still reads; look at what it found so far", command="ec1 graph stats")]
         if self.failure is not None:
             found.append(
                 Advice(sentence="Mend the cause, then run the night again (finished work stays)", command=again)
             )
-        elif not self.succeeded:
+        elif not self.succeeded and not self.in_flight:
             found.append(Advice(sentence="Run the night again: finished work is not repeated", command=again))
         if self.documents_deferred:
             found.append(
@@ -277,8 +288,9 @@ def night_report(
         this_run=_work(records.find(ExtractionRecord, run), records.find(GraphRecord, run)),
     )
     if applied is not None:
-        report.documents_deferred = applied.deferred + applied.missing
         report.graph_entities = applied.entities_after
+        report.reading = applied.missing if _is_alive(applied.reading_process) else None
+        report.documents_deferred = None if report.reading is not None else applied.deferred + applied.missing
         report.streams_put_off = applied.put_off
         report.deferred = [Deferred(what=f"stream {name}", reason=why) for name, why in applied.put_off.items()]
     if report.documents_deferred:
@@ -314,6 +326,15 @@ def night_report(
     return report
 
 
+def is_done(home: Home, night: str) -> bool:
+    """Whether a night did all that it could, in whichever of its runs: a later run of a part of it does not undo that.
+
+    Raises InputError if its records are damaged.
+    """
+    runs = [record.run for record in Records(home.night(night)).all(RunRecord)]
+    return any(night_report(home, night, run).succeeded for run in reversed(runs))
+
+
 def nights_since(home: Home, since: dt.date) -> list[str]:
     """The nights from `since` on that anything is known about, the oldest first."""
     found = []
@@ -332,9 +353,23 @@ def _last_run(records: Records) -> str:
     found = [record for kind in kinds if (record := records.find(kind)) is not None]
     if not found:
         night = records.folder.name
+        if (records.folder / LISTING).exists():
+            raise InputError(f"night {night} has begun, and nothing is in the graph yet: ask again in some minutes")
         raise InputError(f"night {night} has no report: it has not run; `ec1 night --date {night}` runs it")
     never = dt.datetime.min.replace(tzinfo=dt.UTC)
     return max(found, key=lambda record: record.written or never).run
+
+
+def _is_alive(process: int | None) -> bool:
+    if process is None:
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _recipes_of(home: Home, night: str, this: RunRecord | None) -> list[tuple[str, str]]:

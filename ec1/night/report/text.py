@@ -178,6 +178,8 @@ def count(value: int | None) -> str:
 
 def _documents(report: NightReport) -> str:
     done = report.done
+    if report.reading is not None:
+        return f"{count(done.documents_read)} read so far and in the graph, {report.reading} still to read"
     again = f" in {report.runs} runs ({count(report.this_run.documents_read)} in this one)" if report.runs > 1 else ""
     because = f" ({report.deferred_because})" if report.deferred_because else ""
     return (
@@ -188,6 +190,8 @@ def _documents(report: NightReport) -> str:
 
 def _entities(report: NightReport) -> str:
     done = report.done
+    if report.reading is not None:
+        return f"the graph holds {count(report.graph_entities)}; which of them are one is decided when all are read"
     found = ", ".join(f"{number} {name}" for name, number in (done.entities_found or {}).items() if number) or "none"
     calls = f"{count(done.llm_calls)} LLM calls"
     if report.runs > 1:

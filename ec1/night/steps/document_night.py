@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry
-from ec1.documents.listing import Listing
+from ec1.documents.listing import LISTING, Listing
 from ec1.documents.unread import unread_files
 from ec1.errors import DamagedError
 from ec1.extraction.naming.trust import Trust
@@ -25,9 +25,16 @@ from ec1.graph.resolution.overrides import load_overrides
 from ec1.home import Home
 from ec1.night.records import GraphRecord, Records, ScoreRecord
 from ec1.night.report.growth import Growth, growth
+from ec1.night.steps.early import EarlyGraph
 from ec1.night.steps.extraction import extract_night, work_of
 from ec1.night.steps.extractor import extractor_of, known_names
-from ec1.night.steps.graph import apply_night, listing_to_apply, trust_of_night, ungrounded, waiting_documents
+from ec1.night.steps.graph import (
+    apply_finished,
+    apply_night,
+    listing_to_apply,
+    trust_of_night,
+    waiting_documents,
+)
 from ec1.night.steps.listing import list_documents
 from ec1.night.steps.scores import scores_of
 from ec1.nights import Night
@@ -48,7 +55,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-LISTING = "source_documents.json"
 GRAPH_WAIT_SECONDS = 600.0
 """How long a step waits for another writer of the graph."""
 
@@ -67,12 +73,14 @@ class GraphOfNight:
     exported: Path | None
     delivery: "DeliveryRecord | None"
     scores: ScoreRecord | None
-    trust: Trust
-    ungrounded: tuple[str, ...]
-    """Mentions that do not stand where they say, as `path: name`."""
     waiting: tuple[LedgerEntry, ...]
     """Documents that are deferred or quarantined."""
     growth: Growth
+
+    @property
+    def trust(self) -> Trust:
+        """How far the answers of all runs of the night can be trusted."""
+        return Trust(self.total.named, self.total.kept, self.total.invented)
 
     @property
     def problems(self) -> list[str]:
@@ -161,16 +169,22 @@ class DocumentNight:
         did, and what all runs of the night did."""
         if self.deployment.extraction.mode != "answer":
             self.extractor.known = known_names(self.home)
-        every = self.deployment.documents.all_streams
+        listing, every = self.listing(), self.deployment.documents.all_streams
         reader = self.deployment.document_reader(self.home)
-        done = extract_night(
-            work_of(self.listing(), {name: every[name] for name in streams}, reader),
-            self.extractor,
-            self.outbox,
-            serve,
-            deadline_of=deadline_of,
-            progress=progress,
-        ).only(streams)
+        with EarlyGraph(lambda: self._publish_early(run, listing)) as early:
+
+            def told(state: "Progress") -> None:
+                progress(state)
+                early.look()
+
+            done = extract_night(
+                work_of(listing, {name: every[name] for name in streams}, reader),
+                self.extractor,
+                self.outbox,
+                serve,
+                deadline_of=deadline_of,
+                progress=told if self._keeps_mentions else progress,
+            ).only(streams)
         self.records.write(run, done)
         return done, self.records.total(ExtractionRecord) or done
 
@@ -179,28 +193,33 @@ class DocumentNight:
         up to date. Safe to repeat: what counts already changes nothing."""
         now = dt.datetime.now(dt.UTC)
         found = self.listing()
-        written = self._with_graph(lambda store: self._write(store, found, now))
+        early = self._early(run)
+        written = self._with_graph(lambda store: self._write(store, found, now, early))
+        reader = self.deployment.document_reader(self.home)
+        trust_of_night(written.applied, written.listing, self.outbox, self.fingerprints, reader)
         self.records.write(run, written.applied)
         delivery = self._deliver(written)
         if delivery is not None:
             self.records.write(run, delivery)
+            delivery = self.records.total(type(delivery)) or delivery
         scores = scores_of(self.deployment, self.home, written.ledger, self.outbox)
         if scores is not None:
             self.records.write(run, scores)
-        reader = self.deployment.document_reader(self.home)
         return GraphOfNight(
             applied=written.applied,
-            total=self.records.total(GraphRecord) or written.applied,
+            total=self.total(),
             resolution=written.resolution,
             unused_overrides=written.unused,
             exported=written.exported,
             delivery=delivery,
             scores=scores,
-            trust=trust_of_night(written.listing, self.outbox, self.fingerprints),
-            ungrounded=tuple(ungrounded(written.listing, self.outbox, self.fingerprints, reader)),
             waiting=tuple(waiting_documents(written.ledger)),
             growth=growth(self.home.nights, self.night.date),
         )
+
+    def total(self) -> GraphRecord:
+        """What all runs of the night have done to the graph so far."""
+        return self.records.total(GraphRecord) or GraphRecord()
 
     # --- what they share
 
@@ -226,19 +245,34 @@ class DocumentNight:
             with self._open() as store:
                 return work(store)
 
-    def _open(self) -> "AbstractContextManager[LadybugStore]":
+    def _open(self, wait_seconds: float = GRAPH_WAIT_SECONDS) -> "AbstractContextManager[LadybugStore]":
         from ec1.graph.ladybug_store import LadybugStore
 
         return LadybugStore.open(
             self.home.graph,
             buffer_pool_mib=self.deployment.graph.buffer_pool_mib,
-            wait_seconds=GRAPH_WAIT_SECONDS,
+            wait_seconds=wait_seconds,
             published=self.home.published_graph,
         )
 
-    def _write(self, store: "LadybugStore", found: Listing, now: dt.datetime) -> _Written:
+    def _early(self, run: str) -> GraphRecord | None:
+        """What this run has applied while it read, if it has."""
+        found = self.records.find(GraphRecord, run)
+        return found if found is not None and found.reading_process is not None else None
+
+    def _publish_early(self, run: str, listing: Listing) -> None:
+        """Apply the documents that are finished and publish the graph, while others are still read. Which entities are
+        one is decided when all are."""
+        with self._open(wait_seconds=0) as store:
+            record = apply_finished(store, listing, self.outbox, self.fingerprints, self._early(run))
+            store.publish(self.home.published_graph)
+        self.records.write(run, record)
+        log.info("the graph holds %d entities of %d documents so far", record.entities_after, record.applied)
+
+    def _write(self, store: "LadybugStore", found: Listing, now: dt.datetime, early: GraphRecord | None) -> _Written:
         settings = self.deployment.graph
-        listing = listing_to_apply(store, found, lambda ledger: self._listed(ledger, found.as_of, now))
+        recovered = early.recovered if early is not None else None
+        listing = listing_to_apply(store, found, lambda ledger: self._listed(ledger, found.as_of, now), recovered)
         applied = apply_night(
             store,
             listing,
@@ -248,6 +282,9 @@ class DocumentNight:
             keep_mentions=self._keeps_mentions,
             rebuild=self._rebuilder(store),
         )
+        if early is not None:
+            applied.entities_before = early.entities_before
+            applied.recovered = applied.recovered or recovered
         resolution, unused = None, []
         if settings.resolution:
             unused = store.update_resolution(load_overrides(settings.overrides), drift=settings.resolution_drift)
@@ -290,4 +327,9 @@ class DocumentNight:
         with ServiceContentClient(self.deployment.service_content, module_id) as client:
             state = self.home.service_content(module_id)
             store = ServiceContentStore(state, client, self.deployment.extraction.vocabulary)
-            return store.deliver(written.ledger, self.outbox, self.night.date, written.clusters)
+            documents, ledger, clusters = self.deployment.documents, written.ledger, written.clusters
+            if documents.labelled:
+                # The service knows no labels: it gets what everybody may read. What is one thing was found among all
+                # documents, and so may tell of others.
+                ledger, clusters = {key: row for key, row in ledger.items() if not documents.labels_of(key)}, ()
+            return store.deliver(ledger, self.outbox, self.night.date, clusters)

@@ -1,5 +1,6 @@
 """Phase 1's last step for one night: a listing and the outbox become mutations of the graph."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,7 @@ from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status,
 from ec1.documents.listing import DocumentVersion, Listing
 from ec1.documents.reader import DocumentReader
 from ec1.extraction.folding import normalised
-from ec1.extraction.naming.trust import Trust, trust_of
+from ec1.extraction.naming.trust import trust_of
 from ec1.night.records import GraphRecord
 
 if TYPE_CHECKING:
@@ -16,18 +17,52 @@ if TYPE_CHECKING:
     from ec1.graph.ladybug_store import LadybugStore
     from ec1.graph.rebuild import Rebuild
 
+MAX_UNGROUNDED = 20
 Results = Iterable[tuple[DocumentKey, str, "ExtractionResult"]]
 
 
 def listing_to_apply(
-    store: "LadybugStore", listing: Listing, list_again: Callable[[Mapping[DocumentKey, LedgerEntry]], Listing]
+    store: "LadybugStore",
+    listing: Listing,
+    list_again: Callable[[Mapping[DocumentKey, LedgerEntry]], Listing],
+    recovered: str | None = None,
 ) -> Listing:
     """The night's listing, or a new one against the ledger of a graph that was just restored from an older copy.
 
     What the restored graph lacks had counted before, so the night's own listing does not name it; its results are in
-    the outbox.
+    the outbox. `recovered` says that it was restored earlier in this run.
     """
-    return listing if store.recovered is None else list_again(store.ledger())
+    return listing if (store.recovered or recovered) is None else list_again(store.ledger())
+
+
+def apply_finished(
+    store: "LadybugStore",
+    listing: Listing,
+    outbox: "Outbox",
+    fingerprints: Fingerprints,
+    earlier: GraphRecord | None = None,
+) -> GraphRecord:
+    """Apply the documents whose extraction is complete, while others are still read; `earlier` is what this run applied
+    before. The rest of the night's news (what vanished, was rejected or deferred, or is only read again) counts when
+    all of it is known."""
+    counts = GraphRecord()
+    again = set(listing.refresh)
+    before = sum(store.stats().entities.values()) if earlier is None else earlier.entities_before
+    new = [version for version in listing.changed if version.key not in again]
+    found = (each for each in _results(new, outbox, fingerprints, counts) if each[2].status == "complete")
+    store.apply_many(found, listing.night)
+    stats = store.stats()
+    return GraphRecord(
+        applied=counts.applied,
+        missing=len(listing.changed) - counts.applied,
+        entities_before=before,
+        entities_after=sum(stats.entities.values()),
+        entities_by_class=dict(stats.entities),
+        mentions_after=stats.mentions,
+        mentions_by_class=dict(stats.mentions_by_class),
+        recovered=store.recovered or (earlier.recovered if earlier is not None else None),
+        reading_process=os.getpid(),
+    )
 
 
 def apply_night(
@@ -142,11 +177,15 @@ def _unit(version: DocumentVersion, fingerprints: Fingerprints) -> tuple[str, st
     return fingerprints.of(version.key.stream, version.content_sha256), version.content_sha256
 
 
-def trust_of_night(listing: Listing, outbox: "Outbox", fingerprints: Fingerprints) -> Trust:
-    """How far the answers about tonight's documents can be trusted."""
+def trust_of_night(
+    applied: GraphRecord, listing: Listing, outbox: "Outbox", fingerprints: Fingerprints, reader: DocumentReader
+) -> None:
+    """Note how far the answers about the documents of this run can be trusted."""
     units = {_unit(version, fingerprints) for version in listing.changed}
     results = (outbox.get(*unit) for unit in sorted(units))
-    return trust_of(result for result in results if result is not None)
+    trust = trust_of(result for result in results if result is not None)
+    applied.named, applied.kept, applied.invented = trust.named, trust.kept, trust.invented
+    applied.ungrounded = ungrounded(listing, outbox, fingerprints, reader)[:MAX_UNGROUNDED]
 
 
 def waiting_documents(ledger: Mapping[DocumentKey, LedgerEntry]) -> list[LedgerEntry]:

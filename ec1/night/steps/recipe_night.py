@@ -85,6 +85,11 @@ class RecipeNight:
         return bucket(corpus, self.recipe.role, self.recipe.tenant, keys)
 
     @property
+    def _labels(self) -> tuple[str, ...]:
+        """Access labels of tuples that the recipe may learn from."""
+        return self.recipe.data.labels or ()
+
+    @property
     def folder(self) -> Path:
         """Everything that this recipe writes on this night lies below it."""
         return self.home.run(self.recipe.tenant, self.recipe.role, self.night.date)
@@ -99,7 +104,9 @@ class RecipeNight:
 
     def snapshot(self, now: dt.datetime) -> Snapshot:
         """Take the snapshot of the bucket as of the end of the night, or of `now` if that is earlier."""
-        taken = take_snapshot(self.bucket, self.recipe.rows, as_of=self.night.as_of(now), home=self.home)
+        taken = take_snapshot(
+            self.bucket, self.recipe.rows, as_of=self.night.as_of(now), home=self.home, labels=self._labels
+        )
         # A clean-up leaves alone what is in use.
         taken.path.touch()
         return taken
@@ -117,7 +124,9 @@ class RecipeNight:
         recipe = self.recipe
         trained = self._trained(snapshot.bucket)
         again = must_train_again(self.home, recipe.tenant, recipe.role)
-        return decide(snapshot, threshold=self.recipe.data.threshold, trained=trained, again=again)
+        by = HighWaterMark(self.home, recipe.tenant, recipe.role).trained_by(snapshot.digest, self.resolved.digest)
+        later = by if by is not None and by > self.night.date else None
+        return decide(snapshot, threshold=recipe.data.threshold, trained=trained, again=again, by_later=later)
 
     def quiet_nights(self) -> int:
         """Nights since this role was last trained, or since its first night if it never was."""
@@ -172,7 +181,7 @@ class RecipeNight:
         found = {}
         for role in self.recipe.data.mix:
             of = bucket(corpus, role, self.recipe.tenant, self.recipe.data.known_keys)
-            found[role] = take_snapshot(of, self.recipe.rows, as_of=moment, home=self.home)
+            found[role] = take_snapshot(of, self.recipe.rows, as_of=moment, home=self.home, labels=self._labels)
             if not found[role].trainable:
                 raise PermanentError(f"recipe {self.recipe.name}: data.mix: bucket {of.name} holds no trainable tuple")
         return found
@@ -343,6 +352,7 @@ class RecipeNight:
             self.built_dataset(),
             candidate,
             judged,
+            inherited=self._labels_learnt_by(candidate.result.start_adapter),
         )
         attachments = {METRICS: candidate.metrics}
         if judged is not None:
@@ -376,7 +386,8 @@ class RecipeNight:
         taken = Records(self.home.run(self.recipe.tenant, self.recipe.role, night)).find(SnapshotRecord)
         as_of = taken.as_of if taken is not None and taken.digest == digest else None
         as_of = as_of or self.deployment.night(night).as_of(dt.datetime.now(dt.UTC))
-        return mended_snapshot(self.bucket, self.recipe.rows, digest, as_of=as_of, home=self.home, why=damage)
+        of, rows, labels = self.bucket, self.recipe.rows, self._labels
+        return mended_snapshot(of, rows, digest, as_of=as_of, home=self.home, why=damage, labels=labels)
 
     @property
     def _training(self) -> Path:
@@ -407,6 +418,13 @@ class RecipeNight:
         if (named := self._named_adapter) is not None:
             curve = calibration_in(named.folder, named.digest, extraction.mode)
         return ReadingSettings(engine=engine, extraction=extraction, curve=curve)
+
+    def _labels_learnt_by(self, name: str | None) -> tuple[str, ...]:
+        """Access labels of what a version of this role has learnt from; none of another adapter."""
+        role, registry = self.subject, self.registry
+        versions = registry.usable(role.tenant, role.role) if name is not None else ()
+        manifests = (registry.get(role.tenant, role.role, version) for version in versions)
+        return next((manifest.labels for manifest in manifests if manifest.name == name), ())
 
     @property
     def _start(self) -> StartAdapter | None:

@@ -4,7 +4,7 @@ Belongs here: the manifest, and the place. Does not: the verdict (`ec1.adapters.
 version is stored (`ec1.adapters.registry`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from ec1.adapters.gate import VerdictName
@@ -32,8 +32,10 @@ def manifest_of(
     dataset: Dataset,
     candidate: TrainedCandidate,
     judged: CandidateVerdict | None,
+    inherited: Collection[str] = (),
 ) -> AdapterManifest:
-    """The manifest of a candidate: what it was made from. `judged` is None where training diverged."""
+    """The manifest of a candidate: what it was made from. `judged` is None where training diverged; `inherited` are the
+    access labels of what its start has learnt from."""
     recipe, result = resolved.recipe, candidate.result
     return AdapterManifest(
         tenant=recipe.tenant,
@@ -44,6 +46,7 @@ def manifest_of(
         objective=recipe.objective,
         recipe=RecipeRef(name=recipe.name, version=recipe.version, digest=resolved.digest),
         dataset=DatasetRef(digest=dataset.digest, train_rows=dataset.train_rows, heldout_rows=dataset.heldout_rows),
+        labels=tuple(sorted({*dataset.labels, *inherited})),
         snapshot=SnapshotRef(bucket=snapshot.bucket, digest=snapshot.digest, tuples=snapshot.trainable),
         reference=result.reference,
         started_from=result.start_adapter,

@@ -1,0 +1,23 @@
+"""Whether this machine's clock can be right. One that is behind makes nights of the wrong date, moves the home's first
+night, and reads documents of the future."""
+
+import datetime as dt
+
+from ec1.home import Home
+
+EARLIEST_YEAR = 2026
+"""This program is of that year; no clock before it is right."""
+TOLERANCE = dt.timedelta(seconds=60)
+
+
+def clock_problem(home: Home, now: dt.datetime) -> str | None:
+    """Why the clock cannot be right, and what to do; None if nothing in the home was written after `now`."""
+    newest = max(
+        (path.stat().st_mtime for folder in (home.nights, home.logs) if folder.is_dir() for path in folder.iterdir()),
+        default=0.0,
+    )
+    written = dt.datetime.fromtimestamp(newest, dt.UTC)
+    if now.year >= EARLIEST_YEAR and now >= written - TOLERANCE:
+        return None
+    why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if newest else "which cannot be"
+    return f"it says {now:%Y-%m-%d %H:%M} UTC, {why}: set it (timedatectl set-ntp true)"
