@@ -104,6 +104,11 @@ class Home:
         return self.root / "serving"
 
     @property
+    def served(self) -> Path:
+        """What the gateway counted, and its log of requests. Not beside its keys: those may be mounted read-only."""
+        return self.root / "served"
+
+    @property
     def pending(self) -> Path:
         return self.root / "training-pending"
 

@@ -64,6 +64,6 @@ class ServingSettings(Settings):
     request_log_days: int = Field(
         14,
         ge=0,
-        description="days of `serving/requests-<day>.jsonl`: who asked whom and how it ended, no contents; 0: none",
+        description="days of `served/requests-<day>.jsonl`: who asked whom and how it ended, no contents; 0: none",
     )
     capture: CaptureSettings = CaptureSettings()

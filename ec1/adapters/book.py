@@ -184,4 +184,6 @@ class DecisionBook:
 
     def _note(self, pages: _Pages) -> None:
         if pages.last and pages.last_digest and (self._noted() or (0, ""))[0] < pages.last:
-            write_json(self._seen, {"count": pages.last, "digest": pages.last_digest})
+            # A machine that only serves may have its keys mounted read-only: it remembers nothing.
+            with contextlib.suppress(OSError):
+                write_json(self._seen, {"count": pages.last, "digest": pages.last_digest})

@@ -52,7 +52,7 @@ def open_capture(deployment: Deployment, home: Home) -> AnswerCapture:
 
 def open_counts(home: Home) -> ServingCounts:
     """What the gateway has counted."""
-    return ServingCounts(home.serving / "counts.sqlite")
+    return ServingCounts(home.served / "counts.sqlite")
 
 
 def trial_results(
@@ -60,7 +60,7 @@ def trial_results(
 ) -> dict[str, ArmResult]:
     """What the arms of the trial that runs came to on this machine; empty if none runs."""
     trial, incumbent = registry.state(tenant, role).trial, registry.incumbent(tenant, role)
-    if trial is None or not home.serving.is_dir():
+    if trial is None or not home.served.is_dir():
         return {}
     capture = open_capture(deployment, home) if deployment.serving.capture.consent else None
     counts = open_counts(home)
@@ -121,7 +121,7 @@ def build_gateway(
         max_request_bytes=int(settings.max_request_mib * 2**20),
         capture=capture,
         canary=Canary(registry, counts, capture, tell or (lambda *_: None)),
-        request_log=RequestLog(home.serving, settings.request_log_days) if settings.request_log_days else None,
+        request_log=RequestLog(home.served, settings.request_log_days) if settings.request_log_days else None,
     )
     gateway.metrics.registry.register(NightCollector(home))
     return gateway

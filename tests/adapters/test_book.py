@@ -111,6 +111,12 @@ def test_a_replica_that_has_seen_nothing_yet_sees_a_cut_book_too(
         replica.decisions(*WHO)
 
 
+def test_a_machine_whose_keys_are_read_only_serves(registry: AdapterRegistry, home: Home) -> None:
+    shutil.rmtree(home.keys / "decisions")
+    (home.keys / "decisions").write_text("in the way of the note")
+    assert registry.usable(*WHO) == [1, 2]
+
+
 def test_a_stranger_s_key_decides_nothing(registry: AdapterRegistry, home: Home, tmp_path: Path) -> None:
     stranger = AdapterRegistry(DirectoryStore(home.root), tmp_path / "elsewhere" / "adapters")
     shutil.copytree(home.keys, tmp_path / "elsewhere" / "keys", ignore=shutil.ignore_patterns("*.pem"))

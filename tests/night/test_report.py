@@ -88,6 +88,16 @@ def test_what_was_deferred_is_listed_with_its_reason_and_is_no_markup(home: Home
     assert "meeting abcdef012345" in page and "cut | off" in page
 
 
+def test_a_stream_whose_source_was_not_reached_makes_the_night_partial_and_is_named(home: Home) -> None:
+    records = a_night(home)
+    records.write("run-1", GraphRecord(applied=26, put_off={"contracts": "s3://acme/ cannot be reached: no route"}))
+    records.write("run-1", run_of())
+    report = night_report(home, NIGHT)
+    assert report.status == "partial" and report.succeeded
+    assert "| stream contracts | s3://acme/ cannot be reached: no route |" in shown(report)
+    assert any("Stream contracts was put off" in each.sentence for each in report.advice())
+
+
 def test_a_failed_night_shows_its_cause_and_what_it_did_not_reach(home: Home) -> None:
     fail(home)
     report = night_report(home, NIGHT)

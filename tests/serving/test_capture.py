@@ -132,7 +132,7 @@ def test_nothing_is_kept_without_consent(serve: Serve, home: Home) -> None:
         refused = say(served.url, ask(served.url), "correct", RIGHT)
     assert refused.status_code == 403 and "consent is off" in refused.json()["error"]["message"]
     assert not home.corpus.exists() and not (home.serving / "answers.sqlite").exists()
-    assert b"keys" not in b"".join(path.read_bytes() for path in home.serving.iterdir())
+    assert b"keys" not in b"".join(path.read_bytes() for path in home.served.iterdir())
 
 
 def test_what_cannot_or_must_not_be_kept(serve: Serve, home: Home) -> None:

@@ -186,7 +186,7 @@ def test_the_log_of_requests_says_who_and_how_and_nothing_of_what(serve: Serve, 
         ask(served.url, headers=headers, user="eleanor")
         ask(served.url, "fernhollow/nobody", headers=headers)
         ask(served.url, headers={})
-    (path,) = home.serving.glob("requests-*.jsonl")
+    (path,) = home.served.glob("requests-*.jsonl")
     assert path.stat().st_mode & 0o077 == 0
     good, unknown, keyless = map(json.loads, path.read_text().splitlines())
     assert (good["key"], good["asked"], good["answered_by"], good["status"]) == ("ci", NAME, f"{NAME}@v2", 200)
