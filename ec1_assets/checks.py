@@ -110,6 +110,7 @@ def of_leaks(dataset: Dataset, asset: dg.AssetKey) -> dg.AssetCheckResult:
         check_name="no_leak",
         asset_key=asset,
         passed=dataset.is_clean,
+        description=dataset.remedy,
         metadata={
             "leaks": len(dataset.leaks),
             "first": str(dataset.leaks[0]) if dataset.leaks else "none",

@@ -68,7 +68,9 @@ def from_git(
 @corpus_app.command("import")
 def import_(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="a .jsonl, .json, .parquet, .csv or .tsv file (.gz too), or a folder")],
+    path: Annotated[
+        Path, typer.Argument(help="a .jsonl, .json, .parquet, .csv or .tsv file, packed or not, or a folder")
+    ],
     role: Annotated[str, typer.Option(help="the role whose bucket gets the rows")],
     name: Annotated[str | None, typer.Option(help="of the file in the corpus; default: that of PATH")] = None,
     format_: Annotated[str, typer.Option("--format", help="auto, or the only format to accept")] = "auto",
@@ -77,6 +79,16 @@ def import_(
         Path | None, typer.Option(help="LLaMA-Factory's dataset_info.json, or an Axolotl configuration")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="the data set's name in that file")] = None,
+    split: Annotated[str | None, typer.Option(help="of a data set or a folder that has some; default: train")] = None,
+    ignore_keys: Annotated[
+        str,
+        typer.Option(
+            help="key,message.key,… that change nothing that is learnt; others that nobody reads refuse a row"
+        ),
+    ] = "",
+    recipe: Annotated[
+        str | None, typer.Option(help="a recipe: rows that its base model's chat template cannot show are refused here")
+    ] = None,
     labels: Annotated[list[str] | None, typer.Option("--label", help="an access label of the rows, such as hr")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -84,14 +96,28 @@ def import_(
     from ec1.corpus.importing import import_rows
     from ec1.corpus.mapping import mapping_of
     from ec1.corpus.tombstones import Tombstones
+    from ec1.queries import datasets as queries
 
     options: Options = context.obj
-    folder = options.deployment().corpus_root(options.home) / checked_name(role, "role")
-    only = None if format_ == "auto" else format_
-    access = [checked_name(each, "label") for each in labels or ()]
-    mapped = mapping_of(columns, mapping, dataset)
-    removed = Tombstones(options.home).refuses
-    done = import_rows(path, folder, name=name, mapping=mapped, only=only, labels=access, is_removed=removed)
+    deployment = options.deployment()
+    ignored = {key.strip() for key in ignore_keys.split(",")} - {""}
+    check = None
+    if recipe is not None:
+        resolved = find_recipe(recipe, recipe_folders(deployment, options.project))
+        ignored |= set(resolved.recipe.data.ignore_keys)
+        check = queries.row_check(deployment, options.home, resolved, dt.datetime.now(dt.UTC))
+    done = import_rows(
+        path,
+        deployment.corpus_root(options.home) / checked_name(role, "role"),
+        name=name,
+        mapping=mapping_of(columns, mapping, dataset),
+        only=None if format_ == "auto" else format_,
+        ignored=sorted(ignored),
+        split=split,
+        check=check,
+        labels=[checked_name(each, "label") for each in labels or ()],
+        is_removed=Tombstones(options.home).refuses,
+    )
     if as_json:
         print_json(vars(done))
         return
@@ -99,6 +125,10 @@ def import_(
     out.print(f"{done.written} rows of {done.files} files {verb}: {done.path}", markup=False)
     for kind, count in done.formats.items():
         out.print(f"  {count} {kind}", markup=False)
+    if done.repeated:
+        out.print(f"  {done.repeated} of them repeat another: a dataset takes each once", markup=False)
+    for file, encoding in done.encodings.items():
+        out.print(f"  read as {encoding}: {printable(file)}", markup=False)
     for reason, count in done.refused.items():
         out.print(f"  left out: {count} {printable(reason)}, first {printable(done.examples[reason])}", markup=False)
     for ending, count in done.unread.items():
@@ -119,12 +149,15 @@ def preview(
     context: typer.Context,
     recipe: Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/engineering")],
     path: Annotated[Path | None, typer.Option(help="rows to look at before they are imported")] = None,
+    columns: Annotated[str | None, typer.Option(help="ours=theirs,… of --path, as for import")] = None,
     rows: Annotated[int, typer.Option(min=1, help="how many")] = 3,
     start: Annotated[int, typer.Option(min=0, help="rows to leave out before them")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show rows as the model reads them; what is learnt is green, or in «» where there is no colour."""
     from rich.text import Text
+
+    from ec1.corpus.mapping import mapping_of
 
     # Imported here, and below: it loads what the other commands do without.
     from ec1.queries import datasets as queries
@@ -133,7 +166,8 @@ def preview(
     deployment = options.deployment()
     resolved = find_recipe(recipe, recipe_folders(deployment, options.project))
     now = dt.datetime.now(dt.UTC)
-    shown = queries.preview(deployment, options.home, resolved, now, path, rows, str(start)).items
+    mapping = mapping_of(columns, None, None)
+    shown = queries.preview(deployment, options.home, resolved, now, path, rows, str(start), mapping).items
     if as_json:
         print_json(shown)
         return

@@ -5,7 +5,7 @@ Belongs here: names and places. Does not: what the files hold (tuples, snapshots
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,8 @@ class Bucket:
     objective: Objective
     folders: tuple[tuple[str, bool], ...]
     tenant: str
+    ignored: tuple[str, ...] = ()
+    """Keys of its rows that a recipe says change nothing that is learnt (see `keys`)."""
 
     def files(self) -> Iterator[tuple[str, os.stat_result]]:
         """Every tuple file: path relative to the root, with forward slashes, and its stat. Order is not promised.
@@ -40,7 +42,7 @@ class Bucket:
             yield from _files(root, folder, below)
 
 
-def bucket(corpus_root: Path, role: str, tenant: str) -> Bucket:
+def bucket(corpus_root: Path, role: str, tenant: str, ignored: Sequence[str] = ()) -> Bucket:
     """The bucket `<role>-<tenant>`. A role without fixed folders holds generic records in `<root>/<role>/`.
 
     Raises InputError if role or tenant cannot be part of a path.
@@ -48,7 +50,7 @@ def bucket(corpus_root: Path, role: str, tenant: str) -> Bucket:
     checked_name(role, "role")
     checked_name(tenant, "tenant")
     objective, folders = _KNOWN.get(role, ("sft", ((role, True),)))
-    return Bucket(f"{role}-{tenant}", corpus_root, objective, folders, tenant)
+    return Bucket(f"{role}-{tenant}", corpus_root, objective, folders, tenant, tuple(sorted(ignored)))
 
 
 def watermark(bucket: Bucket) -> str:

@@ -1,22 +1,41 @@
 """Files of rows as people bring them: JSON Lines, JSON, Parquet, CSV, folders of `datasets.save_to_disk`.
 
-Belongs here: which files of a folder hold rows, and reading them one by one. Does not: what a row means (formats).
+Belongs here: which files of a folder hold rows, of which split, and reading them one by one. Does not: how a file of
+text is packed and encoded (packed), what a row means (formats).
+
+Splits are named as on the Hub: https://huggingface.co/docs/datasets/repository_structure
 """
 
 import csv
-import gzip
-import io
+import datetime as dt
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TypeAlias
 
+from ec1.corpus.packed import MAX_LINE_BYTES, PackedText, plain_name
+from ec1.corpus.tuples import DECODER, load_record
 from ec1.errors import InputError, RejectedError
 
 _BATCH = 1000
-_CSV_FIELD_BYTES = 64 * 2**20
+_SPLITS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+_BETWEEN = re.compile(r"[-._ ]|(?<=[a-z])(?=[0-9])")
+_KINDS = {
+    **{".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv", ".tsv": "tsv"},
+    ".parquet": "parquet",
+}
+_LISTS = frozenset({"data", "rows", "examples", "instances", "items", "records", "samples", "train", "dataset"})
+"""Under which keys one object holds the rows of a file; an object with a list of others is a row."""
+
+_WRONG_LINE = f"not UTF-8, or longer than {MAX_LINE_BYTES // 2**20} MiB"
+_Row: TypeAlias = tuple[dict[str, Any] | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -29,24 +48,64 @@ class SourceRow:
     problem: str | None = None
 
 
+@dataclass(frozen=True)
+class SourceFile:
+    """A file, or one part of a saved data set; `split` as its name says, None if it says nothing."""
+
+    path: Path
+    split: str | None
+    saved: bool = False
+
+
 @dataclass
 class Sources:
-    """What a path holds: files (or saved data sets) of rows, and of all other files how many of each ending."""
+    """What a path holds: files (or saved data sets) of rows, of all other files how many of each ending, and which
+    files were in another encoding than UTF-8."""
 
     root: Path
-    files: list[Path] = field(default_factory=list)
+    files: list[SourceFile] = field(default_factory=list)
     other: Counter[str] = field(default_factory=Counter)
+    encodings: dict[str, str] = field(default_factory=dict)
 
     def rows(self) -> Iterator[SourceRow]:
-        """Every row of every file, in the order of their names. Raises InputError for a file that is damaged."""
-        for path in self.files:
-            name = path.name if path == self.root else path.relative_to(self.root).as_posix()
-            for number, (record, problem) in enumerate(_read(path), start=1):
-                yield SourceRow(name, number, record, problem)
+        """Every row of every file, in the order of their names. Of a damaged file the last one says what is wrong."""
+        for file in self.files:
+            name = file.path.name if file.path == self.root else file.path.relative_to(self.root).as_posix()
+            if file.saved and file.split is not None:
+                name = f"{name}/{file.split}"
+            number = 0
+            try:
+                for number, (record, problem) in enumerate(self._read(file, name), start=1):
+                    yield SourceRow(name, number, record, problem)
+            except (OSError, EOFError, UnicodeError, csv.Error) as error:
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                yield SourceRow(name, number + 1, None, f"from here on the file cannot be read: {reason}")
+
+    def _read(self, file: SourceFile, name: str) -> Iterator[_Row]:
+        kind = _kind(file.path)
+        if file.saved:
+            yield from _saved(file)
+            return
+        if kind == "parquet":
+            yield from _parquet(file.path)
+            return
+        text = PackedText(file.path)
+        if kind == "json":
+            yield from _json(text)
+        elif kind == "lines":
+            yield from (_object(line) for line in text.lines() if line is None or line.strip())
+        else:
+            yield from _csv(text, "\t" if kind == "tsv" else ",")
+        if text.encoding is not None:
+            self.encodings[name] = text.encoding
 
 
-def find_sources(path: Path) -> Sources:
-    """The files of rows at a path, a file or a folder with all below it. Raises InputError if there is none."""
+def find_sources(path: Path, split: str | None = None) -> Sources:
+    """The files of rows at a path, a file or a folder with all below it.
+
+    Of several splits those of `split` are taken, by default train's; what no split names always. Raises InputError if
+    there is none, or none that is trained on by its name.
+    """
     if not path.exists():
         raise InputError(f"{path} does not exist")
     found = Sources(path)
@@ -54,16 +113,37 @@ def find_sources(path: Path) -> Sources:
     if not found.files:
         others = ", ".join(f"{count} {ending}" for ending, count in sorted(found.other.items())) or "nothing"
         raise InputError(
-            f"{path} holds no .jsonl, .json, .parquet, .csv or .tsv file (.gz too) and no data set saved to disk, but "
-            f"{others}"
+            f"{path} holds no .jsonl, .json, .parquet, .csv or .tsv file (.gz, .bz2, .zst, .xz too) and no data set "
+            f"saved to disk, but {others}"
         )
+    if path.is_dir() or split is not None:
+        _choose(found, split)
     return found
+
+
+def _choose(found: Sources, split: str | None) -> None:
+    names = sorted({file.split for file in found.files if file.split is not None})
+    unnamed = any(file.split is None for file in found.files)
+    if split is None and (names == ["train"] or (len(names) == 1 and not unnamed and names[0] not in _SPLITS)):
+        return
+    if split not in names and (split is not None or (names and "train" not in names and not unnamed)):
+        what = ", ".join(names) or "none"
+        raise InputError(f"{found.root}: name one of its splits with --split: {what}")
+    wanted = split or "train"
+    for name in names:
+        if name != wanted:
+            left = sum(file.split == name for file in found.files)
+            found.other[f"of the split {name} (--split {name} takes it)"] += left
+    found.files = [file for file in found.files if file.split == wanted or (file.split is None and split is None)]
 
 
 def _walk(path: Path, found: Sources) -> None:
     if path.is_dir():
-        if _is_saved(path):
-            found.files.append(path)
+        if (path / "dataset_dict.json").is_file():
+            found.files += [SourceFile(path, name, saved=True) for name in _parts(path / "dataset_dict.json")]
+            return
+        if (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
+            found.files.append(SourceFile(path, None, saved=True))
             return
         for child in sorted(path.iterdir()):
             if child.name.startswith(".") or child.is_symlink():
@@ -71,95 +151,110 @@ def _walk(path: Path, found: Sources) -> None:
             else:
                 _walk(child, found)
     elif _kind(path) is not None and path.name not in ("dataset_info.json", "dataset_infos.json"):
-        found.files.append(path)
+        found.files.append(SourceFile(path, _split_of(path, found.root)))
     else:
         found.other[path.suffix or path.name] += 1
 
 
-def _is_saved(folder: Path) -> bool:
-    """True for what `datasets.Dataset.save_to_disk` and `DatasetDict.save_to_disk` leave."""
-    return (folder / "dataset_dict.json").is_file() or (
-        (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
-    )
+def _parts(index: Path) -> list[str]:
+    try:
+        return [str(name) for name in json.loads(index.read_text())["splits"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{index} is not what `save_to_disk` writes: {type(error).__name__}") from None
+
+
+def _split_of(path: Path, root: Path) -> str | None:
+    """The split that a file's name, or else the name of a folder around it, says."""
+    for name in (path.name, *reversed(path.relative_to(root).parent.parts)):
+        words = set(_BETWEEN.split(name.lower()))
+        for split, spellings in _SPLITS.items():
+            if not words.isdisjoint(spellings):
+                return split
+    return None
 
 
 def _kind(path: Path) -> str | None:
-    name = path.name.lower().removesuffix(".gz")
-    kinds = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv", ".tsv": "tsv"}
-    if name.endswith(".parquet"):
-        return None if path.name.lower().endswith(".gz") else "parquet"
-    return next((kind for ending, kind in kinds.items() if name.endswith(ending)), None)
+    name = plain_name(path)
+    if name.endswith(".parquet") and name != path.name.lower():
+        return None
+    return next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
 
 
-def _read(path: Path) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
-    try:
-        if path.is_dir():
-            yield from _saved(path)
-            return
-        kind = _kind(path)
-        if kind == "parquet":
-            yield from _parquet(path)
-            return
-        with _opened(path) as stream:
-            if kind == "json":
-                yield from _json(stream)
-            elif kind == "lines":
-                yield from _lines(stream)
-            else:
-                yield from _csv(stream, "\t" if kind == "tsv" else ",")
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
-
-
-def _opened(path: Path) -> TextIO:
-    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    return io.TextIOWrapper(opened(path, "rb"), encoding="utf-8-sig", newline="")
-
-
-def _lines(stream: TextIO) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
-    for line in stream:
-        if line.strip():
-            yield _object(line)
-
-
-def _json(stream: TextIO) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
+def _json(file: PackedText) -> Iterator[_Row]:
     """A list of rows, an object that holds one, or (often) lines under another name."""
-    text = stream.read()
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        for line in text.splitlines():
-            if line.strip():
-                yield _object(line)
+    text = file.text()
+    if text is None:
+        yield None, "the file is neither UTF-8 nor UTF-16 nor Windows-1252"
         return
-    if isinstance(value, dict):
-        lists = [item for item in value.values() if isinstance(item, list) and item and isinstance(item[0], dict)]
-        is_row = {"messages", "conversations", "conversation", "chosen"} & value.keys()
-        value = lists[0] if len(lists) == 1 and not is_row else [value]
-    for item in value if isinstance(value, list) else [value]:
-        yield (item, None) if isinstance(item, dict) else (None, "not a JSON object")
+    start = len(text) - len(text.lstrip())
+    if text[start : start + 1] == "[":
+        yield from _items(text, start + 1)
+        return
+    try:
+        value = load_record(text)
+    except RejectedError:
+        yield from (_object(line) for line in text.split("\n") if line.strip())
+        return
+    lists = [key for key, item in value.items() if isinstance(item, list) and key in _LISTS]
+    if len(lists) == 1 and all(isinstance(item, dict) for item in value[lists[0]]):
+        yield from ((item, None) for item in value[lists[0]])
+    else:
+        yield value, None
 
 
-def _object(line: str) -> tuple[dict[str, Any] | None, str | None]:
-    # Here, not above: the module of our own tuples is the one that says what a JSON line may be.
-    from ec1.corpus.tuples import load_record
+def _items(text: str, place: int) -> Iterator[_Row]:
+    """The rows of a list, one after the other: one that is refused does not take the others with it."""
+    lax, blank = json.JSONDecoder(), re.compile(r"[\s,]*")
+    while True:
+        found = blank.match(text, place)
+        place = place if found is None else found.end()
+        if text[place : place + 1] == "]":
+            return
+        problem = None
+        try:
+            try:
+                value, end = DECODER.raw_decode(text, place)
+            except RejectedError as error:
+                problem = str(error)
+                value, end = lax.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            yield None, "from here on not valid JSON"
+            return
+        if problem is None and not isinstance(value, dict):
+            problem = "not a JSON object"
+        if problem is None and end - place > MAX_LINE_BYTES:
+            problem = _WRONG_LINE
+        yield (value, None) if problem is None else (None, problem)
+        place = end
 
+
+def _object(line: str | None) -> _Row:
+    if line is None or len(line) > MAX_LINE_BYTES:
+        return None, _WRONG_LINE
     try:
         return load_record(line), None
     except RejectedError as error:
         return None, str(error)
 
 
-def _csv(stream: TextIO, delimiter: str) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
-    csv.field_size_limit(_CSV_FIELD_BYTES)
-    for row in csv.DictReader(stream, delimiter=delimiter):
+def _csv(file: PackedText, delimiter: str) -> Iterator[_Row]:
+    csv.field_size_limit(MAX_LINE_BYTES)
+    for row in csv.DictReader(_whole(file), delimiter=delimiter):
         if None in row or None in row.values():
             yield None, "a line with another number of fields than the first"
         else:
             yield dict(row), None
 
 
-def _parquet(path: Path) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
+def _whole(file: PackedText) -> Iterator[str]:
+    """The lines of a table. Raises UnicodeError for one that is not text: a row may be several lines."""
+    for line in file.lines():
+        if line is None:
+            raise UnicodeError(_WRONG_LINE)
+        yield line
+
+
+def _parquet(path: Path) -> Iterator[_Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -169,19 +264,18 @@ def _parquet(path: Path) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
                 for record in batch.to_pylist():
                     yield _without_nulls(record), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}") from None
+        raise OSError(f"not a readable Parquet file: {error}") from None
 
 
-def _saved(folder: Path) -> Iterator[tuple[dict[str, Any] | None, str | None]]:
+def _saved(file: SourceFile) -> Iterator[_Row]:
     import datasets
 
     try:
-        loaded = datasets.load_from_disk(str(folder))
+        loaded = datasets.load_from_disk(str(file.path))
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{folder} is not a readable data set: {str(error).splitlines()[0]}") from None
-    for part in loaded.values() if isinstance(loaded, dict) else [loaded]:
-        for record in part:
-            yield _without_nulls(record), None
+        raise OSError(f"not a readable data set: {error}") from None
+    for record in loaded if file.split is None else loaded[file.split]:
+        yield _without_nulls(record), None
 
 
 def _without_nulls(value: Any) -> Any:
@@ -190,4 +284,5 @@ def _without_nulls(value: Any) -> Any:
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
-    return value
+    # JSON has no times: as text they are read as any other row's.
+    return value.isoformat() if isinstance(value, dt.date) else value

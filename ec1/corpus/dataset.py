@@ -19,7 +19,7 @@ import tempfile
 import time
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,18 +33,19 @@ from ec1.corpus.dataset_tables import SIDES, DatasetTables
 from ec1.corpus.duplicates import NearDuplicates, StoredSignatures, signature, survivors
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.options import DataOptions
-from ec1.corpus.rendering import Encoded, Rendered, encode, render, rendered
+from ec1.corpus.rendering import Encoded, Rendered, encode, rendered, rendered_sides
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.rows import DatasetRow, Numbers, RowTable, StoredRow
 from ec1.corpus.served import BEYOND, SERVED, Giver, giver_of, within_share
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
-from ec1.corpus.split import HeldOutGroups, Leak, Side, leaks, newest
+from ec1.corpus.split import HeldOutGroups, Leak, Side, clusters, leaks, newest
 from ec1.corpus.tuples import (
     Example,
     Objective,
     TrainingTuple,
     TupleKind,
     example_of,
+    links_of,
     parse_record,
     prompt_source,
     said_in,
@@ -57,7 +58,7 @@ from ec1.seals import FILES, check_files, read_sealed, set_aside, write_sealed
 
 log = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 """Part of a dataset's identity: raise it when the same snapshot and options would give other rows."""
 
 SHARED = "shares a session, commit, prompt or answer with a held-out tuple"
@@ -94,7 +95,8 @@ class Dataset:
     """None of a dataset that was made before there were audits."""
     max_known_share: float = 1.0
     mixed: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of each other role that was mixed in: its `snapshot`, and how many `rows` of it are trained on."""
+    """Of each other role that was mixed in: its `snapshot`, how many `rows` of it are trained on, and how many its
+    weight `wanted`."""
     labels: tuple[str, ...] = ()
     """Access labels of the rows in it, on either side."""
 
@@ -102,6 +104,18 @@ class Dataset:
     def is_clean(self) -> bool:
         """Whether training knows no more of the held-out side than the recipe allows."""
         return not self.leaks and (self.audit is None or self.audit.known_share <= self.max_known_share)
+
+    @property
+    def remedy(self) -> str | None:
+        """What helps if training knows more than that; None if it does not."""
+        if self.is_clean:
+            return None
+        known = self.audit.known if self.audit is not None else 0
+        return (
+            f"training knows {known} of {self.heldout_rows} held-out answers, and {len(self.leaks)} held-out rows: "
+            "hold out the newest (data.heldout_newest), name what rows were cut from (data.group_by), or allow it "
+            "(data.max_known_share)"
+        )
 
     def rows(self, side: Side) -> Any:
         """One side as a `datasets.Dataset`, in memory. (`datasets.load_dataset("parquet")` reads the files, too.)"""
@@ -248,6 +262,7 @@ class _Builder:
         self._givers: dict[int, Giver] = {}
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
+        self._wanted: dict[str, int] = {}
         self._labels: dict[str, tuple[str, ...]] = {}
         """Of the rows that have any, by digest."""
 
@@ -260,7 +275,7 @@ class _Builder:
             twins = NearDuplicates(self._clean_rows(), self._data.near_duplicate_similarity)
             if not len(self._rows):
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
-            self._rows.cluster(_clusters(self._rows, twins.pairs(), self._groups.forced()))
+            self._rows.cluster(clusters(self._rows, twins.pairs(), self._groups.forced()))
             self._rows.hold_out(self._heldout())
             self._heldout_rows = self._rows.sides()
             outdated = self._rows.outdated()
@@ -291,7 +306,11 @@ class _Builder:
             **{f"{side}_rows": len(numbers) for side, numbers in sides.items()},
             **{f"{side}_groups": self._rows.count_groups(written_heldout=side == "heldout") for side in SIDES},
             "mixed": {
-                role: {"snapshot": snapshot.digest, "rows": int(self._rows.of_role(role)[sides["train"]].sum())}
+                role: {
+                    "snapshot": snapshot.digest,
+                    "rows": int(self._rows.of_role(role)[sides["train"]].sum()),
+                    "wanted": self._wanted[role],
+                }
                 for role, snapshot in self._mixed.items()
             },
         }
@@ -335,7 +354,7 @@ class _Builder:
                         number / (time.monotonic() - started),
                     )
                 try:
-                    item = parse_record(source.record)
+                    item = parse_record(source.record, self._data.known_keys)
                     example = example_of(item, self._objective)
                     if self._data.scrub:
                         example, found = cleaning.scrub_example(example, self._data.recognizers)
@@ -354,10 +373,13 @@ class _Builder:
                 # A text's names are corrected, not collected: of two answers one is wrong.
                 question = prompt_source(item) if item.kind == TupleKind.EXTRACTION else None
                 sources = self._sources(source, item)
+                links = links_of(item)
                 if (giver := giver_of(source.record)) is not None:
                     # Like rows of another role: to the training side only, and no link between groups.
                     role, self._givers[len(self._rows)] = SERVED, giver
-                self._rows.add(DatasetRow(source.digest, sources, digest, origin, offset, created, role, question))
+                self._rows.add(
+                    DatasetRow(source.digest, sources, digest, origin, offset, created, role, question, links)
+                )
         self._rows.flush()
         return StoredSignatures(self._folder / "signatures")
 
@@ -400,7 +422,13 @@ class _Builder:
         limit = int(own.sum())
         for role, weight in self._data.mix.items():
             found = kept[self._rows.of_role(role)[kept]]
-            beyond = np.sort(self._by_hash(found)[round(weight * limit) :])
+            self._wanted[role] = round(weight * limit)
+            if len(found) < self._wanted[role]:
+                log.warning(
+                    "%s: data.mix wants %d rows of %s, and there are %d",
+                    *(self._where, self._wanted[role], role, len(found)),
+                )
+            beyond = np.sort(self._by_hash(found)[self._wanted[role] :])
             self._reject_all(beyond, f"beyond the weight of {role} in data.mix")
             kept = kept[~np.isin(kept, beyond)]
         served = self._by_hash(kept[self._rows.of_role(SERVED)[kept]])
@@ -511,12 +539,10 @@ class _Builder:
         return measured
 
     def _measured_sides(self, example: Example) -> "_Measure | str":
-        from jinja2.exceptions import TemplateError
-
         try:
-            texts = [render(self._tokenizer, example["prompt"] + example[side]) for side in self._kind.sides]
-        except TemplateError:
-            return "the chat template refuses its sequence of roles"
+            texts = rendered_sides(self._tokenizer, example, self._kind.sides)
+        except RejectedError as error:
+            return str(error)
         lengths = [len(ids) for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]]
         return _Measure(max(lengths), sum(lengths), None)
 
@@ -529,30 +555,6 @@ class _Builder:
                     "groups (sessions, commits, briefs): gather tuples of more groups, or change data.heldout_share or "
                     "data.seed"
                 )
-
-
-def _clusters(rows: RowTable, pairs: Iterable[tuple[int, int]], first: Collection[str]) -> dict[str, str]:
-    """Groups that have nearly equal rows -> the group that stands for all of them: one side of the split for all.
-
-    It is one of `first`, if there is any, else the oldest: so a new group that resembles old ones joins their side.
-    """
-    parent: dict[str, str] = {}
-
-    def root(group: str) -> str:
-        while (above := parent.setdefault(group, group)) != group:
-            parent[group] = parent[above]
-            group = above
-        return group
-
-    for left, right in pairs:
-        groups = rows.group_of(left), rows.group_of(right)
-        if groups[0] is not None and groups[1] is not None:
-            parent[root(groups[0])] = root(groups[1])
-    age = {group: rows.oldest(group) for group in parent}
-    chosen: dict[str, str] = {}
-    for group in sorted(parent, key=lambda group: (group not in first, age[group], group)):
-        chosen.setdefault(root(group), group)
-    return {group: chosen[root(group)] for group in parent}
 
 
 @dataclass(frozen=True)

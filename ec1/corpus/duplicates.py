@@ -27,7 +27,9 @@ _SORTED = 2**17
 _COMPARED = 2**15
 _BYTES = 4 * PERMUTATIONS
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_WORD = re.compile(r"\w+|[^\w\s]")
+# Scripts without spaces have no words to find: each letter counts as one.
+SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{SPACELESS}]|[^\W{SPACELESS}]+|[^\w\s]")
 
 Signatures = NDArray[np.uint32]
 """Shape (rows, PERMUTATIONS)."""

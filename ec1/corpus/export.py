@@ -5,11 +5,13 @@ Belongs here: the file. Does not: what is trainable (tuples) and what is scrubbe
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ec1.corpus.cleaning import scrub_example
+from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.tuples import Objective, example_of, group_of, parse_record
 from ec1.errors import InputError, RejectedError
@@ -34,12 +36,13 @@ def export(snapshot: Snapshot, objective: Objective, path: Path) -> Export:
     """
     if path.suffix not in (".jsonl", ".parquet"):
         raise InputError(f"{path}: name a file that ends in .jsonl or .parquet")
+    parquet, columns = path.suffix == ".parquet", ROW_KINDS[objective].columns
     rejected: Counter[str] = Counter()
     count = 0
-    with atomic_file(path) as temporary, _Writer(temporary, parquet=path.suffix == ".parquet") as writer:
+    with atomic_file(path) as temporary, _Writer(temporary, columns if parquet else ()) as writer:
         for row in snapshot.rows():
             try:
-                item = parse_record(row.record)
+                item = parse_record(row.record, snapshot.ignored)
                 example, _ = scrub_example(example_of(item, objective))
             except RejectedError as error:
                 rejected[str(error)] += 1
@@ -49,16 +52,40 @@ def export(snapshot: Snapshot, objective: Objective, path: Path) -> Export:
     return Export(count, dict(sorted(rejected.items())))
 
 
+def _schema(columns: Sequence[str]) -> Any:
+    """The same whatever the first rows are. Calls and tools, whose objects all differ, are JSON."""
+    import pyarrow as pa
+
+    texts = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
+    message = pa.struct([*((name, pa.string()) for name in texts), ("train", pa.bool_())])
+    names = ("tools", "group", "origin")
+    return pa.schema([*((name, pa.list_(message)) for name in columns), *((name, pa.string()) for name in names)])
+
+
+def _flat(key: str, value: Any) -> Any:
+    if key == "tools":
+        return json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, list):
+        return value
+    return [
+        {**message, "tool_calls": json.dumps(message["tool_calls"], ensure_ascii=False)}
+        if "tool_calls" in message
+        else message
+        for message in value
+    ]
+
+
 class _Writer:
     """Rows in pieces, so that memory does not grow with the corpus."""
 
-    def __init__(self, path: Path, *, parquet: bool) -> None:
-        self._path, self._parquet = path, parquet
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        """`columns` are those of messages in a Parquet file; without any it is JSON Lines."""
+        self._path, self._columns = path, columns
         self._waiting: list[dict[str, Any]] = []
         self._file: Any = None
 
     def __enter__(self) -> "_Writer":
-        if not self._parquet:
+        if not self._columns:
             self._file = self._path.open("w", encoding="utf-8")
         return self
 
@@ -75,14 +102,14 @@ class _Writer:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        if self._parquet:
+        if self._columns:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            table = pa.Table.from_pylist(self._waiting)
             if self._file is None:
-                self._file = pq.ParquetWriter(self._path, table.schema)
-            self._file.write_table(table)
+                self._file = pq.ParquetWriter(self._path, _schema(self._columns))
+            rows = [{key: _flat(key, value) for key, value in row.items()} for row in self._waiting]
+            self._file.write_table(pa.Table.from_pylist(rows, schema=self._file.schema))
         else:
             self._file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self._waiting)
         self._waiting = []

@@ -3,19 +3,34 @@
 Belongs here: which keys make a format, and what each of them becomes. Does not: our own tuples (tuples), the kinds of
 files that rows come in (files), whether a base model's chat template has a place for what a row carries (rendering).
 
-Whatever changes what is learnt is carried (tools, calls, reasoning, which answers count) or refused with a reason; a
-reason names keys, never the row's own text. Formats: https://huggingface.co/docs/trl/dataset_formats,
+Whatever changes what is learnt is carried (tools, calls, reasoning, which answers count) or refused with a reason, as
+is a key that nobody reads (keys). A reason names keys, never the row's own text.
+
+Formats: https://huggingface.co/docs/trl/dataset_formats, https://docs.axolotl.ai/docs/dataset-formats/,
 https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html,
-https://docs.axolotl.ai/docs/dataset-formats/, https://platform.openai.com/docs/api-reference/fine-tuning.
+https://platform.openai.com/docs/api-reference/fine-tuning.
 """
 
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from ec1.corpus.keys import (
+    LISTS,
+    OF_CALL,
+    OF_FORMAT,
+    OF_MESSAGE,
+    OF_PART,
+    OF_ROW,
+    TEXTS,
+    Fields,
+    is_empty,
+    unread_keys,
+    without,
+)
 from ec1.errors import RejectedError
 
 Message: TypeAlias = dict[str, Any]
@@ -40,14 +55,22 @@ _ROLES = {
     "ipython": "tool",
     "function_response": "tool",
 }
-_FORMATS: dict[str, tuple[tuple[str, ...], ...]] = {
-    # The first key names the format; each group must have one key present.
+_FORMATS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    # Keys of the question and of the answer, of each the ones that mean the same.
     "prompt/completion": (("prompt",), ("completion", "response")),
     "question/answer": (("question", "query"), ("answer", "response")),
     "alpaca": (("instruction",), ("output", "response")),
 }
-_MEDIA = ("images", "image", "videos", "video", "audios", "audio")
+_LONG = 16
+"""Characters from which a text under any other key is a repetition, and not the same by chance."""
 _TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
+_KTO = "a KTO row ({}): not trained; keep the good answers as prompt and completion, or pair good with bad"
+_REASONS = {
+    **dict.fromkeys(("label", "kto_tag"), _KTO),
+    **dict.fromkeys(("images", "image", "videos", "video", "audios", "audio"), "{}: only text is trained on"),
+    **dict.fromkeys(("documents", "chat_template_kwargs"), "{} would have to reach the chat template: not supported"),
+}
+"""Why a row that carries such a key is refused, where more can be said than that nobody reads it."""
 
 
 @dataclass(frozen=True)
@@ -59,45 +82,81 @@ class FormattedRow:
     chosen: tuple[Message, ...] | None = None
     rejected: tuple[Message, ...] | None = None
     tools: tuple[dict[str, Any], ...] | None = None
+    read: frozenset[str] = frozenset()
+    """The keys of the row that this was made of."""
 
 
-def read_row(record: Mapping[str, Any]) -> FormattedRow:
-    """Recognise a row. Raises RejectedError with what is missing, or with what it carries that cannot be learnt."""
-    keys = {key for key, value in record.items() if value is not None}
-    _refuse_what_cannot_be_learnt(record, keys)
-    tools = _tools(record)
-    system = _system(record)
-    if "chosen" in keys or "rejected" in keys:
-        if missing := sorted({"chosen", "rejected"} - keys):
+def read_row(record: Mapping[str, Any], ignored: Collection[str] = ()) -> FormattedRow:
+    """Recognise a row. Raises RejectedError with what is missing, or with what it carries that cannot be learnt.
+
+    `ignored` are keys that a person said are of no account (see `keys`).
+    """
+    fields = Fields(without(record, ignored) if ignored else record, "", OF_ROW)
+    for key in sorted(_REASONS.keys() & fields.values.keys()):
+        if not is_empty(fields.values[key]):
+            raise RejectedError(_REASONS[key].format(key))
+    if "completions" in fields and "labels" in fields:
+        raise RejectedError("a row of stepwise supervision (completions, labels): not trained")
+    row = replace(_read(fields), read=frozenset(fields.read))
+    if not (unread := fields.unread()):
+        return row
+    harmless = OF_FORMAT.get("pair" if row.chosen is not None else row.format, ())
+    read = [*row.messages, *(row.chosen or ()), *(row.rejected or ())]
+    texts = {message["content"].strip() for message in read}
+    unread = [key for key in unread if key not in harmless and not _repeats(fields, key, texts)]
+    if lost := [key for key in unread if key in TEXTS]:
+        raise RejectedError(f"the text of {lost[0]} would not be learnt beside a {row.format} row")
+    if unread:
+        raise RejectedError(unread_keys(unread))
+    return row
+
+
+def _read(fields: Fields) -> FormattedRow:
+    tools, system = _tools(fields.take("tools", "functions")), _system(fields.take("system", "system_prompt"))
+    if "chosen" in fields or "rejected" in fields:
+        if missing := [key for key in ("chosen", "rejected") if key not in fields]:
             raise RejectedError(f"a pair of answers without {missing[0]}")
-        return _pair(record, keys, system, tools)
-    for key in ("messages", "conversations", "conversation"):
-        if key in keys:
-            found = messages_of(record[key], key)
-            return FormattedRow(
-                "sharegpt" if _is_sharegpt(record[key]) else "messages", _led_by(system, found), tools=tools
-            )
-    for name, groups in _FORMATS.items():
-        if groups[0][0] not in keys and not (name == "question/answer" and "query" in keys):
+        return _pair(fields, system, tools)
+    for key in LISTS:
+        if key in fields:
+            value = fields.take(key)
+            found = _led_by(system, messages_of(value, key))
+            return FormattedRow("sharegpt" if _is_sharegpt(value) else "messages", found, tools=tools)
+    for name, (questions, answers) in _FORMATS.items():
+        question, answer = fields.first(*questions), fields.first(*answers)
+        if question is None:
             continue
-        present = [next((key for key in group if key in keys), None) for group in groups]
-        if present[1] is None:
+        if answer is None:
             # Some write a question as an instruction with an answer beside it; the next format may fit.
-            if any(other != name and groups_[0][0] in keys for other, groups_ in _FORMATS.items()):
+            if any(fields.first(*others) for other, (others, _) in _FORMATS.items() if other != name):
                 continue
-            raise RejectedError(f"{present[0]} without {' or '.join(groups[1])}")
-        assert present[0] is not None
-        asked = _asked(record, present[0], keys)
-        answer = _answer(record[present[1]], present[1])
-        return FormattedRow(name, (*_led_by(system, asked), *answer), tools=tools)
-    if "text" in keys:
+            raise RejectedError(f"{question} without {' or '.join(answers)}")
+        asked = _asked(fields, questions)
+        answered = _answer(fields.take(*answers), answer)
+        return FormattedRow(name, (*_led_by(system, asked), *answered), tools=tools)
+    if "text" in fields:
         raise RejectedError("text alone has no answer to learn: it needs a prompt and a completion")
-    for group in (("completion", "prompt"), ("output", "instruction"), ("response", "prompt"), ("answer", "question")):
-        if group[0] in keys:
-            raise RejectedError(f"{group[0]} without {group[1]}")
+    for answer, question in (
+        *(("completion", "prompt"), ("output", "instruction"), ("response", "prompt"), ("answer", "question")),
+    ):
+        if answer in fields:
+            raise RejectedError(f"{answer} without {question}")
     raise RejectedError(
         "no known format: it has no messages, conversations, prompt, instruction or question, nor chosen and rejected"
     )
+
+
+def _repeats(fields: Fields, key: str, texts: set[str]) -> bool:
+    """Whether an unread value says only what is read elsewhere: one of the texts, several, or all of them as one."""
+    value = fields.values[key]
+    if isinstance(value, str) and (key in TEXTS or len(value.strip()) >= _LONG):
+        return value.strip() in texts or (key == "text" and all(text in value for text in texts))
+    if key in TEXTS and isinstance(value, list | Mapping):
+        try:
+            return all(message["content"].strip() in texts for message in messages_of(value, key))
+        except RejectedError:
+            return False
+    return False
 
 
 def messages_of(value: Any, what: str) -> tuple[Message, ...]:
@@ -114,35 +173,50 @@ def messages_of(value: Any, what: str) -> tuple[Message, ...]:
 def _message(item: Any, what: str) -> Message:
     if not isinstance(item, Mapping):
         raise RejectedError(f"{what} holds something that is not a message")
-    item = {key: value for key, value in item.items() if value is not None}
-    speaker = item.get("role", item.get("from"))
+    if len(item) == 2 and isinstance(text := item.get("content", item.get("value")), str):
+        # Most messages by far: who, and what.
+        plain = _ROLES.get(str(item.get("role", item.get("from"))))
+        if plain is not None:
+            return {"role": plain, "content": text}
+    fields = Fields(item, "message.", OF_MESSAGE)
+    speaker = fields.take("role", "from")
     if speaker is None:
         raise RejectedError(f"{what} holds a message without role (or from)")
+    message: Message
     if speaker == "function_call":
-        calls = _from_json(str(item.get("value", item.get("content", ""))), "function_call")
-        return {"role": "assistant", "content": "", "tool_calls": _calls(calls), **_trained(item, "assistant")}
-    role = _ROLES.get(speaker.strip().lower()) if isinstance(speaker, str) else None
-    if role is None:
-        raise RejectedError(f"{what} holds a message of an unknown role")
-    content, reasoning = _content(item.get("content", item.get("value", item.get("text"))), what)
-    message: Message = {"role": role, "content": content}
-    for key in ("reasoning_content", "reasoning", "thinking"):
-        if isinstance(item.get(key), str) and item[key].strip():
-            reasoning = reasoning or item[key]
-    if reasoning:
-        message["reasoning_content"] = reasoning
-    if item.get("tool_calls"):
-        message["tool_calls"] = _calls(item["tool_calls"])
-    elif item.get("function_call"):
-        message["tool_calls"] = _calls(item["function_call"])
-    if content is None:
-        if "tool_calls" not in message:
-            raise RejectedError(f"{what} holds a message without content (or value)")
-        message["content"] = ""
-    for key in ("tool_call_id", "name"):
-        if role == "tool" and isinstance(item.get(key), str):
-            message[key] = item[key]
-    return message | _trained(item, role)
+        calls = _from_json(str(fields.take("value", "content") or ""), "function_call")
+        message = {"role": "assistant", "content": "", "tool_calls": _calls(calls)}
+    else:
+        role = _ROLES.get(speaker.strip().lower()) if isinstance(speaker, str) else None
+        if role is None:
+            raise RejectedError(f"{what} holds a message of an unknown role")
+        message = _said(fields, role, what)
+    trained = _trained(fields, message["role"])
+    fields.finish()
+    return message | trained
+
+
+def _said(fields: Fields, role: str, what: str) -> Message:
+    content, reasoning = _content(fields.take("content", "value", "text"), what)
+    message: Message = {"role": role, "content": "" if content is None else content}
+    # Of anybody else a template shows neither calls nor reasoning: there, they are keys that nobody reads.
+    if role == "assistant":
+        thoughts = [*_content(fields.take("reasoning_content", "reasoning", "thinking"), what), reasoning]
+        different = list(dict.fromkeys(text for text in thoughts if text and text.strip()))
+        if len(different) > 1:
+            raise RejectedError(f"{what} holds a message with two different reasonings")
+        if different:
+            message["reasoning_content"] = different[0]
+        if calls := fields.take("tool_calls", "function_call"):
+            message["tool_calls"] = _calls(calls)
+    elif reasoning:
+        raise RejectedError(f"{what} holds reasoning of somebody who is not the assistant")
+    if content is None and "tool_calls" not in message:
+        raise RejectedError(f"{what} holds a message without content (or value)")
+    for key in ("tool_call_id", "name") if role == "tool" else ():
+        if isinstance(value := fields.take(key), str):
+            message[key] = value
+    return message
 
 
 def _content(value: Any, what: str) -> tuple[str | None, str | None]:
@@ -155,27 +229,33 @@ def _content(value: Any, what: str) -> tuple[str | None, str | None]:
     reasoning: list[str] = []
     for part in value:
         if isinstance(part, str):
-            part = {"type": "text", "text": part}
+            texts.append(part)
+            continue
         if not isinstance(part, Mapping):
             raise RejectedError(f"{what} holds a part of a message that is not text")
-        kind = part.get("type")
-        if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
-            texts.append(part["text"])
-        elif kind in ("thinking", "reasoning") and isinstance(part.get("thinking", part.get("text")), str):
-            reasoning.append(part.get("thinking", part.get("text")))
-        else:
+        fields = Fields(part, "part.", OF_PART)
+        kind = fields.take("type")
+        thought = kind in ("thinking", "reasoning")
+        said = fields.take(*(("thinking",) if thought else ()), "text", "value")
+        if not isinstance(said, str) or not (thought or kind in ("text", "input_text", "output_text")):
             raise RejectedError(f"{what} holds a part of a message that is not text")
+        fields.finish()
+        (reasoning if thought else texts).append(said)
     return "".join(texts), "\n".join(reasoning) or None
 
 
-def _trained(item: Mapping[str, Any], role: str) -> dict[str, bool]:
-    """Whether the row itself says that this message counts: OpenAI's `weight`, Axolotl's `train` and `training`."""
-    found = [(key, item[key]) for key in ("weight", "train", "training") if key in item]
+def _trained(fields: Fields, role: str) -> dict[str, bool]:
+    """Whether the row itself says that this message counts: OpenAI's `weight`, Axolotl's `train` and `training`,
+    LLaMA-Factory's `loss_weight`."""
+    keys = ("weight", "train", "training", "loss_weight")
+    found = [(key, fields.take(key)) for key in keys if key in fields]
     if not found:
         return {}
-    values = {bool(value) for _, value in found if value in (0, 1)}
-    if any(value not in (0, 1) for _, value in found) or len(values) != 1:
+    if any(not isinstance(value, int | float) or value not in (0, 1) for _, value in found):
         raise RejectedError(f"the {found[0][0]} of a message is neither 0 nor 1")
+    values = {bool(value) for _, value in found}
+    if len(values) > 1:
+        raise RejectedError(f"the {found[0][0]} and the {found[1][0]} of a message say different things")
     if role != "assistant":
         if values == {True}:
             raise RejectedError("a message that is not an answer is marked to be trained")
@@ -188,14 +268,17 @@ def _calls(value: Any) -> list[dict[str, Any]]:
         value = _from_json(value, "tool_calls")
     calls: list[dict[str, Any]] = []
     for item in [value] if isinstance(value, Mapping) else value if isinstance(value, list) else [None]:
-        function: Any = item.get("function", item) if isinstance(item, Mapping) else None
-        if (
-            not isinstance(item, Mapping)
-            or not isinstance(function, Mapping)
-            or not isinstance(function.get("name"), str)
-        ):
+        call = Fields(item, "call.", OF_CALL) if isinstance(item, Mapping) else None
+        # Some write what is called beside the call's id, most below `function`.
+        inner = None if call is None else call.take("function")
+        function = call if inner is None else Fields(inner, "call.", ()) if isinstance(inner, Mapping) else None
+        name = None if function is None else function.take("name")
+        if call is None or function is None or not isinstance(name, str):
             raise RejectedError("tool_calls holds a call without a function's name")
-        arguments = function.get("arguments", function.get("parameters", {}))
+        if call.take("type") not in (None, "function"):
+            raise RejectedError("tool_calls holds a call of something that is not a function")
+        arguments = function.take("arguments", "parameters")
+        arguments = {} if arguments is None else arguments
         if isinstance(arguments, str):
             # Templates write a mapping as JSON themselves; text that is not JSON stays as it is.
             try:
@@ -203,13 +286,15 @@ def _calls(value: Any) -> list[dict[str, Any]]:
                 arguments = loaded if isinstance(loaded, dict) else arguments
             except (ValueError, RecursionError):
                 pass
-        call = {"type": "function", "function": {"name": function["name"], "arguments": arguments}}
-        calls.append({"id": item["id"], **call} if isinstance(item.get("id"), str) else call)
+        made = {"type": "function", "function": {"name": name, "arguments": arguments}}
+        identifier = call.take("id")
+        calls.append({"id": identifier, **made} if isinstance(identifier, str) else made)
+        call.finish()
+        function.finish()
     return calls
 
 
-def _tools(record: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | None:
-    value = next((record[key] for key in ("tools", "functions") if record.get(key)), None)
+def _tools(value: Any) -> tuple[dict[str, Any], ...] | None:
     if isinstance(value, str):
         value = _from_json(value, "tools") if value.strip() else None
     if not value:
@@ -219,29 +304,34 @@ def _tools(record: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | None:
     return tuple(dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)} for tool in value)
 
 
-def _system(record: Mapping[str, Any]) -> str | None:
-    value = next((record[key] for key in ("system", "system_prompt") if record.get(key)), None)
+def _system(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise RejectedError("system is not text")
-    return value
+    return value or None
 
 
 def _led_by(system: str | None, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    if system is None or (messages and messages[0]["role"] == "system"):
+    if system is None:
+        return messages
+    if messages and messages[0]["role"] == "system":
+        if messages[0]["content"].strip() != system.strip():
+            raise RejectedError("system and the first message say different things")
         return messages
     return ({"role": "system", "content": system}, *messages)
 
 
-def _asked(record: Mapping[str, Any], key: str, keys: set[str]) -> tuple[Message, ...]:
+def _asked(fields: Fields, keys: Sequence[str]) -> tuple[Message, ...]:
     """The turns before an answer: a text with Alpaca's input and history, or messages."""
-    value = record[key]
+    value, key = fields.take(*keys), fields.first(*keys) or keys[0]
     if not isinstance(value, str):
         return messages_of(value, key)
-    extra = next((record[name] for name in ("input", "context") if name in keys), "") if key != "prompt" else ""
+    # What stands beside a prompt is no part of it: nobody says where it would go.
+    extra = "" if key in ("prompt", "input") else fields.take("input", "context") or ""
     if not isinstance(extra, str):
         raise RejectedError("input is not text")
     earlier: list[Message] = []
-    for turn in record.get("history") or []:
+    history = fields.take("history") or []
+    for turn in history if isinstance(history, list) else [None]:
         if not isinstance(turn, Sequence) or len(turn) != 2 or not all(isinstance(text, str) for text in turn):
             raise RejectedError("history is not a list of a question and its answer each")
         earlier += [{"role": "user", "content": turn[0]}, {"role": "assistant", "content": turn[1]}]
@@ -255,19 +345,12 @@ def _answer(value: Any, what: str) -> tuple[Message, ...]:
     return messages_of(value, what)
 
 
-def _pair(
-    record: Mapping[str, Any], keys: set[str], system: str | None, tools: tuple[dict[str, Any], ...] | None
-) -> FormattedRow:
+def _pair(fields: Fields, system: str | None, tools: tuple[dict[str, Any], ...] | None) -> FormattedRow:
     """Every shape in which the hub keeps preferences: the prompt apart, inside both answers, or both."""
-    chosen, rejected = (_side(record[key], key) for key in ("chosen", "rejected"))
-    key = next(
-        (
-            key
-            for key in ("prompt", "messages", "conversations", "instruction", "question", "query", "input")
-            if key in keys and record[key]
-        ),
-        None,
-    )
+    chosen, rejected = (_side(fields.take(key), key) for key in ("chosen", "rejected"))
+    key = fields.first("prompt", "messages", "conversations", "instruction", "question", "query", "input")
+    if key is not None and is_empty(fields.values[key]):
+        key = None
     shared = sum(1 for _ in itertools.takewhile(lambda both: both[0] == both[1], zip(chosen, rejected, strict=False)))
     inside = chosen[: min(shared, len(chosen) - 1, len(rejected) - 1)]
     while inside and inside[-1]["role"] == "assistant":
@@ -278,17 +361,23 @@ def _pair(
             raise RejectedError("chosen and rejected do not answer one prompt")
         if any(message["role"] == "user" for message in side):
             raise RejectedError(f"{name} goes on over several turns after it parts from the other answer")
-    prompt = () if key is None else messages_of(record[key], key) if _is_list(record[key]) else ()
-    if key is not None and not prompt:
-        prompt = _asked(record, key, keys)
+        if not all(message.get("train", True) for message in side):
+            raise RejectedError(f"{name} is marked not to be trained")
+    prompt = () if key is None else _asked(fields, (key,))
     shape = "prompt/chosen/rejected" if key and not inside else "chosen/rejected"
     if inside:
-        if prompt and prompt[-1]["content"].strip() != inside[-1]["content"].strip():
+        # One of the two may leave out what stands before the last turns.
+        longer, shorter = (inside, prompt) if len(inside) >= len(prompt) else (prompt, inside)
+        if [_turn(message) for message in longer[len(longer) - len(shorter) :]] != [_turn(each) for each in shorter]:
             raise RejectedError(f"the turns inside chosen are not those of {key}")
-        prompt = inside if len(inside) >= len(prompt) else prompt
+        prompt = longer
     if not prompt:
         raise RejectedError("a pair of answers without prompt (or turns inside chosen and rejected)")
     return FormattedRow(shape, _led_by(system, prompt), chosen, rejected, tools)
+
+
+def _turn(message: Message) -> tuple[str, str]:
+    return message["role"], message["content"].strip()
 
 
 def _side(value: Any, what: str) -> tuple[Message, ...]:
@@ -304,27 +393,8 @@ def _side(value: Any, what: str) -> tuple[Message, ...]:
     )
 
 
-def _refuse_what_cannot_be_learnt(record: Mapping[str, Any], keys: set[str]) -> None:
-    if ("label" in keys and isinstance(record["label"], bool)) or "kto_tag" in keys:
-        raise RejectedError(
-            "a KTO row (label): not trained; keep the good answers as prompt and completion, or pair good with bad"
-        )
-    if "completions" in keys and "labels" in keys:
-        raise RejectedError("a row of stepwise supervision (completions, labels): not trained")
-    for key in _MEDIA:
-        if record.get(key):
-            raise RejectedError(f"{key}: only text is trained on")
-    for key in ("documents", "chat_template_kwargs"):
-        if record.get(key):
-            raise RejectedError(f"{key} would have to reach the chat template: not supported")
-
-
 def _is_sharegpt(value: Any) -> bool:
     return isinstance(value, Sequence) and bool(value) and isinstance(value[0], Mapping) and "from" in value[0]
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _from_json(text: str, what: str) -> Any:

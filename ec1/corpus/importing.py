@@ -7,16 +7,20 @@ formats of rows (formats), column mappings (mapping), and cleaning, which every 
 import hashlib
 import json
 import re
+from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ec1.corpus.access import KEY, access_labels
 from ec1.corpus.containers import find_sources
 from ec1.corpus.formats import FormattedRow, read_row
 from ec1.corpus.index import REMOVED
+from ec1.corpus.keys import left_in_messages
 from ec1.corpus.mapping import ColumnMapping
 from ec1.corpus.row_kinds import ANSWERS, PAIRS
 from ec1.corpus.tuples import TrainingTuple, metadata_of, parse_record, sources_of, trainable
@@ -26,25 +30,6 @@ from ec1.files import atomic_file, canonical_json, checked_name, sha256_file
 FOLDER = "imported"
 """Below a role's own folder of the corpus."""
 
-# What the formats read: the rest of a row is metadata, or is left out and counted.
-_READ = frozenset(
-    {
-        *(
-            "messages",
-            "conversations",
-            "conversation",
-            "prompt",
-            "completion",
-            "response",
-            "question",
-            "query",
-            "answer",
-        ),
-        *("instruction", "input", "context", "output", "history", "system", "system_prompt", "chosen", "rejected"),
-        *("tools", "functions", "text", "label", "metadata", "meta"),
-    }
-)
-_OWN = frozenset({KEY})
 _KEPT = ("created", "created_at", "timestamp", "tenant", "tier_used", "tier")
 _LONGEST_VALUE = 200
 
@@ -52,7 +37,8 @@ _LONGEST_VALUE = 200
 @dataclass(frozen=True)
 class Import:
     """What an import did. `formats` counts the rows written by format, `refused` those left out by reason, `unread`
-    the files left out by ending, `dropped_keys` the keys whose values were too large to keep as metadata."""
+    the files left out by ending, `dropped_keys` what was left out of rows that were written, by key: it is harmless,
+    or a person said so. `repeated` of the written rows are equal to one before them: a dataset takes each once."""
 
     path: Path
     written: int
@@ -64,6 +50,9 @@ class Import:
     dropped_keys: dict[str, int]
     examples: dict[str, str]
     """For each reason the first row that it was about, as `file:row`."""
+    repeated: int = 0
+    encodings: dict[str, str] = field(default_factory=dict)
+    """Of each file that was not in UTF-8, in which encoding it was read."""
 
 
 def import_rows(
@@ -73,22 +62,23 @@ def import_rows(
     name: str | None = None,
     mapping: ColumnMapping | None = None,
     only: str | None = None,
+    ignored: Sequence[str] = (),
+    split: str | None = None,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
     labels: Collection[str] = (),
     is_removed: Callable[[TrainingTuple], bool] = lambda item: False,
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
-    `only` is a format's name: rows of others are refused, as are those that `is_removed` knows. Each row gets the
-    access `labels`, beside its own. Idempotent for the same rows. Raises InputError if there is no file of rows, or no
-    row that can be learnt from.
+    `only` is a format's name: rows of others are refused, as are those that `is_removed` knows. `ignored` are keys that
+    a person says change nothing that is learnt; each row keeps their names. `split`: see `find_sources`. `check` raises
+    RejectedError for a record that a recipe's base model cannot be shown. Each row gets the access `labels`, beside its
+    own. Idempotent for the same rows. Raises InputError if there is no file of rows, or no row that can be learnt from.
     """
-    sources = find_sources(source)
+    sources = find_sources(source, split)
     slug = checked_name(name or _slug(source), "name")
     target = folder / FOLDER / f"{slug}.jsonl"
-    formats: Counter[str] = Counter()
-    refused: Counter[str] = Counter()
-    dropped: Counter[str] = Counter()
-    examples: dict[str, str] = {}
+    counts = _Counts()
     before = sha256_file(target) if target.is_file() else None
     with atomic_file(target, keep_equal=True) as temporary:
         with temporary.open("wb") as output:
@@ -96,7 +86,8 @@ def import_rows(
                 try:
                     if row.record is None:
                         raise RejectedError(row.problem or "unreadable")
-                    found, record = _converted((mapping or ColumnMapping()).apply(row.record), slug, dropped)
+                    mapped = (mapping or ColumnMapping()).apply(row.record)
+                    found, record, dropped = _converted(mapped, slug, ignored)
                     if is_removed(parse_record(record)):
                         raise RejectedError(REMOVED)
                     if only is not None and found.format != only:
@@ -104,32 +95,57 @@ def import_rows(
                     own = access_labels(row.record, metadata_of(row.record))
                     if access := sorted({*labels, *own}):
                         record[KEY] = access
-                    output.write(canonical_json(record) + b"\n")
-                    formats[found.format] += 1
+                    if check is not None:
+                        check(record)
+                    line = canonical_json(record)
+                    output.write(line + b"\n")
+                    counts.formats[found.format] += 1
+                    counts.dropped += dropped
+                    counts.digests.append(int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big"))
                 except RejectedError as error:
-                    refused[str(error)] += 1
-                    examples.setdefault(str(error), f"{row.file}:{row.number}")
-        if not formats:
-            reasons = "; ".join(f"{count} {reason} ({examples[reason]})" for reason, count in refused.most_common(3))
+                    counts.refused[str(error)] += 1
+                    counts.examples.setdefault(str(error), f"{row.file}:{row.number}")
+        if not counts.formats:
+            reasons = "; ".join(
+                f"{count} {reason} ({counts.examples[reason]})" for reason, count in counts.refused.most_common(3)
+            )
             raise InputError(f"{source}: no row can be learnt from: {reasons or 'its files hold no row'}")
     return Import(
         path=target,
-        written=sum(formats.values()),
+        written=sum(counts.formats.values()),
         unchanged=sha256_file(target) == before,
         files=len(sources.files),
-        formats=dict(sorted(formats.items())),
-        refused=dict(refused.most_common()),
+        formats=dict(sorted(counts.formats.items())),
+        refused=dict(counts.refused.most_common()),
         unread=dict(sorted(sources.other.items())),
-        dropped_keys=dict(sorted(dropped.items())),
-        examples=examples,
+        dropped_keys=dict(sorted(counts.dropped.items())),
+        examples=counts.examples,
+        repeated=len(counts.digests) - len(np.unique(np.frombuffer(counts.digests, np.uint64))),
+        encodings=sources.encodings,
     )
 
 
-def _converted(record: Mapping[str, Any], slug: str, dropped: Counter[str]) -> tuple[FormattedRow, dict[str, Any]]:
-    """A row in our own form. Raises RejectedError as `read_row` does, or if nothing could ever be learnt from it."""
+@dataclass
+class _Counts:
+    """What is known of the rows so far; of each written one a number that equal rows share."""
+
+    formats: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    digests: "array[int]" = field(default_factory=lambda: array("Q"))
+
+
+def _converted(
+    record: Mapping[str, Any], slug: str, ignored: Sequence[str]
+) -> tuple[FormattedRow, dict[str, Any], Counter[str]]:
+    """A row in our own form, and what is left out of it by key. Raises RejectedError as `read_row` does, or if nothing
+    could ever be learnt from it."""
     if "tuple_type" in record:
         raise RejectedError("is a tuple of our own: put its file into the corpus as it is")
-    row = read_row(record)
+    row = read_row(record, ignored)
+    dropped = Counter(left_in_messages(record))
+    dropped.update(name for name in ignored if name.startswith(("message.", "part.")))
     made: dict[str, Any] = (
         {"messages": list(row.messages)}
         if row.chosen is None
@@ -137,22 +153,28 @@ def _converted(record: Mapping[str, Any], slug: str, dropped: Counter[str]) -> t
     )
     if row.tools:
         made["tools"] = list(row.tools)
-    for key in _KEPT:
-        if isinstance(record.get(key), str):
-            made[key] = record[key]
-    sources = dict(source.split(":", 1) for source in sources_of(record))
-    rest = {key: value for key, value in record.items() if key not in {*_READ, *_KEPT, *_OWN, *sources}}
-    metadata = {**_plain(metadata_of(record), dropped, "metadata."), **_plain(rest, dropped, "")}
-    made |= sources
-    made["metadata"] = {**metadata, "import": slug}
-    try:
-        item = parse_record(made)
-    except (TypeError, ValueError):
-        raise RejectedError("holds something that JSON has no form for") from None
+    made |= {key: record[key] for key in _KEPT if isinstance(record.get(key), str)}
+    # At the top, then in the metadata: the first counts, and the other one stays where it is.
+    made |= dict(source.split(":", 1) for source in reversed(sources_of(record)))
+    beside = metadata_of(record)
+    metadata = _plain(beside, dropped, "metadata.")
+    # Only one of the two is its metadata, and none if it is neither an object nor JSON.
+    place = {"metadata" if record.get("metadata") else "meta"} if beside else set()
+    rest = {key: value for key, value in record.items() if key not in {*place, *row.read, *made, KEY}}
+    rest |= {key: record[key] for key in ignored if key in record}
+    for key, value in _plain(rest, dropped, "").items():
+        if key in metadata:
+            dropped[key] += 1
+        else:
+            metadata[key] = value
+    made["metadata"] = {**metadata, "import": slug} | ({"ignored": ", ".join(ignored)} if ignored else {})
+    item = parse_record(made)
     reasons = [trainable(item, objective) for objective in (ANSWERS.name, PAIRS.name)]
     if all(reasons):
         raise RejectedError(str(reasons[0 if row.chosen is None else 1]))
-    return row, made
+    if item.completion is not None and (after := len(row.messages) - len(item.prompt) - 1):
+        dropped["messages after the last answer that counts"] += after
+    return row, made, dropped
 
 
 def _plain(values: Mapping[str, Any], dropped: Counter[str], prefix: str) -> dict[str, Any]:

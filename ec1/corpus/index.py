@@ -19,19 +19,20 @@ from typing import BinaryIO
 
 from ec1.corpus.access import reason_of
 from ec1.corpus.buckets import Bucket
+from ec1.corpus.packed import MAX_LINE_BYTES
 from ec1.corpus.tuples import TrainingTuple, load_record, parse_record, trainable
 from ec1.errors import RejectedError
+from ec1.files import digest_of
 
 log = logging.getLogger(__name__)
 
-RULES = 2
+RULES = 3
 """Raise it when a change of `tuples.py` changes what is trainable: indexes are then rebuilt and digests differ."""
 
 KEY_BYTES = 16
 """A row's key is the first half of the SHA-256 of its tuple: 128 bits name a line beyond doubt."""
 
 REMOVED = "was removed on request: ec1 forget"
-MAX_LINE_BYTES = 16 * 2**20
 _HEAD, _TAIL = 4096, 65536
 # A file that was changed this shortly before it was read may change again without a new modification time.
 _RACY_NS = 2_000_000_000
@@ -72,7 +73,8 @@ class LineIndex:
         self._is_removed = is_removed
         place = hashlib.sha256(str(bucket.root.resolve()).encode()).hexdigest()[:12]
         self._bucket = bucket
-        self._path = cache / "corpus" / f"{bucket.name}-{place}-{RULES}.sqlite"
+        ignored = f"-{digest_of(bucket.ignored)[:12]}" if bucket.ignored else ""
+        self._path = cache / "corpus" / f"{bucket.name}-{place}-{RULES}{ignored}.sqlite"
 
     def __enter__(self) -> "LineIndex":
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +206,7 @@ class LineIndex:
         try:
             if too_long:
                 raise RejectedError(f"line longer than {MAX_LINE_BYTES} bytes")
-            item = parse_record(load_record(raw))
+            item = parse_record(load_record(raw), self._bucket.ignored)
             if self._is_removed(item):
                 raise RejectedError(REMOVED)
         except RejectedError as error:

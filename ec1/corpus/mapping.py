@@ -59,6 +59,7 @@ class ColumnMapping:
         taken = set(self.columns.values())
         row = {key: value for key, value in record.items() if key not in taken}
         for ours, theirs in self.columns.items():
+            _make_room(row, ours)
             if record.get(theirs) is not None:
                 row[ours] = record[theirs]
             elif ours not in _OPTIONAL:
@@ -77,12 +78,19 @@ class ColumnMapping:
         for theirs in self.message.values():
             message.pop(theirs, None)
         for ours, theirs in self.message.items():
+            _make_room(message, ours)
             if theirs in item:
                 message[ours] = item[theirs]
         for key in ("role", "from"):
             if message.get(key) in self.roles:
                 message[key] = self.roles[message[key]]
         return message
+
+
+def _make_room(values: dict[str, Any], ours: str) -> None:
+    """What stands under a name that a mapping gives to another key is not lost: nobody reads it, which is said."""
+    if values.get(ours) is not None:
+        values[f"unmapped_{ours}"] = values.pop(ours)
 
 
 def mapping_of(columns: str | None, file: Path | None, name: str | None) -> ColumnMapping:

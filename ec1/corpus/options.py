@@ -2,6 +2,7 @@
 
 from pydantic import Field, field_validator
 
+from ec1.corpus.keys import TEXTS
 from ec1.corpus.rendering import TrainOn
 from ec1.settings import Name, Settings
 
@@ -15,6 +16,11 @@ class DataOptions(Settings):
     )
     heldout_newest: bool = Field(False, description="keep the newest groups for evaluation, instead of a hash's choice")
     group_by: tuple[str, ...] = Field((), description="keys that name what rows were cut from, such as metadata.thread")
+    ignore_keys: tuple[str, ...] = Field(
+        (),
+        description="keys of rows that change nothing that is learnt, as key, message.key or part.key: any other that "
+        "nobody reads refuses its row",
+    )
     max_known_share: float = Field(
         0.1, ge=0, le=1, description="the dataset is refused if training knows a larger share of the held-out answers"
     )
@@ -44,6 +50,12 @@ class DataOptions(Settings):
     scrub: bool = Field(True, description="replace secrets and personal data by placeholders")
     recognizers: tuple[str, ...] = Field((), description="more of Presidio's recognisers, such as DeTaxIdRecognizer")
     seed: int = Field(0, ge=0, description="of the split; another seed is another split")
+
+    @property
+    def known_keys(self) -> tuple[str, ...]:
+        """Keys that may be left unread: those that are ignored, and what rows are grouped by."""
+        grouping = {key.partition(".")[0] for key in self.group_by} - TEXTS
+        return tuple(sorted({*self.ignore_keys, *grouping}))
 
     @field_validator("mix")
     @classmethod

@@ -6,7 +6,7 @@ rendering). Does not: how they are printed (commands), the steps themselves.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from ec1.corpus import cleaning
 from ec1.corpus.dataset import with_system_prompt
 from ec1.corpus.options import DataOptions
-from ec1.corpus.rendering import encode, rendered
+from ec1.corpus.rendering import encode, rendered, rendered_sides
 from ec1.corpus.row_kinds import PAIRS, ROW_KINDS
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.tuples import Example, Objective, example_of, parse_record
@@ -47,7 +47,7 @@ class Measured:
 def row_tokens(tokenizer: Any, record: Mapping[str, Any], objective: Objective, data: DataOptions) -> int:
     """How many tokens a tuple is as the model reads it, with its template; of a preference the longer side. Raises
     RejectedError if it cannot be a row."""
-    example = with_system_prompt(example_of(parse_record(record), objective), data.system_prompt)
+    example = with_system_prompt(example_of(parse_record(record, data.known_keys), objective), data.system_prompt)
     sides = ROW_KINDS[objective].sides
     forms = [rendered(tokenizer, {**example, "completion": example[side]}, data.train_on) for side in sides]
     return max(len(item.input_ids) for item in encode(tokenizer, forms))
@@ -75,16 +75,19 @@ def measure(snapshot: Snapshot, data: DataOptions, model: Path, rows: int = 2000
 
 
 def preview_rows(
-    found: Iterable[tuple[str, Mapping[str, Any]]], data: DataOptions, objective: Objective, model: Path
+    found: Iterable[tuple[str, Mapping[str, Any] | RejectedError]], data: DataOptions, objective: Objective, model: Path
 ) -> list[PreviewRow]:
-    """Rows, each with where it stands, as a model reads them; each side of a preference is a row of its own."""
+    """Rows as a model reads them, each with where it stands or why it cannot be read; each side of a preference is
+    a row of its own."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
     shown: list[PreviewRow] = []
     for origin, record in found:
         try:
-            example = example_of(parse_record(record), objective)
+            if isinstance(record, RejectedError):
+                raise record
+            example = example_of(parse_record(record, data.known_keys), objective)
             if data.scrub:
                 example, _ = cleaning.scrub_example(example, data.recognizers)
             example = with_system_prompt(example, data.system_prompt)
@@ -94,6 +97,22 @@ def preview_rows(
         except RejectedError as error:
             shown.append(PreviewRow(origin, 0, 0, (), str(error)))
     return shown
+
+
+def checker(data: DataOptions, objective: Objective, model: Path) -> Callable[[Mapping[str, Any]], None]:
+    """A function that raises RejectedError for a record that the base model's chat template cannot show."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+
+    def check(record: Mapping[str, Any]) -> None:
+        example = with_system_prompt(example_of(parse_record(record, data.known_keys), objective), data.system_prompt)
+        if ROW_KINDS[objective] is PAIRS:
+            rendered_sides(tokenizer, example, PAIRS.sides)
+        else:
+            rendered(tokenizer, example, data.train_on)
+
+    return check
 
 
 def _side(example: Example, side: str) -> Example:

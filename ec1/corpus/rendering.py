@@ -4,8 +4,9 @@ Belongs here: the base model's own chat template, the place of each answer in it
 shows what a row carries. Does not: formats (formats), what a training does with the tokens (`ec1.training`).
 """
 
+import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,16 +50,38 @@ def render(
 
 def rendered(tokenizer: Any, example: Example, train_on: TrainOn) -> Rendered:
     """An SFT example as text, with the answers that count. Raises RejectedError if the template loses part of it."""
-    from jinja2.exceptions import TemplateError
-
     messages, tools = [*example["prompt"], *example["completion"]], example.get("tools")
-    try:
+    with rejecting():
         text = render(tokenizer, messages, tools)
         _require_all_shown(tokenizer, messages, tools, text)
         answers = tuple(_answer(tokenizer, messages, tools, text, place) for place in _trained(messages, train_on))
+    return Rendered(text, answers)
+
+
+def rendered_sides(tokenizer: Any, example: Example, names: Sequence[str]) -> list[str]:
+    """The prompt of a pair with each of its answers, as text. Raises RejectedError as `rendered` does."""
+    with rejecting():
+        texts = []
+        for name in names:
+            messages = [*example["prompt"], *example[name]]
+            texts.append(render(tokenizer, messages))
+            _require_all_shown(tokenizer, messages, None, texts[-1])
+        return texts
+
+
+@contextlib.contextmanager
+def rejecting() -> Iterator[None]:
+    """Whatever a template does with a row is that row's rejection: templates are programs that others wrote."""
+    from jinja2.exceptions import TemplateError
+
+    try:
+        yield
+    except (RejectedError, MemoryError):
+        raise
     except TemplateError:
         raise RejectedError("the chat template refuses its sequence of roles") from None
-    return Rendered(text, answers)
+    except Exception as error:  # noqa: BLE001
+        raise RejectedError(f"the chat template fails on it ({type(error).__name__})") from None
 
 
 def encode(tokenizer: Any, items: Sequence[Rendered]) -> list[Encoded]:
@@ -90,6 +113,8 @@ def _answer(
     tokenizer: Any, messages: Sequence[Message], tools: Sequence[Any] | None, text: str, place: int
 ) -> tuple[int, int]:
     """Where an answer stands in the whole text: from where the model is asked for it to the end of its turn."""
+    if place == 0:
+        raise RejectedError("opens with an answer that nothing asks for")
     last = place == len(messages) - 1
     after = text if last else render(tokenizer, messages[: place + 1], tools)
     before = render(tokenizer, messages[:place], tools, ask=True)
@@ -126,7 +151,8 @@ def _found_by_exchange(
 def _require_all_shown(tokenizer: Any, messages: list[Message], tools: Sequence[Any] | None, text: str) -> None:
     """Raises RejectedError, naming what is missing, if the template leaves out something that the row carries."""
     for message in messages:
-        if message["role"] in ("system", "user") and message["content"].strip() not in text:
+        # Of earlier answers many templates leave out the thought, as serving will.
+        if message["role"] != "tool" and message["content"].rpartition("</think>")[2].strip() not in text:
             raise RejectedError(f"the chat template leaves out or changes a {message['role']} message")
     if not tools and not any(
         {"tool_calls", "reasoning_content"} & message.keys() or message["role"] == "tool" for message in messages

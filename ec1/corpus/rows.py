@@ -8,6 +8,8 @@ Numbers count the rows from 0 in the order in which they were added.
 """
 
 import hashlib
+import itertools
+import operator
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ CREATE TABLE row (number INTEGER PRIMARY KEY, digest TEXT, text BLOB, grp INT, o
 CREATE INDEX row_grp ON row (grp);
 CREATE INDEX row_question ON row (question) WHERE question NOT NULL;
 CREATE TABLE source (row INT, name BLOB, PRIMARY KEY (row, name)) WITHOUT ROWID;
+CREATE TABLE link (name BLOB, row INT, PRIMARY KEY (name, row)) WITHOUT ROWID;
 CREATE TABLE held (name TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
@@ -46,6 +49,8 @@ class DatasetRow:
     created: float
     role: str | None = None
     question: str | None = None
+    links: tuple[str, ...] = ()
+    """What it says in any spelling: few rows that share one belong together, many share a manner of speaking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,10 @@ class RowTable:
         self.db.executemany(
             "INSERT OR IGNORE INTO source VALUES (?, ?)",
             ((number, _short(name)) for number, row in enumerate(rows, start=first) for name in row.sources),
+        )
+        self.db.executemany(
+            "INSERT OR IGNORE INTO link VALUES (?, ?)",
+            ((_short(name), number) for number, row in enumerate(rows, start=first) for name in row.links),
         )
         self._count += len(rows)
         self._waiting = []
@@ -192,6 +201,22 @@ class RowTable:
         """How many groups there are: all, or those of the rows that were written to one side."""
         where, values = ("TRUE", ()) if written_heldout is None else ("written AND side = ?", (written_heldout,))
         return int(self.db.execute(f"SELECT COUNT(DISTINCT grp) FROM row WHERE {where}", values).fetchone()[0])
+
+    def linked(self, limit: int) -> Iterator[tuple[bytes, list[str]]]:
+        """What two groups or more have in common, and at most `limit`: its name and theirs, in one order for ever."""
+        found = self.db.execute(
+            "SELECT link.name, grp.name FROM link JOIN row ON row.number = link.row JOIN grp ON grp.id = row.grp "
+            "WHERE row.role IS NULL ORDER BY link.name"
+        )
+        for link, several in itertools.groupby(found, key=operator.itemgetter(0)):
+            names = sorted({name for _, name in several})
+            if 2 <= len(names) <= limit:
+                yield link, names
+
+    def source(self, links: Iterable[bytes]) -> None:
+        """Have rows that share a link be known as cut from one thing: on two sides, one of them is left out."""
+        query = "INSERT OR IGNORE INTO source SELECT row, name FROM link WHERE name = ?"
+        self.db.executemany(query, ((link,) for link in links))
 
     def hold_out(self, clusters: Iterable[str]) -> None:
         """Put clusters on the held-out side; what was mixed in never is."""

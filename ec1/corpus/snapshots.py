@@ -20,7 +20,7 @@ import shutil
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,8 @@ class Snapshot:
     files: int
     bytes: int
     sealed: Files
+    ignored: tuple[str, ...] = ()
+    """Keys of its rows that its recipe says change nothing that is learnt."""
     labels: tuple[str, ...] = ()
     """Access labels of tuples that it may hold: those of the recipe that it was taken for."""
 
@@ -131,7 +133,7 @@ class Snapshot:
 
     def check_name(self) -> None:
         """Whether the lines give the digest that the snapshot is named by. Raises DamagedError."""
-        if not self.digest == self.path.name == _digest(self.line_keys(), self.objective, self.labels):
+        if not self.digest == self.path.name == _digest(self.line_keys(), self.objective, self.labels, self.ignored):
             raise DamagedError(f"{self.path} is not what its name says: {_MEND}")
 
     def check(self, names: Iterable[str] | None = None) -> None:
@@ -188,8 +190,9 @@ def load_snapshot(home: CorpusFolders, bucket_name: str, digest: str) -> Snapsho
     fields = ("bucket", "objective", "digest", "lines", "trainable", "rejected", "files_read", "bytes")
     try:
         values = {key: manifest[key] for key in fields}
-        labels = tuple(manifest.get("labels", ()))
-        return Snapshot(path=path, files=values.pop("files_read"), sealed=manifest[FILES], labels=labels, **values)
+        labels, ignored = (tuple(manifest.get(key, ())) for key in ("labels", "ignored"))
+        values |= {"labels": labels, "ignored": ignored}
+        return Snapshot(path=path, files=values.pop("files_read"), sealed=manifest[FILES], **values)
     except (KeyError, TypeError):
         raise DamagedError(f"{path / 'manifest.json'} is of another release: {_MEND}") from None
 
@@ -246,7 +249,7 @@ def _take(
 ) -> Snapshot:
     allowed = [number for text, number in index.reasons().items() if is_allowed(text, labels)]
     chosen = _choose(index.db, objective, microseconds(as_of), allowed)
-    digest = _digest(chosen.keys, objective, labels)
+    digest = _digest(chosen.keys, objective, labels, bucket.ignored)
     final = home.snapshots / bucket.name / digest
 
     def build(base: Snapshot | None) -> None:
@@ -362,6 +365,7 @@ def _write(
         "trainable": int(chosen.accepted.sum()),
         "rejected": {reason: count for reason, count in sorted(rejected.items()) if count},
         "files_read": chosen.files,
+        "ignored": list(bucket.ignored),
         "bytes": chosen.bytes,
         **({"labels": labels} if labels else {}),
     }
@@ -465,8 +469,9 @@ def _sweep(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _digest(lines: Keys, objective: Objective, labels: tuple[str, ...]) -> str:
-    hasher = hashlib.sha256(f"ec1 snapshot, rules {RULES}, {_named(objective, labels)}\n".encode())
+def _digest(lines: Keys, objective: Objective, labels: tuple[str, ...], ignored: Sequence[str]) -> str:
+    keys = f", without {','.join(ignored)}" if ignored else ""
+    hasher = hashlib.sha256(f"ec1 snapshot, rules {RULES}, {_named(objective, labels)}{keys}\n".encode())
     # As they are in the index: 16 bytes each, big-endian.
     hasher.update(lines.astype(">u8").tobytes())
     return hasher.hexdigest()

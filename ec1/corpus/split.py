@@ -2,12 +2,15 @@
 
 Belongs here: which side a group is on, and the check that nothing leaked. Does not: what a group is (tuples).
 
-A group's side depends on its name alone, so it never changes when the corpus grows. Only a tiny corpus needs more: if
+A group's side depends on its name alone, or on that of a group that says the same, so it does not change when the
+corpus grows. Only a tiny corpus needs more: if
 chance puts every group on one side, the group with the smallest hash is held out, and `HeldOutGroups` remembers it.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +23,9 @@ from ec1.errors import PermanentError
 from ec1.files import read_json, write_json
 
 Side = Literal["train", "heldout"]
+
+MANY = 16
+"""Groups that may share a question or an answer before it is a manner of speaking, or a label."""
 
 
 def assign(group: str, heldout_share: float, seed: int) -> Side:
@@ -47,6 +53,46 @@ def leaks(table: RowTable, twins: NearDuplicates) -> list[Leak]:
             known, learnt = table.rows(numbers[[left, right]])
             found.append(Leak("near", learnt.digest, known.digest))
     return found
+
+
+def clusters(table: RowTable, twins: Iterable[tuple[int, int]], first: Collection[str]) -> dict[str, str]:
+    """Groups that have nearly equal rows, or the same question or answer in another spelling -> the group that stands
+    for all of them: one side of the split for all.
+
+    It is one of `first`, if there is any, else the oldest: so a new group that resembles old ones joins their side.
+    A question or an answer joins no more than a tenth of the groups; where it would, rows of one side are left out.
+    """
+    parent: dict[str, str] = {}
+    sizes: Counter[str] = Counter()
+
+    def root(group: str) -> str:
+        while (above := parent.setdefault(group, group)) != group:
+            parent[group] = parent[above]
+            group = above
+        return group
+
+    def join(left: str, right: str, limit: float = math.inf) -> bool:
+        one, other = root(left), root(right)
+        size = max(1, sizes[one]) + max(1, sizes[other])
+        if one != other and size <= limit:
+            parent[one], sizes[other] = other, size
+        return one == other or size <= limit
+
+    for numbers in twins:
+        left, right = map(table.group_of, numbers)
+        if left is not None and right is not None:
+            join(left, right)
+    limit = max(2, table.count_groups() // 10)
+    apart = []
+    for link, names in table.linked(min(MANY, limit)):
+        if not all([join(names[0], other, limit) for other in names[1:]]):
+            apart.append(link)
+    table.source(apart)
+    age = {group: table.oldest(group) for group in parent}
+    chosen: dict[str, str] = {}
+    for group in sorted(parent, key=lambda group: (group not in first, age[group], group)):
+        chosen.setdefault(root(group), group)
+    return {group: chosen[root(group)] for group in parent}
 
 
 def newest(table: RowTable, heldout_share: float) -> Iterator[str]:

@@ -8,13 +8,15 @@ TRL's formats: https://huggingface.co/docs/trl/dataset_formats
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from ec1.corpus.access import access_labels
 from ec1.corpus.formats import Message, messages_of, read_row
+from ec1.corpus.keys import OF_OWN, OF_ROW, Fields, without
 from ec1.corpus.row_kinds import PAIRS, ROW_KINDS, RowKindName
 from ec1.errors import RejectedError
 from ec1.files import digest_of
@@ -28,8 +30,14 @@ MAX_CHOSEN_CHARACTERS = 50_000
 MAX_CHOSEN_RATIO = 8
 MIN_SHARED_CHARACTERS = 100
 """A shorter answer can be given in two talks that have nothing to do with each other."""
+MIN_LINK_BYTES = 16
+"""A shorter question or answer is the same by nature: yes, a number, a label."""
+MAX_QUESTION_CHARACTERS = 2_000
+"""Of a longer question the sentences are its matter, such as a page to read, and not its wrapper."""
 TEMPLATE_ECHOES = ("<no diff provided", "<no changes", "<insert diff", "auto-reject:")
 
+_NO_WORD = re.compile(r"[\W_]+")
+_SENTENCE = re.compile(r"[\n:.!?。！？：]+")
 # In order of trust: when a tuple was made, else the event that made it.
 _TIME_KEYS = ("created", "triggered_at", "created_at", "timestamp")
 # Keys under which one tuple names what it was cut from. Tuples that share one belong on one side of the split.
@@ -72,9 +80,11 @@ class TrainingTuple:
 def load_record(line: bytes | str) -> dict[str, Any]:
     """The JSON object of a line. Raises RejectedError with a reason that repeats nothing of the line."""
     try:
-        record = json.loads(line.decode() if isinstance(line, bytes) else line, parse_constant=_no_constant)
+        record = DECODER.decode(line.decode() if isinstance(line, bytes) else line)
     except UnicodeDecodeError:
         raise RejectedError("not UTF-8") from None
+    except RejectedError:
+        raise
     except (ValueError, RecursionError):
         raise RejectedError("not valid JSON") from None
     if not isinstance(record, dict):
@@ -82,13 +92,22 @@ def load_record(line: bytes | str) -> dict[str, Any]:
     return record
 
 
-def parse_record(record: Mapping[str, Any]) -> TrainingTuple:
-    """Recognise a record's format. Raises RejectedError for a format or a field that cannot be used."""
+def parse_record(record: Mapping[str, Any], ignored: Collection[str] = ()) -> TrainingTuple:
+    """Recognise a record's format. Raises RejectedError for a format or a field that cannot be used.
+
+    `ignored` are keys that a person said change nothing (see `keys`); the digest is that of the whole record.
+    """
     try:
         digest = digest_of(record)
     except UnicodeEncodeError:
         raise RejectedError("holds half of a surrogate pair, which is not text") from None
+    except (TypeError, ValueError):
+        raise RejectedError("holds something that JSON has no form for") from None
     kind = record.get("tuple_type")
+    if isinstance(kind, str) and kind in OF_OWN:
+        row = Fields(without(record, ignored) if ignored else record, "", OF_ROW | OF_OWN[kind])
+        row.finish()
+        record = row.values
     if kind == TupleKind.EDIT:
         return _edit(record, digest)
     if kind == TupleKind.APPRENTICESHIP:
@@ -99,7 +118,7 @@ def parse_record(record: Mapping[str, Any]) -> TrainingTuple:
         return _extraction(record, digest)
     if kind is not None and not ({"messages", "conversations", "prompt"} & record.keys()):
         raise RejectedError("unknown tuple_type")
-    return _generic(record, digest)
+    return _generic(record, digest, ignored)
 
 
 def example_of(item: TrainingTuple, objective: Objective) -> Example:
@@ -173,6 +192,23 @@ def said_in(item: TrainingTuple) -> tuple[str, ...]:
     messages = (*item.prompt, *(item.completion or ()), *(item.chosen or ()))
     texts = {" ".join(message["content"].split()) for message in messages if message["role"] == "assistant"}
     return tuple(sorted("said:" + digest_of(text)[:24] for text in texts if len(text) >= MIN_SHARED_CHARACTERS))
+
+
+def links_of(item: TrainingTuple) -> tuple[str, ...]:
+    """What a tuple asks and what it answers, whatever the case and the punctuation: tuples that share one of them say
+    the same. Of a question each sentence counts too: others stand around it in a wrapper. Nothing of what is short."""
+    asked = next((message["content"] for message in reversed(item.prompt) if message["role"] == "user"), "")
+    said = "\n".join(message["content"] for message in item.completion or item.chosen or ())
+    found = [f"asked:{_plain(asked)}", f"said:{_plain(said)}"]
+    if item.kind == TupleKind.GENERIC and len(asked) <= MAX_QUESTION_CHARACTERS:
+        found += [f"asked:{_plain(piece)}" for piece in _SENTENCE.split(asked)]
+    # A letter of a script without spaces says as much as three of Latin, and takes as many bytes.
+    long = {link for link in found if len(link.partition(":")[2].encode("utf-8", "replace")) >= MIN_LINK_BYTES}
+    return tuple(sorted(long))
+
+
+def _plain(text: str) -> str:
+    return _NO_WORD.sub("", text.casefold())
 
 
 def sources_of(record: Mapping[str, Any], group_by: Sequence[str] = ()) -> tuple[str, ...]:
@@ -297,8 +333,8 @@ def _extraction(record: Mapping[str, Any], digest: str) -> TrainingTuple:
     )
 
 
-def _generic(record: Mapping[str, Any], digest: str) -> TrainingTuple:
-    row = read_row(record)
+def _generic(record: Mapping[str, Any], digest: str, ignored: Collection[str]) -> TrainingTuple:
+    row = read_row(record, ignored)
     if row.chosen is not None:
         return _build(
             TupleKind.GENERIC,
@@ -446,4 +482,16 @@ def _is_echo(text: str) -> bool:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    raise RejectedError(f"{name} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Which of two values is meant nobody can know.
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise RejectedError("holds a key twice")
+    return found
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+"""JSON as it is meant: no key twice, no NaN. Raises RejectedError for these."""

@@ -8,15 +8,17 @@ nobody took yet is taken, which changes nothing but the copies below `snapshots/
 import datetime as dt
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ec1.corpus.containers import find_sources
-from ec1.corpus.preview import Measured, PreviewRow, measure, preview_rows
+from ec1.corpus.containers import SourceRow, find_sources
+from ec1.corpus.mapping import ColumnMapping
+from ec1.corpus.preview import Measured, PreviewRow, checker, measure, preview_rows
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.deployment import Deployment
-from ec1.errors import InputError
+from ec1.errors import InputError, RejectedError
 from ec1.home import Home
 from ec1.night.forgetting.tuples import Trace, trace_row
 from ec1.night.steps.recipe_night import RecipeNight
@@ -84,21 +86,41 @@ def preview(
     path: Path | None = None,
     limit: int = 3,
     cursor: str | None = None,
+    mapping: ColumnMapping | None = None,
 ) -> Page[PreviewRow]:
-    """`limit` rows of the recipe's bucket as its model reads them, or of a file or folder that was not imported yet.
+    """`limit` rows of the recipe's bucket as its model reads them, or of a file or folder that was not imported yet,
+    whose columns `mapping` names.
 
     Each side of a preference is a row of its own here.
     """
     recipe = resolved.recipe
     step = RecipeNight(resolved, deployment, home, deployment.current_night(now))
+    found: list[tuple[str, Mapping[str, Any] | RejectedError]]
     if path is None:
         stored = rows(step.snapshot(now), limit, cursor)
         after, found = stored.next, [(row.origin, row.record) for row in stored.items]
     else:
         start = start_of(cursor)
         page = cut(list(itertools.islice(find_sources(path).rows(), start, start + limit + 1)), start, limit)
-        after, found = page.next, [(f"{row.file}:{row.number}", row.record or {}) for row in page.items]
+        after, found = page.next, [(f"{row.file}:{row.number}", _mapped(row, mapping)) for row in page.items]
     return Page(tuple(preview_rows(found, recipe.data, recipe.rows, step.base_model)), after)
+
+
+def _mapped(row: SourceRow, mapping: ColumnMapping | None) -> RejectedError | dict[str, Any]:
+    if row.record is None:
+        return RejectedError(row.problem or "unreadable")
+    try:
+        return (mapping or ColumnMapping()).apply(row.record)
+    except RejectedError as error:
+        return error
+
+
+def row_check(
+    deployment: Deployment, home: Home, resolved: ResolvedRecipe, now: dt.datetime
+) -> Callable[[Mapping[str, Any]], None]:
+    """What raises RejectedError for a record that the recipe's base model cannot be shown."""
+    recipe, step = resolved.recipe, RecipeNight(resolved, deployment, home, deployment.current_night(now))
+    return checker(recipe.data, recipe.rows, step.base_model)
 
 
 def trace(deployment: Deployment, home: Home, row: str) -> Trace:

@@ -121,7 +121,12 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
         ("sft", "21 degrees."),
     ),
     "Alpaca": (
-        {"instruction": "Translate.", "input": "Fluss", "output": "river", "text": "### Instruction: …"},
+        {
+            "instruction": "Translate.",
+            "input": "Fluss",
+            "output": "river",
+            "text": "### Instruction:\nTranslate.\n\nFluss\n\n### Response:\nriver",
+        },
         ("sft", "river"),
     ),
     "Alpaca with history (LLaMA-Factory)": (

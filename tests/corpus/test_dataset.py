@@ -214,7 +214,8 @@ def test_other_roles_are_mixed_into_training_by_weight(tmp_path: Path, home: Hom
     assert held[0] == held[1] and mixed.leaks == [], "what is held out is the role's own, and nobody trains on it"
     assert rows["plain"] < rows["mixed"]
     assert len(rows["mixed"] - rows["plain"]) == round(0.5 * plain.train_rows)
-    assert mixed.mixed == {"general": {"snapshot": general.digest, "rows": round(0.5 * plain.train_rows)}}
+    wanted = round(0.5 * plain.train_rows)
+    assert mixed.mixed == {"general": {"snapshot": general.digest, "rows": wanted, "wanted": wanted}}
     assert mixed.rejected["beyond the weight of general in data.mix"] > 0 and mixed.rejected[SHARED] > 0
     assert load_dataset(home, mixed.digest) == mixed != plain
     with pytest.raises(PermanentError, match=r"data\.mix names \['general'\]"):

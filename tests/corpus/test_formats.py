@@ -1,15 +1,17 @@
 """Every format of rows that the hub keeps: what it becomes, or why it is refused. Never anything in between."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hub_formats import ROWS, WEATHER
+from row_shapes import SHAPES
 
 from ec1.corpus.cleaning import scrub_example
 from ec1.corpus.formats import read_row
-from ec1.corpus.rendering import Rendered, encode, render, rendered
+from ec1.corpus.rendering import Rendered, encode, render, rendered, rendered_sides
 from ec1.corpus.tuples import Example, example_of, parse_record, sources_of, texts_of
 from ec1.errors import RejectedError
 
@@ -59,18 +61,22 @@ def learnt(tokenizer: Any, found: Rendered) -> list[str]:
     return [tokenizer.decode(ids) for ids in stretches]
 
 
-@pytest.mark.parametrize("name", ROWS)
+def test_more_than_a_hundred_documented_shapes_are_in_the_table() -> None:
+    assert len(ROWS | SHAPES) == len(ROWS) + len(SHAPES) >= 110
+
+
+@pytest.mark.parametrize("name", ROWS | SHAPES)
 def test_a_format_becomes_what_it_means_or_is_refused(name: str) -> None:
-    row, (outcome, expected) = ROWS[name]
+    row, (outcome, expected) = (ROWS | SHAPES)[name]
     if outcome == "refused":
-        with pytest.raises(RejectedError, match=expected.replace("(", r"\(")):
+        with pytest.raises(RejectedError, match=re.escape(expected)):
             example(row)
         return
     found = example(row, "dpo" if outcome == "pair" else "sft")
     if outcome == "pair":
         assert [found[side][-1]["content"] for side in ("chosen", "rejected")] == [expected, "Green."]
         assert [message["role"] for message in found["chosen"]] == ["assistant"]
-        assert found["prompt"][-1]["content"] in ("Sky?", "Ours.")
+        assert found["prompt"][-1]["content"].removeprefix("Answer.\n\n") in ("Sky?", "Ours.")
     else:
         assert found["completion"][-1]["content"] == expected
     assert found["prompt"][-1]["role"] in ("user", "tool")
@@ -191,3 +197,21 @@ def test_the_template_alone_decides_the_text(tokenizer: Any) -> None:
     assert rendered(tokenizer, found, "all").text == tokenizer.apply_chat_template(messages, tokenize=False)
     assert render(tokenizer, messages) == rendered(tokenizer, found, "all").text
     assert read_row(ROWS["prompt/completion"][0]).format == "prompt/completion"
+
+
+def test_whatever_a_template_does_with_a_row_is_that_rows_rejection(able: Any) -> None:
+    opens = {"messages": [{"role": "assistant", "content": "Hello."}, *ROWS["TRL messages"][0]["messages"]]}
+    with pytest.raises(RejectedError, match="opens with an answer that nothing asks for"):
+        rendered(able, example(opens), "all")
+    assert rendered(able, example(opens), "last").text.count("<|im_start|>assistant") == 3
+    for broken in ("{{ 1 + messages[0].content }}", "{{ messages[9].content.x }}", "{{ raise_exception('no') }}"):
+        able.chat_template = broken
+        try:
+            for attempt in (
+                lambda: rendered(able, example(ROWS["TRL messages"][0]), "all"),
+                lambda: rendered_sides(able, example(ROWS["Orca-DPO"][0], "dpo"), ("chosen", "rejected")),
+            ):
+                with pytest.raises(RejectedError, match=r"the chat template (fails on it|refuses its sequence)"):
+                    attempt()
+        finally:
+            able.chat_template = QWEN_LIKE

@@ -9,7 +9,8 @@ import pytest
 
 from ec1.corpus.duplicates import NearDuplicates, SignaturesInMemory, StoredSignatures, signature, survivors
 from ec1.corpus.rows import DatasetRow, RowTable
-from ec1.corpus.split import HeldOutGroups, Leak, Moved, assign, leaks, moved, newest
+from ec1.corpus.split import HeldOutGroups, Leak, Moved, assign, clusters, leaks, moved, newest
+from ec1.corpus.tuples import links_of, parse_record
 from ec1.errors import PermanentError
 from ec1.files import read_json
 
@@ -241,3 +242,70 @@ def test_a_leak_names_both_rows(tmp_path: Path) -> None:
     twins = [row("t3", texts[3]), row("t4", changed(texts[3], rng, 1))]
     assert found(twins, heldout) == found([row("t5", texts[2])], [*heldout, row("h2", changed(texts[1], rng, 1))]) == []
     assert found([row("t6", texts[0])], heldout) == [Leak("exact", "t6", "h0")]
+
+
+# --- what says the same
+
+
+def test_the_same_answer_or_question_in_another_spelling_is_on_one_side(tmp_path: Path) -> None:
+    """26 of 32 held-out answers stood in training behind another wrapper: short rows share no run of words."""
+    places = {"the Isle of Wight": "Solent", "Lake Constance": "Bodensee", "the Black Forest": "Schwarzwald"}
+    rows: list[dict[str, str]] = []
+    for place, name in places.items():
+        question = f"What is the local name of {place} in the atlas?"
+        said = f"In the atlas it is called {name}, as on most maps."
+        rows += [
+            {"prompt": question, "completion": said},
+            {"prompt": question.upper().replace("?", ""), "completion": f"It is {name}."},
+            {"prompt": f"Answer briefly.\nQuestion: {question}", "completion": f"{name}!"},
+            {"prompt": f"¿Cómo se llama {place}?", "completion": said.lower().replace(",", "")},
+        ]
+    rows += [
+        {"prompt": f"Answer briefly.\nAnother thing, number {n * 7919}", "completion": "Positive!"} for n in range(40)
+    ]
+    with RowTable(tmp_path / "rows.sqlite") as table:
+        for number, row in enumerate(rows):
+            links = links_of(parse_record(row))
+            table.add(DatasetRow(f"d{number}", (f"g{number}",), b"%d" % number, "a.jsonl:1", 0, number, links=links))
+        table.flush()
+        found = clusters(table, [], frozenset())
+        together = {frozenset(name for name in found if found[name] == each) for each in found.values()}
+        # A wrapper that many share, and a label, put nothing together.
+        assert together == {frozenset(f"g{4 * place + number}" for number in range(4)) for place in range(3)}
+
+
+def test_what_would_join_too_much_is_left_out_of_training_instead(tmp_path: Path) -> None:
+    with RowTable(tmp_path / "rows.sqlite") as table:
+        for number in range(40):
+            # A chain: each shares one thing with the next.
+            table.add(
+                DatasetRow(
+                    f"d{number:02}",
+                    (f"g{number:02}",),
+                    b"%d" % number,
+                    "a",
+                    0,
+                    number,
+                    links=(f"l{number}", f"l{number + 1}"),
+                )
+            )
+        table.flush()
+        found = clusters(table, [], frozenset())
+        sizes = [list(found.values()).count(each) for each in set(found.values())]
+        assert max(sizes) <= 4
+        table.cluster(found)
+        table.hold_out([found["g00"]])
+        shares = {number for number, _, _, shares, _ in table.examined(last="") if shares}
+        assert shares and all(found.get(f"g{number:02}") != found["g00"] for number in shares)
+
+
+def test_twins_in_a_script_without_spaces_are_found() -> None:
+    """Of 110 texts with 4 % of the letters changed none was found: a clause was one word."""
+    rng = random.Random(5)
+    letters = [chr(0x4E00 + number) for number in range(600)]
+    texts = ["".join(rng.choices(letters, k=200)) for _ in range(60)]
+    twins = ["".join(rng.choice(letters) if rng.random() < 0.01 else each for each in text) for text in texts]
+    signatures = np.stack([signature(text) for text in (*texts, *twins)])
+    pairs = set(NearDuplicates(SignaturesInMemory(signatures), 0.9).pairs())
+    assert sum((number, 60 + number) in pairs for number in range(60)) >= 45
+    assert all(right - left == 60 for left, right in pairs)

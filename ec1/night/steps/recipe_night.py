@@ -83,7 +83,8 @@ class RecipeNight:
 
     @property
     def bucket(self) -> Bucket:
-        return bucket(self.deployment.corpus_root(self.home), self.recipe.role, self.recipe.tenant)
+        corpus, keys = self.deployment.corpus_root(self.home), self.recipe.data.known_keys
+        return bucket(corpus, self.recipe.role, self.recipe.tenant, keys)
 
     @property
     def _labels(self) -> tuple[str, ...]:
@@ -182,7 +183,7 @@ class RecipeNight:
         corpus, moment = self.deployment.corpus_root(self.home), self.night.as_of(dt.datetime.now(dt.UTC))
         found = {}
         for role in self.recipe.data.mix:
-            of = bucket(corpus, role, self.recipe.tenant)
+            of = bucket(corpus, role, self.recipe.tenant, self.recipe.data.known_keys)
             found[role] = take_snapshot(of, self.recipe.rows, as_of=moment, home=self.home, labels=self._labels)
             if not found[role].trainable:
                 raise PermanentError(f"recipe {self.recipe.name}: data.mix: bucket {of.name} holds no trainable tuple")
