@@ -45,6 +45,8 @@ def ec1(home: Home) -> Callable[..., Result]:
 def test_from_git_to_a_file(
     ec1: Callable[..., Result], repo: Path, home: Home, tmp_path: Path, small_model: Path
 ) -> None:
+    home.root.mkdir(parents=True, exist_ok=True)
+    home.models.symlink_to(small_model.parents[1])
     captured = ec1("from-git", str(repo), "--since", "2026-06-01", "--json")
     assert captured.exit_code == 0, captured.exception
     assert json.loads(captured.stdout) == {"written": 3, "known": 0, "dropped": {}}
@@ -58,7 +60,6 @@ def test_from_git_to_a_file(
     engineering = counted["engineering-fernhollow"]
     assert [engineering[key] for key in ("lines", "trainable", "new", "threshold")] == [3, 3, 3, 50]
     assert counted["apprenticeship-fernhollow"]["lines"] == 0
-    home.models.symlink_to(small_model.parents[1])
     measured = {row["bucket"]: row for row in json.loads(ec1("stats", "--tokens", "--json").stdout)}
     tokens = measured["engineering-fernhollow"]["tokens"]
     assert tokens["rows"] == 3 and 50 < tokens["percentiles"]["p100"] < 200 and tokens["dropped"] == {}

@@ -8,12 +8,11 @@ import datetime as dt
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from ec1.corpus.buckets import bucket
 from ec1.corpus.options import DataOptions
 from ec1.corpus.preview import Measured, measure
-from ec1.corpus.row_kinds import ROW_KINDS
+from ec1.corpus.row_kinds import ANSWERS, PAIRS, ROW_KINDS, RowKindName
 from ec1.corpus.snapshots import Snapshot, take_snapshot
 from ec1.deployment import Deployment
 from ec1.errors import InputError
@@ -35,7 +34,8 @@ _FEWEST, _MOST = 20, 500
 _STEP = 64
 _PAIRS_COST = 2.7
 """A preference pair beside a row of its length: two sides, and the reference's forward pass."""
-_LIKE = {"sft": "pointsav/engineering", "dpo": "pointsav/apprenticeship"}
+_LIKE = {ANSWERS.name: "pointsav/engineering", PAIRS.name: "pointsav/apprenticeship"}
+_SMALL_MODELS_RATE = {ANSWERS.name: "1e-3", PAIRS.name: "5e-4"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class FittedRecipe:
     """What was chosen for a bucket. `left_out` is the share of rows that are longer than `max_length`."""
 
     role: str
-    objective: Literal["sft", "dpo"]
+    objective: RowKindName
     rows: int
     max_length: int
     threshold: int
@@ -88,7 +88,7 @@ def base_model(deployment: Deployment) -> tuple[str, str]:
     """Model id and revision of what recipes of this deployment train: on a CPU the small model that also serves."""
     if deployment.gpu.device == "cpu":
         return deployment.inference.model, deployment.inference.revision
-    base = find_recipe(_LIKE["sft"], [SHIPPED]).recipe.base_model
+    base = find_recipe(_LIKE[ANSWERS.name], [SHIPPED]).recipe.base_model
     return base.id, base.revision
 
 
@@ -96,8 +96,8 @@ def _snapshot(deployment: Deployment, home: Home, role: str, now: dt.datetime) -
     """The bucket's pairs if most of its rows are such, else its answers."""
     of = bucket(deployment.corpus_root(home), role, deployment.tenant)
     taken = take_snapshot(of, of.objective, as_of=now, home=home)
-    if of.objective == "sft" and role != "engineering":
-        pairs = take_snapshot(of, "dpo", as_of=now, home=home)
+    if of.objective == ANSWERS.name and role != "engineering":
+        pairs = take_snapshot(of, PAIRS.name, as_of=now, home=home)
         taken = pairs if pairs.trainable and pairs.trainable >= 0.5 * pairs.lines else taken
     if not taken.trainable:
         why = "; ".join(f"{count} {reason}" for reason, count in taken.rejected.items())
@@ -107,8 +107,8 @@ def _snapshot(deployment: Deployment, home: Home, role: str, now: dt.datetime) -
 
 def _fitted(deployment: Deployment, role: str, snapshot: Snapshot, measured: Measured, model: str) -> FittedRecipe:
     device = deployment.gpu.device
-    objective: Literal["sft", "dpo"] = "dpo" if snapshot.objective == "dpo" else "sft"
-    sides = len(ROW_KINDS[snapshot.objective].sides)
+    kind = ROW_KINDS[snapshot.objective]
+    sides = len(kind.sides)
     longest = min(LONGEST[device], max(_STEP, math.ceil(measured.percentiles["p95"] / _STEP) * _STEP))
     over = sum(count for reason, count in measured.dropped.items() if reason.startswith("longer than"))
     left_out = over / measured.rows if longest == LONGEST[device] else 0.05
@@ -123,7 +123,7 @@ def _fitted(deployment: Deployment, role: str, snapshot: Snapshot, measured: Mea
     threshold = min(_MOST, max(_FEWEST, rows // 10))
     fitted = FittedRecipe(
         role=role,
-        objective=objective,
+        objective=kind.name,
         rows=rows,
         max_length=longest,
         threshold=threshold,
@@ -154,15 +154,16 @@ def _text(fitted: FittedRecipe, deployment: Deployment, model: str) -> str:
         lines += ["", "base_model:", f"  id: {model}"]
     lines += ["", "optimisation:", f"  epochs: {fitted.epochs}"]
     if cpu:
-        rate = "1e-3" if fitted.objective == "sft" else "5e-4"
-        lines += [f"  learning_rate: {rate}               # a small model takes a higher rate"]
+        lines += [
+            f"  learning_rate: {_SMALL_MODELS_RATE[fitted.objective]}               # a small model takes a higher rate"
+        ]
     lines += [
         f"  batch_size: {fitted.batch_size}",
         f"  gradient_accumulation: {fitted.accumulation}",
     ]
     if cpu:
         lines += ["  evaluation_steps: null", "  gradient_checkpointing: false"]
-    if cpu and fitted.objective == "dpo":
+    if cpu and fitted.objective == PAIRS.name:
         lines += ["", "dpo:", "  sft_weight: 1.0                   # so small a model also needs the answer itself"]
     lines += [
         "",
