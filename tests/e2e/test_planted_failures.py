@@ -177,7 +177,7 @@ def is_told(name: str, fault: Fault, folder: Path, checkout: Path, model: Path) 
     assert says(last, terminal) and "Traceback" not in done.stderr and len(last) < 1000, done.stderr
     assert says(report.stdout + report.stderr, reported), report.stdout + report.stderr
     assert says(doctor.stdout + doctor.stderr, seen), doctor.stdout + doctor.stderr
-    assert "move" not in doctor.stdout or "move" in " ".join((*seen, *terminal)), doctor.stdout
+    assert "move" not in doctor.stdout or " move " in last, doctor.stdout
     if noticed == ("-",):
         assert sink.titles == []
     else:

@@ -28,9 +28,15 @@ def damage_of(path: Path, *, deep: bool) -> str | None:
     if path.stat().st_size == 0:
         # As SQLite makes them, before the first table.
         return None
-    with path.open("rb") as stream:
-        if stream.read(len(_HEADER)) != _HEADER:
-            return "is not an SQLite file any more"
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(len(_HEADER))
+    except OSError as error:
+        # A read names no file.
+        error.filename = str(path)
+        raise
+    if head != _HEADER:
+        return "is not an SQLite file any more"
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
             if deep or path.stat().st_size <= _QUICK_BYTES:

@@ -144,6 +144,8 @@ def readable(home: Home) -> Symptom:
                 with path.open("rb") as stream:
                     stream.read(1)
         except OSError as error:
+            # A read names no file.
+            error.filename = str(path)
             return Symptom("graph files", "problem", advice_for(error))
     return Symptom("graph files", "ok", "can be read")
 
