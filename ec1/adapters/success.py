@@ -45,7 +45,7 @@ print(task["mark"] + json.dumps([repr(eval(each, space)) for each in task["calls
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedAnswer:
     """What is to be said of one answer. `similarity` is of its words to the wanted ones, 0 to 1."""
 
     right: bool
@@ -61,12 +61,12 @@ def kind_of(wanted: str, prompt: str) -> AnswerKind:
     return "python" if _parsed(body_of(wanted)) is not None and _asserted(prompt) and why_not() is None else "text"
 
 
-def judged(answer: ModelAnswer, wanted: str, prompt: str, options: EvaluationOptions) -> Judged:
+def judged(answer: ModelAnswer, wanted: str, prompt: str, options: EvaluationOptions) -> JudgedAnswer:
     """Hold one answer against the wanted one. `prompt`: the user's last message."""
     text, target = body_of(answer.text), body_of(wanted)
     likeness = similarity(text, target)
     if answer.cut or not text:
-        return Judged(False, False, likeness)
+        return JudgedAnswer(False, False, likeness)
     kind = kind_of(wanted, prompt)
     if kind == "diff":
         right, formed = _diff(text, target, prompt)
@@ -79,7 +79,7 @@ def judged(answer: ModelAnswer, wanted: str, prompt: str, options: EvaluationOpt
         same = words_of(text) == words_of(target)
         echo = similarity(text, prompt) >= likeness
         right = formed = same or (likeness >= options.min_similarity and not echo)
-    return Judged(right, formed, likeness)
+    return JudgedAnswer(right, formed, likeness)
 
 
 def body_of(text: str) -> str:

@@ -69,7 +69,7 @@ def test_from_git_to_a_file(
         written = ec1("export", "engineering", str(file), "--json")
         assert json.loads(written.stdout) == {"rows": 3, "rejected": {}}, written.exception
         rows = load_dataset(kind, data_files=str(file), split="train", cache_dir=str(tmp_path / suffix))
-        assert set(rows.column_names) == {"prompt", "completion", "group", "origin"}
+        assert set(rows.column_names) - {"tools"} == {"prompt", "completion", "group", "origin"}
         text = json.dumps(rows["completion"][:])
         assert "Tr0ub4dor" not in text and "<PASSWORD>" in text, "what leaves the corpus is scrubbed"
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["tuples.jsonl", "tuples.parquet"]
