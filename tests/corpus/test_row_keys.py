@@ -79,6 +79,8 @@ class Made:
         """Sometimes a key that its format does not have, of any kind of value."""
         if self.draw(st.integers(0, 9)) == 0:
             key = self.draw(UNFORESEEN)
+            if key in values:
+                return values
             kinds: list[Callable[[], Any]] = [
                 *(self.word, lambda: 0, lambda: False, lambda: 0.5, lambda: None, lambda: ""),
                 *(
@@ -88,7 +90,7 @@ class Made:
                 ),
                 lambda: f"{self.word()} {'long ' * 60}",
             ]
-            values.setdefault(key, self.draw(st.sampled_from(kinds))())
+            values[key] = self.draw(st.sampled_from(kinds))()
             self.more |= words(values[key])
         return values
 
