@@ -17,7 +17,8 @@ from page_commands import commands_of
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
 
-pytestmark = pytest.mark.slow
+# Takes as long as a newcomer's first half hour.
+pytestmark = pytest.mark.soak
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = CHECKOUT / "docs" / "your-own-things.md"
 EC1 = ".venv/bin/ec1 "
