@@ -45,7 +45,7 @@ def plant(ec1: LightCommandLine, export: Path) -> None:
         os.utime(path, (BEFORE, BEFORE))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_person_is_gone_after_a_night_and_stays_away(tiny_model: Path, project: Path, tmp_path: Path) -> None:
     ec1 = light_project(tmp_path, project, tiny_model)
     deployment = tmp_path / "configs" / "deployments" / "light.yaml"
