@@ -36,7 +36,12 @@ SPELLINGS = (
 
 def still_holding(home: Home) -> list[Path]:
     """The files of a home, but for base models, in which she can be found."""
-    files = [path for path in sorted(home.root.rglob("*")) if path.is_file() and home.models not in path.parents]
+    # What SQLite keeps beside an open database (`-shm`) goes while it is looked at, and holds no text.
+    files = [
+        path
+        for path in sorted(home.root.rglob("*"))
+        if path.is_file() and home.models not in path.parents and not path.name.endswith("-shm")
+    ]
     return [path for path in files if any(map(names_her, _texts(path.read_bytes(), path)))]
 
 
