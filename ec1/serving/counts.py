@@ -45,7 +45,7 @@ class ServingCounts:
         self._db.close()
 
     def enter(self, key: Key | None) -> None:
-        """Count a request in; `leave` must follow. Raises RefusedError (429) if it goes over a limit of its key."""
+        """Count a request in; `free` and `leave` must follow. Raises RefusedError (429) if it goes over a limit."""
         if key is None:
             return
         limits, now = key.limits, self._clock()
@@ -65,11 +65,15 @@ class ServingCounts:
             lately.append(now)
         self._at_once[key.name] += 1
 
+    def free(self, key: Key | None) -> None:
+        """The request has its whole answer: its key may ask again."""
+        if key is not None:
+            self._at_once[key.name] -= 1
+
     def leave(self, key: Key | None, tokens: int) -> None:
         """Count a request out, with the tokens that it took."""
         if key is None:
             return
-        self._at_once[key.name] -= 1
         self._db.execute(
             "INSERT INTO used VALUES (?, ?, 1, ?) ON CONFLICT DO UPDATE SET requests = requests + 1, "
             "tokens = tokens + excluded.tokens",

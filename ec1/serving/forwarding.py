@@ -44,6 +44,10 @@ class Exchange:
 
     begin: float = field(default_factory=time.monotonic)
     key: Key | None = None
+    counted: bool = False
+    """Whether it is one of its key's requests."""
+    at_once: bool = False
+    """Whether it is one of those without a whole answer yet."""
     asked: str = ""
     user: str | None = None
     version: ServedVersion | None = None
@@ -98,11 +102,10 @@ class Forwarder:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway, exchange = self.gateway, Exchange()
         request = Request(scope, receive)
-        counted = False
         try:
             exchange.key = gateway.key_of(request.headers.get("authorization"))
             gateway.counts.enter(exchange.key)
-            counted = True
+            exchange.counted = exchange.at_once = True
             body = await gateway.body_of(request)
             exchange.asked, exchange.user = str(body.get("model"))[:200], user_of(body, request)
             connection = gateway.backend.enter()
@@ -118,9 +121,16 @@ class Forwarder:
             exchange.status = response.status_code
             await response(scope, receive, send)
         finally:
-            if counted:
+            self._whole(exchange)
+            if exchange.counted:
                 gateway.counts.leave(exchange.key, exchange.tokens.tokens if exchange.tokens else 0)
             self._count(exchange)
+
+    def _whole(self, exchange: Exchange) -> None:
+        """Called before the last bytes are sent: who has them may ask again at once."""
+        if exchange.at_once:
+            exchange.at_once = False
+            self.gateway.counts.free(exchange.key)
 
     def _count(self, exchange: Exchange) -> None:
         gateway, now = self.gateway, time.monotonic()
@@ -199,6 +209,7 @@ class Forwarder:
             headers = _headers(answer, exchange.adapter, identifier)
             await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
             await self._pass_on(answer, exchange, send)
+            self._whole(exchange)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except httpx.HTTPError as error:
             # The client sees an answer that was cut off, never one that seems whole: uvicorn closes the connection of
@@ -212,10 +223,13 @@ class Forwarder:
 
     async def _pass_on(self, answer: httpx.Response, exchange: Exchange, send: Send) -> None:
         read = self._chat and exchange.version is not None and (self.gateway.capture or exchange.trial)
+        length = int(answer.headers.get("content-length", -1))
         async for piece in answer.aiter_raw():
             if exchange.first_byte is None:
                 exchange.first_byte = time.monotonic()
             exchange.size += len(piece)
+            if exchange.size == length:
+                self._whole(exchange)
             if read and exchange.size <= MAX_ANSWER_BYTES:
                 exchange.pieces.append(piece)
             shown = piece if exchange.tokens is None else exchange.tokens.passed(piece)

@@ -23,7 +23,8 @@ def registry(night: RealNight) -> AdapterRegistry:
 def test_it_ends_well_and_says_what_it_did(real_night: RealNight) -> None:
     assert real_night.status == 0, real_night.output
     for word in ("26 read", "LLM calls", "fernhollow/engineering", "fernhollow/apprenticeship", "make ui"):
-        assert word in real_night.output, real_night.output
+        # A table breaks its lines where they are full.
+        assert word in " ".join(real_night.output.split()), real_night.output
 
 
 def test_every_document_is_in_the_graph_and_every_mention_in_its_text(real_night: RealNight) -> None:

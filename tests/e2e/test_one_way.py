@@ -76,7 +76,7 @@ def test_a_night_of_the_command_line_and_one_of_the_ui_are_alike(ec1: LightComma
     ]
     told = ec1.run("report", "--date", NIGHT)
     assert told.returncode == 0 and f"Night {NIGHT}: done" in told.stdout, told.stdout
-    assert told.stdout.count("graph_mutations") == 2 and "held for" in told.stdout, told.stdout
+    assert "1 run found nothing new to do" in told.stdout and "held for" in told.stdout, told.stdout
     # Any page that the operator opens could send these.
     mutation = f"http://127.0.0.1:{ui.port}/graphql?query=mutation%7BdeletePipelineRun(runId:%22{first['runId']}%22)%7D"
     with pytest.raises(urllib.error.HTTPError, match="403"):
