@@ -202,7 +202,8 @@ def _peak() -> float:
 def test_each_hostile_file_is_read_or_has_a_reason_and_memory_is_bounded(tmp_path: Path) -> None:
     # In a process of its own: a process knows only the peak of all its children, and this one has had others.
     script = [sys.executable, "-P", __file__, str(tmp_path)]
-    done = subprocess.run(script, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, check=True)
+    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(script, stdout=subprocess.PIPE, env=environment, check=True)
     found = {name: Outcome(reason, peak) for name, reason, peak in map(json.loads, done.stdout.splitlines())}
     peak = max(outcome.peak_mib for outcome in found.values())
     wrong = {}
