@@ -432,12 +432,11 @@ def build_trainer(
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=spec.device == "cuda",
-        dataset_num_proc=None,
         **objective.settings(recipe),
     )
     if objective.rewards is None:
         # What is asked was measured when the dataset was made, and an answer ends by a bound of its own.
-        settings["max_length"] = recipe.data.max_length
+        settings |= {"max_length": recipe.data.max_length, "dataset_num_proc": None}
     arguments = arguments_class(**settings)
     if arguments.n_gpu > 1:
         # One process would spread each batch over all cards that it sees, and one is its own.

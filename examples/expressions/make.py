@@ -1,7 +1,7 @@
 """Writes the sample that learns from execution: `python -m examples.expressions.make`. Always the same bytes.
 
-A prompt names two operations on x, one after the other; the answer is a Python expression. Some pairs of operations come
-with answers, for a warm start; the others only with hidden inputs and what they must give.
+A prompt names two operations on x, one after the other; the answer is a Python expression. Some pairs of operations
+come with answers, for a warm start; the others only with hidden inputs and what they must give.
 """
 
 import itertools
@@ -40,10 +40,11 @@ def drawn(first: str, second: str, rng: random.Random) -> dict[str, Any]:
     inner = OPERATIONS[first][1].format(e="x", p="x", n=n)
     closed = inner if inner.startswith(("abs(", "max(", "min(")) else f"({inner})"
     inputs = rng.sample(range(-20, 21), INPUTS)
+    one, other = OPERATIONS[first][2], OPERATIONS[second][2]
     return {
         "prompt": f"x {words[0]}, {words[1]} =",
         "answer": OPERATIONS[second][1].format(e=inner, p=closed, n=m),
-        "cases": [{"given": {"x": x}, "expected": OPERATIONS[second][2](OPERATIONS[first][2](x, n), m)} for x in inputs],
+        "cases": [{"given": {"x": x}, "expected": other(one(x, n), m)} for x in inputs],
         "group": f"{first} {second}",
     }
 
