@@ -10,11 +10,11 @@ import threading
 import uvicorn
 
 from ec1.errors import EC1Error, InputError
-from ec1.queries.place import Place, open_place
+from ec1.queries.desk import Desk, open_desk
 from jobs.guard import Guard
 from resources.environment import api_key, choice_from_environment, ui_token
 from studio.app import application
-from studio.web import State
+from studio.web import StudioState
 
 HOST = "127.0.0.1"
 SHUTDOWN_SECONDS = 3
@@ -29,8 +29,8 @@ def main() -> int:
     arguments = parser.parse_args()
     choice = choice_from_environment()
 
-    def here() -> Place:
-        return open_place(choice.deployment, choice.home, choice.project, arguments.labels)
+    def here() -> Desk:
+        return open_desk(choice.deployment, choice.home, choice.project, arguments.labels)
 
     try:
         with socket.socket() as listener:
@@ -38,7 +38,7 @@ def main() -> int:
             # A broken deployment is told before the first page.
             port = here().deployment.serving.port
             gateway = arguments.gateway or f"http://{HOST}:{port}"
-            state = State(here, _person(), arguments.read_only, gateway.rstrip("/"), api_key())
+            state = StudioState(here, _person(), arguments.read_only, gateway.rstrip("/"), api_key())
             threading.Thread(target=_warm, name="warm", daemon=True).start()
             sys.stdout.write(f"Studio: http://{HOST}:{listener.getsockname()[1]}\n")
             sys.stdout.flush()

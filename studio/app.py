@@ -13,12 +13,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from studio import data
-from studio.web import FOLDER, HEADERS, State, render, seen
+from studio.web import FOLDER, HEADERS, StudioState, render, seen
 
 _SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
 
 
-def application(state: State) -> ASGIApp:
+def application(state: StudioState) -> ASGIApp:
     """Studio as an ASGI application, without the guard."""
     routes = [
         Route("/", seen(data.overview)),

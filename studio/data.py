@@ -5,8 +5,8 @@ from starlette.responses import Response
 
 from ec1.errors import EC1Error, InputError
 from ec1.queries import row_facts, row_index
-from ec1.queries.place import Place
-from ec1.queries.row_index import Progress, RowFilter
+from ec1.queries.desk import Desk
+from ec1.queries.row_index import Indexing, RowFilter
 from ec1.queries.rows import Row, buckets, count_of, open_source, sources
 from studio import shown
 from studio.web import render
@@ -14,14 +14,14 @@ from studio.web import render
 PAGE = 50
 
 
-def overview(request: Request, place: Place) -> Response:
-    found = sources(place)
+def overview(request: Request, desk: Desk) -> Response:
+    found = sources(desk)
     return render(
         request,
         "data.html",
         snapshots=[each for each in found if each.kind == "snapshot"],
         datasets=[each for each in found if each.kind == "dataset"],
-        buckets=buckets(place),
+        buckets=buckets(desk),
         count_of=count_of,
     )
 
@@ -41,11 +41,11 @@ def _filter(request: Request) -> RowFilter:
     )
 
 
-def rows(request: Request, place: Place) -> Response:
+def rows(request: Request, desk: Desk) -> Response:
     key, wanted = _key(request), _filter(request)
-    source = open_source(place, key)
-    found = row_index.find(place, key, wanted, PAGE, request.query_params.get("after") or None)
-    if isinstance(found, Progress):
+    source = open_source(desk, key)
+    found = row_index.find(desk, key, wanted, PAGE, request.query_params.get("after") or None)
+    if isinstance(found, Indexing):
         return _waiting(request, found, source.summary)
     start = int(request.query_params.get("after") or 0)
     return render(
@@ -58,7 +58,7 @@ def rows(request: Request, place: Place) -> Response:
         page_size=PAGE,
         wanted=wanted,
         beginning=_beginning,
-        indexed=row_index.ready(place, source),
+        indexed=row_index.ready(desk, source),
         orders=_orders(source.summary.kind),
     )
 
@@ -77,30 +77,30 @@ def _beginning(row: Row) -> tuple[str, str]:
     return asked[:2000], str(first[-1].get("content") or "")[:2000] if first else ""
 
 
-def _waiting(request: Request, progress: Progress, source: object) -> Response:
+def _waiting(request: Request, progress: Indexing, source: object) -> Response:
     if progress.problem:
         raise InputError(f"no index could be built: {progress.problem}")
     return render(request, "waiting.html", 202, progress=progress, source=source, total=count_of(source))  # type: ignore[arg-type]
 
 
-def row(request: Request, place: Place) -> Response:
+def row(request: Request, desk: Desk) -> Response:
     key, number = _key(request), int(request.path_params["number"])
-    source = open_source(place, key)
+    source = open_source(desk, key)
     found = source.at([number])
     if not found:
         raise InputError(f"there is no row {number}: this source has {count_of(source.summary):,}")
     (it,) = found
     original = None
     if it.reason and it.raw is None and source.summary.kind == "dataset":
-        original = row_facts.source_row(place, it, str(source.summary.facts["snapshot"]))
+        original = row_facts.source_row(desk, it, str(source.summary.facts["snapshot"]))
     pieces: tuple[row_facts.TokenPiece, ...] = ()
     why_not = ""
     if request.query_params.get("view") == "tokens":
         try:
-            pieces = row_facts.tokens_of(place, key, number)
+            pieces = row_facts.tokens_of(desk, key, number)
         except EC1Error as error:
             why_not = str(error)
-    before, behind = row_index.neighbours(place, key, number)
+    before, behind = row_index.neighbours(desk, key, number)
     pair = None
     if "chosen" in it.answers and "rejected" in it.answers:
         pair = shown.differences(_said(it, "rejected"), _said(it, "chosen"))
@@ -116,7 +116,7 @@ def row(request: Request, place: Place) -> Response:
         before=before,
         behind=behind,
         pair=pair,
-        learners=row_facts.learners_of(place, it.digest) if request.query_params.get("learnt") else None,
+        learners=row_facts.learners_of(desk, it.digest) if request.query_params.get("learnt") else None,
         whole=request.query_params.get("whole") == "1",
     )
 
@@ -125,19 +125,19 @@ def _said(row: Row, side: str) -> str:
     return "\n\n".join(str(each.get("content") or "") for each in row.answers[side])
 
 
-def counts(request: Request, place: Place) -> Response:
+def counts(request: Request, desk: Desk) -> Response:
     key = _key(request)
-    source = open_source(place, key)
-    found = row_index.counts(place, key, _filter(request))
-    if isinstance(found, Progress):
+    source = open_source(desk, key)
+    found = row_index.counts(desk, key, _filter(request))
+    if isinstance(found, Indexing):
         return _waiting(request, found, source.summary)
     return render(request, "counts.html", source=source.summary, key=key, counts=found)
 
 
-def compare(request: Request, place: Place) -> Response:
+def compare(request: Request, desk: Desk) -> Response:
     one, other = request.query_params.get("one", ""), request.query_params.get("other", "")
-    found = sources(place)
-    result = row_index.compare(place, one, other) if one and other else None
-    if isinstance(result, Progress):
-        return _waiting(request, result, open_source(place, one if result is not None else other).summary)
+    found = sources(desk)
+    result = row_index.compare(desk, one, other) if one and other else None
+    if isinstance(result, Indexing):
+        return _waiting(request, result, open_source(desk, one if result is not None else other).summary)
     return render(request, "compare.html", sources=found, one=one, other=other, result=result, beginning=_beginning)

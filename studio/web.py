@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ec1.errors import EC1Error, InputError
-from ec1.queries.place import Place
+from ec1.queries.desk import Desk
 from studio import shown
 
 FOLDER = Path(__file__).parent
@@ -35,19 +35,19 @@ Form = Mapping[str, str]
 
 
 @dataclass
-class State:
+class StudioState:
     """What one Studio was started with. `person` is who decides in it; `gateway` is where `ec1 serve` answers."""
 
-    open_place: Callable[[], Place]
+    open_desk: Callable[[], Desk]
     person: str
     read_only: bool = False
     gateway: str = ""
     api_key: str | None = None
 
     @property
-    def place(self) -> Place:
+    def desk(self) -> Desk:
         """Read anew for each page: recipes and the deployment may change meanwhile."""
-        return self.open_place()
+        return self.open_desk()
 
 
 def _age(moment: dt.datetime | None) -> str:
@@ -81,8 +81,8 @@ def _templates() -> Environment:
 TEMPLATES = _templates()
 
 
-def state_of(request: Request) -> State:
-    state: State = request.app.state.studio
+def state_of(request: Request) -> StudioState:
+    state: StudioState = request.app.state.studio
     return state
 
 
@@ -110,16 +110,16 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     return HTMLResponse(page.encode("utf-8", "replace"), status)
 
 
-def seen(handler: Callable[[Request, Place], Response]) -> Callable[[Request], Awaitable[Response]]:
+def seen(handler: Callable[[Request, Desk], Response]) -> Callable[[Request], Awaitable[Response]]:
     """An address that shows something. What goes wrong on purpose is one line on a page."""
 
     async def endpoint(request: Request) -> Response:
-        return await run_in_threadpool(_guarded, request, lambda: handler(request, state_of(request).place))
+        return await run_in_threadpool(_guarded, request, lambda: handler(request, state_of(request).desk))
 
     return endpoint
 
 
-def changed(handler: Callable[[Request, Place, Form], str]) -> Callable[[Request], Awaitable[Response]]:
+def changed(handler: Callable[[Request, Desk, Form], str]) -> Callable[[Request], Awaitable[Response]]:
     """An address that changes something, and leads to the address that the handler returns."""
 
     async def endpoint(request: Request) -> Response:
@@ -132,7 +132,7 @@ def changed(handler: Callable[[Request, Place, Form], str]) -> Callable[[Request
                 return _problem(request, "this form holds more than 4 MiB", 413)
         fields = dict(urllib.parse.parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True))
         return await run_in_threadpool(
-            _guarded, request, lambda: RedirectResponse(handler(request, state_of(request).place, fields), 303)
+            _guarded, request, lambda: RedirectResponse(handler(request, state_of(request).desk, fields), 303)
         )
 
     return endpoint

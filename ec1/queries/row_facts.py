@@ -12,7 +12,7 @@ from typing import Any
 from ec1.errors import EC1Error, InputError
 from ec1.night.steps.log_book import runs
 from ec1.queries.adapters import Learners, descendants, version_ids
-from ec1.queries.place import Place
+from ec1.queries.desk import Desk
 from ec1.queries.rows import DatasetRows, Row, SnapshotRows, open_source, sources
 
 __all__ = ["Learners", "TokenPiece", "learners_of", "source_row", "tokens_of"]
@@ -29,14 +29,14 @@ class TokenPiece:
     tokens: int
 
 
-def tokens_of(place: Place, key: str, number: int) -> tuple[TokenPiece, ...]:
+def tokens_of(desk: Desk, key: str, number: int) -> tuple[TokenPiece, ...]:
     """A dataset's row as its model reads it. Raises InputError where that is not known: for pairs, and where no
     training of the dataset left a tokenizer here."""
-    source = open_source(place, key)
+    source = open_source(desk, key)
     if not isinstance(source, DatasetRows):
         raise InputError("a snapshot has no tokens yet: they are made with its dataset")
     ids, mask = source.tokens_of(number)
-    tokenizer = _tokenizer(_tokenizer_file(place, source.summary.digest))
+    tokenizer = _tokenizer(_tokenizer_file(desk, source.summary.digest))
     special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
     found, marks = [], [(each, bool(learnt), each in special) for each, learnt in zip(ids, mask, strict=True)]
     # Together: a letter may be made of several tokens.
@@ -46,8 +46,8 @@ def tokens_of(place: Place, key: str, number: int) -> tuple[TokenPiece, ...]:
     return tuple(found)
 
 
-def _tokenizer_file(place: Place, digest: str) -> Path:
-    for run in reversed(runs(place.home)):
+def _tokenizer_file(desk: Desk, digest: str) -> Path:
+    for run in reversed(runs(desk.home)):
         path = Path(run.spec.base_model) / "tokenizer.json"
         if run.spec.dataset_digest == digest and path.is_file():
             return path
@@ -61,16 +61,16 @@ def _tokenizer(path: Path) -> Any:
     return Tokenizer.from_file(str(path))
 
 
-def learners_of(place: Place, row: str) -> Learners:
+def learners_of(desk: Desk, row: str) -> Learners:
     """The versions that were trained on the row of this digest, themselves or through what they rest on."""
-    registry, own = place.registry, {}
+    registry, own = desk.registry, {}
     unknown = []
     for version in version_ids(registry):
         try:
             manifest = registry.read(*version)
         except EC1Error:
             continue
-        holds = _trains_on(place.home.datasets / manifest.dataset.digest, row)
+        holds = _trains_on(desk.home.datasets / manifest.dataset.digest, row)
         if holds is None:
             unknown.append(manifest.name)
         elif holds:
@@ -91,11 +91,11 @@ def _trains_on(dataset: Path, row: str) -> bool | None:
         return any(pc.any(pc.equal(batch["row"], row)).as_py() for batch in file.iter_batches(65_536, columns=["row"]))
 
 
-def source_row(place: Place, row: Row, snapshot: str) -> Row | None:
+def source_row(desk: Desk, row: Row, snapshot: str) -> Row | None:
     """The tuple that a dataset left out, as it stands in the dataset's snapshot; None where it is not trainable, or the
     snapshot is no longer here."""
-    for each in sources(place):
+    for each in sources(desk):
         if each.kind == "snapshot" and each.digest == snapshot and each.problem is None:
-            source = open_source(place, each.key)
+            source = open_source(desk, each.key)
             return source.find(row.digest) if isinstance(source, SnapshotRows) else None
     return None

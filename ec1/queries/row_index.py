@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ec1.errors import EC1Error, InputError
+from ec1.queries.desk import Desk
 from ec1.queries.page import Page, cut, start_of
-from ec1.queries.place import Place
 from ec1.queries.rows import Row, RowSource, count_of, open_source
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class FoundRows:
 
 
 @dataclass(frozen=True)
-class Counts:
+class RowCounts:
     """How the rows of a source are spread. `lengths`: (from, to, rows) of equal steps, in tokens if they are known,
     else in characters; the rest: the most frequent names with their rows."""
 
@@ -98,55 +98,55 @@ class Counts:
     named: dict[str, tuple[tuple[str, int], ...]]
 
 
-class Progress:
+class Indexing:
     """How far an index is that is built in the background. `problem`: why it could not be."""
 
     def __init__(self) -> None:
         self.done, self.problem = 0, ""
 
 
-_building: dict[Path, Progress] = {}
+_building: dict[Path, Indexing] = {}
 _lock = threading.Lock()
 
 
-def index_path(place: Place, source: RowSource) -> Path:
+def index_path(desk: Desk, source: RowSource) -> Path:
     """Where the index of a source lies, whether it was built or not."""
     summary = source.summary
-    return place.home.row_indexes / f"{summary.kind}-{summary.name}-{summary.digest}-{_VERSION}.sqlite"
+    return desk.home.row_indexes / f"{summary.kind}-{summary.name}-{summary.digest}-{_VERSION}.sqlite"
 
 
-def ready(place: Place, source: RowSource) -> bool:
-    return index_path(place, source).is_file()
+def ready(desk: Desk, source: RowSource) -> bool:
+    return index_path(desk, source).is_file()
 
 
-def build_in_background(place: Place, key: str) -> Progress | None:
+def build_in_background(desk: Desk, key: str) -> Indexing | None:
     """Begin to build the index of a source, unless it is there (None) or being built; returns how far it is. One that
     failed is tried again when it is asked for once more."""
-    source = open_source(place, key)
-    path = index_path(place, source)
+    source = open_source(desk, key)
+    path = index_path(desk, source)
     with _lock:
         if path.is_file():
             return None
         progress = _building.get(path)
         if progress is None or progress.problem:
             failed = progress
-            progress = _building[path] = Progress()
-            _sweep(place)
+            progress = _building[path] = Indexing()
+            _sweep(desk)
             threading.Thread(target=_build, args=(source, path, progress), name="row-index", daemon=True).start()
             return failed or progress
         return progress
 
 
-def _sweep(place: Place) -> None:
+def _sweep(desk: Desk) -> None:
     """Remove indexes of what is no longer here."""
-    home = place.home
+    home = desk.home
     here = {path.name for folder in (home.snapshots.glob("*/*"), home.datasets.glob("*")) for path in folder}
     for path in home.row_indexes.glob("*.sqlite"):
         if here.isdisjoint(path.stem.split("-")):
             path.unlink(missing_ok=True)
 
 
-def _build(source: RowSource, path: Path, progress: Progress) -> None:
+def _build(source: RowSource, path: Path, progress: Indexing) -> None:
     try:
         build(source, path, progress)
     except (EC1Error, OSError, sqlite3.Error) as error:
@@ -157,9 +157,9 @@ def _build(source: RowSource, path: Path, progress: Progress) -> None:
             _building.pop(path, None)
 
 
-def build(source: RowSource, path: Path, progress: Progress | None = None) -> None:
+def build(source: RowSource, path: Path, progress: Indexing | None = None) -> None:
     """Index all rows of a source; the index appears whole or not at all. Raises DamagedError."""
-    progress = progress or Progress()
+    progress = progress or Indexing()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
@@ -178,7 +178,7 @@ def build(source: RowSource, path: Path, progress: Progress | None = None) -> No
         beside.unlink(missing_ok=True)
 
 
-def _fill(db: sqlite3.Connection, rows: Iterator[Row], progress: Progress) -> None:
+def _fill(db: sqlite3.Connection, rows: Iterator[Row], progress: Indexing) -> None:
     words: dict[str, int] = {}
 
     def number_of(text: str | None) -> int | None:
@@ -217,7 +217,7 @@ def _class_of(row: Row) -> str | None:
     return said if said and len(said) <= _CLASS_CHARACTERS and "\n" not in said else None
 
 
-def find(place: Place, key: str, wanted: RowFilter, limit: int, cursor: str | None = None) -> FoundRows | Progress:
+def find(desk: Desk, key: str, wanted: RowFilter, limit: int, cursor: str | None = None) -> FoundRows | Indexing:
     """The rows that a filter finds, `limit` a page. Until the index is built, a filter that needs it gets how far that
     is.
 
@@ -225,10 +225,10 @@ def find(place: Place, key: str, wanted: RowFilter, limit: int, cursor: str | No
     """
     if wanted.order not in get_args(Order):
         raise InputError(f"rows have no order {wanted.order!r}: there are {', '.join(get_args(Order))}")
-    source, start = open_source(place, key), start_of(cursor)
-    path = index_path(place, source)
+    source, start = open_source(desk, key), start_of(cursor)
+    path = index_path(desk, source)
     if not path.is_file():
-        progress = build_in_background(place, key)
+        progress = build_in_background(desk, key)
         if not wanted.is_plain and progress is not None:
             return progress
         if progress is not None:
@@ -245,9 +245,9 @@ def find(place: Place, key: str, wanted: RowFilter, limit: int, cursor: str | No
     return FoundRows(Page(tuple(source.at(page.items)), page.next), total)
 
 
-def neighbours(place: Place, key: str, number: int) -> tuple[int | None, int | None]:
+def neighbours(desk: Desk, key: str, number: int) -> tuple[int | None, int | None]:
     """The numbers before and behind a row in its source."""
-    count = count_of(open_source(place, key).summary)
+    count = count_of(open_source(desk, key).summary)
     return number - 1 if number > 0 else None, number + 1 if number + 1 < count else None
 
 
@@ -293,11 +293,11 @@ def _match(text: str) -> str:
     return " ".join(parts)
 
 
-def counts(place: Place, key: str, wanted: RowFilter) -> Counts | Progress:
+def counts(desk: Desk, key: str, wanted: RowFilter) -> RowCounts | Indexing:
     """How the rows of a source, or those that a filter finds, are spread."""
-    source = open_source(place, key)
-    path = index_path(place, source)
-    if not path.is_file() and (progress := build_in_background(place, key)) is not None:
+    source = open_source(desk, key)
+    path = index_path(desk, source)
+    if not path.is_file() and (progress := build_in_background(desk, key)) is not None:
         return progress
     with _opened(path) as db:
         where, values = _where(wanted)
@@ -325,11 +325,11 @@ def counts(place: Place, key: str, wanted: RowFilter) -> Counts | Progress:
                 values,
             )
             named[name] = tuple(found.fetchall())
-    return Counts("tokens" if unit == "tokens" else "characters", tuple(lengths), named)
+    return RowCounts("tokens" if unit == "tokens" else "characters", tuple(lengths), named)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SourceComparison:
     """Two sources: how many rows both have, and only one; and some of these."""
 
     both: int
@@ -339,13 +339,13 @@ class Comparison:
     second: tuple[Row, ...]
 
 
-def compare(place: Place, one: str, other: str, shown: int = 10) -> Comparison | Progress:
+def compare(desk: Desk, one: str, other: str, shown: int = 10) -> SourceComparison | Indexing:
     """What two sources have in common, by the digests of their rows; what was left out does not count."""
-    opened = [open_source(place, key) for key in (one, other)]
+    opened = [open_source(desk, key) for key in (one, other)]
     for key, source in zip((one, other), opened, strict=True):
-        if not ready(place, source) and (progress := build_in_background(place, key)) is not None:
+        if not ready(desk, source) and (progress := build_in_background(desk, key)) is not None:
             return progress
-    first, second = (index_path(place, source) for source in opened)
+    first, second = (index_path(desk, source) for source in opened)
     with _opened(first) as db:
         db.execute("ATTACH ? AS other", (_address(second),))
 
@@ -359,12 +359,12 @@ def compare(place: Place, one: str, other: str, shown: int = 10) -> Comparison |
 
         (gone, of_first), (came, of_second) = only("main", "other"), only("other", "main")
         mine = db.execute("SELECT count(*) FROM main.row WHERE side <> 'rejected'").fetchone()[0]
-    return Comparison(mine - gone, gone, came, tuple(opened[0].at(of_first)), tuple(opened[1].at(of_second)))
+    return SourceComparison(mine - gone, gone, came, tuple(opened[0].at(of_first)), tuple(opened[1].at(of_second)))
 
 
-def number_of(place: Place, key: str, digest: str) -> int | None:
+def number_of(desk: Desk, key: str, digest: str) -> int | None:
     """The number of a row by its digest, by an index that was built; None if there is none, or no such row."""
-    path = index_path(place, open_source(place, key))
+    path = index_path(desk, open_source(desk, key))
     if not path.is_file():
         return None
     with _opened(path) as db:

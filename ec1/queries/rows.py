@@ -23,7 +23,7 @@ from ec1.corpus.snapshots import Snapshot, load_snapshot
 from ec1.corpus.tuples import parse_record
 from ec1.errors import DamagedError, EC1Error, InputError, RejectedError
 from ec1.files import checked_name
-from ec1.queries.place import Place
+from ec1.queries.desk import Desk
 from ec1.seals import FILES, check_files, read_sealed
 
 Side: TypeAlias = Literal["trainable", "train", "heldout", "rejected"]
@@ -96,15 +96,15 @@ def count_of(summary: SourceSummary) -> int:
     return sum(summary.rows.values())
 
 
-def sources(place: Place) -> list[SourceSummary]:
+def sources(desk: Desk) -> list[SourceSummary]:
     """All snapshots and datasets of a home, the newest first."""
-    home, found = place.home, []
+    home, found = desk.home, []
     for path in home.snapshots.glob("*/*"):
         if path.is_dir() and not path.name.startswith("."):
-            found.append(_summary(place, f"snapshot/{path.parent.name}/{path.name}", path))
+            found.append(_summary(desk, f"snapshot/{path.parent.name}/{path.name}", path))
     for path in home.datasets.glob("*"):
         if path.is_dir() and not path.name.startswith("."):
-            found.append(_summary(place, f"dataset/{path.name}", path))
+            found.append(_summary(desk, f"dataset/{path.name}", path))
     return sorted(found, key=lambda each: each.made, reverse=True)
 
 
@@ -119,44 +119,44 @@ class RecipeBucket:
     bucket: str
 
 
-def buckets(place: Place) -> list[RecipeBucket]:
+def buckets(desk: Desk) -> list[RecipeBucket]:
     """The bucket of each recipe that the deployment runs. Looks at no file of it."""
-    root = place.deployment.corpus_root(place.home)
-    found = [each.recipe for each in place.recipes()]
+    root = desk.deployment.corpus_root(desk.home)
+    found = [each.recipe for each in desk.recipes()]
     return [
         RecipeBucket(each.name, each.tenant, each.role, str(each.objective), bucket(root, each.role, each.tenant).name)
         for each in found
     ]
 
 
-def _summary(place: Place, key: str, path: Path) -> SourceSummary:
+def _summary(desk: Desk, key: str, path: Path) -> SourceSummary:
     try:
-        return open_source(place, key).summary
+        return open_source(desk, key).summary
     except EC1Error as error:
         kind, name = ("snapshot", path.parent.name) if key.startswith("snapshot/") else ("dataset", "")
         return SourceSummary(kind, name, path.name, _made(path), problem=str(error))  # type: ignore[arg-type]
 
 
-def open_source(place: Place, key: str) -> RowSource:
+def open_source(desk: Desk, key: str) -> RowSource:
     """The source of a key (`SourceSummary.key`). Raises InputError for a name that is none, or one whose labels the
     reader lacks; DamagedError if it is not there or not as it was written."""
     kind, _, rest = key.partition("/")
     if kind == "snapshot" and rest.count("/") == 1:
         bucket, digest = rest.split("/")
         checked_name(bucket, "bucket"), checked_name(digest, "digest")
-        source: SnapshotRows | DatasetRows = _snapshot(place, bucket, digest)
+        source: SnapshotRows | DatasetRows = _snapshot(desk, bucket, digest)
     elif kind == "dataset":
-        source = _dataset(place, checked_name(rest, "digest"))
+        source = _dataset(desk, checked_name(rest, "digest"))
     else:
         raise InputError(f"{key!r} is neither snapshot/<bucket>/<digest> nor dataset/<digest>")
-    if not place.may_see(source.labels):
+    if not desk.may_see(source.labels):
         raise InputError(f"{key} holds rows with access labels ({', '.join(source.labels)}): start with --as")
     return source
 
 
-def _snapshot(place: Place, bucket: str, digest: str) -> "SnapshotRows":
+def _snapshot(desk: Desk, bucket: str, digest: str) -> "SnapshotRows":
     # Named by their content: what was opened stays true while the folder is the same.
-    return _open_snapshot(place.home, bucket, digest, _mark(place.home.snapshots / bucket / digest))
+    return _open_snapshot(desk.home, bucket, digest, _mark(desk.home.snapshots / bucket / digest))
 
 
 @functools.lru_cache(maxsize=8)
@@ -164,8 +164,8 @@ def _open_snapshot(home: Any, bucket: str, digest: str, mark: tuple[int, ...]) -
     return SnapshotRows(load_snapshot(home, bucket, digest))
 
 
-def _dataset(place: Place, digest: str) -> "DatasetRows":
-    return _open_dataset(place.home.datasets / digest, _mark(place.home.datasets / digest))
+def _dataset(desk: Desk, digest: str) -> "DatasetRows":
+    return _open_dataset(desk.home.datasets / digest, _mark(desk.home.datasets / digest))
 
 
 @functools.lru_cache(maxsize=8)
@@ -339,8 +339,8 @@ class DatasetRows:
     def _row(self, number: int, side: Side, record: dict[str, Any]) -> Row:
         answers = {name: tuple(record[name]) for name in self._columns[1:]}
         prompt, group = tuple(record["prompt"]), record["group"]
-        place = (number, side, record["row"], record["origin"])
-        return Row(*place, prompt, answers, group=group, tokens=record["tokens"], raw=record)
+        desk = (number, side, record["row"], record["origin"])
+        return Row(*desk, prompt, answers, group=group, tokens=record["tokens"], raw=record)
 
     def every(self) -> Iterator[Row]:
         check_files(self.path, self._files, _MEND)

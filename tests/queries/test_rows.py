@@ -11,13 +11,13 @@ from ec1.corpus.snapshots import Snapshot, take_snapshot
 from ec1.deployment import load_deployment
 from ec1.errors import DamagedError, InputError
 from ec1.home import Home
-from ec1.queries.place import Place
+from ec1.queries.desk import Desk
 from ec1.queries.row_index import (
-    Comparison,
-    Counts,
     FoundRows,
-    Progress,
+    Indexing,
+    RowCounts,
     RowFilter,
+    SourceComparison,
     build,
     build_in_background,
     compare,
@@ -32,12 +32,12 @@ COUNT = 300
 
 
 @pytest.fixture
-def place(home: Home, project: Path) -> Place:
-    return Place(load_deployment("embedded", project), home, project, frozenset())
+def desk(home: Home, project: Path) -> Desk:
+    return Desk(load_deployment("embedded", project), home, project, frozenset())
 
 
-def snapshot_of(place: Place, count: int = COUNT, labels: tuple[str, ...] = ()) -> Snapshot:
-    folder = place.home.corpus / "notes"
+def snapshot_of(desk: Desk, count: int = COUNT, labels: tuple[str, ...] = ()) -> Snapshot:
+    folder = desk.home.corpus / "notes"
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
         {
@@ -49,25 +49,25 @@ def snapshot_of(place: Place, count: int = COUNT, labels: tuple[str, ...] = ()) 
         for n in range(count)
     ]
     (folder / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "no tuple\n")
-    notes = bucket(place.home.corpus, "notes", "fernhollow")
-    return take_snapshot(notes, "sft", as_of=dt.datetime.now(dt.UTC), home=place.home, labels=labels)
+    notes = bucket(desk.home.corpus, "notes", "fernhollow")
+    return take_snapshot(notes, "sft", as_of=dt.datetime.now(dt.UTC), home=desk.home, labels=labels)
 
 
 def key_of(snapshot: Snapshot) -> str:
     return f"snapshot/{snapshot.bucket}/{snapshot.digest}"
 
 
-def indexed(place: Place, key: str) -> list[Row]:
-    source = open_source(place, key)
-    build(source, index_path(place, source))
+def indexed(desk: Desk, key: str) -> list[Row]:
+    source = open_source(desk, key)
+    build(source, index_path(desk, source))
     return list(source.every())
 
 
-def found_by(place: Place, key: str, wanted: RowFilter) -> list[int]:
+def found_by(desk: Desk, key: str, wanted: RowFilter) -> list[int]:
     numbers: list[int] = []
     cursor = None
     while True:
-        found = find(place, key, wanted, 40, cursor)
+        found = find(desk, key, wanted, 40, cursor)
         assert isinstance(found, FoundRows)
         numbers += [row.number for row in found.page.items]
         if (cursor := found.page.next) is None:
@@ -88,89 +88,89 @@ def found_by(place: Place, key: str, wanted: RowFilter) -> list[int]:
         (RowFilter(text='" or number > 0 --'), lambda row: False),
     ],
 )  # fmt: skip
-def test_a_filter_finds_what_a_look_at_every_row_finds(place: Place, wanted: RowFilter, agrees: object) -> None:
-    key = key_of(snapshot_of(place))
-    rows = indexed(place, key)
+def test_a_filter_finds_what_a_look_at_every_row_finds(desk: Desk, wanted: RowFilter, agrees: object) -> None:
+    key = key_of(snapshot_of(desk))
+    rows = indexed(desk, key)
     assert len(rows) == COUNT + 1
-    assert found_by(place, key, wanted) == [row.number for row in rows if agrees(row)]  # type: ignore[operator]
+    assert found_by(desk, key, wanted) == [row.number for row in rows if agrees(row)]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("order", ["length", "created"])
 @pytest.mark.parametrize("down", [True, False])
-def test_rows_come_in_the_order_that_was_asked_for(place: Place, order: str, down: bool) -> None:
-    key = key_of(snapshot_of(place))
-    rows = {row.number: row for row in indexed(place, key)}
-    numbers = found_by(place, key, RowFilter(order=order, down=down, side="trainable"))  # type: ignore[arg-type]
+def test_rows_come_in_the_order_that_was_asked_for(desk: Desk, order: str, down: bool) -> None:
+    key = key_of(snapshot_of(desk))
+    rows = {row.number: row for row in indexed(desk, key)}
+    numbers = found_by(desk, key, RowFilter(order=order, down=down, side="trainable"))  # type: ignore[arg-type]
     values = [len(rows[n].text) if order == "length" else rows[n].created for n in numbers]
     assert values == sorted(values, reverse=down) and len(values) == COUNT  # type: ignore[type-var]
     with pytest.raises(InputError, match="order"):
-        find(place, key, RowFilter(order="number; DROP TABLE row"), 5)  # type: ignore[arg-type]
+        find(desk, key, RowFilter(order="number; DROP TABLE row"), 5)  # type: ignore[arg-type]
 
 
-def test_plain_pages_need_no_index_and_are_the_same_with_it(place: Place) -> None:
-    key = key_of(snapshot_of(place))
-    source = open_source(place, key)
-    progress = build_in_background(place, key)
-    before = [find(place, key, RowFilter(side=side), 30, "30") for side in ("", "trainable")]
-    assert isinstance(progress, Progress)
-    while build_in_background(place, key) is not None:
+def test_plain_pages_need_no_index_and_are_the_same_with_it(desk: Desk) -> None:
+    key = key_of(snapshot_of(desk))
+    source = open_source(desk, key)
+    progress = build_in_background(desk, key)
+    before = [find(desk, key, RowFilter(side=side), 30, "30") for side in ("", "trainable")]
+    assert isinstance(progress, Indexing)
+    while build_in_background(desk, key) is not None:
         assert not progress.problem
-    assert index_path(place, source).stat().st_mode & 0o777 == 0o600
-    assert before == [find(place, key, RowFilter(side=side), 30, "30") for side in ("", "trainable")]
-    rejected = find(place, key, RowFilter(side="rejected"), 30)
+    assert index_path(desk, source).stat().st_mode & 0o777 == 0o600
+    assert before == [find(desk, key, RowFilter(side=side), 30, "30") for side in ("", "trainable")]
+    rejected = find(desk, key, RowFilter(side="rejected"), 30)
     assert isinstance(rejected, FoundRows)
     (row,) = rejected.page.items
     assert row.reason == "not valid JSON" and source.at([row.number]) == [row]
 
 
-def test_an_index_counts_and_compares(place: Place) -> None:
-    one = key_of(snapshot_of(place))
-    other = key_of(snapshot_of(place, COUNT - 20))
-    rows = indexed(place, one)
-    indexed(place, other)
-    found = compare(place, one, other)
-    assert isinstance(found, Comparison)
+def test_an_index_counts_and_compares(desk: Desk) -> None:
+    one = key_of(snapshot_of(desk))
+    other = key_of(snapshot_of(desk, COUNT - 20))
+    rows = indexed(desk, one)
+    indexed(desk, other)
+    found = compare(desk, one, other)
+    assert isinstance(found, SourceComparison)
     assert (found.both, found.only_first, found.only_second) == (COUNT - 20, 20, 0)
     assert len(found.first) == 10 and not found.second
-    spread = counts(place, one, RowFilter())
-    assert isinstance(spread, Counts)
+    spread = counts(desk, one, RowFilter())
+    assert isinstance(spread, RowCounts)
     assert sum(many for _, _, many in spread.lengths) == COUNT + 1
     assert dict(spread.named["reason"]) == {"not valid JSON": 1}
-    assert number_of(place, one, rows[7].digest) == 7
-    assert number_of(place, one, "0" * 64) is None
+    assert number_of(desk, one, rows[7].digest) == 7
+    assert number_of(desk, one, "0" * 64) is None
 
 
-def test_damage_is_told_and_never_indexed(place: Place) -> None:
-    snapshot = snapshot_of(place)
+def test_damage_is_told_and_never_indexed(desk: Desk) -> None:
+    snapshot = snapshot_of(desk)
     key = key_of(snapshot)
-    source = open_source(place, key)
-    build(source, index_path(place, source))
-    index_path(place, source).write_bytes(b"no database" * 1000)
+    source = open_source(desk, key)
+    build(source, index_path(desk, source))
+    index_path(desk, source).write_bytes(b"no database" * 1000)
     with pytest.raises(InputError, match="built again"):
-        find(place, key, RowFilter(text="ask"), 5)
+        find(desk, key, RowFilter(text="ask"), 5)
     for path in snapshot.path.glob("tuples-*.jsonl"):
         path.write_bytes(path.read_bytes().replace(b"Answer", b"Anseer"))
     with pytest.raises(DamagedError):
-        find(place, key, RowFilter(), 5)
+        find(desk, key, RowFilter(), 5)
     with pytest.raises(DamagedError):
-        build(source, index_path(place, source))
-    assert not list(place.home.row_indexes.iterdir())
+        build(source, index_path(desk, source))
+    assert not list(desk.home.row_indexes.iterdir())
 
 
-def test_rows_with_labels_are_for_those_who_have_them(place: Place) -> None:
-    key = key_of(snapshot_of(place, 5, ("board",)))
+def test_rows_with_labels_are_for_those_who_have_them(desk: Desk) -> None:
+    key = key_of(snapshot_of(desk, 5, ("board",)))
     with pytest.raises(InputError, match="board"):
-        open_source(place, key)
-    (summary,) = sources(place)
+        open_source(desk, key)
+    (summary,) = sources(desk)
     assert summary.problem is not None and not summary.rows
     for labels in (frozenset({"board", "legal"}), None):
-        allowed = Place(place.deployment, place.home, place.project, labels)
+        allowed = Desk(desk.deployment, desk.home, desk.project, labels)
         assert open_source(allowed, key).summary.rows["trainable"] == 5
 
 
 @pytest.mark.parametrize(
     "key", ["", "dataset/", "dataset/../x", "snapshot/a", "snapshot/../../etc/passwd", "bucket/a/b"]
 )
-def test_a_key_that_is_none_is_refused(place: Place, key: str) -> None:
+def test_a_key_that_is_none_is_refused(desk: Desk, key: str) -> None:
     with pytest.raises((InputError, DamagedError)):
-        open_source(place, key)
+        open_source(desk, key)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from debian import program
-from desk import DEPLOYMENT, FLAGS
+from studio_desk import DEPLOYMENT, FLAGS
 
 from ec1.home import Home
-from ec1.queries.place import Place, open_place
+from ec1.queries.desk import Desk, open_desk
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +54,7 @@ def faults() -> Callable[[Any], list[str]]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def desk(tmp_path: Path) -> Desk:
     """A project with an empty home."""
     (tmp_path / "configs/deployments").mkdir(parents=True)
     (tmp_path / "recipes").mkdir()
@@ -62,4 +62,4 @@ def place(tmp_path: Path) -> Place:
     (tmp_path / "configs/overrides.yaml").write_text("")
     home = Home(tmp_path / "home")
     home.create()
-    return open_place("desk", home.root, tmp_path)
+    return open_desk("desk", home.root, tmp_path)

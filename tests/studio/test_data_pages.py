@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import HOSTILE, dataset_of, records, served, snapshot_of, state_at
+from studio_desk import HOSTILE, dataset_of, records, served, snapshot_of, state_at
 
 from ec1.queries import row_index
-from ec1.queries.place import Place
+from ec1.queries.desk import Desk
 from ec1.queries.rows import open_source
 
 pytestmark = pytest.mark.browser
 
 
-def indexed(place: Place, key: str) -> None:
-    source = open_source(place, key)
-    row_index.build(source, row_index.index_path(place, source))
+def indexed(desk: Desk, key: str) -> None:
+    source = open_source(desk, key)
+    row_index.build(source, row_index.index_path(desk, source))
 
 
 def key_of(snapshot: Any) -> str:
@@ -27,10 +27,10 @@ def key_of(snapshot: Any) -> str:
 
 
 def test_rows_are_paged_searched_sorted_and_opened_by_keys(
-    place: Place, page: Any, faults: Callable[[Any], list[str]]
+    desk: Desk, page: Any, faults: Callable[[Any], list[str]]
 ) -> None:
-    key = key_of(snapshot_of(place, [*records(120), {"prompt": "only a question"}]))
-    with served(state_at(place)) as address:
+    key = key_of(snapshot_of(desk, [*records(120), {"prompt": "only a question"}]))
+    with served(state_at(desk)) as address:
         page.goto(address)
         assert faults(page) == []
         page.get_by_role("link", name="notes-fernhollow").click()
@@ -39,7 +39,7 @@ def test_rows_are_paged_searched_sorted_and_opened_by_keys(
         page.keyboard.press("n")
         page.wait_for_url("**after=50")
         assert page.get_by_text("51 to 100").is_visible()
-        indexed(place, key)
+        indexed(desk, key)
         page.keyboard.press("/")
         page.keyboard.type('"ship 11" common')
         page.keyboard.press("Enter")
@@ -68,14 +68,14 @@ def test_rows_are_paged_searched_sorted_and_opened_by_keys(
 
 
 def test_what_a_model_reads_and_pairs_and_left_out_rows_are_shown(
-    place: Place, page: Any, words: Path, faults: Callable[[Any], list[str]]
+    desk: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
 ) -> None:
-    snapshot = snapshot_of(place, [*records(40), *records(1)[:1], {**records(2)[1], "metadata": {"x": "1"}}])
-    dataset = dataset_of(place, snapshot, words)
+    snapshot = snapshot_of(desk, [*records(40), *records(1)[:1], {**records(2)[1], "metadata": {"x": "1"}}])
+    dataset = dataset_of(desk, snapshot, words)
     long = "The order was taken on Monday and it was sent to the wrong berth, which nobody saw. " * 2
     pair = {"prompt": "What happened?", "chosen": long.replace("wrong", "right"), "rejected": long}
-    pairs = snapshot_of(place, [pair], "apprenticeship", "dpo")
-    with served(state_at(place)) as address:
+    pairs = snapshot_of(desk, [pair], "apprenticeship", "dpo")
+    with served(state_at(desk)) as address:
         page.goto(f"{address}/data/{key_of(pairs)}/row/0")
         assert page.locator("del").all_inner_texts() == ["wrong", "wrong"]
         assert page.locator("ins").all_inner_texts() == ["right", "right"]
@@ -93,19 +93,19 @@ def test_what_a_model_reads_and_pairs_and_left_out_rows_are_shown(
         assert faults(page) == []
 
 
-def test_hostile_rows_are_text(place: Place, page: Any, faults: Callable[[Any], list[str]]) -> None:
+def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
     wide = {f"column_{number}": f"value {number}" for number in range(200)}
     rows: list[Any] = [{"prompt": each, "completion": each} for each in HOSTILE]
     rows += [{"prompt": "big", "completion": "x" * 2**20}, {"prompt": "wide", "completion": "w", "metadata": wide}]
     rows += [{"prompt": "json", "completion": '{"a": [1, 2'}, {"prompt": "xml", "completion": "<a><b></a>"}]
-    key = key_of(snapshot_of(place, rows))
+    key = key_of(snapshot_of(desk, rows))
     asked: list[str] = []
     problems: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: problems.append(dialog.message))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    with served(state_at(place)) as address:
+    with served(state_at(desk)) as address:
         page.goto(f"{address}/data/{key}")
         assert page.locator("ol.rows > li").count() == len(rows)
         texts = []
@@ -146,9 +146,9 @@ def foreign_page(html: str) -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_foreign_page_reads_nothing(place: Place, page: Any) -> None:
-    key = key_of(snapshot_of(place, [{"prompt": "secret question", "completion": "secret answer"}]))
-    with served(state_at(place)) as address:
+def test_a_foreign_page_reads_nothing(desk: Desk, page: Any) -> None:
+    key = key_of(snapshot_of(desk, [{"prompt": "secret question", "completion": "secret answer"}]))
+    with served(state_at(desk)) as address:
         html = f"""<iframe src="{address}/data/{key}"></iframe><script>
         fetch("{address}/data/{key}").then((a) => a.text(), (e) => "refused " + e).then((t) => document.title = t)
         </script>"""
@@ -160,9 +160,9 @@ def test_a_foreign_page_reads_nothing(place: Place, page: Any) -> None:
 
 
 def test_a_token_is_asked_for_and_an_empty_home_says_what_to_do(
-    place: Place, page: Any, faults: Callable[[Any], list[str]]
+    desk: Desk, page: Any, faults: Callable[[Any], list[str]]
 ) -> None:
-    with served(state_at(place, read_only=True), token="s3cret") as address:
+    with served(state_at(desk, read_only=True), token="s3cret") as address:
         assert page.goto(address).status == 401
         page.goto(f"{address}/?token=s3cret")
         assert page.url == f"{address}/"

@@ -16,10 +16,10 @@ from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import build_dataset
 from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import Snapshot, take_snapshot
-from ec1.queries.place import Place
+from ec1.queries.desk import Desk
 from jobs.guard import Guard
 from studio.app import application
-from studio.web import State
+from studio.web import StudioState
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -28,7 +28,7 @@ FLAGS = [
 
 
 @contextmanager
-def served(state: State, token: str | None = None) -> Iterator[str]:
+def served(state: StudioState, token: str | None = None) -> Iterator[str]:
     """The address of a Studio, behind its guard, while the block runs."""
     port = free_port()
     server = uvicorn.Server(uvicorn.Config(Guard(application(state), token), port=port, log_level="warning"))
@@ -44,8 +44,8 @@ def served(state: State, token: str | None = None) -> Iterator[str]:
         thread.join(30)
 
 
-def state_at(place: Place, **changes: Any) -> State:
-    return State(lambda: place, "anna", **changes)
+def state_at(desk: Desk, **changes: Any) -> StudioState:
+    return StudioState(lambda: desk, "anna", **changes)
 
 
 DEPLOYMENT = """
@@ -67,23 +67,23 @@ HOSTILE = [
 ]
 
 
-def snapshot_of(place: Place, records: list[Any], role: str = "notes", objective: Any = "sft") -> Snapshot:
+def snapshot_of(desk: Desk, records: list[Any], role: str = "notes", objective: Any = "sft") -> Snapshot:
     """The records in a bucket's snapshot; texts stand as lines of their own."""
-    folder = place.home.corpus / {"apprenticeship": "apprenticeship/t"}.get(role, role)
+    folder = desk.home.corpus / {"apprenticeship": "apprenticeship/t"}.get(role, role)
     folder.mkdir(parents=True, exist_ok=True)
     lines = [each if isinstance(each, str) else json.dumps(each) for each in records]
     (folder / "all.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    found = bucket(place.home.corpus, role, "fernhollow")
-    return take_snapshot(found, objective, as_of=dt.datetime.now(dt.UTC), home=place.home)
+    found = bucket(desk.home.corpus, role, "fernhollow")
+    return take_snapshot(found, objective, as_of=dt.datetime.now(dt.UTC), home=desk.home)
 
 
-def dataset_of(place: Place, snapshot: Snapshot, words: Path, **options: Any) -> str:
+def dataset_of(desk: Desk, snapshot: Snapshot, words: Path, **options: Any) -> str:
     """The key of a dataset that was built of a snapshot, with a tokenizer of words."""
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(words / "tokenizer.json"), chat_template=TEMPLATE)
     built = build_dataset(
-        snapshot, DataOptions(scrub=False, **options), tokenizer, home=place.home, objective=snapshot.objective
+        snapshot, DataOptions(scrub=False, **options), tokenizer, home=desk.home, objective=snapshot.objective
     )
     return f"dataset/{built.digest}"
 

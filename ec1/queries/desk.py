@@ -13,7 +13,7 @@ from ec1.recipes.resolution import ResolvedRecipe
 
 
 @dataclass(frozen=True)
-class Place:
+class Desk:
     """A deployment, its home and its project. `labels` are those of the reader; None: all there are."""
 
     deployment: Deployment
@@ -33,6 +33,6 @@ class Place:
         return self.labels is None or self.labels.issuperset(labels)
 
 
-def open_place(deployment: str, home: Path, project: Path, labels: str | None = None) -> Place:
-    """The place of a deployment's name. `labels` as `--as` says them. Raises InputError."""
-    return Place(load_deployment(deployment, project), Home(home), project, labels_of(labels))
+def open_desk(deployment: str, home: Path, project: Path, labels: str | None = None) -> Desk:
+    """The desk of a deployment's name. `labels` as `--as` says them. Raises InputError."""
+    return Desk(load_deployment(deployment, project), Home(home), project, labels_of(labels))
