@@ -33,8 +33,11 @@ def test_the_newest_progress_is_shown_and_who_has_the_card(
 
 def test_this_process_does_not_wait_for_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[bool] = []
-    with following(
-        [tmp_path / "log"], lambda: asked.append(True) or f"ec1 train (training, process {os.getpid()}, now)"
-    ):
+
+    def held_by() -> str:
+        asked.append(True)
+        return f"ec1 train (training, process {os.getpid()}, since noon)"
+
+    with following([tmp_path / "log"], held_by):
         until(lambda: len(asked) > 1)
     assert capsys.readouterr().err == ""
