@@ -15,12 +15,12 @@ import typer
 
 from ec1.commands.adapters import adapters_app
 from ec1.commands.backup import backup, restore
-from ec1.commands.corpus import corpus_app
 from ec1.commands.doctor import doctor
 from ec1.commands.documents import documents_app
 from ec1.commands.extraction import extraction_app
 from ec1.commands.feedback import feedback_app
 from ec1.commands.forget import forget
+from ec1.commands.generated import corpus_app
 from ec1.commands.graph import graph_app
 from ec1.commands.init import init
 from ec1.commands.night import night, plan, score, ui
