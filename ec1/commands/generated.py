@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ec1.commands.corpus import AsJson, corpus_app
+from ec1.commands.corpus import AsJson
 from ec1.commands.shell import Options, err, out, print_answer, printable
 from ec1.corpus.generated import (
     GenerationReport,
@@ -30,7 +30,6 @@ SHOWN = 5
 Role = Annotated[str, typer.Option(help="whose bucket the rows are for")]
 
 
-@corpus_app.command("generate")
 def corpus_generate(
     context: typer.Context,
     functions: Annotated[Path, typer.Argument(help="a Python file; each function at its top is asked about")],
@@ -58,7 +57,6 @@ def corpus_generate(
     print_answer(report, as_json, lambda each: _lines(each, role, held_rows(folder, each.digest)))
 
 
-@corpus_app.command("admit")
 def corpus_admit(
     context: typer.Context,
     digest: Annotated[str, typer.Argument(help="of a generation, or its beginning")],

@@ -162,7 +162,7 @@ def generate(
                 counts["duplicates"] += plain is not None and (function.name, plain) in proposed
                 if plain is not None:
                     proposed.setdefault((function.name, plain), function)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (name, text), value in _executed(proposed, counts).items():
         prompt = f"{proposed[name, text].text}\n\nWhat does {text} give?"
         if prompt in known:

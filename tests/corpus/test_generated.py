@@ -54,7 +54,7 @@ PROPOSED = {
 class Proposing(Handler):
     """Proposes calls of the function that it is asked about."""
 
-    def _answer(self, text: str, believed: str) -> None:
+    def _answer(self, text: str, believed: str = "") -> None:
         name = text.removeprefix("def ").partition("(")[0]
         content = "no JSON" if self.state.acts("mute", f"[[{'mute' if name == 'now' else ''}]]") else json.dumps(
             {"calls": PROPOSED[name]}
