@@ -75,5 +75,5 @@ def test_work_that_was_killed_can_go_on(tmp_path: Path, status: int) -> None:
     process = SimpleNamespace(wait=lambda: status, log_tail=lambda: "the end")
     grant = SimpleNamespace(start=lambda *_, **__: nullcontext(process))
     launcher = LocalLauncher(lambda: nullcontext(grant))  # type: ignore[arg-type]
-    with pytest.raises(ServiceError, match="was killed .* and can go on"):
+    with pytest.raises(ServiceError, match=r"was killed .* and can go on"):
         launcher.run(work, {}, tmp_path / "log")

@@ -1,4 +1,4 @@
-"""A night that nobody started is told with the reason: a schedule that is off, and since when; a daemon that is down."""
+"""A night that nobody started is told with the reason: a schedule that is off since then, a daemon that is down."""
 
 import datetime as dt
 import fcntl
