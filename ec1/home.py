@@ -126,6 +126,11 @@ class Home:
         return self.root / "cache"
 
     @property
+    def conversions(self) -> Path:
+        """Which contents an upgrade of the converter gave another text."""
+        return self.root / "conversions.json"
+
+    @property
     def sources(self) -> Path:
         """Copies of the documents of streams that are not folders, by stream."""
         return self.cache / "sources"

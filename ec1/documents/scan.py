@@ -182,7 +182,7 @@ class _Scan:
                 with Copies(self.root) as brought:
                     walk.refuse(brought.problems(stream.name))
         if copies is not None:
-            unpack(copies, self.containers, self.settings.unpacking, self.settings.max_bytes, root=self.root)
+            unpack(copies, self.containers, self.settings, root=self.root)
             for stream in self.streams.values():
                 self._unpacked(stream, copies, cache, verify, listed)
         cache.keep_only(listed)
