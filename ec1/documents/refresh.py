@@ -1,4 +1,4 @@
-"""A new prompt, schema, model or converter is a new extractor: which documents of an earlier one are read again tonight.
+"""A new prompt, schema, model or converter is a new extractor: which documents an earlier one read are read again now.
 
 Belongs here: the policies. Does not: finding what changed (`scan.py`), or building a graph beside the live one
 (`ec1/graph/rebuild.py`).
