@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.documents.settings import DocumentSettings
 from ec1.documents.sources.copies import Copies
-from ec1.documents.sources.opened import Opener, OpeningLimits
+from ec1.documents.sources.opened import Opener
+from ec1.documents.sources.settings import UnpackingSettings
 from ec1.errors import RejectedError
 from ec1.streams import CONTAINERS, WITH_ATTACHMENTS, Stream
 
@@ -38,7 +38,9 @@ def holds_others(name: str) -> bool:
     return name.lower().endswith((*CONTAINERS, *WITH_ATTACHMENTS))
 
 
-def unpack(copies: Copies, seen: Iterable[Seen], settings: DocumentSettings, *, root: Path) -> None:
+def unpack(
+    copies: Copies, seen: Iterable[Seen], limits: UnpackingSettings, max_bytes: int, opener: Opener, *, root: Path
+) -> None:
     """Bring the copies up to date with the containers that a scan of `root` met; those of containers that are gone are
     removed. What cannot be read leaves a problem in `copies`."""
     for folder in copies.folders():
@@ -46,18 +48,16 @@ def unpack(copies: Copies, seen: Iterable[Seen], settings: DocumentSettings, *, 
         if not (copies.root / folder.removesuffix(_INSIDE) if inner else root / folder).is_file():
             copies.remove(folder)
     known = copies.folders()
-    limits = OpeningLimits(settings.conversion.max_seconds, settings.conversion.max_memory_mb)
-    with Opener(limits) as opener:
-        for each in seen:
-            found = each.stat
-            signature = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
-            if known.get(each.path) == (signature, each.stream.name):
-                continue
-            # Written so shortly ago that it may be written again with the same time: it is looked at again.
-            racy = found.st_mtime_ns > time.time_ns() - _RACY_NS
-            _Unpacking(copies, each.stream, settings, opener, found.st_mtime_ns, each.path).run(
-                each.path, each.file, "" if racy else signature, 1
-            )
+    for each in seen:
+        found = each.stat
+        signature = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+        if known.get(each.path) == (signature, each.stream.name):
+            continue
+        # Written so shortly ago that it may be written again with the same time: it is looked at again.
+        racy = found.st_mtime_ns > time.time_ns() - _RACY_NS
+        _Unpacking(copies, each.stream, limits, max_bytes, opener, found.st_mtime_ns, each.path).run(
+            each.path, each.file, "" if racy else signature, 1
+        )
 
 
 @dataclass
@@ -66,7 +66,8 @@ class _Unpacking:
 
     copies: Copies
     stream: Stream
-    settings: DocumentSettings
+    limits: UnpackingSettings
+    max_bytes: int
     opener: Opener
     modified_ns: int
     outermost: str
@@ -74,20 +75,19 @@ class _Unpacking:
     def run(self, folder: str, file: Path, signature: str, depth: int) -> str:
         """Returns why nothing was taken out, or ""."""
         files, size = self._held() if depth > 1 else (0, 0)
-        limits, max_bytes = self.settings.unpacking, self.settings.max_bytes
         try:
             self.copies.bring(
                 folder,
                 self.opener.container(
                     file,
                     self.modified_ns,
-                    max_files=limits.max_files - files,
-                    max_bytes=limits.max_mb * 2**20 - size,
-                    most=max_bytes,
+                    max_files=self.limits.max_files - files,
+                    max_bytes=self.limits.max_mb * 2**20 - size,
+                    most=self.max_bytes,
                 ),
                 lambda name: name.lower().endswith(self.stream.suffixes),
                 stream=self.stream.name,
-                max_bytes=max_bytes,
+                max_bytes=self.max_bytes,
                 signature=signature,
             )
         except RejectedError as error:
