@@ -22,6 +22,7 @@ from ec1.home import Home
 from ec1.night.records import GraphRecord, HandoverRecord, ScoreRecord
 from ec1.night.report.growth import Growth
 from ec1.night.steps.document_night import GraphOfNight
+from ec1_assets.night_report import STUDIO
 from ec1_assets.plots import bar_plot, interval_plot, line_plot
 
 if TYPE_CHECKING:
@@ -263,6 +264,7 @@ def of_dataset(dataset: Dataset, plan: "TrainingPlan") -> Metadata:
         "first_training_rows_shortened": dg.MetadataValue.json(list(dataset.samples[:2])),
         "digest": _short(dataset.digest),
         "path": dg.MetadataValue.path(dataset.path),
+        "studio": dg.MetadataValue.url(f"{STUDIO}/data/dataset/{dataset.digest}"),
     }
 
 

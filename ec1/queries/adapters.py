@@ -7,6 +7,7 @@ Belongs here: reading versions, and following manifests to datasets, snapshots a
 
 import contextlib
 import datetime as dt
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from typing import Any
 from ec1.adapters.decisions import IN_USE, ArmResult, ReleaseDecision, Withdrawal
 from ec1.adapters.manifest import AdapterManifest, RecipeRef
 from ec1.adapters.registry import AdapterRegistry
+from ec1.adapters.scores import EVALUATION
 from ec1.corpus.snapshots import load_snapshot
 from ec1.corpus.tuples import metadata_of
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 from ec1.night.forgetting.wanted import Wanted
 from ec1.queries.page import Page, page_of
+from ec1.storage.store import NotFound
 
 _DIGEST = re.compile(r"[0-9a-f]{6,64}")
 _VERSION = re.compile(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)")
@@ -173,6 +176,33 @@ def version_page(registry: AdapterRegistry, version: VersionId) -> VersionPage:
     withdrawn = registry.withdrawal(*version)
     trials = tuple(_trials(registry.decisions(*version[:2]), version[2]))
     return VersionPage(manifest, state == version[2], withdrawn, trials, None)
+
+
+@dataclass(frozen=True)
+class HeldOutAnswer:
+    """What a version and the models beside it answered to a held-out prompt; `faults`: what is wrong with whose."""
+
+    prompt: str
+    expected: str
+    answers: Mapping[str, str]
+    faults: Mapping[str, tuple[str, ...]]
+
+
+def answers_of(registry: AdapterRegistry, version: VersionId) -> tuple[HeldOutAnswer, ...]:
+    """The answers that were written when a version was judged; none where its evaluation wrote none."""
+    tenant, role, number = version
+    try:
+        found = json.loads(registry.store.get_bytes(f"adapters/{tenant}/{role}/v{number}/{EVALUATION}"))
+    except NotFound:
+        return ()
+    except ValueError:
+        raise PermanentError(
+            f"the evaluation of {_name(version)} is damaged: `ec1 adapters verify` says more"
+        ) from None
+    return tuple(
+        HeldOutAnswer(each["prompt"], each["expected"], each["answers"], each.get("faults", {}))
+        for each in found.get("samples", ())
+    )
 
 
 def _trials(decisions: list[ReleaseDecision], number: int) -> Iterator[TrialRun]:
