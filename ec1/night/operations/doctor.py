@@ -1,7 +1,6 @@
 """What `ec1 doctor` checks: whether this machine, this configuration and this home can run a night."""
 
 import datetime as dt
-import fcntl
 import importlib.metadata
 import importlib.util
 import platform
@@ -26,6 +25,7 @@ from ec1.models import model_folder
 from ec1.night.health import preflight
 from ec1.night.health.finding import Symptom
 from ec1.night.health.peers import guarded, peers
+from ec1.night.health.starting import served_by
 from ec1.night.steps.extractor import class_notes
 from ec1.recipes.resolution import ResolvedRecipe
 
@@ -196,13 +196,8 @@ def _graph(home: Home) -> Symptom:
 
 
 def _port(home: Home, port: int) -> Symptom:
-    lock = home.dagster / ".ui.lock"
-    if lock.exists():
-        with lock.open() as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return Symptom("ui", "ok", f"served by {stream.read().strip()}")
+    if (holder := served_by(home)) is not None:
+        return Symptom("ui", "ok", f"served by {holder}")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
