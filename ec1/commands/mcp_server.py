@@ -23,8 +23,11 @@ _INSTRUCTIONS = (
 )
 
 
-def graph_server(open_graph: Callable[[], queries.GraphReader]) -> "MCPServer[Any]":
-    """A server over the graph that `open_graph` opens. Raises InputError if nothing is published there."""
+def graph_server(
+    open_graph: Callable[[], queries.GraphReader], quotes: "queries.Quotes | None" = None
+) -> "MCPServer[Any]":
+    """A server over the graph that `open_graph` opens; with `quotes`, `show` gives the sentence of each mention, with
+    its page or sheet. Raises InputError if nothing is published there."""
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
 
@@ -57,11 +60,11 @@ def graph_server(open_graph: Callable[[], queries.GraphReader]) -> "MCPServer[An
 
     @server.tool()
     def show(entity: str, limit: int = 20) -> list[queries.EntityPage]:
-        """One entity, by key or name: the places in documents that mention it, what they state of it, what it is one
-        with."""
+        """One entity, by key or name: the places in documents that mention it, each with its sentence and its page or
+        sheet, what they state of it, what it is one with."""
         limit = min(limit, _ROWS)
         with published() as reader:
-            found = queries.show(reader, entity, limit)
+            found = queries.show(reader, entity, limit, quotes)
         return [replace(each, relations=each.relations[:limit], links=each.links[:limit]) for each in found]
 
     @server.tool()

@@ -25,7 +25,7 @@ from ec1.queries.page import Page, cut, page_of, start_of
 # With what a face needs to name of the rooms below.
 __all__ = [
     "Entity", "EntityPage", "Evidence", "GraphReader", "GraphStats", "GraphTable", "Link", "Neighbour", "Page",
-    "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
+    "Quotes", "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
 ]  # fmt: skip
 
 Place = TypeVar("Place", StoredMention, StoredRelation)
