@@ -95,11 +95,12 @@ def run_compare(
     """Say whether the second run learnt more than the first: paired, on the same held-out examples."""
     from ec1.night.experiments.comparison import compare_runs
     from ec1.night.steps.log_book import find_run
+    from ec1.night.steps.log_book import runs as all_runs
     from ec1.recipes.evaluation import EvaluationOptions
 
     options: Options = context.obj
     runs = (find_run(options.home, first), find_run(options.home, second))
-    found = compare_runs(*runs, EvaluationOptions(confidence=confidence))
+    found = compare_runs(*runs, EvaluationOptions(confidence=confidence), all_runs(options.home))
     print_answer(found, as_json, _comparison_lines)
 
 
@@ -108,5 +109,5 @@ def _comparison_lines(found: "ScoreComparison") -> Iterator[str]:
         yield f"  {mean:+.3f} nats/token  {name}"
     yield (
         f"{found.second} is {found.verdict}: {found.difference}, {found.difference.examples} examples of "
-        f"{found.difference.groups} sources"
+        f"{found.difference.groups} sources; {found.seeds}"
     )

@@ -7,7 +7,7 @@ import pytest
 
 from ec1.adapters.scores import ExampleScores, Scores
 from ec1.errors import InputError
-from ec1.night.experiments.comparison import check_same, paired
+from ec1.night.experiments.comparison import check_same, paired, spread_of, widened
 from ec1.night.experiments.sweep import settings_of
 from ec1.night.steps.candidate import earlier_looks
 from ec1.recipes.evaluation import EvaluationOptions
@@ -47,6 +47,20 @@ def test_the_difference_is_of_pairs() -> None:
         paired(first, second, ["g"] * 12, EvaluationOptions())
     with pytest.raises(InputError, match="not finite"):
         paired(first, [float("nan"), *second[1:]], groups, EvaluationOptions())
+
+
+def test_what_other_seeds_change_is_part_of_the_bounds() -> None:
+    groups = [f"g{n}" for n in range(12)]
+    gap = paired([0.0] * 12, [-0.020 + 0.002 * (n % 3 - 1) for n in range(12)], groups, EvaluationOptions())
+    assert gap.upper < -0.018, "two trainings of one setting, and without their chance a certain loss"
+    assert spread_of([[0.3], [0.2]]) is None, "one seed of each says nothing about others"
+    spread = spread_of([[0.300, 0.320], [0.290, 0.310, 0.300]])
+    assert spread is not None and spread.freedom == 3 and spread.deviation == pytest.approx(0.01155, abs=1e-4)
+    wide = widened(gap, spread, (1, 1), 0.95)
+    assert wide.mean == gap.mean and wide.lower < gap.lower and wide.upper > 0, "nothing is shown"
+    # Student's 0.95 quantile of three degrees of freedom is 2.353.
+    assert wide.upper - wide.mean == pytest.approx(2.353 * 0.01155 * 2**0.5, rel=0.03)
+    assert widened(gap, spread, (9, 9), 0.95).upper < wide.upper, "more seeds, less chance"
 
 
 def test_settings_become_every_combination() -> None:

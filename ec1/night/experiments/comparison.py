@@ -11,7 +11,7 @@ from typing import Literal
 
 from ec1.adapters.gate import ScoreDifference, compare
 from ec1.adapters.scores import BASE, CANDIDATE, Scores, load_scores
-from ec1.errors import InputError
+from ec1.errors import InputError, PermanentError
 from ec1.night.steps.candidate import EVALUATION_FOLDER
 from ec1.night.steps.log_book import TRAINING, Run
 from ec1.recipes.evaluation import EvaluationOptions
@@ -23,14 +23,25 @@ _BASE_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
+class SeedSpread:
+    """How far trainings lie apart that differ in their seed alone: a standard deviation of their mean scores, pooled
+    over settings, with its degrees of freedom."""
+
+    deviation: float
+    freedom: int
+
+
+@dataclass(frozen=True)
 class ScoreComparison:
-    """The second run's score less the first one's. `means`: of the base and the two runs, nats per token."""
+    """The second run's score less the first one's. `means`: of the base and the two runs, nats per token. `seeds`: what
+    the bounds say of the chance of training."""
 
     first: str
     second: str
     means: tuple[float, float, float]
     difference: ScoreDifference
     verdict: Outcome
+    seeds: str = ""
 
 
 def scores_of(run: Run) -> Scores:
@@ -45,8 +56,9 @@ def scores_of(run: Run) -> Scores:
     return scores
 
 
-def compare_runs(first: Run, second: Run, options: EvaluationOptions) -> ScoreComparison:
-    """Raises InputError if they were not scored on the same examples of the same base model."""
+def compare_runs(first: Run, second: Run, options: EvaluationOptions, others: Sequence[Run] = ()) -> ScoreComparison:
+    """`others`: runs among which more seeds of the two settings are looked for; what seeds change is then part of the
+    bounds. Raises InputError if the two were not scored on the same examples of the same base model."""
     base_models = [(run.spec.recipe.base_model.id, run.spec.recipe.base_model.revision) for run in (first, second)]
     if base_models[0] != base_models[1]:
         raise InputError(f"{first.name} and {second.name} belong to different base models: nothing can be compared")
@@ -56,8 +68,53 @@ def compare_runs(first: Run, second: Run, options: EvaluationOptions) -> ScoreCo
     groups = [example.group for example in scores[0].examples]
     means = (_mean(scores[0].values(BASE)), _mean(one), _mean(other))
     gap = paired(one, other, groups, options)
+    spread = spread_of([_means_of_seeds(run, others, scores[0]) for run in (first, second)])
+    if spread is not None:
+        gap = widened(gap, spread, (1, 1), options.confidence)
+        seeds = f"with what other seeds change (±{spread.deviation:.3f})"
+    else:
+        seeds = "another seed may change it: train each setting with several to know by how much"
     verdict: Outcome = "better" if gap.lower > 0 else "worse" if gap.upper < 0 else "no difference shown"
-    return ScoreComparison(first.name, second.name, means, gap, verdict)
+    if first.spec.recipe_digest == second.spec.recipe_digest:
+        verdict, seeds = "no difference shown", "one setting with two seeds: what lies between them is chance"
+    return ScoreComparison(first.name, second.name, means, gap, verdict, seeds)
+
+
+def spread_of(settings: Sequence[Sequence[float]]) -> SeedSpread | None:
+    """`settings`: per setting the mean score of each of its seeds. None where no setting has two."""
+    several = [each for each in settings if len(each) > 1]
+    freedom = sum(len(each) - 1 for each in several)
+    if not freedom:
+        return None
+    squares = math.fsum((value - _mean(each)) ** 2 for each in several for value in each)
+    return SeedSpread(math.sqrt(squares / freedom), freedom)
+
+
+def widened(gap: ScoreDifference, spread: SeedSpread, seeds: tuple[int, int], confidence: float) -> ScoreDifference:
+    """The same difference with bounds that hold for other seeds, too: two independent errors, one of the examples and
+    one of the trainings. `seeds`: how many each side is the average of."""
+    import numpy as np
+
+    # Student's, drawn: few seeds know their own spread badly.
+    drawn = np.random.default_rng(0).standard_t(spread.freedom, 200_000)
+    chance = float(np.quantile(drawn, confidence)) * spread.deviation * math.sqrt(sum(1 / each for each in seeds))
+    lower = gap.mean - math.hypot(gap.mean - gap.lower, chance)
+    upper = gap.mean + math.hypot(gap.upper - gap.mean, chance)
+    return gap.model_copy(update={"lower": lower, "upper": upper, "better": lower > 0})
+
+
+def _means_of_seeds(run: Run, others: Sequence[Run], like: Scores) -> list[float]:
+    """The mean score of a run, and of each other run of its setting that was scored on the same examples."""
+    found = {}
+    for each in (run, *others):
+        same = (each.spec.recipe_digest, each.spec.dataset_digest) == (run.spec.recipe_digest, run.spec.dataset_digest)
+        try:
+            scores = scores_of(each) if same else None
+        except (InputError, PermanentError):
+            continue
+        if scores is not None and [one.example for one in scores.examples] == [one.example for one in like.examples]:
+            found[each.spec.effective_seed] = _mean(scores.values(CANDIDATE))
+    return list(found.values())
 
 
 def paired(

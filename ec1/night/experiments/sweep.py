@@ -21,7 +21,7 @@ from ec1.errors import InputError
 from ec1.files import digest_of, write_atomic, write_json
 from ec1.home import Home
 from ec1.night.experiments.by_hand import Prepared, check_evaluable, evaluate_by_hand, prepare, run_by_hand
-from ec1.night.experiments.comparison import check_same, paired
+from ec1.night.experiments.comparison import SeedSpread, check_same, paired, spread_of, widened
 from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
 from ec1.recipes.resolution import ResolvedRecipe, parse_overrides
 from ec1.training.spec import TrainingResult, finished
@@ -49,8 +49,8 @@ class Trial:
 class SweepResult:
     """What one setting gave, over its seeds. Gains are over the base, nats per token.
 
-    `behind`: this setting's scores, averaged over the seeds, less those of the best one; None of the best itself, and
-    where fewer trials than seeds left an adapter.
+    `behind`: this setting's scores, averaged over the seeds, less those of the best one, with what seeds change in its
+    bounds where some setting has several; None of the best itself, and where fewer trials than seeds left an adapter.
     """
 
     setting: str
@@ -136,7 +136,13 @@ def table(done: Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]])
     columns = {each: _columns([judged for trial, judged in scored if trial.setting == each]) for each in settings}
     means = {each: _mean(column) for each, column in columns.items() if column}
     ranked = sorted(settings, key=lambda each: -means.get(each, -math.inf))
-    return [_row(each, [one for one in done if one[0].setting == each], columns, ranked[0]) for each in ranked]
+    own = {each: [one for one in done if one[0].setting == each] for each in ranked}
+    spread = spread_of([[_gain(judged) for _, _, judged in own[each] if judged is not None] for each in ranked])
+    return [_row(each, own, columns, ranked[0], spread) for each in ranked]
+
+
+def _gain(judged: CandidateVerdict) -> float:
+    return _mean(judged.scores.values(CANDIDATE)) - _mean(judged.scores.values(BASE))
 
 
 def _columns(judged: Sequence[CandidateVerdict]) -> list[float]:
@@ -148,18 +154,23 @@ def _columns(judged: Sequence[CandidateVerdict]) -> list[float]:
 
 def _row(
     setting: str,
-    mine: Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]],
+    own: Mapping[str, Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]]],
     columns: Mapping[str, Sequence[float]],
     best: str,
+    spread: SeedSpread | None,
 ) -> SweepResult:
+    mine = own[setting]
     judged = [each for _, _, each in mine if each is not None]
-    gains = [_mean(each.scores.values(CANDIDATE)) - _mean(each.scores.values(BASE)) for each in judged]
+    gains = [_gain(each) for each in judged]
     losses = [result.loss_last for _, result, _ in mine if result.loss_last is not None]
     behind = None
     if setting != best and columns[setting] and columns[best]:
         groups = [example.group for example in judged[0].scores.examples]
         options = mine[0][0].prepared.step.recipe.evaluation
         behind = paired(columns[best], columns[setting], groups, options)
+        if spread is not None:
+            seeds = (sum(each is not None for _, _, each in own[best]), len(judged))
+            behind = widened(behind, spread, seeds, options.confidence)
     return SweepResult(
         setting=setting or "as it is",
         seeds=len(mine),
