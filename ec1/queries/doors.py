@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from ec1.errors import InputError
 from ec1.files import digest_of
+from ec1.graph.review import write_decision
 from ec1.queries.adapters import VersionId
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows
@@ -108,6 +109,21 @@ def decide_feedback(desk: Desk, row: str, action: Literal["release", "drop"], wh
             return f"{row} is released: the next night counts it" if held.release(row, who) else f"{row} was before"
         held.drop(row, who)
     return f"{row} is dropped"
+
+
+def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) -> str:
+    """Write into the deployment's file of decisions that two entities are one, or two; returns where it stands.
+
+    Raises InputError if the deployment names no such file, without a reason, or against an earlier decision.
+    """
+    path = desk.deployment.graph.overrides
+    if path is None:
+        raise InputError(
+            f"deployment {desk.deployment.name!r} names no file for decisions: set graph.overrides, such as "
+            "configs/overrides.yaml"
+        )
+    write_decision(path, one, other, same=same, reason=reason)
+    return f"{one} and {other} are {'one' if same else 'two'}: written to {path.name}, the next night follows it"
 
 
 @contextlib.contextmanager
