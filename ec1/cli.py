@@ -21,6 +21,7 @@ from ec1.commands.documents import documents_app
 from ec1.commands.extraction import extraction_app
 from ec1.commands.feedback import feedback_app
 from ec1.commands.forget import forget
+from ec1.commands.generated import corpus_admit, corpus_generate
 from ec1.commands.graph import graph_app
 from ec1.commands.init import init
 from ec1.commands.night import night, plan, score, ui
@@ -48,6 +49,8 @@ app.add_typer(adapters_app, name="adapters")
 app.add_typer(graph_app, name="graph")
 app.add_typer(documents_app, name="documents")
 app.add_typer(extraction_app, name="extraction")
+corpus_app.command("generate")(corpus_generate)
+corpus_app.command("admit")(corpus_admit)
 app.add_typer(corpus_app, name="corpus")
 app.add_typer(run_app, name="run")
 app.add_typer(serve_app, name="serve")

@@ -109,6 +109,11 @@ class Home:
         return self.root / "served"
 
     @property
+    def generated(self) -> Path:
+        """Rows that a model proposed, by role, held until somebody admits them; and the answers that they came from."""
+        return self.root / "generated"
+
+    @property
     def pending(self) -> Path:
         return self.root / "training-pending"
 

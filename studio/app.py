@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from studio import data, nights, versions
+from studio import data, graph, judgement, nights, versions
 from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen
 
 _SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
@@ -34,6 +34,15 @@ def application(state: StudioState) -> ASGIApp:
         Route("/versions/{tenant}/{role}", seen(versions.role)),
         Route("/versions/{tenant}/{role}/decide", changed(versions.decide), methods=["POST"]),
         Route("/versions/{tenant}/{role}/v{number:int}", seen(versions.version)),
+        Route("/judge", seen(judgement.waiting), methods=["GET"]),
+        Route("/judge", changed(judgement.judge), methods=["POST"]),
+        Route("/judge/{row}", changed(judgement.decide), methods=["POST"]),
+        Route("/generate", seen(judgement.generate), methods=["GET"]),
+        Route("/generate/answer", judgement.answer, methods=["POST"]),
+        Route("/graph", seen(graph.search)),
+        Route("/graph/entity", seen(graph.entity)),
+        Route("/graph/review", seen(graph.review), methods=["GET"]),
+        Route("/graph/review", changed(graph.decide), methods=["POST"]),
         Route("/keys", seen(lambda request, _: render(request, "keys.html"))),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]

@@ -8,8 +8,8 @@ from ec1.queries import row_facts, row_index
 from ec1.queries.desk import Desk
 from ec1.queries.row_index import Indexing, RowFilter
 from ec1.queries.rows import Row, buckets, count_of, open_source, sources
-from studio import shown
-from studio.web import render
+from studio import judgement, shown
+from studio.web import render, state_of
 
 PAGE = 50
 
@@ -117,6 +117,7 @@ def row(request: Request, desk: Desk) -> Response:
         behind=behind,
         pair=pair,
         learners=row_facts.learners_of(desk, it.digest) if request.query_params.get("learnt") else None,
+        judged=None if state_of(request).read_only else judgement.of_row(desk, source, original or it),
         whole=request.query_params.get("whole") == "1",
     )
 

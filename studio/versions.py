@@ -7,6 +7,8 @@ from ec1.errors import EC1Error
 from ec1.queries import adapters
 from ec1.queries.desk import Desk
 from ec1.queries.doors import decide_version
+from ec1.queries.feedback import votes_of
+from studio.judgement import prompt_field
 from studio.web import Form, after, needed, render, state_of
 
 _SHOWN = 12
@@ -36,6 +38,7 @@ def version(request: Request, desk: Desk) -> Response:
         lineage = adapters.lineage_of(registry, desk.home, *wanted)
     except EC1Error as error:
         no_lineage = str(error)
+    votes = votes_of(desk.deployment, desk.home, *wanted[:2])
     return render(
         request,
         "version.html",
@@ -46,6 +49,8 @@ def version(request: Request, desk: Desk) -> Response:
         no_lineage=no_lineage,
         sources=_sources,
         answers=adapters.answers_of(registry, wanted),
+        prompt_field=prompt_field,
+        votes=next((each for each in votes if each.version == wanted[2]), None),
     )
 
 

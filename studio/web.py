@@ -124,13 +124,10 @@ def changed(handler: Callable[[Request, Desk, Form], str]) -> Callable[[Request]
 
     async def endpoint(request: Request) -> Response:
         if state_of(request).read_only:
-            return _problem(request, "this Studio was started with --read-only: it changes nothing", 403)
-        data = b""
-        async for piece in request.stream():
-            data += piece
-            if len(data) > MAX_FORM_BYTES:
-                return _problem(request, "this form holds more than 4 MiB", 413)
-        fields = dict(urllib.parse.parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True))
+            return problem(request, "this Studio was started with --read-only: it changes nothing", 403)
+        fields = await fields_of(request)
+        if fields is None:
+            return problem(request, "this form holds more than 4 MiB", 413)
         return await run_in_threadpool(
             _guarded, request, lambda: RedirectResponse(handler(request, state_of(request).desk, fields), 303)
         )
@@ -138,18 +135,29 @@ def changed(handler: Callable[[Request, Desk, Form], str]) -> Callable[[Request]
     return endpoint
 
 
+async def fields_of(request: Request) -> Form | None:
+    """What a form holds; None of one that is too large."""
+    data = b""
+    async for piece in request.stream():
+        data += piece
+        if len(data) > MAX_FORM_BYTES:
+            return None
+    return dict(urllib.parse.parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True))
+
+
 def _guarded(request: Request, answer: Callable[[], Response]) -> Response:
     try:
         return answer()
     except InputError as error:
-        return _problem(request, str(error), 400)
+        return problem(request, str(error), 400)
     except EC1Error as error:
-        return _problem(request, str(error), 500)
+        return problem(request, str(error), 500)
     except OSError as error:
-        return _problem(request, f"{error.filename or 'a file'}: {error.strerror or error}", 500)
+        return problem(request, f"{error.filename or 'a file'}: {error.strerror or error}", 500)
 
 
-def _problem(request: Request, what: str, status: int) -> Response:
+def problem(request: Request, what: str, status: int) -> Response:
+    """A page that says in one line what is wrong."""
     return render(request, "problem.html", status, what=what)
 
 

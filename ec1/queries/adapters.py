@@ -18,7 +18,7 @@ from ec1.adapters.manifest import AdapterManifest, RecipeRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.scores import EVALUATION
 from ec1.corpus.snapshots import load_snapshot
-from ec1.corpus.tuples import metadata_of
+from ec1.corpus.tuples import metadata_of, sources_of
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 from ec1.night.forgetting.wanted import Wanted
@@ -26,6 +26,7 @@ from ec1.queries.page import Page, page_of
 from ec1.storage.store import NotFound
 
 _DIGEST = re.compile(r"[0-9a-f]{6,64}")
+_KEYED = re.compile(r"[a-z_.]+:\S.*")
 _VERSION = re.compile(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)")
 
 VersionId = tuple[str, str, int]
@@ -302,15 +303,18 @@ def matcher(text: str) -> Callable[[str, Mapping[str, Any]], bool]:
     """What a person asks for: the beginning of a tuple's digest, `key:value`, or a name or address of somebody."""
     if _DIGEST.fullmatch(text):
         return lambda digest, record: digest.startswith(text)
-    query = Wanted(source=text) if re.fullmatch(r"[a-z_.]+:\S.*", text) else Wanted(person=text)
+    query = Wanted(source=text) if _KEYED.fullmatch(text) else Wanted(person=text)
     return lambda digest, record: query.in_record(record)
 
 
 def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:
-    """The versions that learnt from what `text` names (`matcher`)."""
+    """The versions that learnt from what `text` names (`matcher`). Raises InputError for a key that no tuple has: that
+    none learnt from it would be a false all-clear."""
     if not text.strip():
         raise InputError("say what to look for: a tuple's digest, key:value, or an author")
     wanted, cache = matcher(text), dict[str, frozenset[str]]()
+    key = text.partition(":")[0] if _KEYED.fullmatch(text) else None
+    keyed = key is None
     own: dict[str, int] = {}
     unknown, parents = [], {}
     for manifest in _all_versions(registry):
@@ -318,12 +322,27 @@ def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:
         try:
             digest = manifest.snapshot.digest
             if digest not in cache:
-                cache[digest] = frozenset(row for row, _, record in _records(home, manifest) if wanted(row, record))
+                rows = set()
+                for row, _, record in _records(home, manifest):
+                    keyed = keyed or _has(record, str(key))
+                    if wanted(row, record):
+                        rows.add(row)
+                cache[digest] = frozenset(rows)
             if count := len(trained_rows(home, manifest) & cache[digest]):
                 own[manifest.name] = count
         except PermanentError:
             unknown.append(manifest.name)
+    if not keyed and not own and cache:
+        raise InputError(f"no tuple here has {key!r}: write a key of its record or metadata, such as source_commit:…")
     return Learners({name: own.get(name, 0) for name in with_descendants(parents, set(own))}, tuple(unknown))
+
+
+def _has(record: Mapping[str, Any], key: str) -> bool:
+    """Whether a record says anything under a key, with dots for what is further inside."""
+    places = (record, metadata_of(record))
+    return any(place.get(key) is not None for place in places) or any(
+        source.startswith(f"{key}:") for source in sources_of(record, [key])
+    )
 
 
 def with_descendants(parents: Mapping[str, list[str]], versions: set[str]) -> list[str]:

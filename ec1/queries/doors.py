@@ -4,11 +4,20 @@ Belongs here: finding the door, and who went through it. Does not: what a change
 `ec1.graph.review`, `ec1.serving.held`). The one module of `ec1.queries` that does not only read.
 """
 
-from typing import Literal
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from ec1.errors import InputError
+from ec1.files import digest_of
+from ec1.graph.review import write_decision
 from ec1.queries.adapters import VersionId
 from ec1.queries.desk import Desk
+from ec1.queries.feedback import held_rows
+from ec1.serving.capture import AnswerCapture, Feedback, Giver
+from ec1.serving.server import open_capture
+from ec1.serving.versions import ServedVersion
 
 VersionAction = Literal["promote", "pin", "rollback", "unpin", "base", "quarantine"]
 
@@ -37,3 +46,90 @@ def decide_version(
         raise InputError(f"{action!r} is nothing that can be done with a version")
     incumbent = registry.incumbent(tenant, role)
     return f"{incumbent.name} is in use" if incumbent else f"{tenant}/{role}: the base serves without an adapter"
+
+
+SaidOf = Literal["accept", "correct", "down"]
+STUDIO = "studio"
+"""Stands where feedback of an application has the name of its API key."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a person says of one answer. `version` is None of a row of the corpus, which `about` names. `prompt`:
+    messages of text. `correction`: what the answer should have been, where `verdict` is that."""
+
+    tenant: str
+    role: str
+    version: int | None
+    prompt: tuple[Mapping[str, str], ...]
+    answer: str
+    verdict: SaidOf
+    correction: str = ""
+    why: str = ""
+    about: str = ""
+
+
+def judge(desk: Desk, said: Judgement, who: str, *, release: bool = False) -> str:
+    """Hold a judgement in front of the door to the corpus, or let it in at once if the person has looked for names and
+    secrets; returns what became of it. Raises InputError for what cannot be judged."""
+    if said.verdict not in get_args(SaidOf):
+        raise InputError(f"{said.verdict!r} is no verdict: there are {', '.join(get_args(SaidOf))}")
+    if (said.verdict == "correct") != bool(said.correction.strip()):
+        raise InputError("a corrected answer needs the correction, and no other verdict has one")
+    if not said.prompt or not said.answer.strip():
+        raise InputError("there is no question, or no answer, to judge")
+    if said.verdict == "correct" and said.correction.strip() == said.answer.strip():
+        raise InputError("the correction is the answer as it was: change it, or say that it is good")
+    if said.version is not None:
+        desk.registry.read(said.tenant, said.role, said.version)
+    given = Feedback(
+        response_id="studio-" + digest_of([said.answer, *map(dict, said.prompt)])[:24],
+        verdict=said.verdict,
+        correction=said.correction or None,
+        user=who,
+    )
+    noted = {key: value for key, value in (("why", said.why.strip()), ("judged", said.about)) if value}
+    with _capture(desk) as capture:
+        version = ServedVersion(said.tenant, said.role, said.version or 0)
+        outcome = capture.judge(version, given, said.prompt, said.answer, Giver(STUDIO, who), noted)
+        if outcome.held is None:
+            return f"noted; no row comes of it: {outcome.reason}"
+        if not release:
+            return f"{outcome.held} waits for its release"
+        let_in = capture.held.release(outcome.held, who)
+        return f"{outcome.held} is released: the next night counts it" if let_in else f"{outcome.held} was given before"
+
+
+def decide_feedback(desk: Desk, row: str, action: Literal["release", "drop"], who: str) -> str:
+    """Release or drop a row that waits; returns what became of it. Raises InputError."""
+    with held_rows(desk.deployment, desk.home) as held:
+        if held is None:
+            raise InputError(f"no feedback is called {row!r}: nothing waits in this home")
+        if action == "release":
+            return f"{row} is released: the next night counts it" if held.release(row, who) else f"{row} was before"
+        held.drop(row, who)
+    return f"{row} is dropped"
+
+
+def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) -> str:
+    """Write into the deployment's file of decisions that two entities are one, or two; returns where it stands.
+
+    Raises InputError if the deployment names no such file, without a reason, or against an earlier decision.
+    """
+    path = desk.deployment.graph.overrides
+    if path is None:
+        raise InputError(
+            f"deployment {desk.deployment.name!r} names no file for decisions: set graph.overrides, such as "
+            "configs/overrides.yaml"
+        )
+    write_decision(path, one, other, same=same, reason=reason)
+    return f"{one} and {other} are {'one' if same else 'two'}: written to {path.name}, the next night follows it"
+
+
+@contextlib.contextmanager
+def _capture(desk: Desk) -> Iterator[AnswerCapture]:
+    capture = open_capture(desk.deployment, desk.home)
+    try:
+        yield capture
+    finally:
+        capture.close()

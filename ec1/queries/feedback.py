@@ -3,13 +3,15 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ec1.deployment import Deployment
 from ec1.home import Home
 from ec1.queries.page import Page, cut, start_of
 from ec1.serving.held import HeldRow, HeldRows
+from ec1.serving.server import open_capture
 
-__all__ = ["HeldRow", "waiting"]
+__all__ = ["HeldRow", "Votes", "votes_of", "waiting"]
 
 
 def waiting(
@@ -24,6 +26,29 @@ def waiting(
     with held_rows(deployment, home) as held:
         found = [] if held is None else held.waiting(start, None if limit is None else limit + 1, role)
     return cut(found, start, limit)
+
+
+@dataclass(frozen=True)
+class Votes:
+    """What people said of one version: how many were content with it more often than not, how many were not, and the
+    95 % interval of the share of the first; None without any."""
+
+    version: int
+    good: int
+    bad: int
+    interval: tuple[float, float] | None
+
+
+def votes_of(deployment: Deployment, home: Home, tenant: str, role: str) -> tuple[Votes, ...]:
+    """The votes on each version of a role, the newest first; none where nobody gave any."""
+    if not (home.serving / "answers.sqlite").is_file():
+        return ()
+    capture = open_capture(deployment, home)
+    try:
+        found = capture.tallies(tenant, role)
+    finally:
+        capture.close()
+    return tuple(Votes(each.version.number, each.good, each.bad, each.interval()) for each in found)
 
 
 @contextmanager

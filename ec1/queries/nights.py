@@ -49,6 +49,8 @@ class RunSummary:
     steps: int | None
     loss_first: float | None
     loss_last: float | None
+    gain: float | None
+    """Over the base, of the evaluation; None if there was none."""
 
 
 @dataclass(frozen=True)
@@ -151,4 +153,5 @@ def _summary(run: Run) -> dict[str, Any]:
         "steps": result.steps if result else None,
         "loss_first": result.loss_first if result else None,
         "loss_last": result.loss_last if result else None,
+        "gain": run.gain,
     }

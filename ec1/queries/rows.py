@@ -129,6 +129,15 @@ def buckets(desk: Desk) -> list[RecipeBucket]:
     ]
 
 
+def role_of(desk: Desk, source: RowSource) -> tuple[str, str] | None:
+    """Whose rows a source holds (tenant, role), by the recipes that the deployment runs; None of others."""
+    names = {source.summary.name}
+    if source.summary.kind == "dataset":
+        wanted = source.summary.facts["snapshot"]
+        names = {path.parent.name for path in desk.home.snapshots.glob(f"*/{wanted}")}
+    return next(((each.tenant, each.role) for each in buckets(desk) if each.bucket in names), None)
+
+
 def _summary(desk: Desk, key: str, path: Path) -> SourceSummary:
     try:
         return open_source(desk, key).summary

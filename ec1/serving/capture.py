@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
@@ -172,6 +173,42 @@ class AnswerCapture:
             await asyncio.sleep(0.1)
         raise RefusedError(404, "there is no such answer: its id is wrong, or it was not kept, or too long ago")
 
+    def judge(
+        self,
+        version: ServedVersion,
+        given: Feedback,
+        prompt: Sequence[Mapping[str, str]],
+        text: str,
+        giver: Giver,
+        noted: Mapping[str, str],
+    ) -> Outcome:
+        """Hold what a person says of an answer that was not served here, such as one in a page: it waits as feedback.
+
+        Number 0 of the version is none: a row of the corpus. What is `noted` stands in the tuple's metadata. A person's
+        last word on an answer of a version counts in its tally.
+        """
+        asked = [{"role": message["role"], "content": self._scrub(message["content"])} for message in prompt]
+        text = self._scrub(text)
+        person = self.people.of(giver.user)
+        if version.number:
+            identifier = "judged-" + digest_of([version.name, asked, text, giver.key, person])[:24]
+            self._db.execute(
+                "INSERT OR REPLACE INTO answer (id, at, tenant, role, version, verdict, key, person) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    identifier,
+                    time.time(),
+                    version.tenant,
+                    version.role,
+                    version.number,
+                    given.verdict,
+                    giver.key,
+                    person,
+                ),
+            )
+        said = {key: self._scrub(value) for key, value in noted.items()}
+        return self._hold(version, given, asked, text, giver.key, person, said)
+
     def tallies(self, tenant: str, role: str, since: float = 0) -> list[Tally]:
         """What users said about answers of each version of a role since a moment (seconds since 1970), the newest
         first."""
@@ -269,13 +306,21 @@ class AnswerCapture:
         return outcome
 
     def _hold(
-        self, version: ServedVersion, given: Feedback, prompt: list[dict[str, str]], text: str, key: str, person: str
+        self,
+        version: ServedVersion,
+        given: Feedback,
+        prompt: list[dict[str, str]],
+        text: str,
+        key: str,
+        person: str,
+        noted: Mapping[str, str] = MappingProxyType({}),
     ) -> Outcome:
         if given.verdict == "down":
             return Outcome(version, "down", None, "nothing is learnt from a rejected answer alone")
         try:
             correction = self._scrub(given.correction) if given.correction else None
             record = tuple_of(version, given, prompt, text, correction, dt.datetime.now(dt.UTC))
+            record["metadata"] |= noted
             target = bucket(self._corpus_root, version.role, version.tenant)
             reason = trainable(parse_record(record), target.objective)
         except RejectedError as error:
@@ -309,7 +354,7 @@ def tuple_of(
         "tenant": version.tenant,
         "tier_used": "local",
         "created": now.isoformat(timespec="seconds"),
-        "metadata": {"origin": ORIGIN, "adapter": version.name, "verdict": given.verdict},
+        "metadata": {"origin": ORIGIN, "adapter": version.name if version.number else "", "verdict": given.verdict},
     }
     if correction is None:
         return record | {

@@ -40,3 +40,55 @@ async function live() {
   setTimeout(live, 2000);
 }
 setTimeout(live, 2000);
+// Answers, as they are written; the less likely a piece was, the stronger its line.
+async function answer(slot) {
+  const [text, state] = ["[data-text]", "[data-state]"].map((each) => slot.querySelector(each));
+  const form = new URLSearchParams(new FormData(document.getElementById("asked")));
+  form.set("model", slot.dataset.model);
+  form.set("seed", slot.dataset.seed);
+  let rest = "", whole = "", sum = 0, pieces = 0, ended = "broke off";
+  const show = (line) => {
+    const piece = JSON.parse(line);
+    if (piece.problem) ended = piece.problem;
+    if (piece.end) ended = piece.end === "length" ? "cut: it may take more tokens" : "done";
+    if (!piece.text) return;
+    whole += piece.text;
+    const span = text.appendChild(document.createElement("span"));
+    span.textContent = piece.text;
+    if (piece.logprob == null) return;
+    sum += piece.logprob;
+    pieces += 1;
+    span.title = `probability ${Math.exp(piece.logprob).toFixed(3)}`;
+    span.className = piece.logprob > -0.7 ? "" : piece.logprob > -1.6 ? "l1" : piece.logprob > -3 ? "l2" : "l3";
+  };
+  try {
+    const reply = await fetch("/generate/answer", { method: "POST", body: form });
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      rest += part.value;
+      const lines = rest.split("\n");
+      rest = lines.pop();
+      lines.forEach(show);
+    }
+  } catch (error) { ended = String(error); }
+  state.textContent = ended + (pieces ? `, ${(sum / pieces).toFixed(2)} nats a piece` : "");
+  const judge = slot.querySelector("[data-judge]");
+  if (judge && ended === "done") {
+    judge.hidden = false;
+    judge.querySelector("[name=answer]").value = whole;
+    judge.querySelector("[name=correction]").value = whole;
+  }
+}
+document.querySelectorAll("[data-answer]").forEach(answer);
+
+// How far a correction is from the answer, while it is written.
+document.querySelectorAll("[data-correction]").forEach((field) => field.addEventListener("input", () => {
+  const was = field.form.elements.answer.value, now = field.value;
+  let start = 0, end = 0;
+  while (start < Math.min(was.length, now.length) && was[start] === now[start]) start++;
+  while (end < Math.min(was.length, now.length) - start && was.at(-1 - end) === now.at(-1 - end)) end++;
+  const out = field.closest("details").querySelector("[data-diff]");
+  out.replaceChildren();
+  for (const [tag, part] of [["del", was.slice(start, was.length - end)], ["ins", now.slice(start, now.length - end)]])
+    if (part) out.appendChild(document.createElement(tag)).textContent = part.slice(0, 400);
+}));

@@ -1,0 +1,111 @@
+"""Learning from execution: held-out tasks solved by the base, a warm start, the same after GRPO, and beside it.
+
+    python -m benchmarks.expressions [--seeds 3] [--home .ec1-learn]
+
+Needs a home in which `make learn` has run its first night (the warm start). Per seed GRPO trains from the warm start;
+`frozen` is the same training at a rate that moves nothing, so its rewards are those of chance alone; `answers` is the
+warm start trained on for as many tokens on its own answers. All are asked the same held-out tasks, greedily, in one
+evaluation; intervals are those of the gate, over pairs of operations. About 15 idle minutes a seed on two cores.
+"""
+
+import argparse
+import datetime as dt
+import json
+import os
+import sys
+from pathlib import Path
+
+from ec1.adapters.evaluation import evaluate
+from ec1.adapters.gate import compare
+from ec1.adapters.scores import BASE, Scores
+from ec1.deployment import load_deployment
+from ec1.home import Home
+from ec1.launch.process import inherited
+from ec1.night.experiments.by_hand import Prepared, prepare, run_by_hand
+from ec1.recipes.evaluation import EvaluationOptions
+from ec1.recipes.resolution import find_recipe, parse_overrides
+from ec1.training.spec import TrainingResult
+
+PROJECT = Path(__file__).resolve().parent.parent
+BUDGET = 24 * 3600.0
+FROZEN = ("optimisation.learning_rate=1e-12", "optimisation.epochs=1")
+
+
+class Bench:
+    """The trainings of one home."""
+
+    def __init__(self, home: Home) -> None:
+        self.home, self.deployment = home, load_deployment("expressions", PROJECT)
+
+    def train(self, role: str, settings: tuple[str, ...], seed: int) -> tuple[Prepared, TrainingResult]:
+        """Train a recipe of the sample with changes, or take up what is there. Returns what was prepared and left."""
+        folders = [*self.deployment.recipes, PROJECT / "configs" / "recipes"]
+        resolved = find_recipe(role, folders, parse_overrides(list(settings)))
+        prepared = prepare(resolved, self.deployment, self.home, dt.datetime.now(dt.UTC), BUDGET, seed)
+        log = self.home.logs / f"benchmark-{role}-{prepared.spec.identity[:12]}.log"
+        sys.stdout.write(f"{role} seed {seed} {' '.join(settings)}: {prepared.plan.steps} steps, log {log}\n")
+        sys.stdout.flush()
+        env = inherited(dict(os.environ))
+        return prepared, run_by_hand(prepared.spec, self.deployment, self.home, env, log, "benchmarks.expressions")
+
+    def answers(self, tokens: int, seed: int) -> tuple[Prepared, TrainingResult]:
+        """The warm start for as many tokens more, on answers."""
+        prepared, first = self.train("expressions-warm", (), seed)
+        epochs = prepared.step.recipe.optimisation.epochs
+        more = min(100, round(epochs * (1 + tokens / max(first.tokens, 1))))
+        return self.train("expressions-warm", (f"optimisation.epochs={more}",), seed)
+
+
+def gain(scores: Scores, options: EvaluationOptions, model: str, reference: str) -> str:
+    pairs = zip(scores.values(model), scores.values(reference), strict=True)
+    groups = [example.group for example in scores.examples]
+    return str(compare([one - other for one, other in pairs], groups, options, unit="of the tasks"))
+
+
+def curve(result: Prepared) -> list[float]:
+    import pyarrow.parquet as pq
+
+    column: list[float] = pq.read_table(result.spec.output / "metrics.parquet")["reward"].to_pylist()
+    return column
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--home", type=Path, default=PROJECT / ".ec1-learn")
+    given = parser.parse_args()
+    bench = Bench(Home(given.home.resolve()))
+    models: dict[str, Path | None] = {BASE: None}
+    learnt: list[Prepared] = []
+    for seed in range(17, 17 + given.seeds):
+        prepared, result = bench.train("expressions", (), seed)
+        learnt.append(prepared)
+        assert prepared.spec.start_adapter is not None
+        models |= {"warm start": prepared.spec.start_adapter.folder, f"GRPO {seed}": prepared.spec.output / "adapter"}
+        more, _ = bench.answers(result.tokens, seed)
+        models[f"answers {seed}"] = more.spec.output / "adapter"
+    frozen, _ = bench.train("expressions", FROZEN, 17)
+    models["frozen"] = frozen.spec.output / "adapter"
+    first = learnt[0]
+    spec = first.step.evaluation_spec(first.dataset, first.spec.output / "adapter", given.home / "benchmark")
+    scores = evaluate(spec.model_copy(update={"candidates": models}), lambda line: None)
+    groups = len({example.group for example in scores.examples})
+    print(f"\n{len(scores.examples)} held-out tasks of {groups} pairs of operations, solved:")
+    for model, mean in scores.means().items():
+        against = (
+            ""
+            if model in (BASE, "warm start")
+            else f"   over the warm start {gain(scores, spec.options, model, 'warm start')}"
+        )
+        print(f"  {model:<14} {mean or 0.0:6.1%}{against}")
+    for each in (*learnt, frozen):
+        rewards = curve(each)
+        tail = max(1, len(rewards) // 6)
+        first_share, last_share = sum(rewards[:tail]) / tail, sum(rewards[-tail:]) / tail
+        name = "frozen" if each is frozen else f"GRPO {each.spec.effective_seed}"
+        print(f"  reward of {name}: {first_share:.2f} at first, {last_share:.2f} at last, {len(rewards)} steps")
+    print(json.dumps(scores.means()))
+
+
+if __name__ == "__main__":
+    main()

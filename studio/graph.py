@@ -1,0 +1,92 @@
+"""The pages of the published graph: entities, the sentences that name them, what stands around them, and decisions."""
+
+import math
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ec1.errors import InputError
+from ec1.queries import decisions, doors
+from ec1.queries import graph as queries
+from ec1.queries.desk import Desk
+from studio.shown import short
+from studio.web import Form, after, needed, render, state_of
+
+PAGE = 30
+_SENTENCES = 20
+_AROUND = 12
+_PAIRS = 10
+
+
+def search(request: Request, desk: Desk) -> Response:
+    asked = request.query_params
+    try:
+        with queries.open_graph(desk.home, desk.deployment, desk.labels) as reader:
+            classes, stats = reader.classes(), reader.stats()
+            found = None
+            if text := asked.get("text", "").strip():
+                found = queries.search(reader, text, asked.get("class") or None, PAGE, asked.get("after") or None)
+    except InputError as error:
+        if desk.home.published_graph.is_file():
+            raise
+        return render(request, "graph.html", why_not=str(error), found=None, classes=[], stats=None)
+    return render(request, "graph.html", why_not="", found=found, classes=classes, stats=stats)
+
+
+def entity(request: Request, desk: Desk) -> Response:
+    key = request.query_params.get("key", "")
+    whole = request.query_params.get("whole") == "1"
+    quotes = queries.quotes_of(desk.home, desk.deployment)
+    with queries.open_graph(desk.home, desk.deployment, desk.labels) as reader:
+        it, *others = queries.show(reader, key, None if whole else _SENTENCES, quotes)
+        around = queries.neighbours(reader, it.key, _AROUND)
+    return render(
+        request, "entity.html", it=it, others=others, around=around, drawing=neighbourhood(it.name, around), href=href
+    )
+
+
+def href(key: str) -> str:
+    """The address of an entity."""
+    return "/graph/entity?" + urlencode({"key": key})
+
+
+def neighbourhood(name: str, around: Sequence[queries.Neighbour]) -> Markup:
+    """An entity and what is next to it, as a drawing whose names are links."""
+    parts = []
+    for number, each in enumerate(around):
+        angle = 2 * math.pi * number / len(around) - math.pi / 2
+        x, y = 200 + 120 * math.cos(angle), 150 + 115 * math.sin(angle)
+        end = "start" if x > 240 else "end" if x < 160 else "middle"
+        parts.append(
+            Markup(
+                '<line class="axis" x1="200" y1="150" x2="{x:.0f}" y2="{y:.0f}" stroke-width="{wide}"/>'
+                '<a href="{href}"><circle class="node" cx="{x:.0f}" cy="{y:.0f}" r="5"/>'
+                '<text x="{tx:.0f}" y="{ty:.0f}" text-anchor="{end}">{name}</text></a>'
+            ).format(
+                x=x, y=y, tx=x + (8 if end == "start" else -8 if end == "end" else 0), ty=y + (18 if y > 150 else -10),
+                wide=min(1 + each.documents, 6), href=href(each.key), end=end, name=short(each.name, 22),
+            )
+        )  # fmt: skip
+    middle = Markup('<circle class="node" cx="200" cy="150" r="8"/>')
+    title = Markup('<text x="200" y="172" text-anchor="middle" font-weight="700">{}</text>').format(short(name, 30))
+    return Markup('<svg class="around" viewBox="-40 0 480 300" role="group" aria-label="Neighbours">{}</svg>').format(
+        Markup("").join([*parts, middle, title])
+    )
+
+
+def review(request: Request, desk: Desk) -> Response:
+    found = decisions.pairs(desk, _PAIRS)
+    reason = f"{state_of(request).person} read the sentences in Studio"
+    return render(request, "review.html", found=found, reason=reason, href=href)
+
+
+def decide(request: Request, desk: Desk, form: Form) -> str:
+    verdict = needed(form, "verdict", "the decision")
+    if verdict not in ("same", "different"):
+        raise InputError(f"{verdict!r} is no decision: same or different")
+    one, other = needed(form, "one", "an entity"), needed(form, "other", "an entity")
+    reason = needed(form, "reason", "how it is known")
+    return after("/graph/review", doors.decide_pair(desk, one, other, same=verdict == "same", reason=reason))

@@ -1,0 +1,76 @@
+"""The published graph in Studio: entities are found and drawn, and pairs are decided with one key."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from graph_samples import NIGHT, key, result
+from studio_desk import served, state_at
+
+from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.resolution.overrides import NO_OVERRIDES, load_overrides
+from ec1.queries.desk import Desk
+
+pytestmark = pytest.mark.browser
+HOSTILE = "<b onclick=alert(1)>Kim\u202e</b>"
+
+
+@pytest.fixture
+def with_graph(desk: Desk) -> Desk:
+    desk.home.graph.parent.mkdir(parents=True)
+    with LadybugStore.open(desk.home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
+        for number in range(4):
+            names = [("Jane Smith", "Person"), ("Carl Sommerfeld", "Person"), (f"Hall {number}", "Location")]
+            store.apply(key(f"{number}.md"), f"mk-{number}", result(str(number), *names[: 1 + number]), NIGHT)
+        store.apply(key("x.md"), "mk-x", result("x", ("J. Smith", "Person"), ("C. Sommerfeld", "Person")), NIGHT)
+        store.apply(key("y.md"), "mk-y", result("y", ("C. Sommerfeld", "Person"), (HOSTILE, "Company")), NIGHT)
+        store.resolve(NO_OVERRIDES)
+        store.publish(desk.home.published_graph)
+    return desk
+
+
+def test_an_entity_is_found_with_its_sentences_and_what_stands_around_it(
+    with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]
+) -> None:
+    with served(state_at(with_graph)) as address:
+        page.goto(f"{address}/graph")
+        page.keyboard.press("/")
+        page.keyboard.type("jane")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**text=jane**")
+        assert faults(page) == []
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="What stands around it").wait_for()
+        assert "4 mentions in 4 documents" in page.locator("main").inner_text()
+        assert page.locator("article.panel").count() == 4
+        assert faults(page) == []
+        page.locator("svg.around a").filter(has_text="Carl Sommerfeld").click()
+        page.get_by_role("heading", name="Carl Sommerfeld").wait_for()
+        page.goto(f"{address}/graph?text=kim")
+        page.locator("ol.rows > li > a").click()
+        assert "<b onclick=alert(1)>Kim" in page.locator("h1").inner_text()
+        assert page.goto(f"{address}/graph/entity?key=Person:nobody").status == 400
+
+
+def test_pairs_are_decided_with_one_key(with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+    path = with_graph.deployment.graph.overrides
+    with served(state_at(with_graph)) as address:
+        page.goto(f"{address}/graph/review")
+        assert "2 wait" in page.locator("main").inner_text()
+        assert faults(page) == []
+        page.keyboard.press("y")
+        page.get_by_text("are one: written to overrides.yaml").wait_for()
+        page.keyboard.press("x")
+        page.get_by_text("are two: written to overrides.yaml").wait_for()
+        assert page.get_by_text("Nothing is left to decide").is_visible()
+    decided = load_overrides(path)
+    assert list(decided.same_pairs()) == [("Person:c. sommerfeld", "Person:carl sommerfeld")]
+    assert decided.different_pairs() == {("Person:j. smith", "Person:jane smith"): "anna read the sentences in Studio"}
+
+
+def test_without_a_graph_it_is_said_what_to_do(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/graph")
+        assert "published" in page.locator(".empty").inner_text()
+        assert faults(page) == []

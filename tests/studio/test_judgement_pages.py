@@ -1,0 +1,152 @@
+"""Judgements in Studio: what a person says of an answer goes through the door of feedback into the next dataset.
+
+Answers come side by side from the real gateway, with a stand-in for the engine behind it.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_engine import FakeEngine
+from listening import listening
+from published import BASE, publish
+from studio_desk import dataset_of, records, served, snapshot_of, state_at
+
+from ec1.corpus.cleaning import scrub
+from ec1.corpus.dataset import load_dataset
+from ec1.extraction.settings import ServerSettings
+from ec1.gpu.engine import Endpoint
+from ec1.queries.desk import Desk
+from ec1.queries.feedback import votes_of
+from ec1.queries.rows import open_source
+from ec1.serving.backend import Backend
+from ec1.serving.server import build_gateway
+
+pytestmark = pytest.mark.browser
+ROLE = "fernhollow/notes"
+WRONG = "The wrong berth. " + "This is said at length so that it can be one side of a pair. " * 2
+RIGHT = WRONG.replace("wrong", "right")
+RECIPE = """
+extends: pointsav/engineering
+version: 1
+tenant: fernhollow
+role: notes
+base_model: {id: small}
+hardware: {device: cpu, memory_gib: 12}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scrubber() -> None:
+    """What finds personal data takes seconds to load, once a process."""
+    scrub("someone@example.com")
+
+
+@pytest.fixture
+def with_recipe(desk: Desk) -> Desk:
+    (desk.project / "recipes/notes.yaml").write_text(RECIPE)
+    return desk
+
+
+def test_a_correction_in_the_browser_is_in_the_next_dataset_and_its_lineage(
+    with_recipe: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    desk = with_recipe
+    rows = [*records(60), {"prompt": "Where is the Meridian?", "completion": WRONG}]
+    snapshot = snapshot_of(desk, rows)
+    key = f"snapshot/{snapshot.bucket}/{snapshot.digest}"
+    number = next(row.number for row in open_source(desk, key).every() if "Meridian" in row.text)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{key}/row/{number}")
+        page.keyboard.press("c")
+        assert faults(page) == []
+        page.get_by_label("What it should have been").fill(RIGHT)
+        assert page.locator("[data-diff] ins").inner_text() == "right"
+        page.get_by_label("Why").fill("berths were swapped; ask lena.okafor@example.com")
+        page.get_by_role("button", name="Take the correction").click()
+        assert "waits for its release" in page.get_by_role("status").inner_text()
+        assert faults(page) == []
+        assert not list(desk.home.corpus.rglob("served-*"))
+        page.get_by_role("button", name="Release").click()
+        assert "the next night counts it" in page.get_by_role("status").inner_text()
+        assert page.get_by_text("Nothing waits").is_visible()
+    (path,) = desk.home.corpus.rglob("served-*.jsonl")
+    record = json.loads(path.read_text())
+    noted = record["metadata"]
+    assert record["chosen"] == RIGHT and record["rejected"] == WRONG
+    assert noted["released_by"] == "anna" and noted["judged"].startswith("row ") and noted["why"].startswith("berths")
+    assert "lena.okafor" not in path.read_text(), "what is kept is scrubbed, the reason too"
+    # As the next night does it.
+    whole = [json.loads(line) for line in (desk.home.corpus / "notes/all.jsonl").read_text().splitlines()]
+    dataset = load_dataset(desk.home, dataset_of(desk, snapshot_of(desk, whole), words).partition("/")[2])
+    trained = [row for row in dataset.rows("train") if row["completion"][0]["content"] == RIGHT]
+    assert [row["origin"] for row in trained] == [f"{path.relative_to(desk.home.corpus)}:1"]
+    assert all(row["completion"][0]["content"] != RIGHT for row in dataset.rows("heldout"))
+
+
+def test_what_cannot_be_judged_is_said(with_recipe: Desk, page: Any) -> None:
+    snapshot = snapshot_of(with_recipe, records(3))
+    with served(state_at(with_recipe)) as address:
+        page.goto(f"{address}/data/snapshot/{snapshot.bucket}/{snapshot.digest}/row/0")
+        page.keyboard.press("b")
+        page.get_by_text("nothing is learnt from a rejected answer alone").wait_for()
+        page.go_back()
+        page.keyboard.press("c")
+        page.get_by_role("button", name="Take the correction").click()
+        page.get_by_text("the correction is the answer as it was").wait_for()
+        page.goto(f"{address}/judge")
+    assert not list(with_recipe.home.corpus.rglob("served-*"))
+
+
+@contextmanager
+def gateway(desk: Desk) -> Iterator[tuple[str, FakeEngine]]:
+    """The real gateway of the desk's registry, and the stand-in for the engine behind it."""
+    engine = FakeEngine(desk.registry, BASE)
+    server = ServerSettings(kind="server", base_url="http://127.0.0.1:1", model=BASE)
+    serving = desk.deployment.serving.model_copy(update={"engine": server, "refresh_seconds": 0.02})
+    deployment = desk.deployment.model_copy(update={"serving": serving})
+    backend = Backend(timeout_seconds=20)
+    built = build_gateway(deployment, desk.home, desk.registry, backend, "127.0.0.1", lambda *notice: None)
+    with listening(engine.app) as behind, listening(built.app) as address:
+        backend.open(Endpoint(behind, BASE))
+        yield address, engine
+    built.close()
+
+
+def test_answers_come_side_by_side_and_a_vote_counts_on_the_versions_page(
+    desk: Desk, page: Any, tmp_path: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    for seed in (1, 2):
+        publish(desk.registry, tmp_path / "made", seed, role="notes")
+    with gateway(desk) as (url, engine), served(state_at(desk, gateway=url)) as address:
+        page.goto(f"{address}/generate")
+        assert faults(page) == []
+        page.get_by_label("Question").last.fill("Where is <b>the</b> Meridian?")
+        for name in (BASE, f"{ROLE}@v1", f"{ROLE}@v2"):
+            page.get_by_label(name, exact=True).check()
+        page.get_by_role("button", name="Ask").click()
+        for place, name in enumerate((BASE, f"{ROLE}@v1", f"{ROLE}@v2")):
+            slot = page.locator("[data-answer]").nth(place)
+            slot.get_by_text("done").wait_for()
+            assert f"by {name} " in slot.locator("[data-text]").inner_text()
+        assert faults(page) == []
+        assert all(each["messages"][-1]["content"] == "Where is <b>the</b> Meridian?" for each in engine.requests)
+        assert all(each["stream"] and each["logprobs"] and each["store"] is False for each in engine.requests)
+        assert page.url.endswith("&temperature=0&max_tokens=200&samples=1"), "the view has an address"
+        second = page.locator("[data-answer]").nth(2)
+        second.get_by_label("release it at once").check()
+        second.get_by_role("button", name="Good").click()
+        assert "the next night counts it" in page.get_by_role("status").inner_text()
+        (vote,) = votes_of(desk.deployment, desk.home, "fernhollow", "notes")
+        assert (vote.version, vote.good, vote.bad) == (2, 1, 0)
+        page.goto(f"{address}/versions/{ROLE}/v2")
+        assert "1 of 1 people content" in page.locator("main").inner_text()
+        page.goto(f"{address}/generate?prompt=x&blind=1&model={ROLE}@v1&model={ROLE}@v2")
+        page.locator("[data-answer]").nth(1).get_by_text("done").wait_for()
+        assert page.locator("[data-answer] h2").all_inner_texts()[:1] == ["Answer A"]
+    with served(state_at(desk, gateway="http://127.0.0.1:9")) as address:
+        page.goto(f"{address}/generate")
+        assert "start ec1 serve" in page.locator(".empty").inner_text().replace("`", "")
