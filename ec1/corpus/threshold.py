@@ -50,7 +50,8 @@ def decide(
     if again and snapshot.trainable:
         train, reason = True, f"what it was trained on was removed: trained again on {snapshot.trainable} tuples"
     elif snapshot.trainable == 0:
-        train, reason = False, f"none of {snapshot.lines} tuples is trainable; the threshold is {threshold}"
+        which = f"none of {snapshot.lines} tuples is trainable" if snapshot.lines else "there are no tuples"
+        train, reason = False, f"{which}; the threshold is {threshold}"
     elif by_later is not None:
         train, reason = False, f"night {by_later} was trained on the same tuples"
     elif new + gone >= max(1, threshold):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ec1.launch.launcher import LocalLauncher, Subject
 from ec1.models import ModelSource
 from ec1.night.steps.candidate import run_evaluation
 from ec1.night.steps.recipe_night import RecipeNight
+from ec1.night.steps.settlement import manifest_of
 from ec1.recipes.resolution import load_recipe
 from ec1.storage.directory import DirectoryStore
 from ec1.training.spec import TrainingResult
@@ -79,6 +81,35 @@ def test_versions_of_another_base_model_are_not_compared_with(
         make_candidate(3, base_model_name_or_path=other.id), manifest("2026-06-03", gain=0.9, base_model=other)
     )
     assert list(compared().candidates) == ["base", "candidate"], "the newest and the best are of the other base"
+
+
+def test_a_manifest_names_the_labels_of_its_rows_and_of_what_it_started_from(
+    project: Path,
+    embedded: Deployment,
+    home: Home,
+    make_candidate: Callable[..., Path],
+    manifest: Callable[..., AdapterManifest],
+) -> None:
+    resolved = load_recipe(project / "examples" / "recipes" / "engineering.yaml", [project / "configs" / "recipes"])
+    registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
+    first = registry.publish(make_candidate(1), manifest("2026-06-01", labels=("hr",)))
+    step = RecipeNight(resolved, embedded, home, embedded.night(NIGHT))
+    assert step._labels_learnt_by(first.name) == ("hr",)
+    assert step._labels_learnt_by("another/adapter@v1") == step._labels_learnt_by(None) == ()
+    dataset = SimpleNamespace(digest="b" * 64, train_rows=1, heldout_rows=1, labels=("board", "hr"))
+    snapshot = SimpleNamespace(bucket="engineering-fernhollow", digest="c" * 64, trainable=2)
+    figures = {"device": "cpu", "hardware": "CPU", "peak_memory_gib": 1.0, "seed": 1}
+    result = SimpleNamespace(reference=None, start_adapter=None, tokenizer={}, versions={}, **figures)
+    candidate = SimpleNamespace(result=result, folder=home.root)
+    made = manifest_of(
+        *(resolved, NIGHT, first.base_model, snapshot, dataset, candidate, None),  # type: ignore[arg-type]
+        inherited=(*step._labels_learnt_by(first.name), "pay"),
+    )
+    assert made.labels == ("board", "hr", "pay")
+    second = registry.publish(make_candidate(2), manifest("2026-06-02", labels=made.labels))
+    # It is what `ec1 adapters show` and the next training read.
+    assert registry.get("fernhollow", "engineering", second.version or 0).labels == ("board", "hr", "pay")
+    assert step._labels_learnt_by(second.name) == ("board", "hr", "pay")
 
 
 def test_the_evaluations_process_keeps_its_memory_and_asks_no_hub(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import jobs.pod
+from jobs.queue import NightQueue
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="run `make install`")
 # From the chart's own documentation; a key that it does not know is refused by Helm or, worse, ignored.
@@ -32,6 +33,9 @@ KEYS: dict[str, set[str]] = {
         *("containerConfig", "podSpecConfig", "podTemplateSpecMetadata", "jobSpecConfig", "jobMetadata"),
     },
 }
+
+
+SHARED = ("concurrency", "run_coordinator", "python_logs")
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +91,12 @@ def test_dagster_takes_the_instance(values: dict[str, Any], tmp_path: Path, proj
         YAML(typ="safe", pure=True).dump(written, stream)
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.get_settings("telemetry") == {"enabled": False}
+        assert isinstance(instance.run_coordinator, NightQueue)
     server = YAML(typ="safe", pure=True).load((project / "configs" / "dagster-postgres.yaml").read_text())
-    assert written["concurrency"] == server["concurrency"]
+    assert {key: written[key] for key in SHARED} == {key: server[key] for key in SHARED}
+    # Who puts runs into the queue has its code.
+    (deployment,) = values["dagster-user-deployments"]["deployments"]
+    assert values["dagsterWebserver"]["image"] == values["dagsterDaemon"]["image"] == deployment["image"]
 
 
 def test_it_names_the_dagster_that_is_pinned(project: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import planted
 import pytest
+from failure_table import rows_of_the_table, says
 from light import light_project
 from notice_sink import notice_sink
 from planted import (
@@ -37,7 +38,6 @@ from planted import (
     with_file,
 )
 
-TABLE = Path(__file__).parents[2] / "docs" / "operations.md"
 RUNS = "dagster/history/runs.db"
 FULL = "head -c 16k /dev/urandom > {0}/runs.db; head -c 64k /dev/zero > {0}/x; true"
 
@@ -145,21 +145,7 @@ def _other_source(ec1: PlantedCommandLine, source: str) -> None:
     path.write_text(re.sub(r"\{source: directory, path: [^}]*\}", source, path.read_text()))
 
 
-def rows_of_the_table() -> dict[str, list[tuple[str, ...]]]:
-    """What must be said, by fault: terminal, report, notice and doctor, each as words."""
-    text = TABLE.read_text(encoding="utf-8").partition("## What each failure says")[2]
-    lines = [line for line in text.splitlines() if line.startswith("| ")][1:]
-    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
-    return {row[0]: [tuple(word.strip() for word in cell.split(" … ")) for cell in row[1:5]] for row in rows}
-
-
 ROWS = rows_of_the_table()
-
-
-def says(text: str, words: tuple[str, ...]) -> bool:
-    """Whether a text says all of that, wherever its lines are broken."""
-    flat = " ".join(text.split())
-    return words == ("-",) or all(word in flat for word in words)
 
 
 def is_told(name: str, fault: Fault, folder: Path, checkout: Path, model: Path) -> None:

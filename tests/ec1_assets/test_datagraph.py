@@ -48,9 +48,9 @@ class Project:
         (folder / "gold.jsonl").write_text(json.dumps({**gold, "entities": entities}) + "\n")
         self.use("ladybug, service_content")
 
-    def use(self, stores: str) -> None:
+    def use(self, stores: str, more: str = "") -> None:
         path = self.folder / "configs" / "deployments" / "here.yaml"
-        path.write_text(DEPLOYMENT.format(stores=stores, **self.urls))
+        path.write_text(DEPLOYMENT.format(stores=stores, **self.urls) + more)
 
     def write(self, path: str, text: str) -> None:
         file = self.home.documents / path
@@ -121,6 +121,20 @@ def test_a_night_shows_what_was_found_what_waits_and_how_good_it_is(
         "meeting_entities",
         "research_entities",
     }
+
+
+@pytest.mark.slow
+def test_a_service_without_labels_gets_what_everybody_may_read(
+    project_here: Project, service: FakeServiceContent
+) -> None:
+    project_here.use("ladybug, service_content", "documents: {labels: {service-agents: [hr]}}\n")
+    graph = project_here.shown(project_here.night(), "graph_mutations")
+    # Our own graph has both; it shows each reader what that one may read.
+    assert graph["entities"] == 3 and sorted(service.of("acme")) == ["alma_reyes"]
+    # What was taken out of the labels is sent from then on.
+    project_here.use("ladybug, service_content")
+    project_here.night("2026-06-02")
+    assert sorted(service.of("acme")) == ["alma_reyes", "chidi_obi"]
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Dagster's runs of old nights go, with their events and logs, and its storage stays as large as the kept nights."""
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from ec1.home import Home
 from jobs.failure import PARTITION_TAG
 from jobs.instance import prepare_instance
-from jobs.retention import prune_runs
+from jobs.retention import compact, prune_runs
 
 
 @dg.asset
@@ -56,6 +58,32 @@ def test_old_nights_leave_nothing_and_new_ones_lose_nothing(instance: dg.Dagster
     assert instance.all_logs(second[-1]) and instance.all_logs(backfilled)
     assert instance.get_latest_materialization_event(dg.AssetKey("thing")) is not None
     assert prune_runs(instance, 2) == []
+
+
+def test_the_log_of_an_ended_run_loses_its_empty_space_and_no_event(instance: dg.DagsterInstance, home: Home) -> None:
+    before = work_on(instance, "2026-06-01")
+    run_id = work_on(instance, "2026-06-02")
+    (runs,) = home.dagster.glob("history/runs")
+    sizes, events = files(home), instance.all_logs(run_id)
+    # A log that is being read is left alone, whole.
+    with contextlib.closing(sqlite3.connect(runs / f"{run_id}.db")) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT COUNT(*) FROM event_logs").fetchone() == (len(events),)
+        compact(instance, run_id)
+    assert instance.all_logs(run_id) == events
+    compact(instance, run_id)
+    assert files(home)[f"{run_id}.db"] < 0.6 * sizes[f"{run_id}.db"]
+    assert files(home)["index.db"] < sizes["index.db"]
+    assert instance.all_logs(run_id) == events
+    compact(instance, run_id)
+    # What comes after it is written as before, into both.
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    instance.report_engine_event("afterwards", run)
+    assert len(instance.all_logs(run_id)) == len(events) + 1
+    after = work_on(instance, "2026-06-03")
+    made = instance.fetch_materializations(dg.AssetKey("thing"), limit=50).records
+    assert {record.run_id for record in made} == {before, run_id, after}
 
 
 def test_the_storage_stays_as_large_as_the_nights_that_are_kept(instance: dg.DagsterInstance, home: Home) -> None:

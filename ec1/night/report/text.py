@@ -33,7 +33,10 @@ def summary(report: NightReport) -> list[tuple[str, str]]:
     done = report.done
     rows = [
         ("documents", _documents(report) if done.documents_read is not None else "not reached"),
-        ("entities", _entities(report) if done.entities_found is not None else "not reached"),
+        (
+            "entities",
+            _entities(report) if done.entities_found is not None or report.reading is not None else "not reached",
+        ),
         *((("scores", _scores(report.scores)),) if report.scores is not None else ()),
         *((("storage", summary_of(report.storage)),) if report.storage else ()),
         *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
