@@ -20,23 +20,23 @@ from typing import Any, Literal, get_args
 from ec1.errors import EC1Error, InputError
 from ec1.queries.desk import Desk
 from ec1.queries.page import Page, cut, start_of
-from ec1.queries.rows import Row, RowSource, SourceSummary, count_of, open_source
+from ec1.queries.rows import Row, RowSource, SourceSummary, count_of, free_unused, open_source
 
 log = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2
 """Part of the name of an index: raise it when the same rows would be indexed in another way."""
-_BATCH = 2000
+_BATCH = 500
 _CLASS_CHARACTERS = 40
 """A longer answer is no class."""
-_FAST = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -32000;"
+_FAST = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -8000;"
 _SCHEMA = """
 CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 CREATE TABLE row (
     number INTEGER PRIMARY KEY, side TEXT NOT NULL, digest TEXT NOT NULL, length INT NOT NULL, tokens INT,
     created REAL, file INT, kind INT, reason INT, class INT
 );
-CREATE VIRTUAL TABLE said USING fts5(text, content='', tokenize="unicode61 remove_diacritics 2");
+CREATE VIRTUAL TABLE said USING fts5(text, content='', prefix='2 3', tokenize="unicode61 remove_diacritics 2");
 """
 _INDEXES = """
 CREATE INDEX row_digest ON row (digest);
@@ -155,6 +155,8 @@ def _build(source: RowSource, path: Path, progress: Indexing) -> None:
     else:
         with _lock:
             _building.pop(path, None)
+    finally:
+        free_unused()
 
 
 def build(source: RowSource, path: Path, progress: Indexing | None = None) -> None:
