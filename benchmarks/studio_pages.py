@@ -92,6 +92,7 @@ def main(rows: int) -> None:
                 (studio,) = psutil.Process(started.pid).children()
                 print(f"first page without an index {ask(data)[0]:.2f} s", flush=True)
                 print(f"page at 900,000 without one {ask(f'{data}?after={rows * 9 // 10}')[0]:.2f} s", flush=True)
+                print(f"{_megabytes(studio):.0f} MB before the index", flush=True)
                 began = time.perf_counter()
                 while ask(f"{data}?text=w1")[1] == 202:
                     time.sleep(0.5)

@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from studio import data, graph, judgement, nights, versions
+from studio import data, graph, judgement, make, nights, versions
 from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen
 
 _SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
@@ -43,6 +43,10 @@ def application(state: StudioState) -> ASGIApp:
         Route("/graph/entity", seen(graph.entity)),
         Route("/graph/review", seen(graph.review), methods=["GET"]),
         Route("/graph/review", changed(graph.decide), methods=["POST"]),
+        Route("/graph/held", seen(graph.held), methods=["GET"]),
+        Route("/graph/held", changed(graph.decide_held), methods=["POST"]),
+        Route("/make", seen(make.overview)),
+        Route("/make/{role}/{digest}", changed(make.admit), methods=["POST"]),
         Route("/keys", seen(lambda request, _: render(request, "keys.html"))),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]

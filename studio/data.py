@@ -46,7 +46,7 @@ def rows(request: Request, desk: Desk) -> Response:
     source = open_source(desk, key)
     found = row_index.find(desk, key, wanted, PAGE, request.query_params.get("after") or None)
     if isinstance(found, Indexing):
-        return _waiting(request, found, source.summary)
+        return _waiting(request, found)
     start = int(request.query_params.get("after") or 0)
     return render(
         request,
@@ -77,10 +77,11 @@ def _beginning(row: Row) -> tuple[str, str]:
     return asked[:2000], str(first[-1].get("content") or "")[:2000] if first else ""
 
 
-def _waiting(request: Request, progress: Indexing, source: object) -> Response:
+def _waiting(request: Request, progress: Indexing) -> Response:
     if progress.problem:
         raise InputError(f"no index could be built: {progress.problem}")
-    return render(request, "waiting.html", 202, progress=progress, source=source, total=count_of(source))  # type: ignore[arg-type]
+    source = progress.source
+    return render(request, "waiting.html", 202, progress=progress, source=source, total=count_of(source))
 
 
 def row(request: Request, desk: Desk) -> Response:
@@ -131,7 +132,7 @@ def counts(request: Request, desk: Desk) -> Response:
     source = open_source(desk, key)
     found = row_index.counts(desk, key, _filter(request))
     if isinstance(found, Indexing):
-        return _waiting(request, found, source.summary)
+        return _waiting(request, found)
     return render(request, "counts.html", source=source.summary, key=key, counts=found)
 
 
@@ -140,5 +141,5 @@ def compare(request: Request, desk: Desk) -> Response:
     found = sources(desk)
     result = row_index.compare(desk, one, other) if one and other else None
     if isinstance(result, Indexing):
-        return _waiting(request, result, open_source(desk, one if result is not None else other).summary)
+        return _waiting(request, result)
     return render(request, "compare.html", sources=found, one=one, other=other, result=result, beginning=_beginning)

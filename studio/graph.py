@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 from urllib.parse import urlencode
 
 from markupsafe import Markup
@@ -12,6 +13,7 @@ from ec1.errors import InputError
 from ec1.queries import decisions, doors
 from ec1.queries import graph as queries
 from ec1.queries.desk import Desk
+from ec1.queries.held_back import held_sentences, last_words
 from studio.shown import short
 from studio.web import Form, after, needed, render, state_of
 
@@ -19,6 +21,7 @@ PAGE = 30
 _SENTENCES = 20
 _AROUND = 12
 _PAIRS = 10
+_HELD = 200
 
 
 def search(request: Request, desk: Desk) -> Response:
@@ -75,6 +78,20 @@ def neighbourhood(name: str, around: Sequence[queries.Neighbour]) -> Markup:
     return Markup('<svg class="around" viewBox="-40 0 480 300" role="group" aria-label="Neighbours">{}</svg>').format(
         Markup("").join([*parts, middle, title])
     )
+
+
+def held(request: Request, desk: Desk) -> Response:
+    queries.check_sees_all(desk.deployment, desk.labels, "this page")
+    sentences = list(islice(held_sentences(desk.home), _HELD)) if desk.home.published_graph.is_file() else []
+    return render(request, "held.html", sentences=sentences, decided=last_words(desk.home))
+
+
+def decide_held(request: Request, desk: Desk, form: Form) -> str:
+    action = needed(form, "action", "what to do")
+    if action not in ("release", "hold"):
+        raise InputError(f"{action!r} is nothing that can be done with a sentence: release or hold")
+    sentence, who = needed(form, "sentence", "the sentence"), state_of(request).person
+    return after("/graph/held", doors.decide_sentence(desk, sentence, action, who))  # type: ignore[arg-type]
 
 
 def review(request: Request, desk: Desk) -> Response:

@@ -2,10 +2,9 @@
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,10 +13,10 @@ from ec1.documents.ledger import Status, extractor_fingerprint
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.plural import counted
+from ec1.queries.held_back import held_sentences
 
 if TYPE_CHECKING:
     from ec1.extraction.defence.releases import Release
-    from ec1.extraction.results import Held
 
 extraction_app = typer.Typer(help="What was extracted, for people to correct and the extractor to learn from.")
 
@@ -85,7 +84,7 @@ def held(
     else:
         rows = [
             {"id": each.id, "path": each.path, **each.held.model_dump(), "released_by": _by(counting.get(each.id))}
-            for each in _all_held(options, path or "")
+            for each in held_sentences(options.home, path or "")
         ]
     if as_json:
         print_json(rows)
@@ -121,7 +120,7 @@ def release(
     from ec1.extraction.defence.releases import Release, Releases, add
 
     options: Options = context.obj
-    listed = list(_all_held(options, document or ""))
+    listed = list(held_sentences(options.home, document or ""))
     chosen = _chosen(ids, document, {each.id: each.path for each in listed}, "is held back")
     now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), _who(by)
 
@@ -141,7 +140,7 @@ def hold(
 
     options: Options = context.obj
     counting = read_releases(options.home.releases).counting
-    listed = {each.id: each for each in _all_held(options, document or "")}
+    listed = {each.id: each for each in held_sentences(options.home, document or "")}
     known_paths = {each.id: each.path for each in listed.values()} | {each.id: each.path for each in counting.values()}
     chosen = _chosen(ids, document, known_paths, "is held back or released")
     now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), _who(by)
@@ -157,49 +156,6 @@ def hold(
         return [*back, *(each.line("hold", who, now) for each in new)]
 
     _tell(add(options.home.releases, lines), as_json, "stay held back, or are again from the next night on")
-
-
-@dataclass(frozen=True)
-class _HeldSentence:
-    """A sentence that is held back in a document that counts."""
-
-    id: str
-    path: str
-    content_sha256: str
-    held: "Held"
-
-    def line(self, action: Literal["release", "hold"], by: str, at: dt.datetime) -> "Release":
-        """What a person decided about it, for the log."""
-        from ec1.extraction.defence.releases import Release
-
-        return Release(
-            action=action,
-            id=self.id,
-            content_sha256=self.content_sha256,
-            start=self.held.start,
-            end=self.held.end,
-            path=self.path,
-            sentence=self.held.sentence,
-            by=by,
-            at=at,
-        )
-
-
-def _all_held(options: Options, prefix: str) -> "Iterator[_HeldSentence]":
-    """The sentences that were held back in the documents that count, whose path begins so."""
-    from ec1.extraction.defence.releases import sentence_id
-    from ec1.extraction.reading.outbox import Outbox
-    from ec1.graph.reader import published_ledger
-
-    outbox = Outbox(options.home.outbox)
-    for key, entry in sorted(published_ledger(options.home.published_graph).items(), key=lambda each: each[0].path):
-        if entry.status != Status.APPLIED or not key.path.startswith(prefix):
-            continue
-        result = outbox.get(extractor_fingerprint(entry.fingerprint), entry.content_sha256)
-        for each in result.held if result is not None else ():
-            yield _HeldSentence(
-                sentence_id(entry.content_sha256, each.start, each.end), key.path, entry.content_sha256, each
-            )
 
 
 def _chosen(ids: list[str] | None, document: str | None, known: Mapping[str, str], what: str) -> frozenset[str]:

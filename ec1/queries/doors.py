@@ -5,16 +5,21 @@ Belongs here: finding the door, and who went through it. Does not: what a change
 """
 
 import contextlib
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ec1.corpus.generated import admit
+from ec1.corpus.generated import held_rows as held_rows_of
 from ec1.errors import InputError
-from ec1.files import digest_of
+from ec1.extraction.defence.releases import add
+from ec1.files import checked_name, digest_of
 from ec1.graph.review import write_decision
 from ec1.queries.adapters import VersionId
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows
+from ec1.queries.held_back import held_sentences
 from ec1.serving.capture import AnswerCapture, Feedback, Giver
 from ec1.serving.server import open_capture
 from ec1.serving.versions import ServedVersion
@@ -124,6 +129,26 @@ def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) ->
         )
     write_decision(path, one, other, same=same, reason=reason)
     return f"{one} and {other} are {'one' if same else 'two'}: written to {path.name}, the next night follows it"
+
+
+def decide_sentence(desk: Desk, sentence: str, action: Literal["release", "hold"], who: str) -> str:
+    """Let a sentence be read that was held back, or say that it is held back rightly. Raises InputError for one that is
+    not held back."""
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    found = [each.line(action, who, now) for each in held_sentences(desk.home) if each.id == sentence]
+    if not found:
+        raise InputError(f"no sentence {sentence} is held back: `ec1 extraction held` lists those that are")
+    add(desk.home.releases, lambda known: found[:1])
+    return f"{sentence} {'is released: the next night reads it' if action == 'release' else 'stays held back'}"
+
+
+def admit_rows(desk: Desk, role: str, digest: str) -> str:
+    """Put the rows of a generation into its role's bucket. Raises InputError if there are none."""
+    rows = held_rows_of(desk.home.generated / checked_name(role, "role"), checked_name(digest, "digest"))
+    if not rows:
+        raise InputError(f"generation {digest} holds no row")
+    admit(rows, desk.deployment.corpus_root(desk.home) / role)
+    return f"{len(rows)} rows are in the bucket of {role}: the next night counts them"
 
 
 @contextlib.contextmanager

@@ -87,7 +87,7 @@ def _trains_on(dataset: Path, row: str) -> bool | None:
     path = dataset / "train" / "rows.parquet"
     if not path.is_file():
         return None
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
         return any(pc.any(pc.equal(batch["row"], row)).as_py() for batch in file.iter_batches(65_536, columns=["row"]))
 
 

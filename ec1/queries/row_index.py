@@ -20,23 +20,23 @@ from typing import Any, Literal, get_args
 from ec1.errors import EC1Error, InputError
 from ec1.queries.desk import Desk
 from ec1.queries.page import Page, cut, start_of
-from ec1.queries.rows import Row, RowSource, count_of, open_source
+from ec1.queries.rows import Row, RowSource, SourceSummary, count_of, free_unused, open_source
 
 log = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2
 """Part of the name of an index: raise it when the same rows would be indexed in another way."""
-_BATCH = 2000
+_BATCH = 500
 _CLASS_CHARACTERS = 40
 """A longer answer is no class."""
-_FAST = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -32000;"
+_FAST = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -8000;"
 _SCHEMA = """
 CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 CREATE TABLE row (
     number INTEGER PRIMARY KEY, side TEXT NOT NULL, digest TEXT NOT NULL, length INT NOT NULL, tokens INT,
     created REAL, file INT, kind INT, reason INT, class INT
 );
-CREATE VIRTUAL TABLE said USING fts5(text, content='', tokenize="unicode61 remove_diacritics 2");
+CREATE VIRTUAL TABLE said USING fts5(text, content='', prefix='2 3', tokenize="unicode61 remove_diacritics 2");
 """
 _INDEXES = """
 CREATE INDEX row_digest ON row (digest);
@@ -99,10 +99,10 @@ class RowCounts:
 
 
 class Indexing:
-    """How far an index is that is built in the background. `problem`: why it could not be."""
+    """How far the index of a source is that is built in the background. `problem`: why it could not be."""
 
-    def __init__(self) -> None:
-        self.done, self.problem = 0, ""
+    def __init__(self, source: SourceSummary) -> None:
+        self.source, self.done, self.problem = source, 0, ""
 
 
 _building: dict[Path, Indexing] = {}
@@ -130,7 +130,7 @@ def build_in_background(desk: Desk, key: str) -> Indexing | None:
         progress = _building.get(path)
         if progress is None or progress.problem:
             failed = progress
-            progress = _building[path] = Indexing()
+            progress = _building[path] = Indexing(source.summary)
             _sweep(desk)
             threading.Thread(target=_build, args=(source, path, progress), name="row-index", daemon=True).start()
             return failed or progress
@@ -155,11 +155,13 @@ def _build(source: RowSource, path: Path, progress: Indexing) -> None:
     else:
         with _lock:
             _building.pop(path, None)
+    finally:
+        free_unused()
 
 
 def build(source: RowSource, path: Path, progress: Indexing | None = None) -> None:
     """Index all rows of a source; the index appears whole or not at all. Raises DamagedError."""
-    progress = progress or Indexing()
+    progress = progress or Indexing(source.summary)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
@@ -225,7 +227,9 @@ def find(desk: Desk, key: str, wanted: RowFilter, limit: int, cursor: str | None
     """
     if wanted.order not in get_args(Order):
         raise InputError(f"rows have no order {wanted.order!r}: there are {', '.join(get_args(Order))}")
-    source, start = open_source(desk, key), start_of(cursor)
+    source = open_source(desk, key)
+    # No further than behind the last one: SQLite counts to 2**63.
+    start = min(start_of(cursor), count_of(source.summary))
     path = index_path(desk, source)
     if not path.is_file():
         progress = build_in_background(desk, key)

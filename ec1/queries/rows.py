@@ -5,6 +5,8 @@ are not; of a dataset the training side, the held-out side, and what was left ou
 Belongs here: which sources there are and reading rows by number. Does not: which rows a filter finds (`row_index`).
 """
 
+import contextlib
+import ctypes
 import datetime as dt
 import functools
 import json
@@ -194,6 +196,16 @@ def _made(path: Path) -> dt.datetime:
     return dt.datetime.fromtimestamp(path.stat().st_mtime, dt.UTC)
 
 
+def free_unused() -> None:
+    """Give back what reading many rows left: Arrow and the C library keep it for the next time."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError):
+        # glibc's alone; others give back by themselves.
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class SnapshotRows:
     """The rows of a snapshot. What is kept in memory is where each line lies: twelve bytes of it."""
 
@@ -313,7 +325,8 @@ class DatasetRows:
 
         found: dict[str, tuple[Any, Any]] = {}
         for side in SIDES:
-            file = pq.ParquetFile(self.path / side / "rows.parquet", memory_map=True)
+            # Buffered before, the whole file would be in memory.
+            file = pq.ParquetFile(self.path / side / "rows.parquet", pre_buffer=False)
             groups = file.metadata.num_row_groups
             found[side] = file, np.cumsum([file.metadata.row_group(number).num_rows for number in range(groups)])
         return found
@@ -357,7 +370,8 @@ class DatasetRows:
         for side in SIDES:
             file, _ = self._tables[side]
             number = first
-            for batch in file.iter_batches(256, columns=[*self._columns, "group", "origin", "row", "tokens"]):
+            columns = [*self._columns, "group", "origin", "row", "tokens"]
+            for batch in file.iter_batches(256, columns=columns, use_threads=False):
                 for record in batch.to_pylist():
                     yield self._row(number, side, record)
                     number += 1

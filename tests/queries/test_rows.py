@@ -174,3 +174,12 @@ def test_rows_with_labels_are_for_those_who_have_them(desk: Desk) -> None:
 def test_a_key_that_is_none_is_refused(desk: Desk, key: str) -> None:
     with pytest.raises((InputError, DamagedError)):
         open_source(desk, key)
+
+
+def test_a_page_behind_the_last_one_is_empty(desk: Desk) -> None:
+    key = key_of(snapshot_of(desk, 5))
+    indexed(desk, key)
+    for cursor in ("6", "9" * 30):
+        found = find(desk, key, RowFilter(), 5, cursor)
+        assert isinstance(found, FoundRows)
+        assert (found.page.items, found.page.next, found.total) == ((), None, 6)
