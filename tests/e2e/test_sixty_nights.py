@@ -7,6 +7,7 @@ says: run it again, after the cause is gone. How single failures are told is tes
 """
 
 import datetime as dt
+import json
 import os
 import random
 import shutil
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from corpus_builder import edit
 from damage import cut, flip
 from light import LightCommandLine, light_project
 
@@ -40,11 +42,16 @@ def newest(folder: Path, pattern: str) -> Path | None:
     return found[-1] if found else None
 
 
+FOUND: Counter[str] = Counter()
+"""How often there was a file to damage, by pattern: what is planted nowhere tests nothing."""
+
+
 def damaged(pattern: str, how: Callable[[Path], object]) -> Callable[[LightCommandLine], Mend]:
     """Damage the newest file of a kind, if there is one."""
 
     def plant(ec1: LightCommandLine) -> Mend:
         path = newest(ec1.home.root, pattern)
+        FOUND[pattern] += path is not None
         if path is not None:
             how(path)
         return None
@@ -81,7 +88,7 @@ def cache_gone(ec1: LightCommandLine) -> Mend:
 
 
 def killed(after: str) -> Callable[[LightCommandLine], Mend]:
-    """SIGKILL the night's whole group as soon as `after` of this night exists."""
+    """SIGKILL the night's whole group as soon as `after` exists below the home; `{night}` in it is this one."""
 
     def plant(ec1: LightCommandLine) -> Mend:
         KILL_AFTER.append(after)
@@ -93,9 +100,10 @@ def killed(after: str) -> Callable[[LightCommandLine], Mend]:
 KILL_AFTER: list[str] = []
 
 PLANTED: dict[str, Callable[[LightCommandLine], Mend]] = {
-    "killed when it had listed": killed("source_documents.json"),
-    "killed when it had read": killed("records/extraction/*.json"),
-    "killed at the handover": killed("records/gpu_handover/*.json"),
+    "killed when it had listed": killed("nights/{night}/source_documents.json"),
+    "killed when it had read": killed("nights/{night}/records/extraction/*.json"),
+    "killed at the handover": killed("nights/{night}/records/gpu_handover/*.json"),
+    "killed while it trained": killed("runs/*/*/{night}/training/run.json"),
     "model folder gone": model_gone,
     "a file that is no text": stray_file,
     "live graph: a bit flipped": damaged("graph/live", flip),
@@ -104,9 +112,8 @@ PLANTED: dict[str, Callable[[LightCommandLine], Mend]] = {
     "published graph: gone": damaged("graph/published", Path.unlink),
     "result in the outbox: flipped": damaged("outbox/*/*/*.json", flip),
     "result in the outbox: gone": damaged("outbox/*/*/*.json", Path.unlink),
-    "snapshot: flipped": damaged("snapshots/*/*/*.jsonl", flip),
-    "dataset: flipped": damaged("datasets/*/train/*.arrow", flip),
-    "checkpoint: flipped": damaged("runs/*/*/*/training/checkpoints/*/*.pt", flip),
+    "snapshot: flipped": damaged("snapshots/*/*/tuples-*.jsonl", flip),
+    "dataset: flipped": damaged("datasets/*/train/rows.parquet", flip),
     "adapter: flipped": damaged("quarantine/*/*/*/adapter_model.safetensors", flip),
     "lock of nobody": lock_of_nobody,
     "caches gone": cache_gone,
@@ -116,11 +123,12 @@ PLANTED: dict[str, Callable[[LightCommandLine], Mend]] = {
 def one_run(ec1: LightCommandLine, night: str) -> tuple[int, str]:
     """One `ec1 night`, killed if that was planted. Returns its status and its last line."""
     pattern = KILL_AFTER.pop() if KILL_AFTER else None
-    before = set(ec1.home.night(night).glob(pattern)) if pattern else set()
+    pattern = pattern.format(night=night) if pattern else None
+    before = set(ec1.home.root.glob(pattern)) if pattern else set()
     process = ec1.start("night", "--date", night, own_group=True)
     if pattern is not None:
         while process.poll() is None:
-            if set(ec1.home.night(night).glob(pattern)) - before:
+            if set(ec1.home.root.glob(pattern)) - before:
                 os.killpg(process.pid, signal.SIGKILL)
                 break
             time.sleep(0.05)
@@ -129,13 +137,18 @@ def one_run(ec1: LightCommandLine, night: str) -> tuple[int, str]:
     return process.returncode, (lines[-1] if lines else "").strip()
 
 
-def a_document(ec1: LightCommandLine, day: dt.date) -> None:
-    """What this day wrote: one document, as old as its day."""
-    path = ec1.home.documents / "service-agents" / f"{day}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"On {day} Maria Alvarez of Northwind Capital wrote to Person{day:%j} Reyes in Vancouver.\n")
+def write_a_day(ec1: LightCommandLine, day: dt.date) -> None:
+    """What this day wrote: one document and a few tuples, as old as their day. Every fifth day there are enough of
+    them for a training."""
+    document = ec1.home.documents / "service-agents" / f"{day}.md"
+    tuples = ec1.home.corpus / "engineering" / "demo" / f"{day}.jsonl"
+    rows = [edit(100 * day.toordinal() + number, tenant="fernhollow") for number in range(4)]
+    text = f"On {day} Maria Alvarez of Northwind Capital wrote to Person{day:%j} Reyes in Vancouver.\n"
     moment = dt.datetime.combine(day, dt.time(12), dt.UTC).timestamp()
-    os.utime(path, (moment, moment))
+    for path, content in ((document, text), (tuples, "".join(f"{json.dumps(row)}\n" for row in rows))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        os.utime(path, (moment, moment))
 
 
 def run_until_done(ec1: LightCommandLine, night: str, mends: list[Mend]) -> tuple[list[int], list[str]]:
@@ -164,13 +177,9 @@ def check(ec1: LightCommandLine, nights: list[str]) -> None:
     assert written <= applied.keys() and max(applied[name] for name in written) == 1
     last = Records(ec1.home.night(nights[-1])).read(GraphRecord)
     assert last.entities_after > 0 and last.missing == 0 and last.deferred == 0
-    trained = [
-        night
-        for night in nights
-        if (found := Records(ec1.home.run("fernhollow", "engineering", night)).find(DecisionRecord))
-        and found.decision.train
-    ]
-    assert len(trained) <= 1, "one corpus trains once"
+    decided = [Records(ec1.home.run("fernhollow", "engineering", night)).read(DecisionRecord) for night in nights]
+    trained = [each.decision.snapshot for each in decided if each.decision.train]
+    assert len(trained) == len(set(trained)) >= len(nights) // 6, "one corpus trains once, and a new one does"
     with sqlite3.connect(ec1.home.dagster / "history" / "runs.db") as runs:
         left = runs.execute("select count(*) from runs where status in ('STARTED', 'STARTING', 'QUEUED')").fetchone()
     assert left == (0,), "no run is left behind"
@@ -189,7 +198,7 @@ def test_sixty_nights_with_faults(tmp_path: Path, project: Path, tiny_model: Pat
     nights = [(FIRST + dt.timedelta(days=number)).isoformat() for number in range(count)]
     rows = []
     for number, night in enumerate(nights):
-        a_document(ec1, dt.date.fromisoformat(night))
+        write_a_day(ec1, dt.date.fromisoformat(night))
         names = rng.sample(sorted(PLANTED), FAULTS) if number in faulty else []
         mends = [PLANTED[name](ec1) for name in names]
         statuses, told = run_until_done(ec1, night, mends)
@@ -199,3 +208,5 @@ def test_sixty_nights_with_faults(tmp_path: Path, project: Path, tiny_model: Pat
     head = "| night | planted | exit statuses | last lines |\n|---|---|---|---|\n"
     (tmp_path / "outcomes.md").write_text(head + table + "\n")
     check(ec1, nights)
+    if count >= NIGHTS:
+        assert min(FOUND.values()) > 0, f"each kind of thing was there to be damaged: {FOUND}"
