@@ -12,8 +12,9 @@ from ec1.home import Home
 from ec1.queries.desk import Desk, open_desk
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Chromium. It holds this thread's event loop: other files' tests must not find it running."""
     from playwright.sync_api import sync_playwright
 
     chromium = program("chromium")
