@@ -15,7 +15,7 @@ from typing import Any
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
 from ec1.files import digest_of
-from ec1.graph import file_seal, tables
+from ec1.graph import file_seal, reassign, tables
 from ec1.graph.changes import Applied, Change, Changes
 from ec1.graph.database import GraphDatabase, copy_into_place
 from ec1.graph.model import GraphStats
@@ -164,6 +164,7 @@ class LadybugStore:
         """
         self._db.make_room()
         with self._db.reading():
+            reassign.follow(self._db, self._changes, overrides)
             resolver.update(self._db, overrides, drift=drift, whole_below=whole_below)
             return resolver.unused(self._db, overrides)
 

@@ -28,6 +28,7 @@ PEOPLE = [f"{given} {surname}" for given in GIVEN for surname in SURNAMES]
 PEOPLE += [f"{surname}, {given}" for given in GIVEN[:3] for surname in SURNAMES[:2]] + ["Smith", "Mr. Jones", "Ruth"]
 FIRMS = ["Acme", "Acme Inc", "ACME", "Acme Foods", "Northwind Capital", "Nortwind Capital Co Ltd", "NWC", "Pier 14"]
 NAMES = [(entity_key(name, "Person"), name) for name in PEOPLE] + [(entity_key(n, "Company"), n) for n in FIRMS]
+NAMES += [(f"Person:{full}", short) for full in ("jane smith", "ruth jones") for short in ("Jane", "Ruth", "Mr. Jones")]
 KEYS = sorted({each for each, _ in NAMES})
 DOCUMENTS = st.builds(
     lambda names, traits: Statements(
