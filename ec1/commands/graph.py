@@ -59,6 +59,9 @@ def query(
     """Run a Cypher query that only reads; prints tab-separated columns."""
     with _reader(context) as reader:
         rows = reader.query(cypher)
+    if len(rows) > queries.QUERY_ROWS:
+        rows.pop()
+        typer.echo(f"only the first {len(rows):,} rows are shown: add LIMIT, or export the graph", err=True)
     if as_json:
         print_json(rows)
         return

@@ -43,25 +43,25 @@ class Neighbour:
 def neighbours(reader: GraphReader, key: str, *, limit: int = 50) -> list[Neighbour]:
     """What is next to an entity: what it is one with, what documents state, then what is mentioned together with it
     most often, `limit` of those at most. Raises InputError for a key that the graph does not have."""
-    if not reader.query("MATCH (e:Entity {key: $key}) RETURN e.key AS key", {"key": key}):
+    if not reader.rows("MATCH (e:Entity {key: $key}) RETURN e.key AS key", {"key": key}):
         raise InputError(f"no entity has the key {key!r}: look for it with `ec1 graph search`")
     found = []
     columns = "b.key AS key, b.name AS name, b.entity_class AS entity_class"
-    for row in reader.query(
+    for row in reader.rows(
         "MATCH (:Entity {key: $key})-[:MEMBER_OF]->(c:Cluster)<-[:MEMBER_OF]-(b:Entity) WHERE b.key <> $key "
         f"RETURN DISTINCT {columns}",
         {"key": key},
     ):
         found.append(Neighbour(**row, how=_ONE, documents=0))
     for pattern, label in (("-[r:RELATES]->", "{}"), ("<-[r:RELATES]-", "is the object of {}")):
-        for row in reader.query(
+        for row in reader.rows(
             f"MATCH (:Entity {{key: $key}}){pattern}(b:Entity) "
             f"RETURN {columns}, r.relation AS relation, count(DISTINCT r.document) AS documents",
             {"key": key},
         ):
             how = label.format(row.pop("relation"))
             found.append(Neighbour(**row, how=how))
-    for row in reader.query(
+    for row in reader.rows(
         "MATCH (a:Entity {key: $key})<-[:MENTIONS]-(d:Document) WITH DISTINCT d MATCH (d)-[:MENTIONS]->(b:Entity) "
         f"WHERE b.key <> $key RETURN {columns}, count(DISTINCT d.key) AS documents "
         f"ORDER BY documents DESC, key LIMIT {int(limit)}",

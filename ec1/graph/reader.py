@@ -14,6 +14,7 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
 from ec1.graph import file_seal, tables
+from ec1.graph.bounded import run_bounded
 from ec1.graph.guard import checked_query
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
 from ec1.graph.resolution import tables as resolved_tables
@@ -21,6 +22,8 @@ from ec1.graph.resolution.clusters import Cluster, Link, Resolution
 
 QUERY_SECONDS = 60.0
 """How long a free query may take, unless the caller says otherwise."""
+QUERY_ROWS = 10_000
+"""How many rows of a free query are fetched, unless the caller says otherwise."""
 _CALLS = "count(m) AS mentions, count(DISTINCT d.key) AS documents, max(m.confidence) AS confidence"
 
 
@@ -77,14 +80,13 @@ class GraphReader:
     def names(self) -> list[str]:
         """The name of every entity that a document mentions."""
         return [
-            row["name"]
-            for row in self._rows("MATCH (:Document)-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name")
+            row["name"] for row in self.rows("MATCH (:Document)-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name")
         ]
 
     def names_in(self, document: DocumentKey) -> list[str]:
         """The names of the entities that one document mentions, sorted."""
         query = "MATCH (d:Document {key: $key})-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name"
-        return sorted(row["name"] for row in self._rows(query, {"key": tables.document_key(document)}))
+        return sorted(row["name"] for row in self.rows(query, {"key": tables.document_key(document)}))
 
     def entities(
         self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None, skip: int = 0
@@ -107,7 +109,7 @@ class GraphReader:
             conditions.append("(lower(e.name) CONTAINS $search OR lower(m.name) CONTAINS $search)")
             parameters["search"] = clean_name(search).lower()
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        keys = self._rows(
+        keys = self.rows(
             f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity){where} WITH e.key AS key, count(m) AS n "
             f"RETURN key ORDER BY n DESC, key{f' SKIP {skip}' if skip else ''}{f' LIMIT {limit}' if limit else ''}",
             parameters,
@@ -132,25 +134,22 @@ class GraphReader:
         return [(entity, self._mentions_of(entity.key)) for entity in found]
 
     def query(
-        self, cypher: str, parameters: dict[str, Any] | None = None, *, timeout_seconds: float = QUERY_SECONDS
+        self,
+        cypher: str,
+        parameters: dict[str, Any] | None = None,
+        *,
+        timeout_seconds: float = QUERY_SECONDS,
+        max_rows: int = QUERY_ROWS,
     ) -> list[dict[str, Any]]:
-        """Run one Cypher query that only reads; rows by column name.
+        """Run one Cypher query of somebody's that only reads, in a process of its own (`bounded.py`); rows by column
+        name, values as JSON has them. One row more than `max_rows` says that there are more.
 
-        Raises InputError for a query that would do anything else (`guard.py`), that fails, or that takes longer than
-        `timeout_seconds`.
+        Raises InputError for a query that would do anything else (`guard.py`), that fails, or that takes more than
+        `timeout_seconds`, fetching included, or too much memory.
         """
         text = checked_query(cypher)
-        self._open().set_query_timeout(int(timeout_seconds * 1000))
-        try:
-            return self._rows(text, parameters)
-        except InputError as error:
-            if "Interrupted" not in str(error):
-                raise
-            raise InputError(
-                f"the query took longer than {timeout_seconds:g} s: ask for less, or start from a key"
-            ) from None
-        finally:
-            self._open().set_query_timeout(0)
+        self._open()
+        return run_bounded(self._path, text, parameters or {}, seconds=timeout_seconds, max_rows=max_rows)
 
     def relations_of(self, key: str) -> list[StoredRelation]:
         """What documents state of an entity, as subject or object, by relation, document and place."""
@@ -159,7 +158,7 @@ class GraphReader:
             "(a:Entity {key: $key})-[r:RELATES]->(b:Entity)",
             "(a:Entity)-[r:RELATES]->(b:Entity {key: $key})",
         ):
-            found += self._rows(
+            found += self.rows(
                 f"MATCH {ends} MATCH (d:Document {{key: r.document}}) RETURN r.relation AS relation, a.key AS subject, "
                 "b.key AS object, d.stream AS stream, d.path AS path, d.applied_id AS document_id, "
                 "d.applied_content AS content_sha256, r.chunk AS chunk, r.start_char AS `start`, r.end_char AS `end`, "
@@ -207,7 +206,8 @@ class GraphReader:
                 )
         return self._connection
 
-    def _rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The rows of a query of our own; others' go through `query`."""
         with self.reading() as connection:
             return tables.rows(connection, query, parameters)
 
@@ -226,7 +226,7 @@ class GraphReader:
             raise InputError(f"{self._path}: the query failed: {_first_line(error)}") from None
 
     def _entities_of(self, key: str) -> list[Entity]:
-        found = self._rows(
+        found = self.rows(
             f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity {{key: $key}}) "
             f"RETURN e.key AS key, e.name AS name, e.entity_class AS entity_class, {_CALLS}",
             {"key": key},
@@ -234,7 +234,7 @@ class GraphReader:
         return [Entity(**row) for row in found]
 
     def _mentions_of(self, key: str) -> list[StoredMention]:
-        found = self._rows(
+        found = self.rows(
             "MATCH (d:Document)-[m:MENTIONS]->(:Entity {key: $key}) RETURN d.stream AS stream, d.path AS path, "
             "d.applied_id AS document_id, d.applied_content AS content_sha256, m.name AS name, m.chunk AS chunk, "
             "m.start_char AS `start`, m.end_char AS `end`, m.confidence AS confidence, m.fingerprint AS fingerprint, "

@@ -14,7 +14,7 @@ from ec1.graph import neighbours as around
 from ec1.graph.model import Entity, Evidence, GraphStats, StoredMention, StoredRelation
 from ec1.graph.neighbours import Neighbour
 from ec1.graph.quotes import Quotes
-from ec1.graph.reader import GraphReader
+from ec1.graph.reader import QUERY_ROWS, GraphReader
 from ec1.graph.resolution.clusters import Band, Cluster, Link
 from ec1.graph.resolution.overrides import load_overrides
 from ec1.graph.schema_page import GraphTable, schema_of
@@ -24,8 +24,8 @@ from ec1.queries.page import Page, cut, page_of, start_of
 
 # With what a face needs to name of the rooms below.
 __all__ = [
-    "Entity", "EntityPage", "Evidence", "GraphReader", "GraphStats", "GraphTable", "Link", "Neighbour", "Page",
-    "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
+    "QUERY_ROWS", "Entity", "EntityPage", "Evidence", "GraphReader", "GraphStats", "GraphTable", "Link", "Neighbour",
+    "Page", "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
 ]  # fmt: skip
 
 Place = TypeVar("Place", StoredMention, StoredRelation)
