@@ -18,8 +18,8 @@ from typing import Any
 from ec1.errors import InputError
 
 MEMORY_MIB = 448
-"""What the process of a query may hold, with Python and the database's pool, before it is ended: it gets no further than
-512 between two looks."""
+"""What the process of a query may hold, with Python and the database's pool, before it is ended: it gets no further
+than 512 between two looks."""
 POOL_MIB = 192
 _ANSWER_MIB = 32
 _LOOK_SECONDS = 0.02
