@@ -17,7 +17,7 @@ PINS := --constraint constraints.txt --constraint hashes.txt
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night ui test soak coverage format lint docs hooks bench extractor instructions mutants lock hashes sbom audit clean
+.PHONY: help install night ui studio test soak coverage format lint docs hooks bench extractor instructions mutants lock hashes sbom audit clean
 help: ## what each target does
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
@@ -38,6 +38,9 @@ night: install ## run a whole night on the bundled sample (NIGHT=YYYY-MM-DD for 
 ui: install ## open the Dagster UI on a persistent instance, http://127.0.0.1:3000
 	@$(BIN)/ec1 ui
 
+studio: install ## open Studio, the page of data and versions, http://127.0.0.1:3100
+	@$(BIN)/ec1 studio
+
 test: install ## run every test but the soaks (TESTS="-m 'not slow'" for the quick ones)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(TESTS)
 
@@ -45,7 +48,7 @@ soak: install ## run the tests that take long: matrices of crashes, many nights
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m soak $(TESTS)
 
 coverage: install ## run the tests and show the lines that none of them ran (TESTS as for `make test`)
-	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(patsubst %,--cov=%,ec1 ec1_assets resources jobs schedules) $(TESTS)
+	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(patsubst %,--cov=%,ec1 ec1_assets resources jobs schedules studio) $(TESTS)
 
 format: install ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .

@@ -29,6 +29,7 @@ from ec1.commands.report import report
 from ec1.commands.runs import run_app
 from ec1.commands.serve import serve_app
 from ec1.commands.shell import FAILED, INTERRUPTED, USAGE, Options, err, out
+from ec1.commands.studio import studio
 from ec1.commands.submit import submit
 from ec1.commands.train import sweep, train
 from ec1.commands.worker import worker
@@ -55,7 +56,23 @@ EXIT_STATUSES = (
     "Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was left for a later night), "
     "130 interrupted."
 )
-for command in (init, night, report, ui, plan, submit, train, sweep, score, worker, doctor, backup, restore, forget):
+for command in (
+    init,
+    night,
+    report,
+    ui,
+    studio,
+    plan,
+    submit,
+    train,
+    sweep,
+    score,
+    worker,
+    doctor,
+    backup,
+    restore,
+    forget,
+):
     app.command()(command)
 
 

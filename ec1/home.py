@@ -126,6 +126,11 @@ class Home:
         return self.root / "cache"
 
     @property
+    def row_indexes(self) -> Path:
+        """What rows are searched by, a file for each snapshot and dataset that somebody looked at."""
+        return self.cache / "rows"
+
+    @property
     def sources(self) -> Path:
         """Copies of the documents of streams that are not folders, by stream."""
         return self.cache / "sources"

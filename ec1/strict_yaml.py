@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import Node
+from ruamel.yaml.nodes import CollectionNode, Node
 
 from ec1.errors import InputError
 
@@ -36,6 +36,7 @@ def parse_mapping(text: str, where: str) -> dict[str, Any]:
 def _parse(text: str, where: str, look: Callable[[Node | None], None]) -> dict[str, Any]:
     try:
         node = YAML(typ="safe", pure=True).compose(text)
+        _refuse_circles(node, where)
         # Before it becomes a value: that changes the tree.
         look(node)
         value = None if node is None else YAML(typ="safe", pure=True).constructor.construct_document(node)
@@ -43,13 +44,37 @@ def _parse(text: str, where: str, look: Callable[[Node | None], None]) -> dict[s
         mark = error.problem_mark or error.context_mark
         line = f"{where}:{mark.line + 1}" if mark else where
         raise InputError(f"{line}: {error.problem or error.context}") from None
-    except YAMLError as error:
+    except (YAMLError, ValueError) as error:
+        # ValueError: a date or a tagged number that is none, such as 2026-02-30.
         raise InputError(f"{where}: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise InputError(f"{where}: lists or mappings stand in one another too deep to be read") from None
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise InputError(f"{where}: expected 'key: value' lines at the top level")
     return value
+
+
+def _refuse_circles(node: Node | None, where: str) -> None:
+    """Refuse an anchor that holds itself (`a: &a [*a]`): whoever walks the value would never come to its end."""
+    done: set[int] = set()
+    above: set[int] = set()
+
+    def walk(each: Node) -> None:
+        if id(each) in above:
+            raise InputError(f"{where}:{each.start_mark.line + 1}: the anchor &{each.anchor} holds itself")
+        if id(each) in done or not isinstance(each, CollectionNode):
+            return
+        above.add(id(each))
+        for inner in each.value:
+            for part in inner if isinstance(inner, tuple) else (inner,):
+                walk(part)
+        above.remove(id(each))
+        done.add(id(each))
+
+    if node is not None:
+        walk(node)
 
 
 def validate(model: type[Model], value: dict[str, Any], where: str) -> Model:

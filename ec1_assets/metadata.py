@@ -258,6 +258,7 @@ def of_dataset(dataset: Dataset, plan: "TrainingPlan") -> Metadata:
         "plan": f"{plan.steps} steps, {plan.seconds:.0f} s, {plan.peak_memory_gib:.2f} GiB, {plan.cost:.2f} USD",
         "plan_notes": _list(plan.notes),
         "left_out": _counts(dataset.rejected),
+        **({"mixed_in": ", ".join(dataset.mixed_shares)} if dataset.mixed else {}),
         **of_audit(dataset),
         "first_training_rows_shortened": dg.MetadataValue.json(list(dataset.samples[:2])),
         "digest": _short(dataset.digest),

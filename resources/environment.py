@@ -30,6 +30,11 @@ def ui_token() -> str | None:
     return os.environ.get("EC1_UI_TOKEN") or None
 
 
+def api_key() -> str | None:
+    """EC1_API_KEY: the key that this person has for `ec1 serve`."""
+    return os.environ.get("EC1_API_KEY") or None
+
+
 def shell_environment() -> dict[str, str]:
     """This process's environment, for secrets that a deployment only names."""
     return dict(os.environ)

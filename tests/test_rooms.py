@@ -35,7 +35,7 @@ def test_test_files_have_names_of_their_own(project: Path) -> None:
 
 def test_a_class_name_means_one_thing(project: Path) -> None:
     names: Counter[str] = Counter()
-    for folder in ("ec1", "ec1_assets", "resources", "jobs", "schedules"):
+    for folder in ("ec1", "ec1_assets", "resources", "jobs", "schedules", "studio"):
         for path in (project / folder).rglob("*.py"):
             names.update(node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef))
     # A private class is its file's own.

@@ -27,12 +27,21 @@ def test_exponents_are_numbers_and_no_is_a_word() -> None:
         ("- 1\n", r"x\.yaml: expected 'key: value' lines"),
         ("a: [1\n", r"x\.yaml:\d"),
         ("a: !!python/object/apply:os.system ['true']\n", r"x\.yaml"),
+        ("b: 1\na: &a [1, {c: *a}]\n", r"x\.yaml:2: the anchor &a holds itself"),
+        ("a: &a\n  <<: *a\n", r"x\.yaml:1: the anchor &a holds itself"),
+        ("a: 2026-02-30\n", r"x\.yaml: day is out of range"),
+        ("a: !!float x\n", r"x\.yaml: could not convert"),
+        ("a: " + "[" * 3000, r"x\.yaml: lists or mappings stand in one another too deep"),
     ],
 )
 def test_bad_yaml_is_one_line_with_its_place(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         parse_mapping(text, "x.yaml")
     assert "\n" not in str(caught.value)
+
+
+def test_an_anchor_may_be_used_often() -> None:
+    assert parse_mapping("a: &a {b: [1]}\nc: *a\nd: {<<: *a, e: 2}\n", "x")["d"] == {"b": [1], "e": 2}
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

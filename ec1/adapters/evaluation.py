@@ -39,13 +39,13 @@ from ec1.adapters.reading import (
 )
 from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Sample, ScoredObjective, Scores, write_scores
 from ec1.adapters.settings import JudgeSettings
-from ec1.adapters.tasks import passes
 from ec1.errors import InputError
 from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter
 from ec1.recipes.evaluation import EvaluationOptions, why_unchecked
+from ec1.rewards.rewards import passes
 from ec1.settings import Settings
 
 Report = Callable[[str], None]

@@ -7,7 +7,7 @@ own good and bad answer apart. An answer that is empty, cut off or repeats itsel
 Whatever cannot be decided is left open, and the gate then accepts nothing.
 
 Position and length as biases of judges: Zheng et al., Judging LLM-as-a-Judge (2023), https://arxiv.org/abs/2306.05685
-Belongs here: asking, and what the choices come to. Does not: the programs' checks (`tasks.py`), and what follows from a
+Belongs here: asking, and what the choices come to. Does not: the programs' checks (`ec1.rewards`), and what follows from a
 failure (`gate.py`).
 """
 
@@ -31,7 +31,8 @@ from ec1.extraction.reading.client import Messages
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import digest_of, sha256_file
-from ec1.recipes.evaluation import JudgeCriterion, TaskCase
+from ec1.recipes.evaluation import TaskCase
+from ec1.rewards.checks import JudgeCriterion
 
 LETTERS = ("A", "B")
 Ask = Callable[[Sequence[Messages]], list[str]]

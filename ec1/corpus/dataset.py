@@ -101,6 +101,15 @@ class Dataset:
     """Access labels of the rows in it, on either side."""
 
     @property
+    def mixed_shares(self) -> list[str]:
+        """Of each other role in `data.mix`, what its weight came to: `general: 40 of 150 rows (all that there are)`."""
+        said = []
+        for role, part in self.mixed.items():
+            short = " (all that there are)" if part["rows"] < part["wanted"] else ""
+            said.append(f"{role}: {part['rows']} of {part['wanted']} rows{short}")
+        return said
+
+    @property
     def is_clean(self) -> bool:
         """Whether training knows no more of the held-out side than the recipe allows."""
         return not self.leaks and (self.audit is None or self.audit.known_share <= self.max_known_share)

@@ -114,6 +114,12 @@ def _is_public(value: str) -> bool:
     return address.is_global and not re.fullmatch(r"(?:\d\.){3}\d{1,2}", value)
 
 
+def check_recognizers(names: Sequence[str]) -> None:
+    """Raises InputError for a name that Presidio does not know."""
+    for name in names:
+        _recognizer(name)
+
+
 @functools.cache
 def _recognizer(name: str) -> Any:
     from presidio_analyzer import predefined_recognizers

@@ -1,55 +1,17 @@
 """How a candidate is judged: the `evaluation:` section of a recipe. Light: recipes import it at definition time."""
 
-import re
-from typing import Any, Literal
+from pydantic import Field, field_validator
 
-from pydantic import Field, ValidationError, field_validator, model_validator
-
-from ec1.sandbox.box import why_not
+from ec1.rewards import checks
+from ec1.rewards.checks import Check
 from ec1.settings import Name, Settings
 
 
-class JudgeCriterion(Settings):
-    """What a judge model is asked of an answer, with one that meets it and one that does not: a judge that cannot tell
-    these two apart decides nothing."""
-
-    criterion: str = Field(min_length=1, description="what a right answer does, in one sentence")
-    good: str = Field(min_length=1, description="an answer that meets it")
-    bad: str = Field(min_length=1, description="an answer that does not, of about the same length")
-
-
-class TaskCase(Settings):
-    """One prompt whose answer is checked by a program (its first JSON value for `schema`, else its first fenced block,
-    else all of it), or by a judge model (all of it)."""
+class TaskCase(Check):
+    """One prompt whose answer is checked by a program, or by a judge model (which sees all of it)."""
 
     name: Name = Field(description="names the case in the verdict")
     prompt: str = Field(min_length=1, description="what is asked, as a user's message")
-    check: Literal["schema", "regex", "exact", "command", "judge"] = Field(
-        description="how `value` is held against the answer"
-    )
-    value: str | dict[str, Any] | tuple[str, ...] = Field(
-        description="a JSON Schema, a regular expression, the answer, or a command that reads the answer from standard "
-        "input and ends with status 0 if it is right; it runs in bubblewrap, without network, for 10 seconds at most. "
-        "Of a judge: `criterion`, and a `good` and a `bad` answer that it must tell apart (docs/recipes.md)"
-    )
-
-    @model_validator(mode="after")
-    def _value_fits(self) -> "TaskCase":
-        wanted = {"schema": dict, "regex": str, "exact": str, "command": tuple, "judge": dict}[self.check]
-        if not isinstance(self.value, wanted):
-            raise ValueError(f"check {self.check} needs a value of the type {wanted.__name__}")
-        if self.check == "regex":
-            try:
-                re.compile(str(self.value))
-            except re.error as error:
-                raise ValueError(f"{self.value!r} is not a regular expression: {error}") from None
-        if self.check == "judge":
-            try:
-                JudgeCriterion.model_validate(self.value)
-            except ValidationError as error:
-                what = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-                raise ValueError(f"check judge needs criterion, good and bad: {what}") from None
-        return self
 
 
 class EvaluationOptions(Settings):
@@ -98,12 +60,12 @@ class EvaluationOptions(Settings):
         return value
 
     @property
-    def runs_commands(self) -> bool:
-        """Whether a task's check is a program that reads what a model wrote."""
-        return any(task.check == "command" for task in self.tasks)
+    def runs_programs(self) -> bool:
+        """Whether a task's check runs a program that reads what a model wrote, or that is what it wrote."""
+        return any(task.runs for task in self.tasks)
 
 
 def why_unchecked(options: EvaluationOptions) -> str | None:
-    """Why this machine cannot check an answer's tasks, or None: commands need a sandbox that works."""
-    why = why_not() if options.runs_commands else None
-    return None if why is None else f"evaluation.tasks: a command is run in a sandbox: {why}"
+    """Why this machine cannot check an answer's tasks, or None: programs need a sandbox that works."""
+    why = checks.why_unchecked({task.check for task in options.tasks})
+    return None if why is None else f"evaluation.tasks: a program is run in a sandbox: {why}"

@@ -61,6 +61,7 @@ class _Source(_Keyed):
 class _Table(_Keyed):
     sources: tuple[_Source, ...]
     elsewhere: dict[str, tuple[str, ...]]
+    refused: dict[str, tuple[str, ...]]
     objectives: dict[str, dict[str, Any]]
 
 
@@ -90,6 +91,10 @@ def import_recipe(values: Mapping[str, Any], tenant: str, role: str) -> Imported
     keys = {**table.keys, **source.keys}
     for reason, elsewhere in table.elsewhere.items():
         keys |= dict.fromkeys(elsewhere, (_Case(reason=reason),))
+    for reason, refused in table.refused.items():
+        for key in refused:
+            if values.get(key) not in (None, False, "", "false"):
+                raise InputError(reason.format(key=key))
     made = _Importing(_flat(values, keys), f"default of {source.name}")
     for key, value in made.given.items():
         made.read(key, value, keys.get(key, (_Case(reason="not known here"),)))

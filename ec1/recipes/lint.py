@@ -1,9 +1,10 @@
 """Checks recipe files: errors, and settings that are allowed but rarely intended."""
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from ec1.corpus.pii import check_recognizers
 from ec1.errors import InputError
 from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.objectives import OBJECTIVES, SECTIONS
@@ -39,6 +40,7 @@ def lint(
     findings: list[LintFinding] = []
     meant: dict[LintFinding, list[str]] = {}
     owners: dict[tuple[str, str], Path] = {}
+    mixing: list[ResolvedRecipe] = []
     for path in recipe_files(folders):
         try:
             abstract = read_file(path, cache).values.get("abstract") is True
@@ -53,7 +55,11 @@ def lint(
             meant.setdefault(each, []).extend([] if abstract else [f"{resolved.recipe.tenant}/{resolved.recipe.role}"])
         if not abstract and (why := refusal(resolved.recipe, processes, fsdp)) is not None:
             findings.append(LintFinding("error", shown(path), why))
+        if (why := _why_not_scrubbed(resolved.recipe)) is not None:
+            findings.append(LintFinding("error", resolved.origins.get("data.recognizers", shown(path)), why))
         key = (resolved.recipe.tenant, resolved.recipe.role)
+        if resolved.recipe.data.mix and not abstract:
+            mixing.append(resolved)
         if abstract or resolved.recipe.kind == "experiment":
             # An experiment publishes nothing, so it stands beside the role's own recipe.
             continue
@@ -61,6 +67,9 @@ def lint(
             owners[key] = path
         elif not shadows(owners[key], path):
             findings.append(LintFinding("error", str(path), f"{'/'.join(key)} has a recipe already: {owners[key]}"))
+    for recipe in mixing:
+        known = [role for tenant, role in owners if tenant == recipe.recipe.tenant]
+        findings.extend(_perhaps_misspelt_roles(recipe, known))
     return findings + [_once(finding, recipes) for finding, recipes in meant.items()]
 
 
@@ -126,6 +135,22 @@ def _perhaps_misspelt(resolved: ResolvedRecipe, models: Collection[str]) -> list
     where = resolved.origins.get("base_model.id", "default")
     message = f"base_model.id: the deployment names no {named}; did you mean {near[0]}?"
     return [LintFinding("warning", shown(resolved.path) if where == "default" else where, message)]
+
+
+def _perhaps_misspelt_roles(resolved: ResolvedRecipe, roles: Collection[str]) -> Iterator[LintFinding]:
+    """Roles in `data.mix` that are nearly a recipe's. A role with rows and no recipe may be mixed in, too."""
+    for role in resolved.recipe.data.mix:
+        if role not in roles and (near := difflib.get_close_matches(role, sorted(roles), n=1, cutoff=0.8)):
+            where = resolved.origins.get(f"data.mix.{role}", shown(resolved.path))
+            yield LintFinding("warning", where, f"data.mix: no recipe has the role {role}; did you mean {near[0]}?")
+
+
+def _why_not_scrubbed(recipe: Recipe) -> str | None:
+    try:
+        check_recognizers(recipe.data.recognizers)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def _served(resolved: ResolvedRecipe, max_lora_rank: int | None) -> list[LintFinding]:

@@ -77,11 +77,12 @@ class Ran:
     stopped: LimitName | None = None
 
 
-def run(program: Sequence[str], stdin: bytes = b"", limits: Limits = Limits()) -> Ran:
+def run(program: Sequence[str], stdin: bytes = b"", limits: Limits = Limits(), *, first: bool = False) -> Ran:
     """Run a program below `/usr` in a box of its own; nothing of it is left when this returns.
 
-    The current folder is `/tmp`, empty and writable as `/dev/shm` is. A program that is not there ends with 127. Raises
-    InputError if bubblewrap is not installed or cannot make the box on this machine, with what it said.
+    The current folder is `/tmp`, empty and writable as `/dev/shm` is. A program that is not there ends with 127.
+    `first`: it becomes the first process of the box, which nothing in the box can end; it must wait for its children.
+    Raises InputError if bubblewrap is not installed or cannot make the box on this machine, with what it said.
     """
     bubblewrap, refused = shutil.which("bwrap"), filter_program()
     if bubblewrap is None:
@@ -92,7 +93,7 @@ def run(program: Sequence[str], stdin: bytes = b"", limits: Limits = Limits()) -
         with os.fdopen(status_write, "wb"):
             try:
                 process = subprocess.Popen(
-                    [bubblewrap, *_arguments(limits, calls, status_write), *program],
+                    [bubblewrap, *_arguments(limits, calls, status_write, first), *program],
                     stdin=given,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -120,13 +121,13 @@ def why_not() -> str | None:
     return None if ran.status == 0 else f"the sandbox's shell ended with {ran.status}: {_line(ran.stderr)}"
 
 
-def _arguments(limits: Limits, calls: int, status_write: int) -> list[str]:
+def _arguments(limits: Limits, calls: int, status_write: int, first: bool) -> list[str]:
     """What stands before the program: bubblewrap's options, and prlimit, whose limit on processes counts this box's
     own only because it is set inside."""
     size, memory = str(limits.files_mib * _MIB), limits.memory_mib * _MIB
     # All that can be written to has a size: the root and /dev are file systems in memory, too.
     folders = ("--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
-    watched = ("--seccomp", str(calls), "--json-status-fd", str(status_write))
+    watched = ("--seccomp", str(calls), "--json-status-fd", str(status_write), *(("--as-pid-1",) if first else ()))
     bounds = {
         "nproc": limits.processes,
         # Not the address space: Java and Node reserve much more of it than they use.

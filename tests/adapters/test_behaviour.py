@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from ec1.adapters.behaviour import faults_of
-from ec1.adapters.tasks import passes
 from ec1.recipes.evaluation import EvaluationOptions, TaskCase, why_unchecked
+from ec1.rewards.rewards import passes
 from ec1.sandbox.box import why_not
 
 DIFF = "--- a/x.toml\n+++ b/x.toml\n@@ -1,2 +1,2 @@\n retry = 1\n-wait = 3\n+wait = 5  # was 3\n"

@@ -216,10 +216,15 @@ def test_other_roles_are_mixed_into_training_by_weight(tmp_path: Path, home: Hom
     assert len(rows["mixed"] - rows["plain"]) == round(0.5 * plain.train_rows)
     wanted = round(0.5 * plain.train_rows)
     assert mixed.mixed == {"general": {"snapshot": general.digest, "rows": wanted, "wanted": wanted}}
+    assert mixed.mixed_shares == [f"general: {wanted} of {wanted} rows"]
     assert mixed.rejected["beyond the weight of general in data.mix"] > 0 and mixed.rejected[SHARED] > 0
     assert load_dataset(home, mixed.digest) == mixed != plain
     with pytest.raises(PermanentError, match=r"data\.mix names \['general'\]"):
         build_dataset(snapshot, options, tokenizer, home=home, objective="sft")
+    options = DataOptions(mix={"general": 3})
+    short = build_dataset(snapshot, options, tokenizer, home=home, objective="sft", mixed={"general": general})
+    reached, wanted = short.mixed["general"]["rows"], 3 * plain.train_rows
+    assert short.mixed_shares == [f"general: {reached} of {wanted} rows (all that there are)"] and reached < wanted
 
 
 def test_rows_over_length_are_counted_and_beyond_a_share_refused(tmp_path: Path, home: Home, tokenizer: Any) -> None:

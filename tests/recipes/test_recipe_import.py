@@ -197,6 +197,9 @@ def test_every_loss_is_carried_from_both(loss: str) -> None:
         ("base_model: ./model\n", "is a folder"),
         ("model_name_or_path: a/b\nfinetuning_type: freeze", "only lora, qlora and full"),
         ("model_name_or_path: a/b\nseed: often", "seed: often is not of type int"),
+        ("base_model: a/b\npretraining_dataset: [{path: c4}]", "pretraining_dataset: .*kind pretraining"),
+        ("base_model: a/b\nprocessor_type: AutoProcessor", "processor_type: pictures"),
+        ("model_name_or_path: a/b\nfreeze_vision_tower: true", "freeze_vision_tower: pictures"),
     ],
 )
 def test_what_cannot_be_trained_here_is_refused(text: str, message: str) -> None:

@@ -279,6 +279,7 @@ BROKEN = {
     "a path for a model": ("base_model:\n  id: /data/weights/olmo\n", r"is not a model id such as owner/name"),
     "threshold of zero": ("data:\n  threshold: 0\n", r"data\.threshold: .*greater than or equal to 1"),
     "unknown base": ("", r"there is no recipe"),
+    "an anchor in itself": ("data: &a {mix: *a}\n", r":5: .*the anchor &a holds itself"),
     "paged optimiser on a CPU": (
         "hardware: {device: cpu}\noptimisation: {optimizer: paged_adamw_8bit}\n",
         r"paged_adamw_8bit needs hardware\.device cuda",
@@ -372,6 +373,19 @@ def test_a_rank_that_the_engine_cannot_serve_is_said(own: Path, shipped: Path) -
     path = write(own, "x", HEAD + "lora:\n  r: 64\n  alpha: 128\n")
     assert any("ranks up to 16, not 64" in each.message for each in lint([path], [shipped], 16))
     assert not any("ranks up to" in each.message for each in lint([path], [shipped], 64))
+
+
+def test_a_recogniser_that_presidio_does_not_have_is_told_before_the_night(own: Path, shipped: Path) -> None:
+    path = write(own, "x", HEAD + "data: {recognizers: [DeTaxIdRecognizer, DeTaxRecognizer]}\n")
+    (error,) = (each for each in lint([path], [shipped]) if each.level == "error")
+    assert error.where == f"{path}:5" and "Presidio has no 'DeTaxRecognizer'" in error.message
+
+
+def test_a_role_to_mix_in_that_is_nearly_a_recipes_is_said(own: Path, shipped: Path) -> None:
+    write(own, "general", HEAD.replace("role: editor", "role: general"))
+    path = write(own, "x", HEAD + "data:\n  mix: {generall: 0.5, notes: 1}\n")
+    said = [str(each) for each in lint([own], [shipped]) if "data.mix" in each.message]
+    assert said == [f"{path}:6: warning: data.mix: no recipe has the role generall; did you mean general?"]
 
 
 def test_a_base_that_is_nearly_the_deployments_is_said(own: Path, shipped: Path) -> None:

@@ -218,7 +218,7 @@ def _remove(held: Holdings, wanted: Wanted, deployment: Deployment, home: Home, 
         if document.inside:
             document.path.unlink(missing_ok=True)
     # They name files and digests, and cost only time.
-    for name in ("corpus", "datasets"):
+    for name in ("corpus", "datasets", home.row_indexes.name):
         shutil.rmtree(home.cache / name, ignore_errors=True)
     for path, action in held.places.items():
         if not path.exists() or action in (Action.GRAPH, Action.LEAVE):

@@ -66,7 +66,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
 
 def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -> list[Symptom]:
     """Whether what recipes' tasks run can be run here; nothing to say if no recipe has such a task."""
-    needing = [each.recipe for each in recipes if each.recipe.evaluation.runs_commands]
+    needing = [each.recipe for each in recipes if each.recipe.evaluation.runs_programs]
     if not needing:
         return []
     names = ", ".join(f"{recipe.tenant}/{recipe.role}" for recipe in needing)

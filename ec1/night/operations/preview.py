@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from ec1.deployment import Deployment
 from ec1.documents.listing import Listing
 from ec1.documents.unread import unread_files
-from ec1.errors import InputError, PermanentError
+from ec1.errors import InputError, PermanentError, ServiceError
 from ec1.extraction.reading.extractor import ExtractionEstimate
 from ec1.extraction.reading.outbox import Outbox
 from ec1.graph.reader import published_ledger
@@ -219,6 +219,7 @@ def _recipe(step: RecipeNight, now: dt.datetime) -> RecipePlan:
         return planned
     try:
         planned.plan = step.plan(step.dataset(snapshot))
-    except PermanentError as error:
+    except (InputError, PermanentError, ServiceError) as error:
+        # One recipe whose base cannot be had does not hide what the others would do.
         planned.refused = str(error)
     return planned

@@ -1,0 +1,51 @@
+"""The application: which address shows or changes what.
+
+Belongs here: routes, the headers of every answer, and what is told of addresses that are none. Does not: the pages.
+"""
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from studio import data
+from studio.web import FOLDER, HEADERS, StudioState, render, seen
+
+_SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
+
+
+def application(state: StudioState) -> ASGIApp:
+    """Studio as an ASGI application, without the guard."""
+    routes = [
+        Route("/", seen(data.overview)),
+        Route("/data/compare", seen(data.compare)),
+        *(Route(path, seen(data.rows)) for path in _SOURCES),
+        *(Route(f"{path}/counts", seen(data.counts)) for path in _SOURCES),
+        *(Route(f"{path}/row/{{number:int}}", seen(data.row)) for path in _SOURCES),
+        Route("/keys", seen(lambda request, _: render(request, "keys.html"))),
+        Mount("/static", StaticFiles(directory=FOLDER / "static")),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _unknown})
+    app.state.studio = state
+    return _with_headers(app)
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return render(request, "problem.html", error.status_code, what=f"there is no page at {request.url.path}")
+
+
+def _with_headers(app: ASGIApp) -> ASGIApp:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def passed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await app(scope, receive, passed)
+
+    return answer

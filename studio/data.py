@@ -1,0 +1,143 @@
+"""The pages of data: sources, their rows, one row, how they are spread, two of them compared."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ec1.errors import EC1Error, InputError
+from ec1.queries import row_facts, row_index
+from ec1.queries.desk import Desk
+from ec1.queries.row_index import Indexing, RowFilter
+from ec1.queries.rows import Row, buckets, count_of, open_source, sources
+from studio import shown
+from studio.web import render
+
+PAGE = 50
+
+
+def overview(request: Request, desk: Desk) -> Response:
+    found = sources(desk)
+    return render(
+        request,
+        "data.html",
+        snapshots=[each for each in found if each.kind == "snapshot"],
+        datasets=[each for each in found if each.kind == "dataset"],
+        buckets=buckets(desk),
+        count_of=count_of,
+    )
+
+
+def _key(request: Request) -> str:
+    parts = request.path_params
+    return f"snapshot/{parts['bucket']}/{parts['digest']}" if "bucket" in parts else f"dataset/{parts['digest']}"
+
+
+def _filter(request: Request) -> RowFilter:
+    asked = request.query_params
+    return RowFilter(
+        **{name: asked.get(name, "") for name in ("text", "side", "file", "kind", "reason")},
+        class_=asked.get("class", ""),
+        order=asked.get("order") or "number",  # type: ignore[arg-type]
+        down=asked.get("down") == "1",
+    )
+
+
+def rows(request: Request, desk: Desk) -> Response:
+    key, wanted = _key(request), _filter(request)
+    source = open_source(desk, key)
+    found = row_index.find(desk, key, wanted, PAGE, request.query_params.get("after") or None)
+    if isinstance(found, Indexing):
+        return _waiting(request, found, source.summary)
+    start = int(request.query_params.get("after") or 0)
+    return render(
+        request,
+        "rows.html",
+        source=source.summary,
+        key=key,
+        found=found,
+        start=start,
+        page_size=PAGE,
+        wanted=wanted,
+        beginning=_beginning,
+        indexed=row_index.ready(desk, source),
+        orders=_orders(source.summary.kind),
+    )
+
+
+def _orders(kind: str) -> list[tuple[str, str]]:
+    orders = [("number", "as they stand"), ("length", "length in characters")]
+    return [*orders, ("tokens", "length in tokens") if kind == "dataset" else ("created", "when they were made")]
+
+
+def _beginning(row: Row) -> tuple[str, str]:
+    """What stands for a row in a list: its question and its answer, or why it was left out."""
+    if not row.answers:
+        return row.reason or "", ""
+    asked = next((str(each.get("content")) for each in reversed(row.prompt) if each.get("role") == "user"), "")
+    first = next(iter(row.answers.values()))
+    return asked[:2000], str(first[-1].get("content") or "")[:2000] if first else ""
+
+
+def _waiting(request: Request, progress: Indexing, source: object) -> Response:
+    if progress.problem:
+        raise InputError(f"no index could be built: {progress.problem}")
+    return render(request, "waiting.html", 202, progress=progress, source=source, total=count_of(source))  # type: ignore[arg-type]
+
+
+def row(request: Request, desk: Desk) -> Response:
+    key, number = _key(request), int(request.path_params["number"])
+    source = open_source(desk, key)
+    found = source.at([number])
+    if not found:
+        raise InputError(f"there is no row {number}: this source has {count_of(source.summary):,}")
+    (it,) = found
+    original = None
+    if it.reason and it.raw is None and source.summary.kind == "dataset":
+        original = row_facts.source_row(desk, it, str(source.summary.facts["snapshot"]))
+    pieces: tuple[row_facts.TokenPiece, ...] = ()
+    why_not = ""
+    if request.query_params.get("view") == "tokens":
+        try:
+            pieces = row_facts.tokens_of(desk, key, number)
+        except EC1Error as error:
+            why_not = str(error)
+    before, behind = row_index.neighbours(desk, key, number)
+    pair = None
+    if "chosen" in it.answers and "rejected" in it.answers:
+        pair = shown.differences(_said(it, "rejected"), _said(it, "chosen"))
+    return render(
+        request,
+        "row.html",
+        source=source.summary,
+        key=key,
+        row=it,
+        original=original,
+        pieces=pieces,
+        why_not=why_not,
+        before=before,
+        behind=behind,
+        pair=pair,
+        learners=row_facts.learners_of(desk, it.digest) if request.query_params.get("learnt") else None,
+        whole=request.query_params.get("whole") == "1",
+    )
+
+
+def _said(row: Row, side: str) -> str:
+    return "\n\n".join(str(each.get("content") or "") for each in row.answers[side])
+
+
+def counts(request: Request, desk: Desk) -> Response:
+    key = _key(request)
+    source = open_source(desk, key)
+    found = row_index.counts(desk, key, _filter(request))
+    if isinstance(found, Indexing):
+        return _waiting(request, found, source.summary)
+    return render(request, "counts.html", source=source.summary, key=key, counts=found)
+
+
+def compare(request: Request, desk: Desk) -> Response:
+    one, other = request.query_params.get("one", ""), request.query_params.get("other", "")
+    found = sources(desk)
+    result = row_index.compare(desk, one, other) if one and other else None
+    if isinstance(result, Indexing):
+        return _waiting(request, result, open_source(desk, one if result is not None else other).summary)
+    return render(request, "compare.html", sources=found, one=one, other=other, result=result, beginning=_beginning)

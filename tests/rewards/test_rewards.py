@@ -1,0 +1,89 @@
+"""Checks and what an answer is worth by them; answers that are executed, in the real sandbox."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ec1.errors import InputError
+from ec1.rewards.checks import Check, why_unchecked
+from ec1.rewards.rewards import REWARDS, CheckScore, equal, score_all
+from ec1.sandbox.batch import why_no_python
+
+WRONG, RIGHT, FORMED = CheckScore(False, False), CheckScore(True, True), CheckScore(False, True)
+
+
+def check(kind: str, value: Any) -> Check:
+    return Check(check=kind, value=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.needs("bwrap")
+def test_executed_answers_are_compared_outside() -> None:
+    if (why := why_no_python()) is not None:
+        pytest.skip(why)
+    expression = check("python", [{"given": {"x": x}, "expected": abs(x) - 5} for x in (-7, 0, 3)])
+    function = check("python", {"call": "f([3, 1])", "expected": [1, 3]})
+    tests = check("tests", "assert f(2) == (4, 'b')\nassert f(0) == (0, 'b')")
+    pairs = [
+        ("abs(x) - 5", expression, RIGHT),
+        ("```python\nabs(x) - 5\n```", expression, RIGHT),
+        ("abs(x) + 5", expression, FORMED),
+        ("abs(y) - 5", expression, WRONG),
+        ("<think>abs(x) - 5</think>x", expression, FORMED),
+        ("def f(a): return tuple(sorted(a))", function, RIGHT),
+        ("def f(a): return True", function, FORMED),
+        ("import os; os._exit(0)", function, CheckScore(False, False, "ended")),
+        ("class A(int):\n def __eq__(s, o): return True\ndef f(a): return A()", function, None),
+        ("def f(x): return (x * 2, 'b')", tests, RIGHT),
+        ("raise SystemExit(0)", tests, WRONG),
+    ]
+    found = score_all([answer for answer, _, _ in pairs], [[each] for _, each, _ in pairs])
+    for (answer, _, wanted), [score] in zip(pairs, found, strict=True):
+        assert score == (wanted or CheckScore(False, False, "not a plain value")), answer
+
+
+def test_several_checks_of_one_answer_keep_their_places() -> None:
+    checks = [check("regex", "^yes"), check("exact", "yes"), check("schema", {"type": "object"})]
+    assert score_all(["yes!", "yes", '{"a": 1}', "[1]"], [checks] * 4) == [
+        [RIGHT, WRONG, WRONG],
+        [RIGHT, RIGHT, WRONG],
+        [WRONG, WRONG, RIGHT],
+        [WRONG, WRONG, FORMED],
+    ]
+    with pytest.raises(InputError, match="not a program's"):
+        score_all(["yes"], [[check("judge", {"criterion": "is yes", "good": "yes", "bad": "no"})]])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "same"),
+    [
+        (1, 1, True), (1, True, False), (True, 1, False), (1, 1.0, True), (0.1 + 0.2, 0.3, True), ("1", 1, False),
+        (10**400, 1.5, False), ([1, [2]], [1, [2]], True), ([1], [1, 2], False), ({"a": 1}, {"a": True}, False),
+        (None, None, True), (None, False, False), ({"a": [1]}, {"a": [1]}, True), (float("nan"), float("nan"), False),
+    ],
+)  # fmt: skip
+def test_values_are_equal_by_what_they_are(value: Any, expected: Any, same: bool) -> None:
+    assert equal(value, expected) is same
+
+
+def test_a_check_that_cannot_be_made_is_refused() -> None:
+    for kind, value, why in (
+        ("python", {"call": "f(1)"}, "expected: Field required"),
+        ("python", "f(1) == 2", "a mapping of call, given and expected"),
+        ("python", [], "has 0 cases"),
+        ("tests", "assert f(1)", "is not `assert CALL == LITERAL`"),
+        ("tests", "import os", "is not `assert CALL == LITERAL`"),
+        ("tests", "assert f(1) == g(1)", "is not `assert CALL == LITERAL`"),
+        ("regex", "(", "is not a regular expression"),
+        ("command", [], "the program and its arguments"),
+    ):
+        with pytest.raises(ValidationError, match=why):
+            check(kind, value)
+
+
+def test_what_is_executed_asks_for_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    for kind in ("python", "tests", "command"):
+        assert "apt-get install bubblewrap" in str(why_unchecked({kind}))  # type: ignore[arg-type]
+    assert why_unchecked({"regex", "schema", "exact"}) is None
+    assert set(REWARDS) == {"python", "tests", "schema", "regex", "exact", "command"}

@@ -1,0 +1,178 @@
+"""Data in Studio, in a real browser: rows are found, shown as they are, and can do nothing."""
+
+import contextlib
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from studio_desk import HOSTILE, dataset_of, records, served, snapshot_of, state_at
+
+from ec1.queries import row_index
+from ec1.queries.desk import Desk
+from ec1.queries.rows import open_source
+
+pytestmark = pytest.mark.browser
+
+
+def indexed(desk: Desk, key: str) -> None:
+    source = open_source(desk, key)
+    row_index.build(source, row_index.index_path(desk, source))
+
+
+def key_of(snapshot: Any) -> str:
+    return f"snapshot/{snapshot.bucket}/{snapshot.digest}"
+
+
+def test_rows_are_paged_searched_sorted_and_opened_by_keys(
+    desk: Desk, page: Any, faults: Callable[[Any], list[str]]
+) -> None:
+    key = key_of(snapshot_of(desk, [*records(120), {"prompt": "only a question"}]))
+    with served(state_at(desk)) as address:
+        page.goto(address)
+        assert faults(page) == []
+        page.get_by_role("link", name="notes-fernhollow").click()
+        assert page.get_by_role("status").inner_text() == "121 rows"
+        first = page.locator("ol.rows > li > a").first.get_attribute("href")
+        page.keyboard.press("n")
+        page.wait_for_url("**after=50")
+        assert page.get_by_text("51 to 100").is_visible()
+        indexed(desk, key)
+        page.keyboard.press("/")
+        page.keyboard.type('"ship 11" common')
+        page.keyboard.press("Enter")
+        page.wait_for_url("**text=**")
+        assert page.get_by_role("status").inner_text() == "1 rows"
+        page.keyboard.press("Escape")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="assistant").wait_for()
+        assert "Where does ship 11 lie" in page.locator("main").inner_text()
+        assert faults(page) == []
+        page.goto(f"{address}/data/{key}?order=length&down=1")
+        shown = page.locator("ol.rows .hint").all_inner_texts()
+        assert [len(each) for each in shown] == sorted((len(each) for each in shown), reverse=True)
+        assert faults(page) == []
+        page.goto(f"{address}/data/{key}?side=rejected")
+        assert page.locator("ol.rows > li").count() == 1
+        page.locator("ol.rows > li > a").click()
+        assert "Left out because" in page.locator("main").inner_text()
+        page.goto(f"{address}{first}")
+        page.keyboard.press("u")
+        page.wait_for_url(f"**/data/{key}")
+        page.goto(f"{address}/data/{key}/counts")
+        assert page.get_by_role("heading", name="Length in characters").is_visible()
+        assert faults(page) == []
+
+
+def test_what_a_model_reads_and_pairs_and_left_out_rows_are_shown(
+    desk: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    snapshot = snapshot_of(desk, [*records(40), *records(1)[:1], {**records(2)[1], "metadata": {"x": "1"}}])
+    dataset = dataset_of(desk, snapshot, words)
+    long = "The order was taken on Monday and it was sent to the wrong berth, which nobody saw. " * 2
+    pair = {"prompt": "What happened?", "chosen": long.replace("wrong", "right"), "rejected": long}
+    pairs = snapshot_of(desk, [pair], "apprenticeship", "dpo")
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{key_of(pairs)}/row/0")
+        assert page.locator("del").all_inner_texts() == ["wrong", "wrong"]
+        assert page.locator("ins").all_inner_texts() == ["right", "right"]
+        assert faults(page) == []
+        page.goto(f"{address}/data/{dataset}?side=rejected")
+        page.locator("ol.rows > li > a").first.click()
+        page.get_by_text("As it stands in the snapshot").wait_for()
+        assert "Common berth" in page.locator("main").inner_text()
+        page.get_by_role("link", name="which versions learnt this row").click()
+        assert "No version learnt it" in page.locator("main").inner_text()
+        page.goto(f"{address}/data/compare?one={dataset}&other={key_of(snapshot)}")
+        while page.locator("#waiting").count():
+            page.wait_for_timeout(50)
+        assert "rows are in both" in page.get_by_role("status").inner_text()
+        assert faults(page) == []
+
+
+def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+    wide = {f"column_{number}": f"value {number}" for number in range(200)}
+    rows: list[Any] = [{"prompt": each, "completion": each} for each in HOSTILE]
+    rows += [{"prompt": "big", "completion": "x" * 2**20}, {"prompt": "wide", "completion": "w", "metadata": wide}]
+    rows += [{"prompt": "json", "completion": '{"a": [1, 2'}, {"prompt": "xml", "completion": "<a><b></a>"}]
+    key = key_of(snapshot_of(desk, rows))
+    asked: list[str] = []
+    problems: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{key}")
+        assert page.locator("ol.rows > li").count() == len(rows)
+        texts = []
+        for number in range(len(rows)):
+            page.goto(f"{address}/data/{key}/row/{number}")
+            texts.append(page.locator("main").inner_text())
+            assert "taken" not in page.title()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+            if number < 2:
+                assert faults(page) == []
+        everything = "\n".join(texts)
+        assert HOSTILE[0] in everything and HOSTILE[2] in everything
+        assert "U+001B[31mred" in everything and "U+202Egpj.exe" in everything and "U+200Bnothing" in everything
+        assert "\u202e" not in everything and "\x1b" not in everything
+        assert "characters more" in everything and max(map(len, texts)) < 100_000
+        assert "malformed: Expecting" in everything and "malformed: mismatched tag" in everything
+        page.goto(f"{address}/data/{key}?text=%22%3Cscript%3E")
+        assert "taken" not in page.title()
+    assert problems == []
+    assert all(each.startswith(address) for each in asked)
+
+
+@contextlib.contextmanager
+def foreign_page(html: str) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_foreign_page_reads_nothing(desk: Desk, page: Any) -> None:
+    key = key_of(snapshot_of(desk, [{"prompt": "secret question", "completion": "secret answer"}]))
+    with served(state_at(desk)) as address:
+        html = f"""<iframe src="{address}/data/{key}"></iframe><script>
+        fetch("{address}/data/{key}").then((a) => a.text(), (e) => "refused " + e).then((t) => document.title = t)
+        </script>"""
+        with foreign_page(html) as foreign:
+            page.goto(foreign)
+            page.wait_for_function("document.title.startsWith('refused')")
+            page.wait_for_timeout(300)
+            assert all("secret" not in frame.content() for frame in page.frames if frame != page.main_frame)
+
+
+def test_a_token_is_asked_for_and_an_empty_home_says_what_to_do(
+    desk: Desk, page: Any, faults: Callable[[Any], list[str]]
+) -> None:
+    with served(state_at(desk, read_only=True), token="s3cret") as address:
+        assert page.goto(address).status == 401
+        page.goto(f"{address}/?token=s3cret")
+        assert page.url == f"{address}/"
+        assert "ec1 night" in page.locator(".empty").inner_text()
+        assert page.get_by_text("read-only").is_visible()
+        assert faults(page) == []
+        assert page.goto(f"{address}/data/dataset/{'a' * 64}").status == 500
+        assert "is not there" in page.get_by_role("alert").inner_text()
+        assert page.goto(f"{address}/data/dataset/..%2f..").status == 404
+        page.get_by_role("button", name="Dark or light").click()
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+        page.reload()
+        assert page.locator("html").get_attribute("data-theme") == "dark"
