@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ec1.errors import InputError
 from ec1.files import write_atomic
+from ec1.graph.model import Entity
 from ec1.graph.reader import GraphReader
 
 if TYPE_CHECKING:
@@ -25,13 +25,17 @@ _COLOURS = {
 # For classes that are not the contract's: told apart from those colours, and from each other by the name alone.
 _OWN_COLOURS = ("#66ccee", "#aa3377", "#bbcc33", "#ee8866", "#332288", "#44aa99", "#882255", "#999933")
 _TOGETHER = "mentioned together"
-_ONE = "one entity"
+_NEXT = "OPTIONAL MATCH (b)-[:MEMBER_OF]->(c:Cluster)"
+_COLUMNS = (
+    "coalesce(c.key, b.key) AS key, coalesce(c.name, b.name) AS name, "
+    "coalesce(c.entity_class, b.entity_class) AS entity_class"
+)
 
 
 @dataclass(frozen=True, order=True)
 class Neighbour:
-    """An entity and how it stands to the one that was asked about: `how` is a stated relation, `mentioned together`
-    or `one entity`; `documents` is in how many documents that is so."""
+    """An entity and how it stands to the one that was asked about: `how` is a stated relation or `mentioned together`;
+    `documents` is in how many documents that is so."""
 
     key: str
     name: str
@@ -40,35 +44,30 @@ class Neighbour:
     documents: int
 
 
-def neighbours(reader: GraphReader, key: str, *, limit: int = 50) -> list[Neighbour]:
-    """What is next to an entity: what it is one with, what documents state, then what is mentioned together with it
-    most often, `limit` of those at most. Raises InputError for a key that the graph does not have."""
-    if not reader.rows("MATCH (e:Entity {key: $key}) RETURN e.key AS key", {"key": key}):
-        raise InputError(f"no entity has the key {key!r}: look for it with `ec1 graph search`")
-    found = []
-    columns = "b.key AS key, b.name AS name, b.entity_class AS entity_class"
+def neighbours(reader: GraphReader, entity: Entity, *, limit: int = 50) -> list[Neighbour]:
+    """What is next to an entity and all that is one with it: what documents state, then what is mentioned together with
+    it most often, `limit` of those at most. A neighbour that is several in one is there once."""
+    found: dict[tuple[str, str], Neighbour] = {}
+    for member in entity.members or (entity.key,):
+        for pattern, label in (("-[r:RELATES]->", "{}"), ("<-[r:RELATES]-", "is the object of {}")):
+            for row in reader.rows(
+                f"MATCH (:Entity {{key: $key}}){pattern}(b:Entity) {_NEXT} "
+                f"RETURN {_COLUMNS}, r.relation AS relation, count(DISTINCT r.document) AS documents",
+                {"key": member},
+            ):
+                how = label.format(row.pop("relation"))
+                before = found.get((row["key"], how))
+                row["documents"] += before.documents if before else 0
+                found[row["key"], how] = Neighbour(**row, how=how)
+    one = "(:Cluster {key: $key})<-[:MEMBER_OF]-(:Entity)" if entity.members else "(:Entity {key: $key})"
     for row in reader.rows(
-        "MATCH (:Entity {key: $key})-[:MEMBER_OF]->(c:Cluster)<-[:MEMBER_OF]-(b:Entity) WHERE b.key <> $key "
-        f"RETURN DISTINCT {columns}",
-        {"key": key},
+        f"MATCH {one}<-[:MENTIONS]-(d:Document) WITH DISTINCT d MATCH (d)-[:MENTIONS]->(b:Entity) {_NEXT} "
+        f"WITH {_COLUMNS}, count(DISTINCT d.key) AS documents WHERE key <> $key "
+        f"RETURN key, name, entity_class, documents ORDER BY documents DESC, key LIMIT {int(limit)}",
+        {"key": entity.key},
     ):
-        found.append(Neighbour(**row, how=_ONE, documents=0))
-    for pattern, label in (("-[r:RELATES]->", "{}"), ("<-[r:RELATES]-", "is the object of {}")):
-        for row in reader.rows(
-            f"MATCH (:Entity {{key: $key}}){pattern}(b:Entity) "
-            f"RETURN {columns}, r.relation AS relation, count(DISTINCT r.document) AS documents",
-            {"key": key},
-        ):
-            how = label.format(row.pop("relation"))
-            found.append(Neighbour(**row, how=how))
-    for row in reader.rows(
-        "MATCH (a:Entity {key: $key})<-[:MENTIONS]-(d:Document) WITH DISTINCT d MATCH (d)-[:MENTIONS]->(b:Entity) "
-        f"WHERE b.key <> $key RETURN {columns}, count(DISTINCT d.key) AS documents "
-        f"ORDER BY documents DESC, key LIMIT {int(limit)}",
-        {"key": key},
-    ):
-        found.append(Neighbour(**row, how=_TOGETHER))
-    return found
+        found[row["key"], _TOGETHER] = Neighbour(**row, how=_TOGETHER)
+    return [each for each in found.values() if each.key != entity.key]
 
 
 def neighbourhood(reader: GraphReader, key: str, *, depth: int = 1, limit: int = 20) -> "nx.MultiGraph":
@@ -79,13 +78,13 @@ def neighbourhood(reader: GraphReader, key: str, *, depth: int = 1, limit: int =
     import networkx as nx
 
     graph = nx.MultiGraph()
-    (entity, _), *_ = reader.show(key)
+    entity, *_ = reader.find(key)
     graph.add_node(entity.key, name=entity.name, entity_class=entity.entity_class)
     border = [entity.key]
     for _ in range(depth):
         further: list[str] = []
         for at in border:
-            for each in neighbours(reader, at, limit=limit):
+            for each in neighbours(reader, reader.find(at)[0], limit=limit):
                 if each.key not in graph:
                     if len(graph) >= MAX_NODES:
                         continue

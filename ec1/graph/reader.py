@@ -5,7 +5,7 @@ Belongs here: lists, one entity with its evidence, free queries. Does not: writi
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +24,7 @@ QUERY_SECONDS = 60.0
 """How long a free query may take, unless the caller says otherwise."""
 QUERY_ROWS = 10_000
 """How many rows of a free query are fetched, unless the caller says otherwise."""
+_HOME = "OPTIONAL MATCH (e)-[:MEMBER_OF]->(c:Cluster)"
 _CALLS = "count(m) AS mentions, count(DISTINCT d.key) AS documents, max(m.confidence) AS confidence"
 
 
@@ -61,7 +62,9 @@ class GraphReader:
     def stats(self) -> GraphStats:
         """Count what the graph holds."""
         with self.reading() as connection:
-            return tables.totals(connection).stats
+            found = tables.totals(connection).stats
+            joined = resolved_tables.joined(connection)
+        return replace(found, resolved={name: count - joined.get(name, 0) for name, count in found.entities.items()})
 
     def classes(self) -> tuple[str, ...]:
         """The contract's classes, and the others that the graph holds entities of, whatever the deployment has now."""
@@ -91,7 +94,8 @@ class GraphReader:
     def entities(
         self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None, skip: int = 0
     ) -> list[Entity]:
-        """Entities with their figures, those mentioned most first, then by key; without the first `skip` of them.
+        """Entities with their figures, those mentioned most first, then by key; without the first `skip` of them. What
+        resolution found to be one is one of them, with the figures of all its members.
 
         entity_class: one of the contract's, or one that the graph holds. search: part of the name or of any spelling
         that a document used, in capitals or not. Raises InputError for an unknown class or a limit below 1.
@@ -110,28 +114,55 @@ class GraphReader:
             parameters["search"] = clean_name(search).lower()
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         keys = self.rows(
-            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity){where} WITH e.key AS key, count(m) AS n "
+            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity){where} WITH e, count(m) AS n {_HOME} "
+            "WITH coalesce(c.key, e.key) AS key, sum(n) AS n "
             f"RETURN key ORDER BY n DESC, key{f' SKIP {skip}' if skip else ''}{f' LIMIT {limit}' if limit else ''}",
             parameters,
         )
-        return [entity for row in keys for entity in self._entities_of(row["key"])]
+        return [found for row in keys if (found := self._answer(row["key"])) is not None]
 
-    def show(self, entity_key_or_name: str) -> list[tuple[Entity, list[StoredMention]]]:
-        """The entities that a key or a name stands for, each with its mentions by document and place.
+    def find(self, key_or_name: str) -> list[Entity]:
+        """The entities that a key or a name stands for, each with all that is one with it.
 
         A key such as `Person:maria alvarez` gives one; a name gives one for each class that has it. Raises InputError
         if there is none; the message suggests some that are alike.
         """
-        wanted = clean_name(entity_key_or_name)
+        wanted = clean_name(key_or_name)
         if not wanted:
             raise InputError("which entity? give a key or a name")
         keys = {wanted, *(entity_key(wanted, entity_class) for entity_class in self.classes())}
-        found = [entity for key in sorted(keys) for entity in self._entities_of(key)]
+        answers = (self._answer(key) for key in sorted(keys))
+        found = {each.key: each for each in answers if each is not None}
         if not found:
             alike = [entity.key for entity in self.entities(5, search=wanted)]
             hint = f"; alike: {', '.join(alike)}" if alike else ""
-            raise InputError(f"no entity {wanted!r} in {self._path}{hint}")
-        return [(entity, self._mentions_of(entity.key)) for entity in found]
+            raise InputError(f"no entity {wanted!r} in the graph{hint}")
+        return list(found.values())
+
+    def show(self, key_or_name: str) -> list[tuple[Entity, list[StoredMention]]]:
+        """As `find`, each with its mentions, those of all members, by document and place."""
+        return [(entity, self.mentions_of(*(entity.members or (entity.key,)))) for entity in self.find(key_or_name)]
+
+    def member(self, key: str) -> Entity | None:
+        """One entity with its own figures, whatever it is one with; None if the graph does not have it."""
+        found = self.rows(
+            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity {{key: $key}}) "
+            f"RETURN e.key AS key, e.name AS name, e.entity_class AS entity_class, {_CALLS}",
+            {"key": key},
+        )
+        return Entity(**found[0]) if found else None
+
+    def _answer(self, key: str) -> Entity | None:
+        """What a key stands for, with all that is one with it; None if the graph does not have the key."""
+        with self.reading() as connection:
+            cluster = resolved_tables.cluster_of(connection, key)
+        if cluster is None:
+            return self.member(key)
+        (figures,) = self.rows(
+            f"MATCH (d:Document)-[m:MENTIONS]->(:Entity)-[:MEMBER_OF]->(:Cluster {{key: $key}}) RETURN {_CALLS}",
+            {"key": cluster.key},
+        )
+        return Entity(cluster.key, cluster.name, cluster.entity_class, **figures, members=cluster.members)
 
     def query(
         self,
@@ -177,6 +208,12 @@ class GraphReader:
         """The cluster of an entity, if it is in one, and all its links."""
         with self.reading() as connection:
             return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
+
+    def links_of(self, *keys: str) -> list[Link]:
+        """The links of some entities, each once, the best first."""
+        with self.reading() as connection:
+            found = {link for key in keys for link in resolved_tables.links_of(connection, key)}
+        return sorted(found, key=lambda link: (-link.score, link))
 
     def export(self, directory: Path) -> list[Path]:
         """Write the graph as Parquet, like the writer's `export`."""
@@ -225,26 +262,19 @@ class GraphReader:
         except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise InputError(f"{self._path}: the query failed: {_first_line(error)}") from None
 
-    def _entities_of(self, key: str) -> list[Entity]:
-        found = self.rows(
-            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity {{key: $key}}) "
-            f"RETURN e.key AS key, e.name AS name, e.entity_class AS entity_class, {_CALLS}",
-            {"key": key},
-        )
-        return [Entity(**row) for row in found]
-
-    def _mentions_of(self, key: str) -> list[StoredMention]:
-        found = self.rows(
-            "MATCH (d:Document)-[m:MENTIONS]->(:Entity {key: $key}) RETURN d.stream AS stream, d.path AS path, "
-            "d.applied_id AS document_id, d.applied_content AS content_sha256, m.name AS name, m.chunk AS chunk, "
-            "m.start_char AS `start`, m.end_char AS `end`, m.confidence AS confidence, m.fingerprint AS fingerprint, "
-            "m.model AS model, d.applied_night AS night",
-            {"key": key},
-        )
-        mentions = [StoredMention(**row | {"path": tables.original_path(row["path"])}) for row in found]
-        return sorted(
-            mentions, key=lambda mention: tuple(asdict(mention)[name] for name in ("stream", "path", "start"))
-        )
+    def mentions_of(self, *keys: str) -> list[StoredMention]:
+        """The mentions of some entities, by document and place."""
+        found = []
+        for key in keys:
+            rows = self.rows(
+                "MATCH (d:Document)-[m:MENTIONS]->(:Entity {key: $key}) RETURN d.stream AS stream, d.path AS path, "
+                "d.applied_id AS document_id, d.applied_content AS content_sha256, m.name AS name, m.chunk AS chunk, "
+                "m.start_char AS `start`, m.end_char AS `end`, m.confidence AS confidence, "
+                "m.fingerprint AS fingerprint, m.model AS model, d.applied_night AS night",
+                {"key": key},
+            )
+            found += [StoredMention(**row | {"path": tables.original_path(row["path"]), "entity": key}) for row in rows]
+        return sorted(found, key=lambda mention: tuple(asdict(mention)[name] for name in ("stream", "path", "start")))
 
 
 def _first_line(error: Exception) -> str:
