@@ -13,7 +13,7 @@ from typing import Any, Self
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.graph import file_seal, tables
+from ec1.graph import file_seal, search_index, tables
 from ec1.graph.bounded import run_bounded
 from ec1.graph.guard import checked_query
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
@@ -100,10 +100,7 @@ class GraphReader:
         entity_class: one of the contract's, or one that the graph holds. search: part of the name or of any spelling
         that a document used, in capitals or not. Raises InputError for an unknown class or a limit below 1.
         """
-        if entity_class is not None and entity_class not in ENTITY_CLASSES and entity_class not in self.classes():
-            raise InputError(f"unknown entity class {entity_class!r}: choose one of {', '.join(self.classes())}")
-        if limit is not None and limit < 1:
-            raise InputError(f"limit {limit} is too small: ask for 1 or more")
+        self._check(entity_class, limit)
         conditions: list[str] = []
         parameters: dict[str, Any] = {}
         if entity_class is not None:
@@ -121,6 +118,21 @@ class GraphReader:
         )
         return [found for row in keys if (found := self._answer(row["key"])) is not None]
 
+    def search(self, text: str, entity_class: str | None = None, *, limit: int = 20, skip: int = 0) -> list[Entity]:
+        """Entities by any spelling, in another order of words or with a slip of the pen (`search_index.py`).
+
+        Raises InputError for a blank text, an unknown class or a limit below 1.
+        """
+        self._check(entity_class, limit)
+        with self.reading() as connection, search_index.opened(self._path, connection) as index:
+            return search_index.search(index, text, entity_class, limit=limit, skip=skip)
+
+    def _check(self, entity_class: str | None, limit: int | None) -> None:
+        if entity_class is not None and entity_class not in ENTITY_CLASSES and entity_class not in self.classes():
+            raise InputError(f"unknown entity class {entity_class!r}: choose one of {', '.join(self.classes())}")
+        if limit is not None and limit < 1:
+            raise InputError(f"limit {limit} is too small: ask for 1 or more")
+
     def find(self, key_or_name: str) -> list[Entity]:
         """The entities that a key or a name stands for, each with all that is one with it.
 
@@ -134,7 +146,7 @@ class GraphReader:
         answers = (self._answer(key) for key in sorted(keys))
         found = {each.key: each for each in answers if each is not None}
         if not found:
-            alike = [entity.key for entity in self.entities(5, search=wanted)]
+            alike = [entity.key for entity in self.search(wanted, limit=5)]
             hint = f"; alike: {', '.join(alike)}" if alike else ""
             raise InputError(f"no entity {wanted!r} in the graph{hint}")
         return list(found.values())

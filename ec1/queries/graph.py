@@ -121,10 +121,10 @@ def quotes_of(home: Home, deployment: Deployment) -> Quotes:
 def search(
     reader: GraphReader, text: str, entity_class: str | None = None, limit: int = 20, cursor: str | None = None
 ) -> Page[Entity]:
-    """Entities by a part of their name in any spelling, those mentioned most first. Raises InputError for an unknown
-    class, a limit below 1, or a cursor that is not one."""
+    """Entities by a part of their name in any spelling, those mentioned most first, then by names that are like it.
+    Raises InputError for a blank text, an unknown class, a limit below 1, or a cursor that is not one."""
     start = start_of(cursor)
-    return cut(reader.entities(limit + 1 if limit > 0 else limit, entity_class, text, skip=start), start, limit)
+    return cut(reader.search(text, entity_class, limit=limit + 1 if limit > 0 else limit, skip=start), start, limit)
 
 
 def show(

@@ -70,16 +70,13 @@ def profiles(documents: dict[str, Statements]) -> list[Profile]:
             places[entity].add(document)
         for entity, kind, value in said.traits:
             traits[entity][kind].add(value)
-    return [
-        Profile(
-            entity,
-            entity.partition(":")[0],
-            frozenset(spelt),
-            {kind: frozenset(values) for kind, values in traits[entity].items()},
-            frozenset(places[entity]),
-        )
-        for entity, spelt in names.items()
-    ]
+    found = []
+    for entity, spelt in names.items():
+        own = frozenset(name for name in spelt if entity_key(name, entity.partition(":")[0]) == entity) or spelt
+        evidence = {kind: frozenset(values) for kind, values in traits[entity].items()}
+        where = frozenset(places[entity])
+        found.append(Profile(entity, entity.partition(":")[0], frozenset(own), evidence, where, frozenset(spelt - own)))
+    return found
 
 
 def rows(documents: dict[str, Statements]) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str, str]]]:

@@ -42,7 +42,7 @@ def test_a_short_name_belongs_to_the_one_whom_it_fits(names: list[str], short: s
         (["Henry James", "James Miller", "James"], "James"),
         (["John Smith", "Mrs. Smith"], "Mrs. Smith"),
         (["Thomas Weber", "Frau Weber"], "Frau Weber"),
-        (["Charlotte Temple", "Mr. Temple"], "Mr. Temple"),
+        (["Charlotte Temple", "Mr. Temple", "Miss Temple"], "Mr. Temple"),
         # Whoever she is, `Smith` may be she.
         (["John Smith", "Mrs. Smith", "Smith"], "Smith"),
         (["Madame Lebrun", "Lebrun"], "Lebrun"),
