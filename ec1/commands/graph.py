@@ -201,8 +201,9 @@ def mcp(context: typer.Context) -> None:
     from ec1.commands.mcp_server import graph_server
 
     options: Options = context.obj
-    opened = partial(queries.open_graph, options.home, options.deployment(), context.meta[_LABELS])
-    graph_server(opened).run("stdio")
+    deployment = options.deployment()
+    opened = partial(queries.open_graph, options.home, deployment, context.meta[_LABELS])
+    graph_server(opened, queries.quotes_of(options.home, deployment)).run("stdio")
 
 
 @graph_app.command()

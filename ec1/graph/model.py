@@ -40,7 +40,8 @@ class Entity:
 class Quote:
     """`before`, `name` and `after` are the sentence; all are empty where it cannot be shown, and `problem` says why.
 
-    `place` is its page or sheet, such as `page 7`, where the document has them.
+    `place` is its page or sheet, such as `page 7`, where the document has them, `date` what the document says its date
+    is.
     """
 
     before: str = ""
@@ -48,6 +49,7 @@ class Quote:
     after: str = ""
     problem: str | None = None
     place: str = ""
+    date: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

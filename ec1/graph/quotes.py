@@ -36,5 +36,16 @@ class Quotes:
             place=document.place_at(evidence.start),
         )
 
+    def document(self, key: DocumentKey, content_sha256: str) -> Document:
+        """A version of a document. Raises RejectedError or DeferredError where it cannot be read again."""
+        return self._document(key, content_sha256)
+
+    def date_of(self, evidence: Evidence) -> str | None:
+        """The day that the document of a mention names as its own; None where it cannot be read again, too."""
+        try:
+            return self._document(DocumentKey(evidence.stream, evidence.path), evidence.content_sha256).date
+        except (DeferredError, RejectedError):
+            return None
+
     def _read(self, key: DocumentKey, content_sha256: str) -> Document:
         return self._reader.read(key, content_sha256)

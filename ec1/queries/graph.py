@@ -27,7 +27,7 @@ from ec1.queries.page import Page, cut, page_of, start_of
 # With what a face needs to name of the rooms below.
 __all__ = [
     "QUERY_ROWS", "Entity", "EntityPage", "Evidence", "GraphReader", "GraphStats", "GraphTable", "Joint", "Link",
-    "Neighbour", "Page", "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
+    "Neighbour", "Page", "Quotes", "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
 ]  # fmt: skip
 
 Place = TypeVar("Place", StoredMention, StoredRelation)
@@ -133,7 +133,9 @@ def show(
     """The entities that a key or a name stands for, with at most `limit` mentions each. Raises InputError if none."""
 
     def quoted(found: Iterable[Place]) -> tuple[Place, ...]:
-        return tuple(replace(each, quote=quotes.of(each)) if quotes else each for each in found)
+        if quotes is None:
+            return tuple(found)
+        return tuple(replace(each, quote=replace(quotes.of(each), date=quotes.date_of(each))) for each in found)
 
     found = []
     for each, mentions in reader.show(entity):

@@ -134,13 +134,13 @@ def test_an_assistant_reads_the_graph_over_mcp(home: Path) -> None:
             rows = await client.call_tool("query", {"cypher": "MATCH (e:Entity) RETURN count(*) AS n"})
             shown = [
                 (await client.call_tool(name, arguments)).structured_content
-                for name, arguments in (("schema", {}), ("show", {"entity": "Acme"}), ("neighbours", {"key": MARIA}))
+                for name, arguments in (("schema", {}), ("show", {"entity": "Acme"}), ("neighbours", {"entity": MARIA}))
             ]
             refused = await client.call_tool("query", {"cypher": "MATCH (e:Entity) DETACH DELETE e"})
             return tools, found.structured_content, rows.structured_content, shown, bool(refused.is_error)
 
     tools, found, rows, shown, refused = asyncio.run(talk())
-    assert tools == {"schema", "search", "show", "neighbours", "query"}
+    assert tools == {"schema", "search", "show", "neighbours", "query", "path_between", "what_changed"}
     assert json.dumps(found).count(MARIA) == 1 and '"n": 4' in json.dumps(rows)
     described, (acme,), near = (each.get("result", each) for each in shown)
     assert described["holds"]["documents"] == 3 and described["tables"][0]["table"] == "Document"
