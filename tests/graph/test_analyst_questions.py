@@ -101,7 +101,7 @@ QUESTIONS: list[tuple[str, str, dict[str, Any], Check]] = [
     (
         "Who is mentioned with Hector Villaseñor?",
         "neighbours",
-        {"entity": "Hector Villaseñor"},
+        {"entity": "Hector Villaseñor", "limit": 100},
         lambda a: {"Lucas Renner", "Saltgrass Creamery"} <= {each["name"] for each in a},
     ),
     (
