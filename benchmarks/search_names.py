@@ -1,4 +1,4 @@
-"""How long a search takes in a graph of a million mentions, and the first one after a publication, which makes the index.
+"""How long a search takes in a graph of a million mentions, and the first after a publication, which makes the index.
 
 The graph is that of `night_cost`. Each question is asked `--times` times in one process with the graph open; shown are
 the slowest and the median, milliseconds.
