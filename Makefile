@@ -17,7 +17,7 @@ PINS := --constraint constraints.txt --constraint hashes.txt
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night ui studio test soak coverage format lint docs hooks bench extractor instructions mutants lock hashes sbom audit clean
+.PHONY: help install night learn ui studio test soak coverage format lint docs hooks bench extractor instructions mutants lock hashes sbom audit clean
 help: ## what each target does
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
@@ -34,6 +34,10 @@ $(STAMP): pyproject.toml constraints.txt hashes.txt
 
 night: install ## run a whole night on the bundled sample (NIGHT=YYYY-MM-DD for another one)
 	@$(BIN)/ec1 night $(if $(NIGHT),--date $(NIGHT))
+
+learn: export EC1_HOME := .ec1-learn
+learn: install ## learn from execution: a warm start on answers, then GRPO, in a home of its own (docs/learning.md)
+	@$(BIN)/python -m examples.expressions.learn
 
 ui: install ## open the Dagster UI on a persistent instance, http://127.0.0.1:3000
 	@$(BIN)/ec1 ui
@@ -96,4 +100,4 @@ audit: install ## known vulnerabilities of what is pinned; says so where the dat
 	@$(BIN)/python deploy/audit.py $(BIN)/uv tool run --quiet --from 'pip-audit~=2.9' pip-audit
 
 clean: ## remove the sample's home and caches (keeps .venv)
-	@rm -rf $(EC1_HOME) .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf $(EC1_HOME) .ec1-learn .pytest_cache .mypy_cache .ruff_cache

@@ -131,6 +131,11 @@ class Home:
         return self.root / "cache"
 
     @property
+    def conversions(self) -> Path:
+        """Which contents an upgrade of the converter gave another text."""
+        return self.root / "conversions.json"
+
+    @property
     def row_indexes(self) -> Path:
         """What rows are searched by, a file for each snapshot and dataset that somebody looked at."""
         return self.cache / "rows"

@@ -22,6 +22,7 @@ from ec1.home import Home
 from ec1.night.records import GraphRecord, HandoverRecord, ScoreRecord
 from ec1.night.report.growth import Growth
 from ec1.night.steps.document_night import GraphOfNight
+from ec1_assets.night_report import STUDIO
 from ec1_assets.plots import bar_plot, interval_plot, line_plot
 
 if TYPE_CHECKING:
@@ -263,6 +264,7 @@ def of_dataset(dataset: Dataset, plan: "TrainingPlan") -> Metadata:
         "first_training_rows_shortened": dg.MetadataValue.json(list(dataset.samples[:2])),
         "digest": _short(dataset.digest),
         "path": dg.MetadataValue.path(dataset.path),
+        "studio": dg.MetadataValue.url(f"{STUDIO}/data/dataset/{dataset.digest}"),
     }
 
 
@@ -288,23 +290,28 @@ def of_candidate(candidate: "TrainedCandidate", folder: Path) -> Metadata:
         "gpu_hours": round(result.seconds / 3600, 4),
         "reference": result.reference or "none",
         "notes": _list(result.notes),
-        **(
-            {
-                "loss_curve": line_plot(
-                    "Training loss", {"loss": (curves["step"], curves["loss"])}, "step", "loss", folder / "loss.png"
-                )
-            }
-            if len(curves["step"]) > 1
-            else {}
-        ),
+        **(_curves(curves, folder) if len(curves["step"]) > 1 else {}),
         "path": dg.MetadataValue.path(candidate.folder),
     }
+
+
+def _curves(curves: Mapping[str, Sequence[float]], folder: Path) -> Metadata:
+    """The loss by step; where the model wrote the answers, what they earned, which says more."""
+    steps = curves["step"]
+    if "reward" not in curves:
+        loss = {"loss": (steps, curves["loss"])}
+        return {"loss_curve": line_plot("Training loss", loss, "step", "loss", folder / "loss.png")}
+    lines = {name: (steps, curves[name]) for name in ("reward", "right", "spread")}
+    title = "Reward of the model's own answers, those that are right, and groups that differ"
+    return {"reward_curve": line_plot(title, lines, "step", "share", folder / "reward.png")}
 
 
 def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:
     losses = {model: round(loss, 3) for model, loss in judged.scores.mean_losses().items() if loss is not None}
     scores = {model: round(score, 3) for model, score in judged.scores.means().items() if score is not None}
-    measure, figures = ("eval_f1", scores) if judged.scores.objective == "extraction" else ("eval_loss", losses)
+    counted = judged.scores.counts_right
+    name, title = ("f1", "F1 on held-out chunks") if judged.scores.rows is None else ("solved", "Held-out tasks solved")
+    measure, figures = (f"eval_{name}", scores) if counted else ("eval_loss", losses)
     shown: Metadata = {
         "verdict": judged.verdict.verdict,
         "reasons": _list(judged.verdict.reasons),
@@ -313,8 +320,8 @@ def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:
         # One curve each: the candidate's loss (of an extractor its F1), and what it is held against.
         **{(measure if model == "candidate" else f"{measure}_{model}"): each for model, each in figures.items()},
         **(
-            {"held_out_f1": bar_plot("F1 on held-out chunks", scores, "F1", folder / "evaluation.png")}
-            if judged.scores.objective == "extraction"
+            {f"held_out_{name}": bar_plot(title, scores, judged.scores.unit, folder / "evaluation.png")}
+            if counted
             else {
                 "held_out_loss": bar_plot(
                     "Held-out loss of the wanted answer (less is better)",
@@ -328,7 +335,7 @@ def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:
     if judged.scores.samples:
         shown["answers_are"] = (
             "what each model wrote to prompts that it never saw, beside the answer that was wanted. They are there to "
-            "be read; the verdict rests on the losses, of an extractor on the F1."
+            "be read; the verdict rests on the losses, of an extractor on the F1, of tasks on those that are solved."
         )
         shown["answers"] = _table(
             [

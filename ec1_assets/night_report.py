@@ -10,6 +10,8 @@ from ec1.night.report.text import as_markdown
 
 KEY = dg.AssetKey("night_report")
 GROUP = "night"
+STUDIO = "http://127.0.0.1:3100"
+"""Where `ec1 studio` answers unless it is told another port."""
 
 
 def night_report_asset(nights: dg.DailyPartitionsDefinition, last: Iterable[dg.AssetKey]) -> dg.AssetSpec:
@@ -45,4 +47,5 @@ def metadata_of(report: NightReport, page: Path) -> dict[str, dg.MetadataValue |
         "report": dg.MetadataValue.md(as_markdown(report)),
         **{name: value for name, value in figures.items() if value is not None},
         "page": dg.MetadataValue.path(page),
+        "studio": dg.MetadataValue.url(f"{STUDIO}/nights/{report.night}"),
     }

@@ -30,6 +30,7 @@ def examine(instance: dg.DagsterInstance, *, scheduled: bool) -> Iterator[Sympto
         return
     yield _runs(instance)
     yield _daemon(instance, scheduled)
+    yield from _switched_off(instance)
     yield from _ticks(instance)
 
 
@@ -64,6 +65,13 @@ def _daemon(instance: dg.DagsterInstance, scheduled: bool) -> Symptom:
     if scheduled:
         return Symptom("daemon", "note", f"{last}: no night starts by itself until `ec1 ui` runs (or its service does)")
     return Symptom("daemon", "ok", f"{last}; this deployment starts no nights by itself")
+
+
+def _switched_off(instance: dg.DagsterInstance) -> Iterator[Symptom]:
+    """Schedules and sensors that a person switched off; what a deployment declares is no finding."""
+    off = [state.instigator_name for state in instance.all_instigator_state() if state.status.value == "STOPPED"]
+    if off:
+        yield Symptom("switched off", "note", f"{', '.join(sorted(off))}: switch it on in the UI (Automation)")
 
 
 def _ticks(instance: dg.DagsterInstance) -> Iterator[Symptom]:

@@ -33,17 +33,16 @@ def main() -> int:
         return open_desk(choice.deployment, choice.home, choice.project, arguments.labels)
 
     try:
+        # A broken deployment is told before the first page.
+        gateway = arguments.gateway or f"http://{HOST}:{here().deployment.serving.port}"
+        state = StudioState(here, _person(), arguments.read_only, gateway.rstrip("/"), api_key())
         with socket.socket() as listener:
             _bind(listener, arguments.port)
-            # A broken deployment is told before the first page.
-            port = here().deployment.serving.port
-            gateway = arguments.gateway or f"http://{HOST}:{port}"
-            state = StudioState(here, _person(), arguments.read_only, gateway.rstrip("/"), api_key())
             threading.Thread(target=_warm, name="warm", daemon=True).start()
             sys.stdout.write(f"Studio: http://{HOST}:{listener.getsockname()[1]}\n")
             sys.stdout.flush()
             config = uvicorn.Config(
-                Guard(application(state), ui_token()), log_level="warning", timeout_graceful_shutdown=3
+                Guard(application(state), ui_token()), log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS
             )
             uvicorn.Server(config).run(sockets=[listener])
     except EC1Error as error:

@@ -12,8 +12,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from studio import data
-from studio.web import FOLDER, HEADERS, StudioState, render, seen
+from studio import data, nights, versions
+from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen
 
 _SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
 
@@ -26,6 +26,14 @@ def application(state: StudioState) -> ASGIApp:
         *(Route(path, seen(data.rows)) for path in _SOURCES),
         *(Route(f"{path}/counts", seen(data.counts)) for path in _SOURCES),
         *(Route(f"{path}/row/{{number:int}}", seen(data.row)) for path in _SOURCES),
+        Route("/nights", seen(nights.overview)),
+        Route("/nights/{night}", seen(nights.night)),
+        Route("/runs", seen(nights.runs)),
+        Route("/runs/{run:path}", seen(nights.run)),
+        Route("/versions", seen(versions.overview)),
+        Route("/versions/{tenant}/{role}", seen(versions.role)),
+        Route("/versions/{tenant}/{role}/decide", changed(versions.decide), methods=["POST"]),
+        Route("/versions/{tenant}/{role}/v{number:int}", seen(versions.version)),
         Route("/keys", seen(lambda request, _: render(request, "keys.html"))),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]

@@ -98,6 +98,8 @@ def _evaluation(manifest: AdapterManifest) -> str:
         f"| {model} | {'not finite' if score is None else f'{score:.3f}'} |" for model, score in found.scores.items()
     ]
     counted = "F1 on held-out chunks" if found.objective == "extraction" else "mean score, nats per token"
+    if any(each.unit == "of the tasks" for each in found.differences.values()):
+        counted = "share of the held-out tasks solved"
     lines.append("\n".join([f"| model | {counted} |", "|---|---|", *rows]))
     against = [f"- better than `{name}` by {difference}" for name, difference in found.differences.items()]
     return "## Evaluation\n\n" + "\n\n".join([*lines, "\n".join(against)])

@@ -4,7 +4,8 @@ Run as `python -m ec1.adapters.evaluation SPEC.json`. The base is loaded once an
 scored as it is served: the weights in bf16 with the adapter unmerged, not the 4-bit weights that were trained on.
 Beside the held-out answers, each model is asked for the same answers behind other prompts, for the answers of a fixed
 general set, to write some answers out, and for the recipe's task cases; the base once more in another batching.
-Extractors are not asked for likelihoods: they read the held-out chunks (`reading.py`).
+Extractors are not asked for likelihoods: they read the held-out chunks (`reading.py`); tasks are answered, and the
+answers executed (`solving.py`).
 
 Belongs here: asking and writing down. Does not: loading and answering (`answering.py`), the likelihoods
 (`likelihood.py`), reading (`reading.py`) and the decision (`gate.py`).
@@ -39,12 +40,15 @@ from ec1.adapters.reading import (
 )
 from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Sample, ScoredObjective, Scores, write_scores
 from ec1.adapters.settings import JudgeSettings
+from ec1.adapters.solving import HeldOutTask, answered, read_tasks, scored_tasks
+from ec1.corpus.row_kinds import ROW_KINDS, TASKS
 from ec1.errors import InputError
 from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter
 from ec1.recipes.evaluation import EvaluationOptions, why_unchecked
+from ec1.rewards import checks
 from ec1.rewards.rewards import passes
 from ec1.settings import Settings
 
@@ -104,7 +108,11 @@ def evaluate(spec: EvaluationSpec, report: Report, environment: Mapping[str, str
     `environment` is for the engine that extractors are served with. Raises InputError for held-out data of another
     shape, PermanentError for an adapter that does not fit the model.
     """
-    scores = _likelihoods(spec, report) if spec.reading is None else _reads(spec, spec.reading, report, environment)
+    if spec.reading is not None:
+        scores = _reads(spec, spec.reading, report, environment)
+    else:
+        solves = ROW_KINDS.get(spec.objective) is TASKS
+        scores = _solves(spec, report) if solves else _likelihoods(spec, report)
     write_scores(scores, spec.output)
     return scores
 
@@ -164,6 +172,63 @@ def _write_curve(
         report(f"calibrated on {curve.judged} names of {curve.groups} documents, error {curve.error:.3f}")
     if curve is not None:
         curve.save(spec.output)
+
+
+def _solves(spec: EvaluationSpec, report: Report) -> Scores:
+    """Which held-out tasks each candidate's answers solve, executed; and what it finds likely of the general set."""
+    import torch
+    from transformers import AutoTokenizer
+
+    started = time.monotonic()
+    if (why := checks.why_unchecked({"python"})) is not None:
+        raise InputError(f"the held-out tasks cannot be executed: {why}")
+    tokenizer = AutoTokenizer.from_pretrained(spec.model, local_files_only=True)
+
+    def asked(messages: list[dict[str, str]]) -> list[int]:
+        return tokens_of(tokenizer, _led(messages, spec.system_prompt), ask=True)
+
+    held = read_tasks(spec.heldout, asked, spec.options.max_examples)
+    if not held:
+        raise InputError(f"{spec.heldout} holds no task: nothing to evaluate")
+    general, _ = read_examples(
+        spec.general, "sft", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
+    )
+    files = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
+    model, switch = load_candidates(spec.model, spec.candidates, spec.device)
+    seconds = {"load": time.monotonic() - started}
+    write = functools.partial(
+        write_answers, model, tokenizer, device=spec.device, max_tokens=spec.options.sample_tokens
+    )
+    score = functools.partial(losses_of, model, pad=tokenizer.pad_token_id or 0, device=spec.device)
+    answers: dict[str, list[ModelAnswer]] = {}
+    likely: dict[str, tuple[float, ...]] = {}
+    asides: dict[str, list[ModelAnswer]] = {}
+    for name in spec.candidates:
+        started = time.monotonic()
+        with torch.inference_mode(), switch(name):
+            answers[name] = answered(held, write)
+            likely[name] = tuple(-losses[0] for losses in score(general, batch_size=spec.batch_size))
+            asides[name] = write([_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks])
+        seconds[name] = time.monotonic() - started
+        report(f"{name} answered {len(held)} tasks in {seconds[name]:.1f} s")
+    examples, samples = scored_tasks(held, answers, spec.options.sample_generations)
+    with torch.inference_mode(), switch(BASE):
+        passed, judge = _passed(spec, asides, model, tokenizer, report)
+    return Scores(
+        objective=spec.objective,
+        models=tuple(spec.candidates),
+        examples=examples,
+        samples=samples,
+        general=likely,
+        tasks=passed,
+        judge=judge,
+        looks=_looks(held, spec.looked_at),
+        scored=files,
+        trained=spec.trained,
+        precision="bfloat16, adapters unmerged, no quantisation; answers executed",
+        device=spec.device,
+        seconds={name: round(value, 2) for name, value in seconds.items()},
+    )
 
 
 def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
@@ -298,14 +363,20 @@ def _noise(alone: Sequence[Sequence[float]], batched: Sequence[Sequence[float]])
     return math.fsum(gaps) / len(gaps)
 
 
-def _looks(examples: Sequence[HeldOutExample | HeldOutChunk], looked_at: Mapping[str, int]) -> float:
+def _looks(examples: Sequence[HeldOutExample | HeldOutChunk | HeldOutTask], looked_at: Mapping[str, int]) -> float:
     groups = {example.group for example in examples}
     return sum(looked_at.get(group, 0) for group in groups) / len(groups)
 
 
 def _asked(tokenizer: Any, prompt: str, system_prompt: str | None) -> list[int]:
-    messages = [{"role": "system", "content": system_prompt}] if system_prompt else []
-    return tokens_of(tokenizer, [*messages, {"role": "user", "content": prompt}], ask=True)
+    return tokens_of(tokenizer, _led([{"role": "user", "content": prompt}], system_prompt), ask=True)
+
+
+def _led(messages: list[dict[str, str]], system_prompt: str | None) -> list[dict[str, str]]:
+    """A conversation, led by the system prompt if it has none."""
+    if not system_prompt or messages[0]["role"] == "system":
+        return messages
+    return [{"role": "system", "content": system_prompt}, *messages]
 
 
 def _short(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> list[int]:

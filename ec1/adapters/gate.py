@@ -6,6 +6,9 @@
 3. Its gain must come from the prompts: on answers shuffled between prompts it must gain less, or it learnt form alone.
 4. Guards can only reject: forgetting, answers that are formed worse than the base's, tasks that it passes no longer.
 
+Tasks are judged by executing the answers: the candidate must solve more than the base, and more than the version that
+it started from or that is in use.
+
 An extractor is judged by F1 (`ec1.adapters.reading`): it must be better than the base, and better than whatever reads
 now, both with confidence; what it reads is grounded in the text, so it needs no control and no guard.
 
@@ -20,7 +23,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ec1.adapters.scores import BASE, Judge, Scores
-from ec1.corpus.row_kinds import ANSWERS, PAIRS
+from ec1.corpus.row_kinds import ANSWERS, PAIRS, TASKS
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.settings import Settings
@@ -85,7 +88,7 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candi
     mine, found = scores.values(candidate), _Findings()
     if BASE not in scores.models:
         raise InputError("the base was not evaluated: the gate compares every candidate with it")
-    reads = scores.objective == "extraction"
+    reads = scores.counts_right
     beside = () if reads else (*scores.losses(candidate), *scores.shuffled(candidate))
     if not all(map(math.isfinite, (*mine, *beside))):
         reasons = (f"the {candidate}'s scores are not finite",)
@@ -184,8 +187,8 @@ def _against_base(
     scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
 ) -> ScoreDifference:
     groups = [example.group for example in scores.examples]
-    least = options.min_effect_f1
-    if scores.rows is not None:
+    least = options.min_effect_tasks if scores.rows is TASKS else options.min_effect_f1
+    if not scores.counts_right:
         least = options.min_effect_pairs_nats if scores.rows is PAIRS else options.min_effect_nats
     # What another batching of the same rows changes is not an effect of training.
     least = max(least, scores.noise)
@@ -234,7 +237,7 @@ def _against(
 def _reads_better(
     reference: str, scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
 ) -> ScoreDifference:
-    """Whether an extractor is better than one that could read instead of it: nothing less is worth reading again."""
+    """Whether what counts right things is better than what could serve instead of it: nothing less is worth it."""
     groups = [example.group for example in scores.examples]
     differences = _less(scores.values(candidate), scores.values(reference))
     difference = compare(differences, groups, options, looks=scores.looks, unit=scores.unit)
@@ -307,7 +310,7 @@ def _guards(scores: Scores, options: EvaluationOptions, candidate: str, found: _
 def _change(scores: Scores, candidate: str) -> float:
     """Mean absolute change against the base, over scores and, where there are any, losses."""
     before, after = scores.values(BASE), scores.values(candidate)
-    if scores.objective != "extraction":
+    if not scores.counts_right:
         before, after = before + scores.losses(BASE), after + scores.losses(candidate)
     return math.fsum(abs(x - y) for x, y in zip(after, before, strict=True)) / len(after)
 

@@ -7,8 +7,8 @@ own good and bad answer apart. An answer that is empty, cut off or repeats itsel
 Whatever cannot be decided is left open, and the gate then accepts nothing.
 
 Position and length as biases of judges: Zheng et al., Judging LLM-as-a-Judge (2023), https://arxiv.org/abs/2306.05685
-Belongs here: asking, and what the choices come to. Does not: the programs' checks (`ec1.rewards`), and what follows from a
-failure (`gate.py`).
+Belongs here: asking, and what the choices come to. Does not: the programs' checks (`ec1.rewards`), and what follows
+from a failure (`gate.py`).
 """
 
 import asyncio

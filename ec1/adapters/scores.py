@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from ec1.corpus.row_kinds import ROW_KINDS, RowKind, RowKindName
+from ec1.corpus.row_kinds import ROW_KINDS, TASKS, RowKind, RowKindName
 from ec1.errors import InputError, PermanentError
 from ec1.files import read_json, write_atomic, write_json
 from ec1.settings import Settings
@@ -28,7 +28,8 @@ class ExampleScores(Settings):
     `scores`: per model, more is better, nats per token. SFT: the mean log-probability of the completion. Pairs: that
     of the chosen answer minus that of the rejected one. `losses`: per model, the mean negative log-probability of
     the completion or the chosen answer. `shuffled`: per model, the mean log-probability of that answer behind the
-    prompt of an example from another group. Extraction: `scores` are shares of F1 (`ec1.adapters.reading`), and
+    prompt of an example from another group. Tasks: `scores` are 1 where the answer passes all checks, else 0; `tokens`
+    are those of the prompt. Extraction: `scores` are shares of F1 (`ec1.adapters.reading`), and
     `counts` are, per model, the entities that were found, that should have been, and that were right.
     """
 
@@ -93,7 +94,12 @@ class Scores(Settings):
     @property
     def unit(self) -> str:
         """What a score is counted in."""
-        return "F1" if self.objective == "extraction" else "nats/token"
+        return "F1" if self.rows is None else "of the tasks" if self.rows is TASKS else "nats/token"
+
+    @property
+    def counts_right(self) -> bool:
+        """Whether a score counts what is right, and is no likelihood."""
+        return self.rows is None or self.rows is TASKS
 
     def values(self, model: str) -> list[float]:
         """The scores of one model, NaN where they are not finite. Raises InputError for a model that has none."""

@@ -28,7 +28,7 @@ from ec1.commands.shell import (
 )
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error, InputError
-from ec1.night.clock import clock_problem
+from ec1.night.clock import clock_problem, newest_record
 from ec1.night.health.preflight import why_not
 from ec1.night.report.failure import one_line
 from ec1.night.report.first import begin
@@ -54,7 +54,7 @@ def night(
     options: Options = context.obj
     deployment = options.deployment()
     now = dt.datetime.now(dt.UTC)
-    chosen = _chosen_night(deployment, date, now)
+    chosen = _chosen_night(options, deployment, date, now)
     if (why := why_not(deployment, options.home, now)) is not None:
         _end_unbegun(options, deployment, chosen.date, why, as_json)
     began = time.monotonic()
@@ -165,11 +165,16 @@ def ui(
     sys.exit(DONE if status == INTERRUPTED else status)
 
 
-def _chosen_night(deployment: Deployment, date: str | None, now: dt.datetime) -> Night:
-    """The night of a date, or the one that is open. Raises InputError for one that no deployment of this kind has."""
+def _chosen_night(options: Options, deployment: Deployment, date: str | None, now: dt.datetime) -> Night:
+    """The night of a date, or the one that is open.
+
+    Raises InputError for one that no deployment of this kind has. One that has begun by the records, and not by the
+    clock, is for the preflight: it says that the clock is wrong.
+    """
     chosen = deployment.night(date) if date else deployment.current_night(now)
-    if chosen.start > now:
-        raise InputError(f"night {chosen.date} has not begun")
+    if chosen.start > max(now, newest_record(options.home) or now):
+        problem = clock_problem(options.home, now)
+        raise InputError(f"night {chosen.date} has not begun" + (f"; {problem}" if problem else ""))
     fixed = deployment.schedule.first_night
     if fixed is not None and chosen.date < fixed.isoformat():
         raise InputError(f"night {chosen.date} is before schedule.first_night {fixed}")
@@ -190,7 +195,7 @@ def plan(
     now = dt.datetime.now(dt.UTC)
     fill_with_sample(options.deployment(), options.home)
     if base is not None:
-        _print_changes(options, base, _chosen_night(options.deployment(), date, now), now, as_json)
+        _print_changes(options, base, _chosen_night(options, options.deployment(), date, now), now, as_json)
         return
     print_plan(options, options.recipes(), now, date, as_json=as_json)
 
@@ -208,7 +213,9 @@ def print_plan(
     from ec1.night.operations.preview import plan_whole_night
 
     deployment = options.deployment()
-    chosen = _chosen_night(deployment, date, now)
+    chosen = _chosen_night(options, deployment, date, now)
+    if problem := clock_problem(options.home, now):
+        raise InputError(problem)
     planned = plan_whole_night(deployment, options.home, chosen, recipes, now, options.project)
     if as_json:
         print_json({**planned.model_dump(mode="json"), "seconds": planned.seconds})

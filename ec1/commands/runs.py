@@ -1,10 +1,11 @@
 """`ec1 run`: the log book of all trainings; repeat one of them."""
 
 import datetime as dt
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,19 +28,24 @@ def run_list(
     recipe: Annotated[str | None, typer.Option(help="only runs of this recipe (its name)")] = None,
     tenant: Annotated[str | None, typer.Option(help="only runs of this tenant")] = None,
     verdict: Annotated[str | None, typer.Option(help="accepted, no_effect, review, rejected or diverged")] = None,
+    sort: Annotated[Literal["name", "gain"], typer.Option(help="gain: the largest over its base first")] = "name",
     as_json: AsJson = False,
 ) -> None:
     """List all trainings, one per line."""
     options: Options = context.obj
-    print_answer(queries.runs(options.home, recipe, tenant, verdict).items, as_json, _run_lines)
+    found = queries.runs(options.home, recipe, tenant, verdict).items
+    if sort == "gain":
+        found = tuple(sorted(found, key=lambda run: -math.inf if run.gain is None else run.gain, reverse=True))
+    print_answer(found, as_json, _run_lines)
 
 
 def _run_lines(found: tuple[queries.RunSummary, ...]) -> Iterator[str]:
     for run in found:
         losses = f"{run.loss_first:.3f} to {run.loss_last:.3f}" if run.loss_last is not None else ""
+        gain = "" if run.gain is None else f"{run.gain:+.3f}"
         yield (
-            f"  {run.run:<44} {run.status:<10} {run.verdict or '-':<9} {run.adapter or '-':<28} {run.recipe} "
-            f"{run.recipe_digest[:8]}, dataset {run.dataset_digest[:8]}, loss {losses}"
+            f"  {run.run:<44} {run.status:<10} {run.verdict or '-':<9} {gain:>7} {run.adapter or '-':<28} {run.recipe} "
+            f"{run.recipe_digest[:8]}, dataset {run.dataset_digest[:8]}, seed {run.seed}, loss {losses}"
         )
     yield f"{len(found)} runs"
 

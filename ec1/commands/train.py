@@ -1,25 +1,29 @@
 """`ec1 train` and `ec1 sweep`: trainings that are started manually, after their cost was confirmed. Nothing is
 published."""
 
+import contextlib
 import datetime as dt
 import functools
 import signal
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ec1.commands.following import following
 from ec1.commands.shell import Options, err, out, print_json
+from ec1.deployment import Deployment
 from ec1.errors import InputError
+from ec1.gpu.lease import GpuLease
 from ec1.launch.process import inherited
 from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.resolution import ResolvedRecipe, find_recipe, parse_overrides
 from ec1.training.plan import TrainingPlan
 
 if TYPE_CHECKING:
-    from ec1.night.experiments.sweep import SweepResult
+    from ec1.night.experiments.sweep import SweepResult, Trial
 
 RecipeName = Annotated[str, typer.Argument(help="a recipe file, or a name such as pointsav/pretraining")]
 ConfirmCost = Annotated[
@@ -55,11 +59,14 @@ def train(
     name = f"{resolved.recipe.tenant}-{resolved.recipe.role}"
     log = options.home.logs / f"training-{name}-by-hand.log"
     env = inherited(options.environment)
-    result = run_by_hand(prepared.spec, deployment, options.home, env, log, "ec1 train")
+    scoring = options.home.logs / f"evaluation-{name}-by-hand.log"
+    plan = prepared.plan
+    err.print(f"  {plan.steps} steps, about {plan.seconds:.0f} s; log: {log}", markup=False)
     judged = None
-    if evaluate:
-        log = options.home.logs / f"evaluation-{name}-by-hand.log"
-        judged = evaluate_by_hand(prepared, env, log, "ec1 train")
+    with _going_on(), following([log, scoring], _holder(deployment, options)):
+        result = run_by_hand(prepared.spec, deployment, options.home, env, log, "ec1 train")
+        if evaluate:
+            judged = evaluate_by_hand(prepared, env, scoring, "ec1 train")
     run = prepared.spec.output.relative_to(options.home.runs).as_posix()
     if as_json:
         shown = {"run": run, **result.model_dump(mode="json")}
@@ -90,7 +97,7 @@ def sweep(
 
     Started again after an interruption, it goes on where it was.
     """
-    from ec1.night.experiments.sweep import CURVES, run_trial, table, trials, write_sweep
+    from ec1.night.experiments.sweep import CURVES, table, trials, write_sweep
 
     options: Options = context.obj
     deployment, home = options.deployment(), options.home
@@ -98,21 +105,14 @@ def sweep(
     now = dt.datetime.now(dt.UTC)
     planned = trials(functools.partial(_find, options, recipe), settings, seeds, deployment, home, now, budget)
     _confirm(recipe, [trial.prepared.plan for trial in planned], confirm_cost)
-    done = []
-    for number, trial in enumerate(planned, start=1):
-        plan = trial.prepared.plan
-        # A training takes minutes or hours: say which one before it, not only after.
-        err.print(
-            f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {plan.steps} steps, about "
-            f"{plan.seconds:.0f} s, and its evaluation",
-            markup=False,
-        )
-        result, judged = run_trial(trial, deployment, home, inherited(options.environment))
-        done.append((trial, result, judged))
-        if not as_json:
-            said = judged.verdict.reasons[0] if judged else result.verdict
-            took = f"{result.steps} steps in {result.seconds:.0f} s"
-            out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {took}; {said}", markup=False)
+    done: list[Any] = []
+    try:
+        _try_all(planned, done, deployment, options, as_json)
+    except KeyboardInterrupt:
+        if done and not as_json:
+            _print_table(table(done))
+        err.print(f"{len(done)} of {len(planned)} trials are done; the same command goes on")
+        raise
     rows = table(done)
     folder = write_sweep(done, rows)
     if as_json:
@@ -121,6 +121,43 @@ def sweep(
         return
     _print_table(rows)
     out.print(f"curves: {folder / CURVES}", markup=False)
+
+
+@contextlib.contextmanager
+def _going_on() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("stopped after a whole step; the same command goes on from there")
+        raise
+
+
+def _holder(deployment: Deployment, options: Options) -> Callable[[], str | None]:
+    gpu = deployment.gpu
+    return GpuLease(deployment.gpu_lock(options.home), device=gpu.device, min_free_gib=gpu.min_free_gib).held_by
+
+
+def _try_all(
+    planned: "Sequence[Trial]", done: list[Any], deployment: Deployment, options: Options, as_json: bool
+) -> None:
+    """Run each trial; what it gave is added to `done`."""
+    from ec1.night.experiments.sweep import run_trial
+
+    for number, trial in enumerate(planned, start=1):
+        plan = trial.prepared.plan
+        # A training takes minutes or hours: say which one before it, not only after.
+        err.print(
+            f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {plan.steps} steps, about "
+            f"{plan.seconds:.0f} s, and its evaluation; log: {trial.logs(options.home)[0]}",
+            markup=False,
+        )
+        with following(trial.logs(options.home), _holder(deployment, options)):
+            result, judged = run_trial(trial, deployment, options.home, inherited(options.environment))
+        done.append((trial, result, judged))
+        if not as_json:
+            said = judged.verdict.reasons[0] if judged else result.verdict
+            took = f"{result.steps} steps in {result.seconds:.0f} s"
+            out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {took}; {said}", markup=False)
 
 
 def _print_table(rows: "Sequence[SweepResult]") -> None:

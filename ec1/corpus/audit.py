@@ -60,7 +60,7 @@ class Audit:
 
 
 def audit(folder: Path) -> Audit:
-    """Look at `<folder>/train` and `<folder>/heldout`, single answers or pairs."""
+    """Look at `<folder>/train` and `<folder>/heldout`, single answers or pairs; of tasks there is no answer."""
     words = _WordNumbers()
     heldout = sorted(_heldout(folder / "heldout", words), key=lambda each: each.row)
     wanted = np.unique(np.concatenate([*(each.grams for each in heldout), np.empty(0, np.uint64)]))
@@ -113,7 +113,7 @@ def _heldout(folder: Path, words: _WordNumbers) -> Iterator[_HeldOut]:
     for batch in _batches(folder):
         for row in batch.to_pylist():
             if row["row"] in checked:
-                text = "\n".join(message["content"] for message in row.get("completion") or row["chosen"])
+                text = "\n".join(message["content"] for message in row.get("completion") or row.get("chosen") or ())
                 yield _HeldOut(row["row"], _plain(text), np.unique(_grams([_added(text)], words)))
 
 

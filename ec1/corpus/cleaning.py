@@ -114,9 +114,12 @@ def _names_a_person(name: str) -> bool:
 
 
 def scrub_example(example: Example, recognizers: Sequence[str] = ()) -> tuple[Example, Counter[str]]:
-    """`scrub` every text of an example, those of calls and tools too. Raises RejectedError as `scrub` does."""
+    """`scrub` every text of an example, those of calls and tools too. Raises RejectedError as `scrub` does, and for a
+    check that would no longer be the same."""
     scrubber = _Scrubber(recognizers)
     clean = {column: [scrubber.clean(item) for item in items] for column, items in example.items()}
+    if clean.get("checks") != example.get("checks"):
+        raise RejectedError("a check holds what looks like a secret or personal data")
     return clean, scrubber.counts
 
 

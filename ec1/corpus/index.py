@@ -20,6 +20,7 @@ from typing import BinaryIO
 from ec1.corpus.access import reason_of
 from ec1.corpus.buckets import Bucket
 from ec1.corpus.packed import MAX_LINE_BYTES
+from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.tuples import TrainingTuple, load_record, parse_record, trainable
 from ec1.errors import RejectedError
 from ec1.files import digest_of
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 RULES = 3
 """Raise it when a change of `tuples.py` changes what is trainable: indexes are then rebuilt and digests differ."""
 
+_LAYOUT = 2
+"""Of the index alone: raise it when its tables change. Digests stay."""
+
 KEY_BYTES = 16
 """A row's key is the first half of the SHA-256 of its tuple: 128 bits name a line beyond doubt."""
 
@@ -37,11 +41,11 @@ _HEAD, _TAIL = 4096, 65536
 # A file that was changed this shortly before it was read may change again without a new modification time.
 _RACY_NS = 2_000_000_000
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE file (id INTEGER PRIMARY KEY, path TEXT UNIQUE, size INT, mtime_ns INT, inode INT, indexed_ns INT,
                    offset INT, lines INT, probe BLOB);
 CREATE TABLE row (id INTEGER PRIMARY KEY AUTOINCREMENT, file INT, line INT, offset INT, length INT, key BLOB,
-                  created_us INT, sft INT, dpo INT);
+                  created_us INT, {", ".join(f"{kind} INT" for kind in ROW_KINDS)});
 CREATE INDEX row_file ON row (file);
 CREATE TABLE reason (id INTEGER PRIMARY KEY, text TEXT UNIQUE);
 """
@@ -50,15 +54,14 @@ _BASE = "CREATE TABLE IF NOT EXISTS base (objective TEXT PRIMARY KEY, digest TEX
 
 @dataclass(frozen=True)
 class IndexedLine:
-    """One line of one file. `sft` and `dpo` are reasons why not, or None; `created_us` microseconds since 1970."""
+    """One line of one file. `why_not`: per kind of row a reason, or None; `created_us` microseconds since 1970."""
 
     line: int
     offset: int
     length: int
     key: bytes
     created_us: int | None
-    sft: str | None
-    dpo: str | None
+    why_not: tuple[str | None, ...]
 
 
 class LineIndex:
@@ -74,7 +77,7 @@ class LineIndex:
         place = hashlib.sha256(str(bucket.root.resolve()).encode()).hexdigest()[:12]
         self._bucket = bucket
         ignored = f"-{digest_of(bucket.ignored)[:12]}" if bucket.ignored else ""
-        self._path = cache / "corpus" / f"{bucket.name}-{place}-{RULES}{ignored}.sqlite"
+        self._path = cache / "corpus" / f"{bucket.name}-{place}-{RULES}.{_LAYOUT}{ignored}.sqlite"
 
     def __enter__(self) -> "LineIndex":
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +214,7 @@ class LineIndex:
                 raise RejectedError(REMOVED)
         except RejectedError as error:
             key, reason = hashlib.sha256(raw).digest()[:KEY_BYTES], str(error)
-            return IndexedLine(number, start, len(raw), key, None, reason, reason)
+            return IndexedLine(number, start, len(raw), key, None, (reason,) * len(ROW_KINDS))
         foreign = "belongs to another tenant" if item.tenant not in (None, self._bucket.tenant) else None
         return IndexedLine(
             number,
@@ -219,17 +222,17 @@ class LineIndex:
             len(raw),
             bytes.fromhex(item.digest)[:KEY_BYTES],
             None if item.created is None else microseconds(item.created),
-            foreign or trainable(item, "sft") or reason_of(item.labels),
-            foreign or trainable(item, "dpo") or reason_of(item.labels),
+            tuple(foreign or trainable(item, kind.name) or reason_of(item.labels) for kind in ROW_KINDS.values()),
         )
 
     def _insert(self, identifier: int, batch: list[IndexedLine]) -> None:
-        reasons = {reason for item in batch for reason in (item.sft, item.dpo) if reason is not None}
+        reasons = {reason for item in batch for reason in item.why_not if reason is not None}
         if missing := sorted(reasons - self.reasons().keys()):
             self.db.executemany("INSERT INTO reason (text) VALUES (?)", [(reason,) for reason in missing])
         number = self.reasons()
+        kinds, marks = ", ".join(ROW_KINDS), ",?" * len(ROW_KINDS)
         self.db.executemany(
-            "INSERT INTO row (file, line, offset, length, key, created_us, sft, dpo) VALUES (?,?,?,?,?,?,?,?)",
+            f"INSERT INTO row (file, line, offset, length, key, created_us, {kinds}) VALUES (?,?,?,?,?,?{marks})",
             [
                 (
                     identifier,
@@ -238,8 +241,7 @@ class LineIndex:
                     item.length,
                     item.key,
                     item.created_us,
-                    None if item.sft is None else number[item.sft],
-                    None if item.dpo is None else number[item.dpo],
+                    *(None if reason is None else number[reason] for reason in item.why_not),
                 )
                 for item in batch
             ],

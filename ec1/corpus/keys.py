@@ -109,6 +109,7 @@ OF_OWN: dict[str, frozenset[str]] = {
     ),
     "apprenticeship-feedback": frozenset({"prompt", "chosen", "rejected", "format"}),
     "extraction": frozenset({"text", "entities"}),
+    "task": frozenset({"prompt", "checks"}),
 }
 """Of our own tuples: what is read, and what docs/contracts.md says stands beside it."""
 

@@ -17,7 +17,7 @@ from ec1.corpus import cleaning
 from ec1.corpus.dataset import with_system_prompt
 from ec1.corpus.options import DataOptions
 from ec1.corpus.rendering import encode, rendered, rendered_sides
-from ec1.corpus.row_kinds import PAIRS, ROW_KINDS
+from ec1.corpus.row_kinds import ANSWERS, PAIRS, ROW_KINDS
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.tuples import Example, Objective, example_of, parse_record
 from ec1.errors import RejectedError
@@ -49,6 +49,8 @@ def row_tokens(tokenizer: Any, record: Mapping[str, Any], objective: Objective, 
     RejectedError if it cannot be a row."""
     example = with_system_prompt(example_of(parse_record(record, data.known_keys), objective), data.system_prompt)
     sides = ROW_KINDS[objective].sides
+    if not sides:
+        return len(_asked(tokenizer, example)[1])
     forms = [rendered(tokenizer, {**example, "completion": example[side]}, data.train_on) for side in sides]
     return max(len(item.input_ids) for item in encode(tokenizer, forms))
 
@@ -92,6 +94,11 @@ def preview_rows(
                 example, _ = cleaning.scrub_example(example, data.recognizers)
             example = with_system_prompt(example, data.system_prompt)
             kind = ROW_KINDS[objective]
+            if kind.beside:
+                text, tokens = _asked(tokenizer, example)
+                checks = ("\n".join(message["content"] for message in example["checks"]), False)
+                shown.append(PreviewRow(origin, len(tokens), 0, ((text, False), checks), None))
+                continue
             sides = [_side(example, side) for side in kind.sides] if kind is PAIRS else [example]
             shown += [_row(tokenizer, origin, side, data) for side in sides]
         except RejectedError as error:
@@ -107,12 +114,18 @@ def checker(data: DataOptions, objective: Objective, model: Path) -> Callable[[M
 
     def check(record: Mapping[str, Any]) -> None:
         example = with_system_prompt(example_of(parse_record(record, data.known_keys), objective), data.system_prompt)
-        if ROW_KINDS[objective] is PAIRS:
-            rendered_sides(tokenizer, example, PAIRS.sides)
+        if (kind := ROW_KINDS[objective]) is not ANSWERS:
+            rendered_sides(tokenizer, example, kind.sides)
         else:
             rendered(tokenizer, example, data.train_on)
 
     return check
+
+
+def _asked(tokenizer: Any, example: Example) -> tuple[str, list[int]]:
+    """What a model is asked of a row without an answer, as text and as tokens."""
+    [text] = rendered_sides(tokenizer, example, ())
+    return text, list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _side(example: Example, side: str) -> Example:

@@ -59,8 +59,14 @@ def rendered(tokenizer: Any, example: Example, train_on: TrainOn) -> Rendered:
 
 
 def rendered_sides(tokenizer: Any, example: Example, names: Sequence[str]) -> list[str]:
-    """The prompt of a pair with each of its answers, as text. Raises RejectedError as `rendered` does."""
+    """The prompt with each of its answers, as text; without any, as a model is asked. Raises RejectedError as
+    `rendered` does."""
     with rejecting():
+        if not names:
+            _require_all_shown(
+                tokenizer, example["prompt"], None, asked := render(tokenizer, example["prompt"], ask=True)
+            )
+            return [asked]
         texts = []
         for name in names:
             messages = [*example["prompt"], *example[name]]

@@ -7,26 +7,29 @@ reads which kind (`ec1.recipes.objectives`).
 from dataclasses import dataclass
 from typing import Literal
 
-RowKindName = Literal["sft", "dpo"]
+RowKindName = Literal["sft", "dpo", "task"]
 """As snapshots, datasets and scores on disk name them."""
 
 
 @dataclass(frozen=True)
 class RowKind:
-    """One kind of row: a prompt, and one or more answers to it."""
+    """One kind of row: a prompt, and one or more answers to it; or what answers are held against."""
 
     name: RowKindName
     sides: tuple[str, ...]
     """Columns of the answers; the first is the one that is to become likelier."""
+    beside: tuple[str, ...] = ()
+    """Columns that no model reads: messages too, so that they are kept, scrubbed and compared as texts are."""
     tokens: tuple[str, ...] = ()
     """Columns in which a dataset says itself which tokens there are and which of them count."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns of messages."""
-        return ("prompt", *self.sides)
+        return ("prompt", *self.sides, *self.beside)
 
 
 ANSWERS = RowKind("sft", ("completion",), tokens=("input_ids", "completion_mask"))
 PAIRS = RowKind("dpo", ("chosen", "rejected"))
-ROW_KINDS: dict[str, RowKind] = {kind.name: kind for kind in (ANSWERS, PAIRS)}
+TASKS = RowKind("task", (), beside=("checks",))
+ROW_KINDS: dict[str, RowKind] = {kind.name: kind for kind in (ANSWERS, PAIRS, TASKS)}

@@ -14,16 +14,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from pydantic import ValidationError
+
 from ec1.corpus.access import access_labels
 from ec1.corpus.formats import Message, messages_of, read_row
 from ec1.corpus.keys import OF_OWN, OF_ROW, Fields, without
-from ec1.corpus.row_kinds import PAIRS, ROW_KINDS, RowKindName
+from ec1.corpus.row_kinds import PAIRS, ROW_KINDS, TASKS, RowKindName
 from ec1.errors import RejectedError
 from ec1.files import digest_of
+from ec1.rewards.checks import Check
 
 Objective: TypeAlias = RowKindName
 Example: TypeAlias = dict[str, list[dict[str, Any]]]
-"""`prompt` with `completion`, or with `chosen` and `rejected`: lists of messages; and `tools`, if the row has any."""
+"""Lists of messages: `prompt` with `completion`, with `chosen` and `rejected`, or with `checks` (one message, JSON);
+and `tools`, if the row has any."""
 
 MIN_PAIR_CHARACTERS = 80
 MAX_CHOSEN_CHARACTERS = 50_000
@@ -49,6 +53,7 @@ class TupleKind(StrEnum):
     APPRENTICESHIP = "apprenticeship"
     FEEDBACK = "apprenticeship-feedback"
     EXTRACTION = "extraction"
+    TASK = "task"
     GENERIC = "generic"
 
 
@@ -71,6 +76,8 @@ class TrainingTuple:
     tier: str | None
     tenant: str | None
     tools: tuple[dict[str, Any], ...] | None = None
+    checks: tuple[dict[str, Any], ...] | None = None
+    """Of a task: what its answers are held against."""
     problem: str | None = None
     """Why the record holds nothing to learn, if the format itself says so."""
     labels: tuple[str, ...] = ()
@@ -116,13 +123,16 @@ def parse_record(record: Mapping[str, Any], ignored: Collection[str] = ()) -> Tr
         return _feedback(record, digest)
     if kind == TupleKind.EXTRACTION:
         return _extraction(record, digest)
+    if kind == TupleKind.TASK:
+        return _task(record, digest)
     if kind is not None and not ({"messages", "conversations", "prompt"} & record.keys()):
         raise RejectedError("unknown tuple_type")
     return _generic(record, digest, ignored)
 
 
 def example_of(item: TrainingTuple, objective: Objective) -> Example:
-    """The training example: `prompt` + `completion` (SFT) or `prompt` + `chosen` + `rejected` (DPO), lists of messages.
+    """The training example: `prompt` + `completion` (SFT), `prompt` + `chosen` + `rejected` (DPO), `prompt` + `checks`
+    (tasks); lists of messages.
 
     A conversation's completion is its last answer that counts; the answers before it are in the prompt, and those of
     them that do not count have `train` false.
@@ -140,6 +150,8 @@ def example_of(item: TrainingTuple, objective: Objective) -> Example:
             "chosen": [dict(message) for message in item.chosen],
             "rejected": [dict(message) for message in item.rejected],
         }
+    if ROW_KINDS[objective] is TASKS:
+        return example | {"checks": [_message("checks", json.dumps(item.checks, ensure_ascii=False, sort_keys=True))]}
     target = item.completion or item.chosen
     assert target is not None
     return example | {"completion": [dict(message) for message in target]}
@@ -155,6 +167,8 @@ def trainable(item: TrainingTuple, objective: Objective) -> str | None:
         return "empty prompt"
     if ROW_KINDS[objective] is PAIRS:
         return _pair_problem(item)
+    if ROW_KINDS[objective] is TASKS:
+        return None if item.checks else "no checks to hold answers against"
     target = item.completion or item.chosen
     if target is None or not _says_something(target):
         return "empty target"
@@ -333,6 +347,26 @@ def _extraction(record: Mapping[str, Any], digest: str) -> TrainingTuple:
     )
 
 
+def _task(record: Mapping[str, Any], digest: str) -> TrainingTuple:
+    """A prompt without an answer, and the checks that tell which answers are right."""
+    checks = record.get("checks")
+    if not isinstance(checks, list) or not checks:
+        raise RejectedError("checks is not a list of objects with check and value")
+    for each in checks:
+        try:
+            Check.model_validate(each)
+        except ValidationError:
+            raise RejectedError("a check is none that docs/recipes.md names") from None
+    return _build(
+        TupleKind.TASK,
+        record,
+        digest,
+        prompt=_one_sided(record.get("prompt", ""), "user", "prompt"),
+        tier=_text(record, "tier_used"),
+        checks=tuple(dict(each) for each in checks),
+    )
+
+
 def _generic(record: Mapping[str, Any], digest: str, ignored: Collection[str]) -> TrainingTuple:
     row = read_row(record, ignored)
     if row.chosen is not None:
@@ -391,6 +425,7 @@ def _build(
     created: dt.datetime | None = None,
     tier: str | None = None,
     tools: tuple[dict[str, Any], ...] | None = None,
+    checks: tuple[dict[str, Any], ...] | None = None,
     problem: str | None = None,
 ) -> TrainingTuple:
     return TrainingTuple(
@@ -405,6 +440,7 @@ def _build(
         tier=_tier(record, tier),
         tenant=_text(record, "tenant"),
         tools=tools,
+        checks=checks,
         problem=problem,
         labels=access_labels(record, metadata_of(record)),
     )

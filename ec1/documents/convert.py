@@ -10,6 +10,7 @@ time is over, and starts again for the next file. What came out is kept by conte
 import atexit
 import json
 import logging
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,23 +71,39 @@ class Converter:
 
     def convert(self, data: bytes, suffix: str, sha256: str) -> Converted:
         """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason."""
+        return _answered(self._answer(data, suffix, sha256))
+
+    def differs(self, data: bytes, suffix: str, sha256: str, before: str) -> bool:
+        """Whether a file's text is not the one that the converter `before` gave; True where that is not kept."""
+        earlier = self._place(suffix, sha256, before)
+        kept = _read_kept(earlier) if earlier is not None else None
+        return kept is None or kept.rstrip() != self._answer(data, suffix, sha256).rstrip()
+
+    def drop_earlier(self) -> None:
+        """Remove what other versions gave."""
+        for folder in self._kept.iterdir() if self._kept is not None and self._kept.is_dir() else ():
+            if folder.name != CONVERTER_VERSION:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _answer(self, data: bytes, suffix: str, sha256: str) -> bytes:
         path = self._place(suffix, sha256)
         if path is not None and (found := _read_kept(path)) is not None:
-            return _answered(found)
+            return found
         with self._lock:
             answer, lasting = self._ask(data, suffix)
         if path is not None and lasting:
             write_atomic(path, answer)
-        return _answered(answer)
+        return answer
 
     def drop(self, suffix: str, sha256: str) -> None:
         """Remove what is kept of a file's text."""
         if (path := self._place(suffix, sha256)) is not None:
             path.unlink(missing_ok=True)
 
-    def _place(self, suffix: str, sha256: str) -> Path | None:
-        name = digest_of([CONVERTER_VERSION, suffix, sha256, self._settings.model_dump()])
-        return self._kept / name[:2] / f"{name}.json" if self._kept is not None else None
+    def _place(self, suffix: str, sha256: str, converter: str | None = None) -> Path | None:
+        name = digest_of([suffix, sha256, self._settings.model_dump()])
+        version = converter or CONVERTER_VERSION
+        return self._kept / version / name[:2] / f"{name}.json" if self._kept is not None else None
 
     def close(self) -> None:
         """End the process."""

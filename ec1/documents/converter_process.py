@@ -7,13 +7,14 @@ It opens no file and keeps nothing. `convert.py` starts it, and kills it when a 
 import json
 import os
 import re
-import resource
 import sys
 import tempfile
 from itertools import zip_longest
 from typing import Any
 
 import kreuzberg
+
+from ec1.documents.limits import limit_process
 
 _PDF = "application/pdf"
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
@@ -33,7 +34,7 @@ _BLANK_PDF = (
 def main() -> None:
     """Answer until standard input ends."""
     _load_pdfium()
-    _limit(int(sys.argv[1]))
+    limit_process(int(sys.argv[1]))
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while line := requests.readline():
         header = json.loads(line)
@@ -49,12 +50,6 @@ def _load_pdfium() -> None:
     with tempfile.TemporaryDirectory() as private:
         os.putenv("TMPDIR", private)
         kreuzberg.extract_bytes_sync(_BLANK_PDF, _PDF, config=_config())
-
-
-def _limit(megabytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def _convert(data: bytes, media_type: str, max_pages: int) -> dict[str, Any]:

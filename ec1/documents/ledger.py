@@ -3,7 +3,7 @@
 The rows themselves live inside the graph store, so that graph and ledger cannot disagree (docs/architecture.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -12,10 +12,12 @@ _LEDGER_ONLY = "ledger-only "
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """The extractor's fingerprint by stream; `of_content` has those of contents that a person had read otherwise."""
+    """The extractor's fingerprint by stream; `of_content` has those of contents that are read otherwise, `asked_for`
+    which of them a person had read so: they do not wait for the policy."""
 
     of_stream: Mapping[str, str]
     of_content: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    asked_for: Set[str] = frozenset()
 
     def of(self, stream: str, content_sha256: str) -> str:
         """The fingerprint for one content."""
@@ -31,7 +33,9 @@ def ledger_fingerprints(fingerprints: Fingerprints, *, keep_mentions: bool) -> F
         return {stream: mark + fingerprint for stream, fingerprint in each.items()}
 
     return Fingerprints(
-        marked(fingerprints.of_stream), {content: marked(each) for content, each in fingerprints.of_content.items()}
+        marked(fingerprints.of_stream),
+        {content: marked(each) for content, each in fingerprints.of_content.items()},
+        fingerprints.asked_for,
     )
 
 

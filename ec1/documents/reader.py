@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from ec1.documents.convert import Converter
@@ -42,6 +42,28 @@ class DocumentReader:
         Raises RejectedError (the reason it cannot be a document), DeferredError if the file no longer holds that
         version.
         """
+        document = parse_document(key, self._data(key, content_sha256), self._converter)
+        if self._is_removed(document.text):
+            raise RejectedError(REMOVED)
+        return document
+
+    def converts_otherwise(self, key: DocumentKey, content_sha256: str, before: str) -> bool:
+        """Whether the text of a version is another one than the converter `before` gave; False if it is gone."""
+        if self._converter is None:
+            return False
+        try:
+            data = self._data(key, content_sha256)
+        except (DeferredError, RejectedError):
+            return False
+        return self._converter.differs(data, PurePosixPath(key.path).suffix.lower(), content_sha256, before)
+
+    def drop_earlier_conversions(self) -> None:
+        """Remove the texts that earlier converters gave."""
+        if self._converter is not None:
+            self._converter.drop_earlier()
+
+    def _data(self, key: DocumentKey, content_sha256: str) -> bytes:
+        """The bytes of one version. Raises as `read` does."""
         roots = self._others.get(key.stream, self._roots)
         # What a file holds has that file's path before its own.
         path = next((root / key.path for root in (roots.files, roots.unpacked) if _is_file(root / key.path)), None)
@@ -56,10 +78,7 @@ class DocumentReader:
             raise RejectedError(f"more bytes than documents.max_bytes ({self._max_bytes:,})")
         if hashlib.sha256(data).hexdigest() != content_sha256:
             raise DeferredError(f"{path} was changed after it was listed; its new version is read on a later night")
-        document = parse_document(key, data, self._converter)
-        if self._is_removed(document.text):
-            raise RejectedError(REMOVED)
-        return document
+        return data
 
     def text(self, key: DocumentKey, content_sha256: str) -> str | None:
         """The text of a version; None where the file no longer holds it, or is not a document."""

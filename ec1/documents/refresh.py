@@ -1,4 +1,4 @@
-"""A new prompt, schema or model is a new extractor: which documents that an earlier one read are read again tonight.
+"""A new prompt, schema, model or converter is a new extractor: which documents an earlier one read are read again now.
 
 Belongs here: the policies. Does not: finding what changed (`scan.py`), or building a graph beside the live one
 (`ec1/graph/rebuild.py`).
@@ -58,7 +58,7 @@ def plan_refresh(
         and key.stream in fingerprints.of_stream
         and entry.fingerprint != fingerprints.of(key.stream, entry.content_sha256)
     }
-    asked_for = frozenset(key for key, entry in stale.items() if entry.content_sha256 in fingerprints.of_content)
+    asked_for = frozenset(key for key, entry in stale.items() if entry.content_sha256 in fingerprints.asked_for)
     free = {key for key, entry in stale.items() if has_result(entry)}
     if policy == "full":
         due = set(stale)
@@ -67,5 +67,5 @@ def plan_refresh(
         due = free | asked_for | set(oldest[: per_night if policy == "budgeted" else 0])
     view = dict(ledger)
     for key in stale.keys() - due:
-        view[key] = replace(stale[key], fingerprint=fingerprints.of_stream[key.stream])
+        view[key] = replace(stale[key], fingerprint=fingerprints.of(key.stream, stale[key].content_sha256))
     return Refresh(frozenset(stale), frozenset(due), len(free), view if stale else ledger, asked_for)

@@ -25,6 +25,7 @@ from ec1.documents.listing import DocumentVersion, Listing, Postponed, Rejected
 from ec1.documents.scan_cache import Row, ScanCache
 from ec1.documents.settings import DocumentSettings
 from ec1.documents.sources.copies import Copies
+from ec1.documents.sources.opened import Opener, OpeningLimits
 from ec1.documents.sources.unpack import Seen, holds_others, unpack
 from ec1.documents.steady import Unreadable, Unsteady, read_steadily
 from ec1.errors import DeferredError, InputError, PermanentError
@@ -182,7 +183,9 @@ class _Scan:
                 with Copies(self.root) as brought:
                     walk.refuse(brought.problems(stream.name))
         if copies is not None:
-            unpack(copies, self.containers, self.settings.unpacking, self.settings.max_bytes, root=self.root)
+            settings, conversion = self.settings, self.settings.conversion
+            with Opener(OpeningLimits(conversion.max_seconds, conversion.max_memory_mb)) as opener:
+                unpack(copies, self.containers, settings.unpacking, settings.max_bytes, opener, root=self.root)
             for stream in self.streams.values():
                 self._unpacked(stream, copies, cache, verify, listed)
         cache.keep_only(listed)

@@ -69,10 +69,15 @@ class StreamSettings(Settings):
 
 
 class ConversionSettings(Settings):
-    """Limits of converting one PDF, Word file, mail, … to text. What breaks one is rejected with a reason."""
+    """Limits of converting one PDF, Word file, mail, … to text, and of opening what holds others. What breaks one is
+    rejected with a reason."""
 
     max_seconds: float = Field(60, gt=0, description="wall time")
-    max_memory_mb: int = Field(2048, ge=512, description="address space of the converting process, in MiB")
+    max_memory_mb: int = Field(
+        2048,
+        ge=512,
+        description="address space of the converting process, and of the one that opens archives and mails, in MiB",
+    )
     max_pages: int = Field(2000, gt=0, description="of a PDF")
 
 

@@ -7,6 +7,7 @@ https://docs.vllm.ai/en/stable/configuration/engine_args.html
 
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from ec1.errors import BusyError, ServiceError
 from ec1.gpu.settings import VllmSettings
 from ec1.gpu.tool_parsers import tool_parser_of
 from ec1.launch.local import free_port, usable_cores
+from ec1.launch.process import ending_signal, how_it_ended
 
 if TYPE_CHECKING:
     from ec1.launch.launcher import DeviceGrant
@@ -172,9 +174,7 @@ class VllmEngine:
 
             def died() -> str | None:
                 status = process.poll()
-                return (
-                    None if status is None else f"vLLM ended with status {status}: {meaning(log, since)} (log: {log})"
-                )
+                return None if status is None else why_ended(status, log, since)
 
             yield replace(endpoint, died=died)
 
@@ -196,9 +196,7 @@ class VllmEngine:
             ready = _answers(endpoint)
             status = process.poll()
             if status is not None:
-                raise ServiceError(
-                    f"vLLM ended with status {status} before it was ready: {meaning(log, since)} (log: {log})"
-                )
+                raise ServiceError(why_ended(status, log, since, " before it was ready"))
             if ready:
                 return
             now = time.monotonic()
@@ -210,6 +208,12 @@ class VllmEngine:
             if now - reported >= _PROGRESS_SECONDS:
                 reported = now
                 progress(f"vLLM is starting, {now - begin:.0f} s: {stage(log, since)}")
+
+
+def why_ended(status: int, log: Path, since: int, when: str = "") -> str:
+    """How the engine ended, and where to read on. What it said last is no reason if it was killed."""
+    said = "" if ending_signal(status) == signal.SIGKILL else f": {meaning(log, since)}"
+    return f"vLLM {how_it_ended(status)}{when}{said} (log: {log})"
 
 
 def meaning(log: Path, since: int = 0, *, lines: int = 3) -> str:

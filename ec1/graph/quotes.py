@@ -1,5 +1,6 @@
 """The sentence in which a mention stands, read again from the document that the mention names."""
 
+import re
 from functools import lru_cache
 
 from ec1.documents.chunks import sentence_at
@@ -7,7 +8,8 @@ from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
 from ec1.documents.reader import DocumentReader
 from ec1.errors import DeferredError, RejectedError
-from ec1.graph.model import Evidence, Quote
+from ec1.graph.model import Evidence, Quote, StoredMention, clean_name
+from ec1.streams import CONVERTED
 
 
 class Quotes:
@@ -27,14 +29,15 @@ class Quotes:
             document = self._document(key, evidence.content_sha256)
         except (DeferredError, RejectedError) as error:
             return Quote(problem=str(error))
-        text = document.text
-        start, end = sentence_at(text, evidence.start, evidence.end)
-        return Quote(
-            text[start : evidence.start],
-            text[evidence.start : evidence.end],
-            text[evidence.end : end],
-            place=document.place_at(evidence.start),
-        )
+        text, first, last = document.text, evidence.start, evidence.end
+        if isinstance(evidence, StoredMention) and key.path.lower().endswith(CONVERTED):
+            # Another converter may have given another text of the same file than the one that was read.
+            found = _place(text, evidence.name, first, last)
+            if found is None:
+                return Quote(problem="another converter reads this file otherwise: it has to be read again")
+            first, last = found
+        start, end = sentence_at(text, first, last)
+        return Quote(text[start:first], text[first:last], text[last:end], place=document.place_at(first))
 
     def document(self, key: DocumentKey, content_sha256: str) -> Document:
         """A version of a document. Raises RejectedError or DeferredError where it cannot be read again."""
@@ -49,3 +52,12 @@ class Quotes:
 
     def _read(self, key: DocumentKey, content_sha256: str) -> Document:
         return self._reader.read(key, content_sha256)
+
+
+def _place(text: str, name: str, start: int, end: int) -> tuple[int, int] | None:
+    """Where a name stands: at these characters, or nearest to them."""
+    if clean_name(text[start:end]).casefold() == name.casefold():
+        return start, end
+    words = re.compile(r"\s+".join(map(re.escape, name.split())), re.IGNORECASE)
+    places = [match.span() for match in words.finditer(text)]
+    return min(places, key=lambda place: abs(place[0] - start), default=None)

@@ -19,7 +19,7 @@ from ec1.errors import PermanentError, ServiceError
 from ec1.launch.device import GpuSettings
 from ec1.launch.environment import process_environment
 from ec1.launch.markers import PendingMarkers
-from ec1.launch.process import SupervisedProcess
+from ec1.launch.process import SupervisedProcess, ending_signal, how_it_ended
 from ec1.launch.ranks import LOST_OTHERS
 from ec1.settings import Settings
 from ec1.storage.store import ObjectStore
@@ -113,11 +113,11 @@ class LocalLauncher:
         if status == 0:
             return
         where = f"the end of {log}:\n{process.log_tail()}"
-        if status > 128:
-            raise ServiceError(f"{work.what} was ended by signal {status - 128} and can go on; {where}")
+        if ending_signal(status) is not None:
+            raise ServiceError(f"{work.what} {how_it_ended(status)} and can go on; {where}")
         if status == LOST_OTHERS:
             raise ServiceError(f"{work.what} lost another of its processes and can go on; {where}")
-        raise PermanentError(f"{work.what} ended with status {status}; {where}")
+        raise PermanentError(f"{work.what} {how_it_ended(status)}; {where}")
 
     def _wait(self, process: SupervisedProcess) -> int:
         while self._watch is not None:

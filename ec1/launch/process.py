@@ -1,5 +1,6 @@
 """A child process that never outlives this one and leaves no processes behind (see `warden`)."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,22 @@ def tail_of(log: Path, lines: int = 15) -> str:
     """The last lines of a log, for an error message; empty if there is none."""
     text = log.read_text(errors="replace") if log.is_file() else ""
     return "\n".join(text.splitlines()[-lines:])
+
+
+def ending_signal(status: int) -> int | None:
+    """The signal that ended a command with this status, or its warden; None if it ended by itself."""
+    return -status if status < 0 else status - 128 if status > 128 else None
+
+
+def how_it_ended(status: int) -> str:
+    """What became of a command with this status, in words: one that is killed leaves none of its own."""
+    number = ending_signal(status)
+    if number is None:
+        return f"ended with status {status}"
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    if number != signal.SIGKILL:
+        return f"was ended by {name}"
+    return f"was killed ({name}; by the system, probably for memory: see `dmesg -T` and `free -h`)"
 
 
 class SupervisedProcess:

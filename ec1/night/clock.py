@@ -10,14 +10,17 @@ EARLIEST_YEAR = 2026
 TOLERANCE = dt.timedelta(seconds=60)
 
 
+def newest_record(home: Home) -> dt.datetime | None:
+    """When anything was last written down in a home, by the clock of that time."""
+    folders = [folder for folder in (home.nights, home.logs) if folder.is_dir()]
+    newest = max((path.stat().st_mtime for folder in folders for path in folder.iterdir()), default=None)
+    return None if newest is None else dt.datetime.fromtimestamp(newest, dt.UTC)
+
+
 def clock_problem(home: Home, now: dt.datetime) -> str | None:
     """Why the clock cannot be right, and what to do; None if nothing in the home was written after `now`."""
-    newest = max(
-        (path.stat().st_mtime for folder in (home.nights, home.logs) if folder.is_dir() for path in folder.iterdir()),
-        default=0.0,
-    )
-    written = dt.datetime.fromtimestamp(newest, dt.UTC)
-    if now.year >= EARLIEST_YEAR and now >= written - TOLERANCE:
+    written = newest_record(home)
+    if now.year >= EARLIEST_YEAR and (written is None or now >= written - TOLERANCE):
         return None
-    why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if newest else "which cannot be"
+    why = f"and the newest record is of {written:%Y-%m-%d %H:%M}" if written else "which cannot be"
     return f"the clock says {now:%Y-%m-%d %H:%M} UTC, {why}: set it (timedatectl set-ntp true)"

@@ -7,6 +7,7 @@ Belongs here: reading versions, and following manifests to datasets, snapshots a
 
 import contextlib
 import datetime as dt
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,14 +16,17 @@ from typing import Any
 from ec1.adapters.decisions import IN_USE, ArmResult, ReleaseDecision, Withdrawal
 from ec1.adapters.manifest import AdapterManifest, RecipeRef
 from ec1.adapters.registry import AdapterRegistry
+from ec1.adapters.scores import EVALUATION
 from ec1.corpus.snapshots import load_snapshot
-from ec1.corpus.tuples import metadata_of
+from ec1.corpus.tuples import metadata_of, sources_of
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
 from ec1.night.forgetting.wanted import Wanted
 from ec1.queries.page import Page, page_of
+from ec1.storage.store import NotFound
 
 _DIGEST = re.compile(r"[0-9a-f]{6,64}")
+_KEYED = re.compile(r"[a-z_.]+:\S.*")
 _VERSION = re.compile(r"([a-z0-9-]{1,64})/([a-z0-9-]{1,64})@v([1-9][0-9]*)")
 
 VersionId = tuple[str, str, int]
@@ -175,6 +179,33 @@ def version_page(registry: AdapterRegistry, version: VersionId) -> VersionPage:
     return VersionPage(manifest, state == version[2], withdrawn, trials, None)
 
 
+@dataclass(frozen=True)
+class HeldOutAnswer:
+    """What a version and the models beside it answered to a held-out prompt; `faults`: what is wrong with whose."""
+
+    prompt: str
+    expected: str
+    answers: Mapping[str, str]
+    faults: Mapping[str, tuple[str, ...]]
+
+
+def answers_of(registry: AdapterRegistry, version: VersionId) -> tuple[HeldOutAnswer, ...]:
+    """The answers that were written when a version was judged; none where its evaluation wrote none."""
+    tenant, role, number = version
+    try:
+        found = json.loads(registry.store.get_bytes(f"adapters/{tenant}/{role}/v{number}/{EVALUATION}"))
+    except NotFound:
+        return ()
+    except ValueError:
+        raise PermanentError(
+            f"the evaluation of {_name(version)} is damaged: `ec1 adapters verify` says more"
+        ) from None
+    return tuple(
+        HeldOutAnswer(each["prompt"], each["expected"], each["answers"], each.get("faults", {}))
+        for each in found.get("samples", ())
+    )
+
+
 def _trials(decisions: list[ReleaseDecision], number: int) -> Iterator[TrialRun]:
     """The trials in which a version was an arm, by its number or as the one in use when the trial began."""
     running: tuple[ReleaseDecision, str] | None = None
@@ -272,15 +303,18 @@ def matcher(text: str) -> Callable[[str, Mapping[str, Any]], bool]:
     """What a person asks for: the beginning of a tuple's digest, `key:value`, or a name or address of somebody."""
     if _DIGEST.fullmatch(text):
         return lambda digest, record: digest.startswith(text)
-    query = Wanted(source=text) if re.fullmatch(r"[a-z_.]+:\S.*", text) else Wanted(person=text)
+    query = Wanted(source=text) if _KEYED.fullmatch(text) else Wanted(person=text)
     return lambda digest, record: query.in_record(record)
 
 
 def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:
-    """The versions that learnt from what `text` names (`matcher`)."""
+    """The versions that learnt from what `text` names (`matcher`). Raises InputError for a key that no tuple has: that
+    none learnt from it would be a false all-clear."""
     if not text.strip():
         raise InputError("say what to look for: a tuple's digest, key:value, or an author")
     wanted, cache = matcher(text), dict[str, frozenset[str]]()
+    key = text.partition(":")[0] if _KEYED.fullmatch(text) else None
+    keyed = key is None
     own: dict[str, int] = {}
     unknown, parents = [], {}
     for manifest in _all_versions(registry):
@@ -288,12 +322,27 @@ def containing(registry: AdapterRegistry, home: Home, text: str) -> Learners:
         try:
             digest = manifest.snapshot.digest
             if digest not in cache:
-                cache[digest] = frozenset(row for row, _, record in _records(home, manifest) if wanted(row, record))
+                rows = set()
+                for row, _, record in _records(home, manifest):
+                    keyed = keyed or _has(record, str(key))
+                    if wanted(row, record):
+                        rows.add(row)
+                cache[digest] = frozenset(rows)
             if count := len(trained_rows(home, manifest) & cache[digest]):
                 own[manifest.name] = count
         except PermanentError:
             unknown.append(manifest.name)
+    if not keyed and not own and cache:
+        raise InputError(f"no tuple here has {key!r}: write a key of its record or metadata, such as source_commit:…")
     return Learners({name: own.get(name, 0) for name in with_descendants(parents, set(own))}, tuple(unknown))
+
+
+def _has(record: Mapping[str, Any], key: str) -> bool:
+    """Whether a record says anything under a key, with dots for what is further inside."""
+    places = (record, metadata_of(record))
+    return any(place.get(key) is not None for place in places) or any(
+        source.startswith(f"{key}:") for source in sources_of(record, [key])
+    )
 
 
 def with_descendants(parents: Mapping[str, list[str]], versions: set[str]) -> list[str]:

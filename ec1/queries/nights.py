@@ -10,6 +10,7 @@ from typing import Any
 
 from ec1.errors import InputError
 from ec1.home import Home
+from ec1.night.report import text
 from ec1.night.report.summary import NightReport, night_report, nights_since
 from ec1.night.report.totals import Totals, totals_of
 from ec1.night.steps.log_book import Run, find_run
@@ -48,6 +49,8 @@ class RunSummary:
     steps: int | None
     loss_first: float | None
     loss_last: float | None
+    gain: float | None
+    """Over the base, of the evaluation; None if there was none."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +74,29 @@ def report_of(home: Home, night: str | None = None) -> NightReport:
     return night_report(home, night)
 
 
+def nights_page(home: Home, limit: int, cursor: str | None = None) -> Page[NightReport]:
+    """The nights, the newest first; only the records of the page are read."""
+    page = page_of(nights_since(home, dt.date.min)[::-1], limit, cursor)
+    return Page(tuple(_report_or_nothing(home, night) for night in page.items), page.next)
+
+
 def reports_since(home: Home, since: str, tenant: str) -> Nights:
     """All nights from a day (YYYY-MM-DD) on; phase 1 counts for `tenant`. Raises InputError for another text."""
-    found = []
-    for night in nights_since(home, day_of(since)):
-        try:
-            found.append(night_report(home, night))
-        except InputError:
-            # A night that was begun and left nothing, such as one that was interrupted while it listed documents.
-            found.append(NightReport(night=night, run=""))
+    found = [_report_or_nothing(home, night) for night in nights_since(home, day_of(since))]
     return Nights(tuple(found), totals_of(found, tenant))
+
+
+def _report_or_nothing(home: Home, night: str) -> NightReport:
+    try:
+        return night_report(home, night)
+    except InputError:
+        # A night that was begun and left nothing, such as one that was interrupted while it listed documents.
+        return NightReport(night=night, run="")
+
+
+def report_rows(report: NightReport) -> list[tuple[str, str]]:
+    """A report in rows of (name, text): what came of it, and the time, memory and cost that it took."""
+    return [*text.summary(report), *text.machine(report)]
 
 
 def day_of(night: str) -> dt.date:
@@ -137,4 +153,5 @@ def _summary(run: Run) -> dict[str, Any]:
         "steps": result.steps if result else None,
         "loss_first": result.loss_first if result else None,
         "loss_last": result.loss_last if result else None,
+        "gain": run.gain,
     }

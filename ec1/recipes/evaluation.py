@@ -26,6 +26,9 @@ class EvaluationOptions(Settings):
     min_effect_f1: float = Field(
         0.01, ge=0, le=1, description="kind extraction: a smaller gain in F1 over the base is none"
     )
+    min_effect_tasks: float = Field(
+        0.02, ge=0, le=1, description="kind task: a smaller gain in the share of tasks solved over the base is none"
+    )
     keep_share: float = Field(
         0.8, ge=0, le=1, description="how much of the gain of the version in use, and of the best, must be kept"
     )

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ec1.corpus.pii import check_recognizers
 from ec1.errors import InputError
-from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.objectives import OBJECTIVES, SECTIONS
 from ec1.recipes.resolution import (
     LintFinding,
@@ -121,8 +120,9 @@ def _advice(resolved: ResolvedRecipe) -> list[LintFinding]:
     for section in SECTIONS:
         if section != OBJECTIVES[recipe.objective].section and getattr(recipe, section) is not None:
             add(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
-    if (why := why_unchecked(recipe.evaluation)) is not None:
-        add("evaluation.tasks", f"{why.partition(': ')[2]}; it must work where evaluations run")
+    if (why := recipe.why_unchecked()) is not None:
+        key, _, why = why.partition(": ")
+        add(key.partition(" ")[0], f"{why}; it must work where trainings and evaluations run")
     return found
 
 

@@ -10,9 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ec1.corpus.row_kinds import ANSWERS, PAIRS, RowKind
+from ec1.corpus.row_kinds import ANSWERS, PAIRS, TASKS, RowKind
 
-ObjectiveName = Literal["sft", "dpo", "orpo", "simpo"]
+ObjectiveName = Literal["sft", "dpo", "orpo", "simpo", "grpo"]
+NO_START = (
+    "the model learns from answers of its own, and there is no version of the role (or of grpo.warm_start) in use that "
+    "could write any: train one on answers first (objective sft)"
+)
 Rates = tuple[float, float]
 
 
@@ -43,6 +47,9 @@ class Objective:
     """Whether the Triton kernels compute its loss."""
     reference: bool = False
     """Whether a frozen reference scores every row too."""
+    rolls_out: bool = False
+    """Whether the model writes the answers itself and rewards say what they are worth. It has no loss that could be
+    measured on held-out rows, and must have a version to start from."""
     goes_on: bool = False
     """Whether it starts from the role's version in use, if there is one."""
 
@@ -59,6 +66,16 @@ OBJECTIVES: dict[str, Objective] = {
     "dpo": _preferences("dpo", "beta", shares=True, fuses=True, reference=True, goes_on=True),
     "orpo": _preferences("orpo", "beta"),
     "simpo": _preferences("simpo", "beta and gamma", goes_on=True),
+    "grpo": Objective(
+        TASKS,
+        "rewards of its own answers",
+        (5e-6, 3e-4),
+        (1e-7, 1e-5),
+        section="grpo",
+        values="max_tokens",
+        rolls_out=True,
+        goes_on=True,
+    ),
 }
 """By their names."""
 SECTIONS = tuple(each.section for each in OBJECTIVES.values() if each.section is not None)

@@ -7,15 +7,17 @@ This module is imported when Dagster loads its definitions: it stays light.
 """
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from ec1.corpus.options import DataOptions
 from ec1.corpus.row_kinds import RowKindName
 from ec1.files import digest_of
-from ec1.recipes.evaluation import EvaluationOptions
+from ec1.recipes.evaluation import EvaluationOptions, why_unchecked
 from ec1.recipes.objectives import OBJECTIVES, ObjectiveName, those
+from ec1.rewards import checks
+from ec1.rewards.checks import CheckName
 from ec1.settings import Name, Settings
 
 Method = Literal["full", "lora", "qlora"]
@@ -63,6 +65,9 @@ class LoraOptions(Settings):
         description="layers that are trained whole, beside the adapter; for kind pretraining: vLLM cannot serve them",
     )
     rank_stabilised: bool = Field(False, description="scale by alpha / sqrt(r); for r of 64 and more")
+    upper_share: float | None = Field(
+        None, gt=0, lt=1, description="share of the layers that get an adapter, from the top; default: all of them"
+    )
     dora: bool = Field(False, description="weight-decomposed; vLLM cannot serve it as it is")
 
     @field_validator("target_modules")
@@ -203,6 +208,29 @@ class SimpoOptions(Settings):
     )
 
 
+class GrpoOptions(Settings):
+    """Answers of the model's own, scored by the checks of tuples of kind `task` (https://arxiv.org/abs/2402.03300). A
+    step takes `batch_size` × `gradient_accumulation` prompts."""
+
+    max_tokens: int = Field(ge=1, le=8192, description="tokens of an answer at most; longer ones are cut")
+    group: int = Field(
+        8, ge=2, le=128, description="answers to each prompt, which are compared with one another; typically 4–16"
+    )
+    temperature: float = Field(
+        1.0, gt=0, le=2, description="of these answers; all alike teach nothing: a small model needs about 1.3"
+    )
+    beta: float = Field(0.0, ge=0, le=1, description="how strongly it is held to its start; typically 0–0.04")
+    formed_reward: float = Field(
+        0.1, ge=0, lt=1, description="what a wrong but well-formed answer earns of a right one's 1; typically 0–0.2"
+    )
+    weights: dict[CheckName, Annotated[float, Field(gt=0)]] = Field(
+        {}, description="of kinds of check in a tuple that has several; default: 1 each"
+    )
+    warm_start: Name | None = Field(
+        None, description="role of the tenant whose version in use it starts from while its own role has none"
+    )
+
+
 class HardwareOptions(Settings):
     """What the training needs."""
 
@@ -238,6 +266,7 @@ class Recipe(Settings):
     dpo: DpoOptions | None = None
     orpo: OrpoOptions | None = None
     simpo: SimpoOptions | None = None
+    grpo: GrpoOptions | None = None
     data: DataOptions
     hardware: HardwareOptions = HardwareOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
@@ -283,6 +312,12 @@ class Recipe(Settings):
         if self.optimisation.liger_kernels and not (self.hardware.device == "cuda" and objective.fuses):
             fusing = those(lambda each: each.fuses)
             problems.append(f"optimisation.liger_kernels needs hardware.device cuda and objective {fusing}")
+        if objective.rolls_out and self.optimisation.evaluation_steps is not None:
+            problems.append(
+                f"optimisation.evaluation_steps measures a held-out loss, and objective {self.objective} has none: null"
+            )
+        if objective.rolls_out and self.method == "full":
+            problems.append(f"objective {self.objective} starts from a version, an adapter: method lora or qlora")
         if self.hardware.device == "cpu" and self.optimisation.optimizer == "paged_adamw_8bit":
             problems.append("optimisation.optimizer paged_adamw_8bit needs hardware.device cuda")
         if problems:
@@ -293,6 +328,23 @@ class Recipe(Settings):
     def rows(self) -> RowKindName:
         """Which rule of the corpus makes its rows: single answers, or pairs of a chosen and a rejected one."""
         return OBJECTIVES[self.objective].rows.name
+
+    @property
+    def answers(self) -> int:
+        """How many answers the model itself writes to each row; 1 where it reads them."""
+        return self.grpo.group if self.grpo is not None and OBJECTIVES[self.objective].rolls_out else 1
+
+    @property
+    def executes(self) -> bool:
+        """Whether programs read or are what its models write."""
+        return self.evaluation.runs_programs or OBJECTIVES[self.objective].rolls_out
+
+    def why_unchecked(self) -> str | None:
+        """Why this machine cannot check what the recipe will have answered, or None."""
+        if (why := why_unchecked(self.evaluation)) is not None:
+            return why
+        why = checks.why_unchecked({"python"}) if OBJECTIVES[self.objective].rolls_out else None
+        return None if why is None else f"objective {self.objective}: answers are executed in a sandbox: {why}"
 
     @property
     def nightly(self) -> bool:

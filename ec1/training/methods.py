@@ -49,7 +49,7 @@ class Lora:
         from peft import LoraConfig
 
         assert recipe.lora is not None
-        targets = recipe.lora.target_modules
+        targets, layers = recipe.lora.target_modules, model.config.num_hidden_layers
         return LoraConfig(
             r=recipe.lora.r,
             lora_alpha=recipe.lora.alpha,
@@ -58,6 +58,9 @@ class Lora:
             modules_to_save=list(recipe.lora.modules_to_save) or None,
             use_rslora=recipe.lora.rank_stabilised,
             use_dora=recipe.lora.dora,
+            layers_to_transform=None
+            if recipe.lora.upper_share is None
+            else list(range(layers - upper_layers(recipe, layers), layers)),
             task_type="CAUSAL_LM",
         )
 
@@ -80,6 +83,12 @@ class Qlora(Lora):
         if card is None:
             keep_gradients(model)
         return model
+
+
+def upper_layers(recipe: Recipe, layers: int) -> int:
+    """How many of a model's layers get an adapter."""
+    share = recipe.lora.upper_share if recipe.lora is not None else None
+    return layers if share is None else max(1, round(share * layers))
 
 
 METHODS: dict[str, Method] = {"full": Full(), "lora": Lora(), "qlora": Qlora()}

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 _RECENT = 3
 _WINDOW = 20
 _MIN_RISE_NATS = 0.5
+# Groups whose answers all earn the same teach nothing.
+_FLAT_STEPS = 5
+_LEARNT_REWARD = 0.95
+ROLLOUT_COLUMNS = ("reward", "spread", "entropy", "right", "refused")
+"""Of a step whose answers the model wrote: their mean reward, the share of groups that are not all of one reward, the
+entropy of a token in nats, and the shares that are right and that were refused as attempts on the check."""
 SAVING_SECONDS = 5.0
 """What is kept of the budget for writing the last checkpoint and the adapter."""
 
@@ -53,6 +59,8 @@ class Monitor:
     notes: list[str] = field(default_factory=list)
     _losses: "deque[float]" = field(default_factory=lambda: deque(maxlen=_WINDOW + _RECENT))
     _step_began: float = 0.0
+    _flat: int = 0
+    """Steps in a row in which no group spread."""
     _saved_at: float = field(default_factory=time.monotonic)
     _slowest_step: float = 0.0
     _step_seconds: float = 0.0
@@ -63,11 +71,13 @@ class Monitor:
         if text not in self.notes:
             self.notes.append(text)
 
-    def train_begins(self) -> None:
+    def train_begins(self, tokens: float = 0.0) -> None:
+        """`tokens`: those that the training's count begins with, where it goes on."""
         self.training = True
         self._saved_at = time.monotonic()
-        self._tokens_before = 0.0
+        self._tokens_before = tokens
         self._losses.clear()
+        self._flat = 0
 
     def step_begins(self) -> None:
         self._step_began = time.monotonic()
@@ -98,12 +108,32 @@ class Monitor:
         entry["tokens_per_second"] = tokens / max(self._step_seconds, 1e-9)
         entry["peak_memory_gib"] = peak_memory_gib(self.cuda)
         loss, norm = float(entry["loss"]), float(entry.get("grad_norm", 0.0))
+        rolled_out = "frac_reward_zero_std" in entry
+        if rolled_out:
+            entry["spread"] = 1.0 - entry["frac_reward_zero_std"]
+        what = f"loss {loss:.3f}" if not rolled_out else (
+            f"reward {entry['reward']:.3f}, {entry['spread']:.0%} of the groups spread, entropy {entry['entropy']:.2f}"
+        )  # fmt: skip
         self.report.progress(
-            f"step {step} of {last}: loss {loss:.3f}, {entry['tokens_per_second']:.0f} tokens/s, "
+            f"step {step} of {last}: {what}, {entry['tokens_per_second']:.0f} tokens/s, "
             f"about {(last - step) * self._step_seconds:.0f} s to go"
         )
         self.verdict = self._health(step, loss, norm)
+        if rolled_out and self.verdict is None:
+            return self._nothing_spreads(step, entry)
         return self.verdict is not None
+
+    def _nothing_spreads(self, step: int, entry: dict[str, Any]) -> bool:
+        """Whether there is nothing more to be learnt: for some steps all answers to each prompt earned the same."""
+        self._flat = self._flat + 1 if entry["spread"] == 0 else 0
+        if self._flat < _FLAT_STEPS:
+            return False
+        said = f"in {_FLAT_STEPS} steps no group's answers differed in their reward ({entry['reward']:.2f})"
+        if entry["reward"] >= _LEARNT_REWARD:
+            self.note(f"ended at step {step}: {said}: all is learnt")
+        else:
+            self.verdict = f"{said}, so nothing is learnt: raise grpo.temperature, or take other tasks or another start"
+        return True
 
     def _health(self, step: int, loss: float, norm: float) -> str | None:
         # Not `loss > limit`: no comparison with NaN is ever true.
@@ -149,7 +179,7 @@ def callback_of(monitor: Monitor) -> "TrainerCallback":
 
     class MonitorCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            monitor.train_begins()
+            monitor.train_begins(float(state.num_input_tokens_seen))
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             monitor.step_begins()

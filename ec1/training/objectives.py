@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ec1.recipes.schema import Recipe
-from ec1.training.repeatable import in_epoch_order
+from ec1.training.repeatable import in_epoch_order, in_group_order
+from ec1.training.rollouts import grpo, grpo_rewards, grpo_settings
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class ObjectiveTrainer:
     fused_head: bool = True
     """Whether TRL scores tokens without keeping the logits of all of them. One that does not also counts no tokens,
     keeps rows without an answer, and casts a quantised base to 32 bits when it is left to make the adapter."""
+    casts: bool = True
+    """Whether it is computed in 16 bits where the weights of an adapter are held in 32."""
+    rewards: Callable[[Recipe], Callable[..., list[float]]] | None = None
+    """What gives TRL the reward of answers that the model writes; None of one that reads its answers."""
     margin: str | None = "eval_rewards/margins"
     """What TRL calls the held-out reward of the chosen answers less the rejected ones'; None if it has none."""
 
@@ -96,5 +101,6 @@ TRAINERS: dict[str, ObjectiveTrainer] = {
     "dpo": ObjectiveTrainer(_dpo, _dpo_settings),
     "orpo": ObjectiveTrainer(_orpo, _orpo_settings, fused_head=False),
     "simpo": ObjectiveTrainer(_simpo, _simpo_settings, fused_head=False),
+    "grpo": ObjectiveTrainer(grpo, grpo_settings, base=in_group_order, casts=False, rewards=grpo_rewards, margin=None),
 }
 """By the objective's name."""

@@ -20,6 +20,7 @@ from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import refusal, shared
 from ec1.settings import Settings
+from ec1.training.methods import upper_layers
 from ec1.training.objectives import TRAINERS
 from ec1.training.shape import ModelShape, require_modules
 
@@ -104,6 +105,11 @@ def schedule_of(recipe: Recipe, rows: int, heldout_rows: int) -> Schedule:
     wish = recipe.optimisation
     batches = math.ceil(rows / wish.batch_size)
     steps = math.ceil(wish.epochs * math.ceil(batches / wish.gradient_accumulation))
+    if OBJECTIVES[recipe.objective].rolls_out:
+        # A step has whole groups only.
+        if rows < wish.effective_batch:
+            raise PermanentError(f"recipe {recipe.name}: {rows} tasks do not fill a step of {wish.effective_batch}")
+        steps = math.ceil(wish.epochs * (rows // wish.effective_batch))
     limited = wish.max_steps is not None and wish.max_steps < steps
     if limited:
         assert wish.max_steps is not None
@@ -179,7 +185,14 @@ def plan_training(
     if longest > recipe.data.max_length:
         notes.append(f"rows are cut at {recipe.data.max_length} tokens; the longest has {longest}")
     # Of the last epoch perhaps only a part, if `max_steps` ends it.
-    read = round(tokens * min(wish.epochs, schedule.steps * wish.effective_batch / sequences))
+    passes = min(wish.epochs, schedule.steps * wish.effective_batch / sequences)
+    read = round(tokens * passes)
+    if recipe.grpo is not None and OBJECTIVES[recipe.objective].rolls_out:
+        group, most = recipe.grpo.group, recipe.grpo.max_tokens
+        read = round(group * passes * (tokens + epoch * most))
+        notes.append(
+            f"{schedule.steps} steps × {wish.effective_batch} prompts × {group} answers of at most {most} tokens"
+        )
     if hardware.processes > 1:
         batch, accumulation = shared(wish.batch_size, wish.gradient_accumulation, hardware.processes)
         notes.append(f"{hardware.processes} processes share a step: {accumulation} × {batch} rows each")
@@ -236,7 +249,8 @@ def trainable_parameters(recipe: Recipe, model: ModelShape) -> int:
         return model.parameters
     targets = model.targets(recipe.lora.target_modules)
     whole = sum(model.modules.get(name, 0) for name in recipe.lora.modules_to_save)
-    return recipe.lora.r * sum(each.count * (each.inputs + each.outputs) for each in targets) + whole
+    adapted = recipe.lora.r * sum(each.count * (each.inputs + each.outputs) for each in targets)
+    return adapted * upper_layers(recipe, model.layers) // model.layers + whole
 
 
 def peak_memory_gib(
@@ -247,8 +261,10 @@ def peak_memory_gib(
     wish = recipe.optimisation
     trained = trainable_parameters(recipe, model)
     batch, _ = shared(wish.batch_size, wish.gradient_accumulation, processes)
-    # A pair is two rows for the model.
-    tokens = batch * length * len(OBJECTIVES[recipe.objective].rows.sides)
+    # A pair is two rows for the model, and a group as many as it has answers.
+    tokens = batch * length * max(1, len(OBJECTIVES[recipe.objective].rows.sides)) * recipe.answers
+    if recipe.grpo is not None:
+        tokens += batch * recipe.answers * recipe.grpo.max_tokens
     if recipe.method == "qlora":
         assert recipe.quantization is not None
         bits = 4 + (8 / 64 + 32 / (64 * 256) if recipe.quantization.double else 32 / 64)
@@ -300,6 +316,8 @@ def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
 
 
 def _slowdown(recipe: Recipe) -> float:
-    """Seconds per token relative to SFT: preference training also runs the reference forward, without gradients."""
+    """Seconds per token relative to SFT: preference training also runs the reference forward, without gradients, and
+    what the model writes itself has passed through it before."""
     passes = 3 if recipe.optimisation.gradient_checkpointing else 2
-    return (passes + 1) / passes if OBJECTIVES[recipe.objective].reference else 1.0
+    objective = OBJECTIVES[recipe.objective]
+    return (passes + 1) / passes if objective.reference or objective.rolls_out else 1.0

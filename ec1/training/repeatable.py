@@ -188,3 +188,27 @@ def in_epoch_order(base: Any) -> Any:
             return EpochSampler(self.args.seed, effective, self.row_lengths)
 
     return OrderedTrainer
+
+
+def in_group_order(base: Any) -> Any:
+    """`repeatable`, for objectives that write several answers to each prompt: prompts in an order of seed and epoch."""
+    from trl.trainer.utils import RepeatSampler
+
+    class GroupSampler(RepeatSampler):  # type: ignore[misc, unused-ignore]
+        """The library's goes on where the last epoch's draws ended, which a resumed training cannot know."""
+
+        def set_epoch(self, epoch: int) -> None:
+            self.generator.manual_seed(self.seed * 1_000_003 + epoch)
+
+    class GroupTrainer(repeatable(base)):  # type: ignore[misc]
+        @property
+        def row_lengths(self) -> list[int]:
+            """None: prompts were measured when the dataset was made, and are never cut."""
+            return []
+
+        def _get_train_sampler(self, dataset: Any = None) -> Any:
+            sampler = super()._get_train_sampler(dataset)
+            sampler.__class__ = GroupSampler
+            return sampler
+
+    return GroupTrainer

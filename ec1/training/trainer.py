@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
-from ec1.recipes.evaluation import why_unchecked
-from ec1.recipes.objectives import OBJECTIVES
+from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.sharing import refusal, shared
 from ec1.seals import FILES, MANIFEST, check_files, read_sealed
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
-from ec1.training.monitor import Monitor, callback_of, peak_memory_gib
+from ec1.training.monitor import ROLLOUT_COLUMNS, Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import TRAINERS
+from ec1.training.packed import require_hidden_rows
 from ec1.training.plan import VALIDATION_SHARE, Schedule, schedule_of
 from ec1.training.processes import Team, whole
 from ec1.training.provenance import LOCK, package_lock, provenance
@@ -152,8 +152,10 @@ def _check(spec: TrainingSpec) -> None:
     if (why := refusal(spec.recipe, spec.processes, spec.fsdp)) is not None:
         raise InputError(f"recipe {spec.recipe.name}: {why}")
     # Evaluations run where trainings do: what the gate will need is asked for before anything is paid.
-    if (why := why_unchecked(spec.recipe.evaluation)) is not None:
+    if (why := spec.recipe.why_unchecked()) is not None:
         raise InputError(f"recipe {spec.recipe.name}: {why}")
+    if OBJECTIVES[spec.recipe.objective].rolls_out and spec.start_adapter is None:
+        raise InputError(f"recipe {spec.recipe.name}: {NO_START}")
     if spec.recipe.method == "full" and spec.start_adapter is not None:
         raise InputError(f"recipe {spec.recipe.name} trains all weights: it cannot start from an adapter")
     if not (spec.base_model / "config.json").is_file():
@@ -368,6 +370,13 @@ def _set_aside(rows: Any, spec: TrainingSpec) -> tuple[Any, Any]:
     )
 
 
+def run_name(spec: TrainingSpec) -> str:
+    """What trackers call it: no two trainings are called alike, or a tracker makes one run of them."""
+    night, kind = spec.output.parent, spec.output.name
+    places = night.name if kind == "training" else f"{night.parent.name} {night.name} {kind}"
+    return f"{spec.recipe.tenant}/{spec.recipe.role} {places} seed {spec.effective_seed}"
+
+
 def build_trainer(
     spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, batch: int, accumulation: int, card: int = 0
 ) -> Any:
@@ -391,13 +400,13 @@ def build_trainer(
     stops_early = evaluates and wish.early_stopping_patience is not None
     whole_layers = recipe.lora is not None and bool(recipe.lora.modules_to_save)
     trainer_class, arguments_class = objective.classes()
-    arguments = arguments_class(
+    settings = dict(
         output_dir=str(spec.checkpoints),
-        run_name=f"{recipe.tenant}/{recipe.role} {spec.output.parent.name}",
+        run_name=run_name(spec),
         project=PROJECT,
         num_train_epochs=wish.epochs,
         learning_rate=wish.learning_rate,
-        per_device_train_batch_size=batch,
+        per_device_train_batch_size=batch * recipe.answers,
         per_device_eval_batch_size=batch,
         gradient_accumulation_steps=accumulation,
         lr_scheduler_type="cosine_with_min_lr" if wish.min_rate_share else wish.scheduler,
@@ -407,10 +416,10 @@ def build_trainer(
         max_grad_norm=wish.max_grad_norm,
         gradient_checkpointing=wish.gradient_checkpointing,
         use_liger_kernel=wish.liger_kernels,
-        max_length=recipe.data.max_length,
         # All is in 16 bits anyway, but for the adapter of a base that is not quantised; on a CPU autocast's look at
         # every operation is not free. It also gives back logits in 32 bits, from which differences can be taken.
-        bf16=spec.device == "cuda" or recipe.method == "lora" or whole_layers or not objective.fused_head,
+        bf16=spec.device == "cuda"
+        or (objective.casts and (recipe.method == "lora" or whole_layers or not objective.fused_head)),
         use_cpu=spec.device == "cpu",
         fsdp=spec.fsdp,
         # All of an adapter takes part in every step.
@@ -430,9 +439,12 @@ def build_trainer(
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=spec.device == "cuda",
-        dataset_num_proc=None,
         **objective.settings(recipe),
     )
+    if objective.rewards is None:
+        # What is asked was measured when the dataset was made, and an answer ends by a bound of its own.
+        settings |= {"max_length": recipe.data.max_length, "dataset_num_proc": None}
+    arguments = arguments_class(**settings)
     if arguments.n_gpu > 1:
         # One process would spread each batch over all cards that it sees, and one is its own.
         arguments._n_gpu = 1
@@ -443,6 +455,7 @@ def build_trainer(
         train_dataset=rows,
         eval_dataset=heldout if evaluates else None,
         processing_class=tokenizer,
+        **({} if objective.rewards is None else {"reward_funcs": objective.rewards(recipe)}),
     )
     in_32_bits(trainer.model)
     trainer.group_rows = wish.group_by_length
@@ -451,43 +464,13 @@ def build_trainer(
     if not objective.fused_head:
         trainer.counted_tokens = 0
         trainer.train_dataset = trainer.train_dataset.filter(_has_both_answers)
-    elif spec.device == "cpu" and not spec.fsdp:
+    elif spec.device == "cpu" and not spec.fsdp and objective.rewards is None:
         score_answers_only(trainer.model if recipe.method == "full" else trainer.model.get_base_model())
     if len(trainer.train_dataset) == 0:
         raise PermanentError(
             f"no row of {spec.dataset} holds an answer within data.max_length of {recipe.data.max_length} tokens"
         )
     return trainer
-
-
-def require_hidden_rows(model: Any, collator: Any) -> None:
-    """Check that a packed row sees nothing of the one before it, by exchanging that one.
-
-    Raises PermanentError if it does: not every kind of attention heeds where a row begins.
-    """
-    import torch
-
-    length = 16
-    second = list(range(2 * length, 3 * length))
-    seen = []
-    was_training = model.training
-    model.eval()
-    for first in (list(range(length)), list(range(length, 2 * length))):
-        ids = first + second
-        batch = collator([{"input_ids": ids, "labels": ids, "seq_lengths": [length, length]}])
-        inputs = {
-            name: value.to(model.device) if isinstance(value, torch.Tensor) else value
-            for name, value in batch.items()
-            if name != "labels"
-        }
-        with torch.no_grad():
-            seen.append(model(**inputs, use_cache=False).logits[0, length:].float())
-    model.train(was_training)
-    if float((seen[0] - seen[1]).abs().max()) > 1e-3 * float(seen[0].abs().max()):
-        raise PermanentError(
-            "optimisation.packing: this model's attention does not hide packed rows from one another; switch it off, "
-            "or set hardware.attention to flash_attention_2"
-        )
 
 
 def _has_both_answers(row: dict[str, list[int]]) -> bool:
@@ -543,7 +526,8 @@ def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({column: [entry.get(column) for entry in history] for column in _METRIC_COLUMNS})
+    columns = [*_METRIC_COLUMNS, *(name for name in ROLLOUT_COLUMNS if any(name in entry for entry in history))]
+    table = pa.table({column: [entry.get(column) for entry in history] for column in columns})
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary)
 

@@ -31,3 +31,12 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") location.assign("/keys");
 });
 if (document.getElementById("waiting")) setTimeout(() => location.reload(), 1000);
+// A training that runs: its figures come by themselves, and the focus stays where it is.
+async function live() {
+  const part = document.querySelector("[data-live]");
+  if (!part) return;
+  const answer = await fetch(location.href).catch(() => null);
+  if (answer?.ok) part.replaceWith(new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live"));
+  setTimeout(live, 2000);
+}
+setTimeout(live, 2000);

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from ec1.adapters.manifest import AdapterManifest, DatasetRef, SnapshotRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.cli import app
+from ec1.errors import InputError
 from ec1.files import digest_of
 from ec1.home import Home
 from ec1.seals import write_sealed
@@ -113,6 +114,9 @@ def test_what_a_version_rests_on_is_part_of_its_lineage(
     assert containing(ec1, digest_of(edit(0))[:12]) == {first: 1}
     assert containing(ec1, f"source_commit:{'1' * 40}") == {first: 1, onward: 1, last: 0}
     assert containing(ec1, "somebody else") == {}
+    assert containing(ec1, f"source_commit:{'9' * 40}") == {}
+    refused = ec1("adapters", "containing", "sourcecommit:1111")
+    assert isinstance(refused.exception, InputError) and "no tuple here has 'sourcecommit'" in str(refused.exception)
 
 
 def test_a_version_whose_data_is_gone_is_named_as_unknown(

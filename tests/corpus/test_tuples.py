@@ -137,3 +137,21 @@ def test_the_group_is_the_coarsest_source() -> None:
     same_prompt = [{"prompt": "q", "completion": text} for text in ("a", "b")]
     assert len({group_of(parse_record(record)) for record in same_prompt}) == 1
     assert group_of(parse_record({"prompt": "r", "completion": "a"})) != group_of(parse_record(same_prompt[0]))
+
+
+def test_a_task_has_checks_and_no_answer() -> None:
+    checks = [{"check": "python", "value": {"call": "f(2)", "expected": 4}}]
+    record = {"tuple_type": "task", "prompt": "Double x.", "checks": checks, "group": "double"}
+    item = parse_record(record)
+    assert (item.kind, item.sources) == (TupleKind.TASK, ("group:double",))
+    example = example_of(item, "task")
+    assert [message["role"] for message in example["checks"]] == ["checks"]
+    assert json.loads(example["checks"][0]["content"]) == checks
+    assert trainable(item, "sft") == "empty target" and trainable(item, "dpo") is not None
+    for wrong in (None, [], "f(2) == 4", [{"check": "python"}], [{"check": "guess", "value": "x"}]):
+        with pytest.raises(RejectedError, match="check"):
+            parse_record({**record, "checks": wrong})
+    with pytest.raises(RejectedError, match="rewards"):
+        parse_record({**record, "rewards": 1})
+    answer = parse_record({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
+    assert trainable(answer, "task") == "no checks to hold answers against"

@@ -122,7 +122,7 @@ HEAVY = {
     "too little memory": Fault(deployment("min_free_gib: 1", "min_free_gib: 99999")),
     "the lease is held": Fault(planted.lease_held),
     "gold that cannot be read": Fault(
-        with_file("gold.jsonl", "{", deployment("extraction: {", "extraction: {gold: gold.jsonl, "))
+        with_file("gold.jsonl", "{", deployment("extraction: {", "extraction: {gold: gold.jsonl, ")), 0
     ),
     "a step that is killed": Fault(
         in_each_process(

@@ -123,6 +123,17 @@ def test_a_process_that_dies_is_reported_with_its_reason(grant: Grant, tmp_path:
         pass
 
 
+def test_one_that_the_system_killed_is_told_as_killed(grant: Grant, tmp_path: Path) -> None:
+    class IsKilled(OtherProgram):
+        program = "import os, signal; print('ERROR of long ago', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+
+    engine = IsKilled(SETTINGS, tmp_path, "m/m", "cpu")
+    serve = engine.serve(grant, log=tmp_path / "log", progress=lambda line: None, environment={})
+    told = r"was killed \(SIGKILL; by the system, probably for memory: see .*\) before it was ready \(log: "
+    with pytest.raises(ServiceError, match=told), serve:
+        pass
+
+
 def test_what_an_engine_before_it_wrote_is_not_its_own(grant: Grant, tmp_path: Path) -> None:
     log = tmp_path / "log"
     earlier = (

@@ -1,6 +1,7 @@
 """The published graph for analysts and assistants: schema, neighbours, differences, GraphML, a page, MCP, the docs."""
 
 import asyncio
+import hashlib
 import json
 import re
 import sys
@@ -10,14 +11,18 @@ from typing import Any
 
 import networkx as nx
 import pytest
+import written
 from graph_samples import NIGHT, key, result
 
+from ec1.commands.mcp_server import graph_server
+from ec1.documents.reader import DocumentReader
 from ec1.errors import InputError
-from ec1.extraction.results import Relation
+from ec1.extraction.results import Mention, Relation
 from ec1.graph.differences import difference
 from ec1.graph.exports import export_night
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.neighbours import neighbourhood, neighbours, write_graphml, write_html
+from ec1.graph.quotes import Quotes
 from ec1.graph.reader import GraphReader
 from ec1.graph.resolution.overrides import NO_OVERRIDES
 from ec1.graph.schema_page import MEANING, schema_of
@@ -147,3 +152,36 @@ def test_an_assistant_reads_the_graph_over_mcp(home: Path) -> None:
     assert acme["key"] == ACME and acme["evidence"][0]["path"] and acme["relations"][0]["relation"] == "works_at"
     assert near[0]["how"] == "works_at" and near[0]["entity_class"] == "Company"
     assert refused
+
+
+def test_an_assistant_is_told_page_and_sentence(tmp_path: Path) -> None:
+    from mcp import Client
+
+    pdf = written.pdf("Nothing here.", "Much later, Ruth Haldane signed.")
+    (tmp_path / "two.pdf").write_bytes(pdf)
+    reader = DocumentReader(tmp_path, 2**20)
+    where, sha256 = key("two.pdf"), hashlib.sha256(pdf).hexdigest()
+    start = reader.read(where, sha256).text.index("Ruth")
+    mention = Mention(
+        name="Ruth Haldane",
+        entity_class="Person",
+        confidence=0.9,
+        chunk=0,
+        start=start,
+        end=start + len("Ruth Haldane"),
+    )
+    found = result("", ("x", "Person")).model_copy(update={"content_sha256": sha256, "mentions": (mention,)})
+    with LadybugStore.open(tmp_path / "graph", buffer_pool_mib=64, wait_seconds=0) as store:
+        store.apply(where, "mk-two", found, NIGHT)
+        store.publish(tmp_path / "published")
+
+    async def shown() -> Any:
+        server = graph_server(lambda: GraphReader(tmp_path / "published", buffer_pool_mib=64), Quotes(reader))
+        async with Client(server) as client:
+            return (await client.call_tool("show", {"entity": "Ruth Haldane"})).structured_content
+
+    (ruth,) = asyncio.run(shown())["result"]
+    quote = ruth["evidence"][0]["quote"]
+    assert (quote["before"], quote["name"], quote["after"], quote["place"]) == (
+        "Much later, ", "Ruth Haldane", " signed.", "page 2",
+    )  # fmt: skip

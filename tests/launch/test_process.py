@@ -3,12 +3,16 @@
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from ec1.launch.process import SupervisedProcess
+from ec1.errors import ServiceError
+from ec1.launch.launcher import NOBODY, DeviceWork, LocalLauncher
+from ec1.launch.process import SupervisedProcess, how_it_ended
 
 
 def start(code: str, log: Path, grace_seconds: float = 5) -> SupervisedProcess:
@@ -47,3 +51,29 @@ def test_what_ignores_the_interrupt_is_killed_with_its_children(tmp_path: Path) 
         child = int(process.log_tail())
         assert process.stop() == 128 + signal.SIGKILL
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (1, "ended with status 1"),
+        (128, "ended with status 128"),
+        (137, "was killed (SIGKILL; by the system, probably for memory: see `dmesg -T` and `free -h`)"),
+        # Of the warden itself.
+        (-9, "was killed (SIGKILL; by the system, probably for memory: see `dmesg -T` and `free -h`)"),
+        (139, "was ended by SIGSEGV"),
+        (255, "was ended by signal 127"),
+    ],
+)
+def test_how_a_command_ended_is_told_in_words(status: int, told: str) -> None:
+    assert how_it_ended(status) == told
+
+
+@pytest.mark.parametrize("status", [-9, 137])
+def test_work_that_was_killed_can_go_on(tmp_path: Path, status: int) -> None:
+    work = DeviceWork("training", "x", tmp_path, "cpu", NOBODY, (), tmp_path)
+    process = SimpleNamespace(wait=lambda: status, log_tail=lambda: "the end")
+    grant = SimpleNamespace(start=lambda *_, **__: nullcontext(process))
+    launcher = LocalLauncher(lambda: nullcontext(grant))  # type: ignore[arg-type]
+    with pytest.raises(ServiceError, match=r"was killed .* and can go on"):
+        launcher.run(work, {}, tmp_path / "log")

@@ -5,7 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ec1.cli import app
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.home import Home
@@ -64,6 +66,19 @@ def test_a_clock_that_went_back_moves_nothing(embedded: Deployment, home: Home) 
         with pytest.raises(InputError, match="the clock is wrong"):
             begin(embedded, home, NOW - back, "2026-06-08")
     assert home.first_night.read_text() == "2026-06-10\n"
+
+
+def test_a_night_that_has_begun_by_the_records_finds_the_clock_wrong(home: Home) -> None:
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=3)
+    home.create()
+    worked_on(home, later.date().isoformat(), later)
+    begun = (later - dt.timedelta(days=1)).date().isoformat()
+    done = CliRunner().invoke(app, ["--home", str(home.root), "night", "--date", begun])
+    assert done.exit_code == 1 and "did not begin: the clock says" in " ".join(done.stderr.split()), done.stderr
+    for arguments in (["night", "--date", "2199-01-01"], ["plan", "--date", "2199-01-01"], ["plan"]):
+        refused = CliRunner().invoke(app, ["--home", str(home.root), *arguments])
+        assert isinstance(refused.exception, InputError) and "timedatectl" in str(refused.exception), refused.output
+    assert not home.night("2199-01-01").exists()
 
 
 def test_a_clock_before_the_first_night_of_a_home_without_records_moves_nothing(

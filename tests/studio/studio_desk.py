@@ -2,6 +2,7 @@
 
 import datetime as dt
 import hashlib
+import http.server
 import json
 import threading
 from collections.abc import Iterator
@@ -98,3 +99,23 @@ def records(count: int) -> list[dict[str, Any]]:
         }
         for number in range(count)
     ]
+
+
+@contextmanager
+def foreign_page(html: str) -> Iterator[str]:
+    """The address of another site's page, while the block runs."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}"
+        server.shutdown()

@@ -1,14 +1,11 @@
 """Data in Studio, in a real browser: rows are found, shown as they are, and can do nothing."""
 
-import contextlib
-import http.server
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from studio_desk import HOSTILE, dataset_of, records, served, snapshot_of, state_at
+from studio_desk import HOSTILE, dataset_of, foreign_page, records, served, snapshot_of, state_at
 
 from ec1.queries import row_index
 from ec1.queries.desk import Desk
@@ -126,24 +123,6 @@ def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], li
         assert "taken" not in page.title()
     assert problems == []
     assert all(each.startswith(address) for each in asked)
-
-
-@contextlib.contextmanager
-def foreign_page(html: str) -> Iterator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(html.encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://localhost:{server.server_port}"
-        server.shutdown()
 
 
 def test_a_foreign_page_reads_nothing(desk: Desk, page: Any) -> None:

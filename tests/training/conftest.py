@@ -16,7 +16,7 @@ from ec1.training.spec import TrainingSpec
 
 @pytest.fixture(scope="session")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SFT and a DPO dataset in the layout of `ec1.corpus.dataset`; rows differ in length."""
+    """An SFT and a DPO dataset and one of tasks in the layout of `ec1.corpus.dataset`; rows differ in length."""
     root = tmp_path_factory.mktemp("datasets")
     words = WORDS + HELD_OUT
     prompts = [messages("user", f"Say {word} {'again ' * (n % 3)}please.") for n, word in enumerate(words)]
@@ -25,6 +25,10 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, columns in {
         "sft": {"prompt": prompts, "completion": good},
         "dpo": {"prompt": prompts, "chosen": good, "rejected": bad},
+        "task": {
+            "prompt": prompts,
+            "checks": [messages("checks", '[{"check": "regex", "value": "^[a-mA-M]"}]') for _ in words],
+        },
     }.items():
         table = pa.table({**columns, "group": words, "row": words})
         for side, part in (("train", table.slice(0, ROWS)), ("heldout", table.slice(ROWS))):
@@ -33,6 +37,8 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+# Of a model of random weights about half of the answers pass it.
+CHECKS = '[{"check": "regex", "value": "^[a-mA-M]"}]'
 SPEC_KEYS = ("start_adapter", "resume", "budget_seconds", "tracking", "processes", "fsdp")
 
 

@@ -16,8 +16,9 @@ from small_trainings import ROWS, run
 from ec1.errors import PermanentError
 from ec1.launch.reporting import JsonLinesReporter
 from ec1.recipes.schema import PROJECTIONS, DpoLoss
+from ec1.training.packed import require_hidden_rows
 from ec1.training.spec import METRICS, TrainingSpec
-from ec1.training.trainer import _load_rows, build_trainer, load_tokenizer, require_hidden_rows, train
+from ec1.training.trainer import _load_rows, build_trainer, load_tokenizer, train
 
 pytestmark = pytest.mark.slow
 WEIGHTS = "adapter/adapter_model.safetensors"

@@ -66,9 +66,9 @@ class SlackSource(Settings):
     path: Path = Field(description="the export: its folder, or the .zip file")
 
     def open(self, scratch: Path) -> Source:
-        from ec1.documents.sources.slack import SlackExport
+        from ec1.documents.sources.opened import OpenedSlack
 
-        return SlackExport(self.path)
+        return OpenedSlack(self.path)
 
 
 SourceSettings = Annotated[StoreSource | GitSource | MaildirSource | SlackSource, Field(discriminator="kind")]

@@ -46,7 +46,7 @@ class SlackExport:
                         data = _bytes(file)
                         version = hashlib.sha256(b"\0".join([_VERSION.encode(), known, data])).hexdigest()
                         name = f"{folder.name}/{file.name.removesuffix('.json')}"
-                        yield Item(f"{name}.md", version, modified_ns, partial(_document, name, data, people))
+                        yield Item(f"{name}.md", version, modified_ns, partial(_document, name, file, people))
         except (OSError, zipfile.BadZipFile, RejectedError) as error:
             raise DeferredError(f"the Slack export {self._path} cannot be read: {error}") from None
 
@@ -85,10 +85,10 @@ def _people(data: bytes) -> dict[str, str]:
     return found
 
 
-def _document(name: str, data: bytes, people: Mapping[str, str]) -> bytes:
+def _document(name: str, file: Any, people: Mapping[str, str]) -> bytes:
     channel, _, day = name.rpartition("/")
     said = []
-    for each in _objects(data):
+    for each in _objects(_bytes(file)):
         text, user = each.get("text"), each.get("user")
         if each.get("type") != "message" or not isinstance(text, str) or not text.strip():
             continue

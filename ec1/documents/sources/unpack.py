@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.documents.sources.containers import Container
 from ec1.documents.sources.copies import Copies
+from ec1.documents.sources.opened import Opener
 from ec1.documents.sources.settings import UnpackingSettings
 from ec1.errors import RejectedError
 from ec1.streams import CONTAINERS, WITH_ATTACHMENTS, Stream
@@ -38,7 +38,9 @@ def holds_others(name: str) -> bool:
     return name.lower().endswith((*CONTAINERS, *WITH_ATTACHMENTS))
 
 
-def unpack(copies: Copies, seen: Iterable[Seen], limits: UnpackingSettings, max_bytes: int, *, root: Path) -> None:
+def unpack(
+    copies: Copies, seen: Iterable[Seen], limits: UnpackingSettings, max_bytes: int, opener: Opener, *, root: Path
+) -> None:
     """Bring the copies up to date with the containers that a scan of `root` met; those of containers that are gone are
     removed. What cannot be read leaves a problem in `copies`."""
     for folder in copies.folders():
@@ -53,7 +55,7 @@ def unpack(copies: Copies, seen: Iterable[Seen], limits: UnpackingSettings, max_
             continue
         # Written so shortly ago that it may be written again with the same time: it is looked at again.
         racy = found.st_mtime_ns > time.time_ns() - _RACY_NS
-        _Unpacking(copies, each.stream, limits, max_bytes, found.st_mtime_ns, each.path).run(
+        _Unpacking(copies, each.stream, limits, max_bytes, opener, found.st_mtime_ns, each.path).run(
             each.path, each.file, "" if racy else signature, 1
         )
 
@@ -66,29 +68,28 @@ class _Unpacking:
     stream: Stream
     limits: UnpackingSettings
     max_bytes: int
+    opener: Opener
     modified_ns: int
     outermost: str
 
     def run(self, folder: str, file: Path, signature: str, depth: int) -> str:
         """Returns why nothing was taken out, or ""."""
         files, size = self._held() if depth > 1 else (0, 0)
-        container = Container(
-            file,
-            self.modified_ns,
-            max_files=self.limits.max_files - files,
-            max_bytes=self.limits.max_mb * 2**20 - size,
-            most=self.max_bytes,
-        )
         try:
-            with container:
-                self.copies.bring(
-                    folder,
-                    container.items(),
-                    lambda name: name.lower().endswith(self.stream.suffixes),
-                    stream=self.stream.name,
-                    max_bytes=self.max_bytes,
-                    signature=signature,
-                )
+            self.copies.bring(
+                folder,
+                self.opener.container(
+                    file,
+                    self.modified_ns,
+                    max_files=self.limits.max_files - files,
+                    max_bytes=self.limits.max_mb * 2**20 - size,
+                    most=self.max_bytes,
+                ),
+                lambda name: name.lower().endswith(self.stream.suffixes),
+                stream=self.stream.name,
+                max_bytes=self.max_bytes,
+                signature=signature,
+            )
         except RejectedError as error:
             self.copies.remove(folder)
             if depth == 1:

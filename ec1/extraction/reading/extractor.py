@@ -94,6 +94,8 @@ class Extractor:
         result without them only says less."""
         self.releases: dict[str, tuple[Span, ...]] = {}
         """By content, the sentences in it that are read although they look like instructions."""
+        self.converted: Mapping[str, str] = {}
+        """The contents whose text an upgrade of the converter changed, each with that converter."""
         self.streams: Mapping[str, Stream] = CONTRACT_STREAMS
         """What documents come from, by name."""
         self.max_chunks: int | None = None
@@ -128,15 +130,19 @@ class Extractor:
         """SHA-256 over everything that decides what comes out for given bytes of this stream."""
         if stream not in self._fingerprints:
             self._fingerprints[stream] = self._fingerprint(stream)
-        return released_fingerprint(self._fingerprints[stream], self.releases.get(content_sha256, ()))
+        found = released_fingerprint(self._fingerprints[stream], self.releases.get(content_sha256, ()))
+        if converter := self.converted.get(content_sha256):
+            return digest_of({"extractor": found, "converter": converter})
+        return found
 
     def fingerprints(self) -> Fingerprints:
-        """Those of all streams, and of contents with a released sentence, now or before."""
+        """Those of all streams, and of contents with a released sentence, now or before, or another text since."""
         streams = {stream: self.fingerprint(stream) for stream in self.streams}
         contents = {
-            content: {stream: self.fingerprint(stream, content) for stream in self.streams} for content in self.releases
+            content: {stream: self.fingerprint(stream, content) for stream in self.streams}
+            for content in {**self.releases, **self.converted}
         }
-        return Fingerprints(streams, contents)
+        return Fingerprints(streams, contents, frozenset(self.releases))
 
     def _fingerprint(self, stream: str) -> str:
         return digest_of(

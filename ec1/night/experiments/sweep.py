@@ -38,6 +38,12 @@ class Trial:
     seed: int
     prepared: Prepared
 
+    def logs(self, home: Home) -> tuple[Path, Path]:
+        """Of its training and of its evaluation."""
+        recipe = self.prepared.step.recipe
+        name = f"{recipe.tenant}-{recipe.role}-{self.prepared.spec.identity[:12]}-by-hand.log"
+        return home.logs / f"training-{name}", home.logs / f"evaluation-{name}"
+
 
 @dataclass(frozen=True)
 class SweepResult:
@@ -110,16 +116,15 @@ def run_trial(
 ) -> tuple[TrainingResult, CandidateVerdict | None]:
     """Train and evaluate one trial, or take up what it left before. Judged is None where the training diverged."""
     prepared = trial.prepared
-    name = f"{prepared.step.recipe.tenant}-{prepared.step.recipe.role}-{prepared.spec.identity[:12]}"
+    training, evaluation = trial.logs(home)
     result = finished(prepared.spec)
     if result is None:
-        log = home.logs / f"training-{name}-by-hand.log"
-        result = run_by_hand(prepared.spec, deployment, home, env, log, "ec1 sweep")
+        result = run_by_hand(prepared.spec, deployment, home, env, training, "ec1 sweep")
     if result.weights is None:
         return result, None
     judged = prepared.judged()
     if judged is None:
-        judged = evaluate_by_hand(prepared, env, home.logs / f"evaluation-{name}-by-hand.log", "ec1 sweep")
+        judged = evaluate_by_hand(prepared, env, evaluation, "ec1 sweep")
     return result, judged
 
 

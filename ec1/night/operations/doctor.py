@@ -1,7 +1,6 @@
 """What `ec1 doctor` checks: whether this machine, this configuration and this home can run a night."""
 
 import datetime as dt
-import fcntl
 import importlib.metadata
 import importlib.util
 import platform
@@ -26,8 +25,8 @@ from ec1.models import model_folder
 from ec1.night.health import preflight
 from ec1.night.health.finding import Symptom
 from ec1.night.health.peers import guarded, peers
+from ec1.night.health.starting import served_by
 from ec1.night.steps.extractor import class_notes
-from ec1.recipes.evaluation import why_unchecked
 from ec1.recipes.resolution import ResolvedRecipe
 
 if TYPE_CHECKING:
@@ -65,12 +64,12 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
 
 
 def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -> list[Symptom]:
-    """Whether what recipes' tasks run can be run here; nothing to say if no recipe has such a task."""
-    needing = [each.recipe for each in recipes if each.recipe.evaluation.runs_programs]
+    """Whether what recipes have executed can be executed here; nothing to say if no recipe has anything executed."""
+    needing = [each.recipe for each in recipes if each.recipe.executes]
     if not needing:
         return []
     names = ", ".join(f"{recipe.tenant}/{recipe.role}" for recipe in needing)
-    if (why := why_unchecked(needing[0].evaluation)) is None:
+    if (why := next(filter(None, (recipe.why_unchecked() for recipe in needing)), None)) is None:
         return [Symptom("sandbox", "ok", f"works; needed by {names}")]
     # Evaluations on another machine need it there.
     here = isinstance(deployment.launcher, LocalLauncherSettings)
@@ -197,13 +196,8 @@ def _graph(home: Home) -> Symptom:
 
 
 def _port(home: Home, port: int) -> Symptom:
-    lock = home.dagster / ".ui.lock"
-    if lock.exists():
-        with lock.open() as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return Symptom("ui", "ok", f"served by {stream.read().strip()}")
+    if (holder := served_by(home)) is not None:
+        return Symptom("ui", "ok", f"served by {holder}")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from ec1.deployment import Deployment
 from ec1.documents.listing import Listing
 from ec1.documents.unread import unread_files
+from ec1.documents.upgrades import note_upgrade
 from ec1.errors import InputError, PermanentError, ServiceError
 from ec1.extraction.reading.extractor import ExtractionEstimate
 from ec1.extraction.reading.outbox import Outbox
@@ -135,6 +136,8 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     unread = look_at_root(deployment, home, known=bool(ledger))
     model = deployment.inference
     prepare_model(model.model, model.revision, deployment.models, home.models)
+    if ledger:
+        note_upgrade(home.conversions, ledger, deployment.document_reader(home))
     extractor = extractor_of(deployment, home)
     fingerprints = extractor.fingerprints()
     outbox = Outbox(home.outbox)

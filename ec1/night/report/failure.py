@@ -55,6 +55,12 @@ def write_failure(home: Home, failure: Failure) -> Path:
     return path
 
 
+def last_failure(home: Home, night: str) -> Failure | None:
+    """The failure of a night that was written last."""
+    found = sorted(home.night(night).glob("failure-*.json"), key=lambda path: path.stat().st_mtime)
+    return validate(Failure, read_json(found[-1]), str(found[-1])) if found else None
+
+
 def find_failure(home: Home, night: str, run: str) -> Failure | None:
     """Why a run failed, or None if it wrote no such record."""
     path = path_of(home, night, run)

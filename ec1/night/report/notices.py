@@ -12,6 +12,7 @@ from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.health.preflight import why_not
+from ec1.night.health.starting import why_unstarted
 from ec1.night.report.first import first_night
 from ec1.night.report.outgoing import Notice, State, deliver, ping, remembered
 from ec1.night.report.summary import ACK, NightReport, night_report
@@ -140,8 +141,8 @@ def look_at_due(deployment: Deployment, home: Home, now: dt.datetime) -> Watched
     try:
         report = night_report(home, night)
     except (InputError, OSError):
-        why = why_not(deployment, home, now)
-        return Watched(night, False, f"night {night} did not run ({due}): {why or 'nobody started it'}; {again}")
+        why = why_not(deployment, home, now) or why_unstarted(deployment, home)
+        return Watched(night, False, f"night {night} did not run ({due}): {why}; {again}")
     if report.succeeded:
         return Watched(night, True, headline(report))
     return Watched(night, False, f"{headline(report)} ({due}); {again}")

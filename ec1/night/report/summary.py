@@ -34,7 +34,7 @@ from ec1.night.records import (
     RunRecord,
     ScoreRecord,
 )
-from ec1.night.report.failure import Failure, find_failure
+from ec1.night.report.failure import Failure, find_failure, last_failure
 from ec1.night.report.outgoing import undelivered
 from ec1.plural import counted
 from ec1.recipes.resolution import BrokenRecipe
@@ -284,7 +284,7 @@ def night_report(
     records = Records(home.night(night))
     runs = records.all(RunRecord)
     if run is None:
-        run = runs[-1].run if runs else _last_run(records)
+        run = runs[-1].run if runs else _last_run(home, records)
     this = records.find(RunRecord, run)
     if recipes is None:
         recipes = _recipes_of(home, night, this)
@@ -381,8 +381,10 @@ def nights_since(home: Home, since: dt.date) -> list[str]:
     return found
 
 
-def _last_run(records: Records) -> str:
+def _last_run(home: Home, records: Records) -> str:
     """The run that wrote last, of a night whose runs left no record of their own."""
+    if (failure := last_failure(home, records.folder.name)) is not None:
+        return failure.run
     kinds = (ExtractionRecord, GraphRecord, HandoverRecord)
     found = [record for kind in kinds if (record := records.find(kind)) is not None]
     if not found:

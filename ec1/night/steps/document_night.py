@@ -17,6 +17,7 @@ from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry
 from ec1.documents.listing import LISTING, Listing
 from ec1.documents.unread import unread_files
+from ec1.documents.upgrades import note_upgrade
 from ec1.errors import DamagedError
 from ec1.extraction.naming.trust import Trust
 from ec1.extraction.reading.progress import ExtractionRecord
@@ -142,7 +143,10 @@ class DocumentNight:
 
     def list(self, now: dt.datetime) -> Listing:
         """List what changed as of the end of the night, or of `now` if that is earlier, and keep the list."""
-        listing = self._listed(self._with_graph(lambda store: store.ledger()), self.night.as_of(now), now)
+        ledger = self._with_graph(lambda store: store.ledger())
+        # Before the extractor, whose fingerprints depend on it.
+        note_upgrade(self.home.conversions, ledger, self.deployment.document_reader(self.home))
+        listing = self._listed(ledger, self.night.as_of(now), now)
         listing.save(self.folder / LISTING)
         return listing
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ec1.deployment import Deployment
+from ec1.documents.upgrades import changed_contents
 from ec1.errors import InputError
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
@@ -28,6 +29,7 @@ def extractor_of(deployment: Deployment, home: Home) -> "Extractor":
     extractor = _extractor(deployment, home, adapter_of(deployment, home))
     extractor.max_chunks = deployment.documents.max_chunks
     extractor.releases = read_releases(home.releases).by_content()
+    extractor.converted = changed_contents(home.conversions)
     return extractor
 
 

@@ -33,6 +33,8 @@ class Run:
     result: TrainingResult | None
     verdict: str | None
     adapter: str | None
+    gain: float | None = None
+    """Over the base, on held-out examples; None if it was not evaluated."""
 
     @property
     def status(self) -> str:
@@ -159,4 +161,5 @@ def _read(home: Home, folder: Path) -> Run:
         result=result,
         verdict=verdict,
         adapter=adapter.name if adapter else None,
+        gain=evaluation.differences["base"].mean if evaluation and "base" in evaluation.differences else None,
     )

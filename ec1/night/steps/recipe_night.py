@@ -49,8 +49,7 @@ from ec1.night.steps.marks import mend_mark
 from ec1.night.steps.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
-from ec1.recipes.evaluation import why_unchecked
-from ec1.recipes.objectives import OBJECTIVES
+from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.plan import HardwareFigures, TrainingPlan, plan_training
 from ec1.training.shape import ModelShape
@@ -233,8 +232,10 @@ class RecipeNight:
 
         # On another machine the trainer asks, before it loads anything.
         here = isinstance(self.deployment.launcher, LocalLauncherSettings)
-        if here and (why := why_unchecked(self.recipe.evaluation)) is not None:
+        if here and (why := self.recipe.why_unchecked()) is not None:
             raise PermanentError(f"recipe {self.recipe.name}: {why}")
+        if OBJECTIVES[self.recipe.objective].rolls_out and self._start is None:
+            raise PermanentError(f"recipe {self.recipe.name}: {NO_START}")
         gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
         return plan_training(
             self.recipe,
@@ -312,6 +313,8 @@ class RecipeNight:
                 continue
             if manifest.base_model.id == recipe.base_model.id:
                 models[name] = registry.fetch(recipe.tenant, recipe.role, manifest.version)
+        if OBJECTIVES[recipe.objective].rolls_out and INCUMBENT not in models and (start := self._start) is not None:
+            models[INCUMBENT] = start.folder
         reading = self._reading
         if reading is not None and INCUMBENT not in models and (started := self._named_adapter) is not None:
             models[INCUMBENT] = started.folder
@@ -323,7 +326,10 @@ class RecipeNight:
             objective=recipe.rows,
             system_prompt=recipe.data.system_prompt,
             max_length=recipe.data.max_length,
-            options=recipe.evaluation,
+            options=recipe.evaluation
+            if recipe.grpo is None or not OBJECTIVES[recipe.objective].rolls_out
+            # As in training: what is longer was never rewarded.
+            else recipe.evaluation.model_copy(update={"sample_tokens": recipe.grpo.max_tokens}),
             trained=trained or "",
             looked_at=earlier_looks(self.folder),
             reading=reading,
@@ -423,10 +429,10 @@ class RecipeNight:
         return ReadingSettings(engine=engine, extraction=extraction, curve=curve)
 
     def _labels_learnt_by(self, name: str | None) -> tuple[str, ...]:
-        """Access labels of what a version of this role has learnt from; none of another adapter."""
-        role, registry = self.subject, self.registry
-        versions = registry.usable(role.tenant, role.role) if name is not None else ()
-        manifests = (registry.get(role.tenant, role.role, version) for version in versions)
+        """Access labels of what a version of this role, or of its warm start, has learnt from; none of another."""
+        tenant, registry = self.recipe.tenant, self.registry
+        roles = [role for role in (self.recipe.role, self._warm_role) if role is not None and name is not None]
+        manifests = (registry.get(tenant, role, version) for role in roles for version in registry.usable(tenant, role))
         return next((manifest.labels for manifest in manifests if manifest.name == name), ())
 
     @property
@@ -439,7 +445,14 @@ class RecipeNight:
         """
         if self.recipe.kind == "extraction":
             return self._named_adapter
-        return self._incumbent() if OBJECTIVES[self.recipe.objective].goes_on else None
+        if not OBJECTIVES[self.recipe.objective].goes_on:
+            return None
+        return self._incumbent(self.recipe.role) or (self._incumbent(warm) if (warm := self._warm_role) else None)
+
+    @property
+    def _warm_role(self) -> str | None:
+        """Another role of the tenant, whose version in use training may start from."""
+        return self.recipe.grpo.warm_start if self.recipe.grpo is not None else None
 
     @property
     def _named_adapter(self) -> StartAdapter | None:
@@ -450,9 +463,9 @@ class RecipeNight:
         adapter = extractor_adapter(folder, self.recipe.base_model.id)
         return StartAdapter(folder=adapter.folder, name=adapter.name, digest=adapter.digest)
 
-    def _incumbent(self) -> StartAdapter | None:
-        """The role's version in use, if it is of the same base: preference training goes on from it."""
-        manifest = self.registry.incumbent(self.recipe.tenant, self.recipe.role)
+    def _incumbent(self, role: str) -> StartAdapter | None:
+        """A role's version in use, if it is of the same base: preference training goes on from it."""
+        manifest = self.registry.incumbent(self.recipe.tenant, role)
         if manifest is None or manifest.version is None or manifest.base_model.id != self.recipe.base_model.id:
             return None
         folder = self.registry.fetch(manifest.tenant, manifest.role, manifest.version)

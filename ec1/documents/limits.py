@@ -1,0 +1,10 @@
+"""What a process that parses foreign bytes may use."""
+
+import resource
+
+
+def limit_process(megabytes: int) -> None:
+    """Bound this process's address space; it writes no file and leaves no core."""
+    resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -1,0 +1,58 @@
+"""A new converter gives other texts of the same files: which contents it changes, kept with the home.
+
+Belongs here: comparing once, after an upgrade, what the converter before gave with what this one gives. Does not: what
+becomes of the documents (`refresh.py`): those that changed count as read by an earlier extractor, all others do not.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from pydantic import BaseModel, ValidationError
+
+from ec1.documents.convert import CONVERTER_VERSION
+from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
+from ec1.documents.reader import DocumentReader
+from ec1.files import write_json
+from ec1.streams import CONVERTED
+
+
+class _Known(BaseModel):
+    converter: str
+    changed: dict[str, str] = {}
+
+
+def changed_contents(path: Path) -> Mapping[str, str]:
+    """The contents whose text an upgrade changed, each with the converter that did."""
+    known = _read(path)
+    return known.changed if known is not None else {}
+
+
+def note_upgrade(
+    path: Path, ledger: Mapping[DocumentKey, LedgerEntry], reader: DocumentReader, converter: str = CONVERTER_VERSION
+) -> None:
+    """Keep at `path` which contents of the ledger this converter reads otherwise than the one before; of a home
+    without one before, none. One whose earlier text is not kept any more counts as changed."""
+    known = _read(path)
+    if known is not None and known.converter == converter:
+        return
+    changed: dict[str, str] = {}
+    for key, entry in ledger.items() if known is not None else ():
+        content = entry.content_sha256
+        if entry.status is Status.DELETED or PurePosixPath(key.path).suffix.lower() not in CONVERTED:
+            continue
+        assert known is not None
+        if reader.converts_otherwise(key, content, known.converter):
+            changed[content] = converter
+        elif content in known.changed:
+            changed.setdefault(content, known.changed[content])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"converter": converter, "changed": changed})
+    reader.drop_earlier_conversions()
+
+
+def _read(path: Path) -> _Known | None:
+    try:
+        return _Known.model_validate(json.loads(path.read_bytes()))
+    except (OSError, ValueError, ValidationError):
+        return None

@@ -1,0 +1,116 @@
+"""A new converter has read again what it changes, by the policy, and nothing else; mentions keep their sentences."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import written
+
+from ec1.documents import convert
+from ec1.documents.convert import CONVERTER_VERSION, Converter
+from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
+from ec1.documents.reader import DocumentReader
+from ec1.documents.refresh import FingerprintPolicy, plan_refresh
+from ec1.documents.settings import ConversionSettings
+from ec1.documents.upgrades import changed_contents, note_upgrade
+from ec1.graph.model import StoredMention
+from ec1.graph.quotes import Quotes
+
+ONE, TWO, NOTE = "one.pdf", "two.pdf", "note.md"
+PAGES = (
+    "Ruth Haldane of Baltic Timber met nobody.",
+    "Much later, Ruth Haldane signed.",
+)
+
+
+class Documents:
+    """Three documents, their ledger, and a reader that keeps what it converted."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.state = root / "share", root / "conversions.json"
+        self.root.mkdir()
+        contents = {ONE: written.pdf(*PAGES), TWO: written.pdf("Ann Lee stays."), NOTE: b"Bo Li stays as well."}
+        for name, data in contents.items():
+            (self.root / name).write_bytes(data)
+        self.sha256 = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+        self.kept = root / "cache"
+        self.converter = Converter(ConversionSettings(), self.kept)
+        self.reader = DocumentReader(self.root, 2**20, self.converter)
+        self.ledger = {
+            DocumentKey("all", name): LedgerEntry(
+                DocumentKey("all", name), name, sha256, "f", Status.APPLIED, "2026-06-01"
+            )
+            for name, sha256 in self.sha256.items()
+        }
+
+    def upgraded(self, monkeypatch: pytest.MonkeyPatch, version: str, text: str) -> None:
+        """Another converter, which reads one.pdf otherwise than it is read now."""
+        for name in (ONE, TWO):
+            self.reader.read(DocumentKey("all", name), self.sha256[name])
+        before = convert.CONVERTER_VERSION
+        place = self.converter._place(".pdf", self.sha256[ONE])
+        assert place is not None
+        place.write_bytes(place.read_bytes().replace(b"signed", text.encode()))
+        monkeypatch.setattr(convert, "CONVERTER_VERSION", version)
+        note_upgrade(self.state, self.ledger, self.reader, version)
+        assert not (self.kept / before).exists(), "what the converter before gave is of no use any more"
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Iterator[Documents]:
+    found = Documents(tmp_path)
+    note_upgrade(found.state, found.ledger, found.reader)
+    assert changed_contents(found.state) == {}, "a first night has nothing to compare with"
+    yield found
+    found.converter.close()
+
+
+def test_an_upgrade_marks_what_it_changes(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents.upgraded(monkeypatch, "next", "wrote")
+    assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
+    # The night after, it is still that one.
+    note_upgrade(documents.state, documents.ledger, documents.reader, "next")
+    assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
+    documents.upgraded(monkeypatch, "after next", "signed")
+    assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}, "as the one before read it"
+
+
+@pytest.mark.parametrize(("policy", "due"), [("lazy", []), ("budgeted", [ONE]), ("full", [ONE])])
+def test_what_changed_is_read_again_by_the_policy(
+    documents: Documents, monkeypatch: pytest.MonkeyPatch, policy: FingerprintPolicy, due: list[str]
+) -> None:
+    documents.upgraded(monkeypatch, "next", "wrote")
+    changed = changed_contents(documents.state)
+    fingerprints = Fingerprints({"all": "f"}, {content: {"all": "f, next"} for content in changed})
+    refresh = plan_refresh(documents.ledger, fingerprints, policy, per_night=9, has_result=lambda entry: False)
+    assert [key.path for key in refresh.stale] == [ONE]
+    assert [key.path for key in refresh.due] == due
+    # What waits looks to the scan as if nothing had changed.
+    wanted = {key: fingerprints.of("all", entry.content_sha256) for key, entry in refresh.ledger.items()}
+    assert [key.path for key, entry in refresh.ledger.items() if entry.fingerprint != wanted[key]] == due
+
+
+def test_what_was_kept_and_is_gone_counts_as_changed(documents: Documents) -> None:
+    documents.state.write_text(documents.state.read_text().replace(CONVERTER_VERSION, "before"))
+    note_upgrade(documents.state, documents.ledger, documents.reader)
+    assert set(changed_contents(documents.state)) == {documents.sha256[ONE], documents.sha256[TWO]}
+
+
+def test_a_mention_finds_its_sentence_in_another_text(documents: Documents) -> None:
+    def quoted(name: str, start: int) -> tuple[str, str, str | None]:
+        mention = StoredMention(
+            stream="all", path=ONE, document_id="one", content_sha256=documents.sha256[ONE], chunk=0, start=start,
+            end=start + len(name), confidence=0.9, fingerprint="f", model="m", night="2026-06-01", name=name,
+        )  # fmt: skip
+        quote = Quotes(documents.reader).of(mention)
+        return quote.name, quote.place, quote.problem
+
+    text = documents.reader.read(DocumentKey("all", ONE), documents.sha256[ONE]).text
+    first, second = text.index("Ruth Haldane"), text.rindex("Ruth Haldane")
+    assert quoted("Ruth Haldane", first) == ("Ruth Haldane", "page 1", None)
+    # Offsets of another text: the nearest place with the name, and none where it does not stand any more.
+    assert quoted("Ruth Haldane", second + 3) == ("Ruth Haldane", "page 2", None)
+    assert quoted("Ruth  HALDANE", second) == ("Ruth Haldane", "page 2", None)
+    name, _, problem = quoted("Ines Duarte", first)
+    assert not name and problem is not None and "has to be read again" in problem
