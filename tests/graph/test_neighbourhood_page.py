@@ -44,7 +44,7 @@ def test_a_hundred_names_can_be_read_and_found(tmp_path: Path) -> None:
         # No two names share a place, and all of them are on the screen.
         assert min(abs(a - c) + abs(b - d) for (a, b), (c, d) in combinations(boxes, 2)) > 8
         assert all(0 <= x <= 1400 and 0 <= y <= 1000 for x, y in boxes)
-        assert page.inner_text("text.how") == "works_at"
+        assert page.text_content("text.how") == "works_at"
         assert not page.locator("path.far").is_visible()
         page.check("[type=checkbox]")
         assert page.locator("path.far").is_visible()

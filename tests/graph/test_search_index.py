@@ -33,7 +33,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("text", "first"),
     [
-        ("Haddad Leila", "Leila Haddad"),
+        ("Haddad Leila", "Haddad, Leila"),
         ("LINDQUIST", "Tobias Lindqvist"),
         ("lindq", "Tobias Lindqvist"),
         ("Villasenor", "Hector Villaseñor"),
