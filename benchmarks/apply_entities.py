@@ -116,7 +116,7 @@ def upsert(store: LadybugStore, todo: list[Change]) -> None:
             changes.Change(key, identity, "", "", "complete"),
             {},
             None,
-            mentions=changes._mention_rows(result),
+            mentions=changes._mention_rows(result, changes._Keys(result)),
         )
         for key, identity, result in todo
     ]

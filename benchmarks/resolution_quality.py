@@ -2,9 +2,10 @@
 
 Names of GUM (people, organisations, places; two names are one thing where coreference says so) in three parts: `gum`,
 which the rules were written on; of `gum-more`, the documents that may be looked at and those that nobody looked at
-(int(sha1(stem), 16) % 3 == 0). Contact records of FEBRL 1 and 3.
+(int(sha1(stem), 16) % 3 == 0). Names of people in novels (LitBank), in two parts.
+Contact records of FEBRL 1 and 3. A pair is two names of one document, or two records.
 
-Run: python -m benchmarks.resolution_quality [--show PART]
+Run: python -m benchmarks.resolution_quality [--show PART] [--litbank FOLDER]
 """
 
 import argparse
@@ -12,12 +13,14 @@ import csv
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import litbank
 from benchmarks.gum import CLASSES, DATA, is_unseen, marked, parsed
 from ec1.graph.model import entity_key
 from ec1.graph.resolution.clusters import resolve
+from ec1.graph.resolution.owners import owners
 from ec1.graph.resolution.profile import Profile
 
 _NAME_TAGS = {"PROPN", "ADP", "CCONJ", "PUNCT", "NUM", "DET"}
@@ -47,8 +50,44 @@ def named(path: Path) -> Iterator[tuple[str, str, str]]:
             yield entity_key(name, CLASSES[mark.kind]), name, mark.identity
 
 
+def found_and_true(documents: Mapping[str, Sequence[tuple[str, str, str]]]) -> tuple[int, Pairs, Pairs, Pairs]:
+    """Names of documents, as (key, name, what it refers to), resolved as the graph would: the number of entities; the
+    pairs of names in a document that are one, and those of a review as well; those that should be."""
+    names: dict[str, set[str]] = defaultdict(set)
+    called: dict[str, set[str]] = defaultdict(set)
+    where, identities = defaultdict(set), defaultdict(set)
+    homes = {}
+    for document, rows in documents.items():
+        owned = owners(name for key, name, _ in rows if key.startswith("Person:"))
+        for key, name, identity in rows:
+            home = owned.get(name, key) if key.startswith("Person:") else key
+            (names if home == key else called)[home].add(name)
+            where[home].add(document)
+            homes[document, key] = home
+            identities[document, key].add(identity)
+    resolution = resolve(
+        Profile(key, key.partition(":")[0], frozenset(names[key]), {}, frozenset(where[key]), frozenset(called[key]))
+        for key in sorted(names)
+    )
+    cluster = {member: each.key for each in resolution.clusters for member in each.members}
+    review = {(link.one, link.other) for link in resolution.links if link.veto is None}
+    found, linked, true = set(), set(), set()
+    for (document, one), (same, other) in itertools.combinations(sorted(homes), 2):
+        if document != same or one.partition(":")[0] != other.partition(":")[0]:
+            continue
+        pair = (f"{document} {one}", other)
+        ends = tuple(sorted((homes[document, one], homes[document, other])))
+        if ends[0] == ends[1] or cluster.get(ends[0], ends[0]) == cluster.get(ends[1], ends[1]):
+            found.add(pair)
+        if pair in found or ends in review:
+            linked.add(pair)
+        if identities[document, one] & identities[document, other]:
+            true.add(pair)
+    return len(names), found, linked, true
+
+
 def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
-    """The names of documents as entities, and which two are one thing."""
+    """The names of documents as entities, each by itself, and which two are one thing."""
     names, documents, identities = defaultdict(set), defaultdict(set), defaultdict(set)
     for path in paths:
         for key, name, identity in named(path):
@@ -96,25 +135,17 @@ def febrl_rows(rows: Iterable[Mapping[str, str]]) -> tuple[list[Profile], Pairs]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--litbank", type=Path, help="the folder coref/brat of a checkout of dbamman/litbank")
     parser.add_argument("--show", help="list what is wrong in this part; never of the unseen one")
     arguments = parser.parse_args()
-    sets = {name: gum(paths) for name, paths in parts(arguments.data).items() if paths}
-    for path in sorted((arguments.data / "febrl").glob("*.csv")):
-        sets[f"febrl {path.stem}"] = febrl(path)
-    if not sets:
-        print(f"the public data sets are not at {arguments.data}: there is nothing to measure on")
-        return
     print(
         f"{'data':<20} {'entities':>8} {'true':>6} {'merged':>6} {'right':>6} {'precision':>9} "
         f"{'recall':>7} {'review':>7}"
     )
-    for name, (profiles, true) in sets.items():
-        resolution = resolve(profiles)
-        found = {pair for each in resolution.clusters for pair in itertools.combinations(each.members, 2)}
-        linked = found | {(link.one, link.other) for link in resolution.links if link.veto is None}
+    for name, (size, found, linked, true) in _measured(arguments.data, arguments.litbank):
         right = len(found & true)
         print(
-            f"{name:<20} {len(profiles):>8} {len(true):>6} {len(found):>6} {right:>6} "
+            f"{name:<20} {size:>8} {len(true):>6} {len(found):>6} {right:>6} "
             f"{right / max(len(found), 1):>9.3f} {right / max(len(true), 1):>7.3f} "
             f"{len(linked & true) / max(len(true), 1):>7.3f}",
             flush=True,
@@ -123,6 +154,20 @@ def main() -> None:
             for label, pairs in (("wrong", found - true), ("missed", true - found)):
                 for one, other in sorted(pairs):
                     print(f"    {label}: {one} | {other}{'  (review)' if (one, other) in linked else ''}")
+
+
+def _measured(data: Path, novels: Path | None) -> Iterator[tuple[str, tuple[int, Pairs, Pairs, Pairs]]]:
+    for name, paths in parts(data).items():
+        if paths:
+            yield name, found_and_true({path.name: list(named(path)) for path in paths})
+    for name, paths in litbank.parts(novels).items() if novels else ():
+        yield name, found_and_true({path.name: list(litbank.named(path)) for path in paths})
+    for path in sorted((data / "febrl").glob("*.csv")):
+        profiles, true = febrl(path)
+        resolution = resolve(profiles)
+        found = {pair for each in resolution.clusters for pair in itertools.combinations(each.members, 2)}
+        linked = found | {(link.one, link.other) for link in resolution.links if link.veto is None}
+        yield f"febrl {path.stem}", (len(profiles), found, linked, true)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,11 @@ class Home:
         return self.root / "graph" / "published"
 
     @property
+    def overrides(self) -> Path:
+        """What operators decided about entities, unless the deployment names another file."""
+        return self.root / "overrides.yaml"
+
+    @property
     def graph_exports(self) -> Path:
         """The last nights' graphs as Parquet, `<night>-<digest>/`."""
         return self.root / "graph" / "exports"

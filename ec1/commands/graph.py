@@ -44,8 +44,9 @@ def stats(context: typer.Context, as_json: AsJson = False) -> None:
 def _stats_lines(found: queries.GraphStats) -> Iterator[str]:
     states = ", ".join(f"{count} {status}" for status, count in found.statuses.items())
     yield f"  {'documents':<12} {found.documents} ({states})"
-    yield f"  {'entities':<12} {found.total_entities}"
-    for entity_class, count in found.entities.items():
+    resolved = found.resolved or found.entities
+    yield f"  {'entities':<12} {sum(resolved.values())}, under {found.total_entities} names"
+    for entity_class, count in resolved.items():
         yield f"    {entity_class:<10} {count}, mentioned {found.mentions_by_class.get(entity_class, 0)} times"
     yield f"  {'mentions':<12} {found.mentions}"
 
@@ -59,6 +60,9 @@ def query(
     """Run a Cypher query that only reads; prints tab-separated columns."""
     with _reader(context) as reader:
         rows = reader.query(cypher)
+    if len(rows) > queries.QUERY_ROWS:
+        rows.pop()
+        typer.echo(f"only the first {len(rows):,} rows are shown: add LIMIT, or export the graph", err=True)
     if as_json:
         print_json(rows)
         return
@@ -126,6 +130,7 @@ def search(
 def _found_lines(found: tuple[queries.Entity, ...]) -> Iterator[str]:
     for each in found:
         line = f"{printable(each.name)}  {each.entity_class}, {each.mentions} mentions in {each.documents} documents"
+        line += f", under {len(each.members)} names" if each.members else ""
         yield f"{line}  [{printable(each.key)}]"
 
 
@@ -174,7 +179,8 @@ def diff(
     if as_json:
         print_json(found)
         return
-    out.print(f"{found.night} against {found.since}: mentions {found.mentions_before} -> {found.mentions_after}")
+    since = f"against {found.since}" if found.since else "is the first that is kept, so all is new"
+    out.print(f"{found.night} {since}: mentions {found.mentions_before} -> {found.mentions_after}")
     for label, lines in (
         ("documents added", found.documents_added),
         ("documents changed", found.documents_changed),
@@ -220,43 +226,67 @@ def review(
 @graph_app.command()
 def decide(
     context: typer.Context,
+    keys: Annotated[list[str] | None, typer.Argument(help="two keys, to say it at once: with one of the flags")] = None,
+    same: Annotated[bool, typer.Option("--same", help="the two are one")] = False,
+    different: Annotated[bool, typer.Option("--different", help="the two are two, whatever speaks for them")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="take the decision about the two back")] = False,
+    reason: Annotated[str | None, typer.Option(help="how that is known")] = None,
     limit: Annotated[int, typer.Option(min=1, help="pairs to ask about, those that would change most first")] = 20,
     sentences: Annotated[int, typer.Option(min=0, help="sentences to show of each side")] = 3,
 ) -> None:
-    """Ask about the pairs that may be one, each with its sentences, and write the answers to `graph.overrides`.
+    """Decide what is one: asks about the pairs that may be, each with its sentences, or takes two keys.
 
-    The next night follows them.
+    Answers are written to `graph.overrides`, or overrides.yaml in the home; the next night follows them.
     """
     from ec1.errors import InputError
-    from ec1.graph.review import pairs_to_decide, write_decision
+    from ec1.graph.review import undo_decision, write_decisions
 
     options: Options = context.obj
-    deployment = options.deployment()
-    path = deployment.graph.overrides
-    if path is None:
-        raise InputError(
-            f"deployment {deployment.name!r} names no file for decisions: set graph.overrides, such as "
-            "configs/overrides.yaml"
-        )
-    quotes = queries.quotes_of(options.home, deployment)
+    path = options.deployment().graph.overrides or options.home.overrides
+    if not keys:
+        _ask(context, path, limit, sentences)
+        return
+    if len(keys) != 2 or same + different + undo != 1:
+        raise InputError("name two keys and one of --same, --different and --undo")
+    if undo:
+        for said in undo_decision(path, keys[0], keys[1]):
+            out.print(f"taken back: {printable(said)}", markup=False)
+    else:
+        known = reason if reason is not None else typer.prompt("how is that known?")
+        write_decisions(path, [(keys[0], keys[1])], same=same, reason=known)
+    out.print(f"written to {path}; the next night follows it", markup=False)
+
+
+def _ask(context: typer.Context, path: Path, limit: int, sentences: int) -> None:
+    from ec1.graph.review import pairs_to_decide, write_decisions
+
+    options: Options = context.obj
+    quotes = queries.quotes_of(options.home, options.deployment())
     with _reader(context) as reader:
         pairs = pairs_to_decide(reader, path)
         out.print(f"{len(pairs)} pairs to decide; answers go to {path}", markup=False)
-        for number, pair in enumerate(pairs[:limit], 1):
-            out.print(f"\n{number}. {pair.weight} mentions would change hands", markup=False)
+        asked = 0
+        while pairs and asked < limit:
+            asked += 1
+            pair, alike = pairs[0], [each for each in pairs if each.pattern == pairs[0].pattern]
+            out.print(f"\n{asked}. {pair.weight} mentions would change hands", markup=False)
             for side in (pair.one, pair.other):
                 out.print(f"  {printable(side.name)}  [{printable(side.key)}], {side.mentions} mentions", markup=False)
-                ((_, mentions),) = reader.show(side.key)
-                for mention in mentions[:sentences]:
+                for mention in reader.mentions_of(side.key)[:sentences]:
                     for line in _evidence_lines(replace(mention, quote=quotes.of(mention))):
                         out.print(line, markup=False)
             out.print(_link_line("why: ", pair.link), markup=False)
-            answer = typer.prompt("one and the same? [y]es, [n]o, [s]kip, [q]uit", default="s").strip().lower()[:1]
+            all_of = f", [a]ll {len(alike)} of this pattern are, n[o]ne of them is" if len(alike) > 1 else ""
+            question = f"one and the same? [y]es, [n]o{all_of}, [s]kip, [q]uit"
+            answer = typer.prompt(question, default="s").strip().lower()[:1]
             if answer == "q":
                 break
-            if answer in ("y", "n"):
-                reason = typer.prompt("how is that known?")
-                write_decision(path, pair.one.key, pair.other.key, same=answer == "y", reason=reason)
+            decided = alike if answer in ("a", "o") else [pair]
+            if answer in ("y", "n", "a", "o"):
+                known = typer.prompt("how is that known?")
+                same = answer in ("y", "a")
+                write_decisions(path, [(each.one.key, each.other.key) for each in decided], same=same, reason=known)
+            pairs = [each for each in pairs if each not in decided]
 
 
 def _link_line(before: str, link: queries.Link) -> str:
@@ -270,11 +300,15 @@ def _entity_lines(found: tuple[queries.EntityPage, ...]) -> Iterator[str]:
             f"{printable(each.name)}  {each.entity_class}, {each.mentions} mentions in {each.documents} documents, "
             f"confidence up to {each.confidence:.2f}  [{printable(each.key)}]"
         )
-        if each.cluster:
-            others = ", ".join(member for member in each.cluster.members if member != each.key)
-            yield f"  one with {printable(others)}, as {printable(each.cluster.name)}"
+        for joint in each.joined:
+            yield f"  one: {printable(joint.one)} and {printable(joint.other)}, {joint.mentions} mentions"
+            yield f"    why: {printable(joint.why)}"
+            for sentence in joint.sentences:
+                yield from _sentence_lines(sentence)
+            yield f"    undo: {printable(joint.undo)}"
         for link in each.links:
-            yield _link_line(f"{link.band} {printable(link.other if link.one == each.key else link.one)}", link)
+            ours = link.one in (each.members or (each.key,))
+            yield _link_line(f"{link.band} {printable(link.other if ours else link.one)}", link)
         for relation in each.relations:
             yield f"\n  {printable(f'{relation.subject} {relation.relation} {relation.object}')}"
             yield from _evidence_lines(relation)
@@ -293,6 +327,10 @@ def _evidence_lines(found: queries.Evidence) -> Iterator[str]:
         f"  {printable(found.path)}{place}  {found.document_id}, night {found.night}, characters {found.start} to "
         f"{found.end}, confidence {found.confidence:.2f}, {found.model}, extractor {found.fingerprint[:12]}"
     )
+    yield from _sentence_lines(found)
+
+
+def _sentence_lines(found: queries.Evidence) -> Iterator[str]:
     if (quote := found.quote) is not None:
         sentence = f"{quote.before}»{quote.name}«{quote.after}" if quote.name else f"({quote.problem})"
         yield f"    {printable(sentence)}"

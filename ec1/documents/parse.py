@@ -49,6 +49,9 @@ _LOOKS_LIKE_HTML = re.compile(r"<(?:!doctype html|html|head|body|div|p|br|table|
 _DATA_URI = re.compile(r"data:([^,]{0,512}),", re.IGNORECASE)
 
 
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
 @dataclass(frozen=True)
 class Document:
     """A document's readable text and what it says about itself.
@@ -64,6 +67,12 @@ class Document:
     metadata: dict[str, Any] = field(default_factory=dict)
     fields_end: int = 0
     places: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def date(self) -> str | None:
+        """The day that its fields name, `YYYY-MM-DD`; None where they name none."""
+        said = str(self.metadata.get("date") or "")
+        return said[:10] if _DATE.match(said) else None
 
     def place_at(self, character: int) -> str:
         """The page or sheet on which a character of the text stands, such as `page 7`; "" where there are none."""

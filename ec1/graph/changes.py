@@ -14,11 +14,11 @@ from ec1.documents.ledger import DocumentKey, Status
 from ec1.errors import PermanentError
 from ec1.extraction.results import ExtractionResult, Mention
 from ec1.graph import tables
-from ec1.graph.database import GraphDatabase
+from ec1.graph.database import BATCH_MENTIONS, GraphDatabase
 from ec1.graph.model import clean_name, entity_key, preferred_name
+from ec1.graph.resolution.owners import is_own_name, owners
+from ec1.graph.resolution.profile import PERSON
 
-# A transaction holds whole documents, up to about this many mentions or documents.
-BATCH_MENTIONS = 10_000
 _BATCH_DOCUMENTS = 1_000
 _ASKED_ONE_BY_ONE = 16
 
@@ -54,6 +54,7 @@ class Change:
         """What an extraction says of a document. Raises PermanentError for a result that cannot be meant."""
         # A deferred document may have mentions already: of the chunks that were answered.
         complete = result.status in ("complete", "deferred")
+        keys = _Keys(result) if complete else None
         return cls(
             key=key,
             document_id=document_id,
@@ -61,9 +62,9 @@ class Change:
             fingerprint=result.fingerprint,
             outcome=result.status,
             reason=result.reason,
-            mentions=_mention_rows(result) if complete else (),
-            traits=_trait_rows(result) if complete else (),
-            relations=_relation_rows(result) if complete else (),
+            mentions=_mention_rows(result, keys) if keys else (),
+            traits=_trait_rows(result, keys) if keys else (),
+            relations=_relation_rows(result, keys) if keys else (),
         )
 
 
@@ -86,6 +87,12 @@ class _Touched:
     gained: dict[str, set[str]] = field(default_factory=dict)
     lost: dict[str, set[str]] = field(default_factory=dict)
 
+    def gain(self, entity: str, name: str) -> None:
+        _note_name(self.gained, entity, name)
+
+    def lose(self, entity: str, name: str) -> None:
+        _note_name(self.lost, entity, name)
+
 
 class Changes:
     """Applies changes to an open database."""
@@ -98,15 +105,30 @@ class Changes:
         """Whether entities were resolved: then it is noted what resolution has not seen."""
 
     def apply(self, changes: Iterable[Change], night: str, quarantine_after: int) -> list[Applied]:
-        self._db.check_usable()
-        states = "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"
-        self._relates = bool(self._db.execute(states))
-        self._resolved = "resolution" in tables.meta(self._db.connection)
+        self._look()
         done: list[Applied] = []
         for batch in _batches(changes):
             self._db.make_room()
             done.extend(self._apply_batch(batch, night, quarantine_after))
         return done
+
+    def rewrite(self, changes: Iterable[Change]) -> None:
+        """Let documents that count say the same of other entities; their nodes stay as they are."""
+        self._look()
+        for batch in _batches(changes):
+            self._db.make_room()
+            nodes = self._document_nodes([tables.document_key(change.key) for change in batch])
+            plans = []
+            for change in batch:
+                node = nodes[tables.document_key(change.key)]
+                plans.append(_Plan(change, node, node, node["mentions"], change.mentions))
+            self._write(plans)
+
+    def _look(self) -> None:
+        self._db.check_usable()
+        states = "MATCH (:Entity)-[r:RELATES]->(:Entity) RETURN r.chunk LIMIT 1"
+        self._relates = bool(self._db.execute(states))
+        self._resolved = "resolution" in tables.meta(self._db.connection)
 
     def fill(self, nodes: Sequence[dict[str, Any]], changes: Iterable[Change]) -> None:
         """Apply changes to an empty graph; afterwards its documents' nodes are `nodes`."""
@@ -123,29 +145,31 @@ class Changes:
         ]
         todo = [plan for plan in plans if isinstance(plan, _Plan)]
         if todo:
-            with self._db.transaction():
-                touched = _Touched(tables.totals(self._db.connection))
-                self._take_back([plan for plan in todo if plan.retract], touched)
-                self._db.write_nodes(
-                    "Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if plan.old is None]
-                )
-                self._db.set_nodes(
-                    "Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in todo if plan.old is not None]
-                )
-                self._write_entities(todo, touched)
-                self._write_mentions(todo, touched.totals)
-                self._write_traits(todo, touched.totals)
-                self._write_relations(todo, touched.totals)
-                self._settle(touched)
-                self._note([plan.node["key"] for plan in todo if plan.retract or plan.mentions])
-                self._keep(touched.totals, todo)
-                self._db.written += sum(len(plan.mentions) + plan.retract for plan in todo)
+            self._write(todo)
         return [
             plan
             if isinstance(plan, Applied)
             else Applied(plan.change.key, Status(plan.node["status"]), True, len(plan.mentions), plan.retract)
             for plan in plans
         ]
+
+    def _write(self, plans: list[_Plan]) -> None:
+        """Write the news of documents, in one transaction."""
+        with self._db.transaction():
+            touched = _Touched(tables.totals(self._db.connection))
+            self._take_back([plan for plan in plans if plan.retract], touched)
+            self._db.write_nodes("Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in plans if plan.old is None])
+            self._db.set_nodes(
+                "Document", tables.DOCUMENT_COLUMNS, [plan.node for plan in plans if plan.old is not None]
+            )
+            self._write_entities(plans, touched)
+            self._write_mentions(plans, touched.totals)
+            self._write_traits(plans, touched.totals)
+            self._write_relations(plans, touched.totals)
+            self._settle(touched)
+            self._note([plan.node["key"] for plan in plans if plan.retract or plan.mentions])
+            self._keep(touched.totals, plans)
+            self._db.written += sum(len(plan.mentions) + plan.retract for plan in plans)
 
     def _note(self, documents: list[str]) -> None:
         """Note whose news resolution has to look at (`incremental.py`), in the same transaction as the news."""
@@ -246,7 +270,7 @@ class Changes:
             )
             self._check_count(plan.retract, len(gone), f"of {plan.node['key']} were taken back")
             for row in gone:
-                touched.lost.setdefault(row["entity"], set()).add(row["name"])
+                touched.lose(row["entity"], row["name"])
                 touched.totals.remove("mention", row)
             for row in self._db.execute(
                 f"{tables.TRAITS_OF} DELETE t "
@@ -268,7 +292,7 @@ class Changes:
         for plan in plans:
             for mention in plan.mentions:
                 classes[mention["entity"]] = mention["entity_class"]
-                touched.gained.setdefault(mention["entity"], set()).add(mention["name"])
+                touched.gain(mention["entity"], mention["name"])
         known = {row["key"]: row["name"] for row in self._entity_names(sorted(classes))}
         fresh = [
             {"key": key, "name": preferred_name(touched.gained[key]), "entity_class": classes[key]}
@@ -367,11 +391,12 @@ class Changes:
             for page in tables.mention_tables(self._db.connection, ("name",)):
                 ours = page.filter(pc.is_in(page["entity"], pa.array(keys, pa.string())))
                 for key, name in zip(ours["entity"].to_pylist(), ours["name"].to_pylist(), strict=True):
-                    found[key].add(name)
+                    _note_name(found, key, name)
             return found
         query = "MATCH (e:Entity {key: $key})<-[m:MENTIONS]-(:Document) RETURN DISTINCT m.name AS name"
         for key in keys:
-            found[key].update(row["name"] for row in self._db.execute(query, {"key": key}))
+            for row in self._db.execute(query, {"key": key}):
+                _note_name(found, key, row["name"])
         return found
 
     def _entity_names(self, keys: list[str]) -> list[dict[str, Any]]:
@@ -379,6 +404,13 @@ class Changes:
             "LOAD FROM $batch MATCH (e:Entity {key: row_key}) RETURN e.key AS key, e.name AS name",
             [{"key": key} for key in keys],
         )
+
+
+def _note_name(names: dict[str, set[str]], entity: str, name: str) -> None:
+    """A short name that an entity owns is none of its spellings; the document has its full name as well."""
+    found = names.setdefault(entity, set())
+    if is_own_name(entity, name):
+        found.add(name)
 
 
 def _returned(name: str, columns: tuple[str, ...]) -> str:
@@ -403,7 +435,19 @@ def _says_nothing_new(change: Change, old: dict[str, Any], same: bool, night: st
     return status in (Status.APPLIED, Status.QUARANTINED) or (status == Status.DEFERRED and old["night"] == night)
 
 
-def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+class _Keys:
+    """The entities that a result's names stand for; short names of people stand for their owners (`owners.py`)."""
+
+    def __init__(self, result: ExtractionResult) -> None:
+        people = (each.name for each in result.mentions if each.entity_class == PERSON)
+        self._owners = owners(name for each in people if (name := clean_name(each)))
+
+    def __call__(self, name: str, entity_class: str) -> str:
+        owner = self._owners.get(clean_name(name)) if entity_class == PERSON else None
+        return owner or entity_key(name, entity_class)
+
+
+def _mention_rows(result: ExtractionResult, key_of: _Keys) -> tuple[dict[str, Any], ...]:
     """The result's mentions, one per entity and place: overlapping chunks may both have found it."""
     models = {answer.chunk: answer.model for answer in result.answers}
     best: dict[tuple[str, int, int], Mention] = {}
@@ -412,7 +456,7 @@ def _mention_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
             raise PermanentError(f"the result for {result.content_sha256[:12]} has a confidence that is not a number")
         if not clean_name(mention.name):
             continue
-        place = (entity_key(mention.name, mention.entity_class), mention.start, mention.end)
+        place = (key_of(mention.name, mention.entity_class), mention.start, mention.end)
         other = best.get(place)
         if other is None or _rank(mention) < _rank(other):
             best[place] = mention
@@ -436,28 +480,28 @@ def _rank(mention: Mention) -> tuple[float, int, str]:
     return -mention.confidence, mention.chunk, mention.name
 
 
-def _trait_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+def _trait_rows(result: ExtractionResult, key_of: _Keys) -> tuple[dict[str, Any], ...]:
     """The result's traits of entities that it also mentions."""
     if not result.traits:
         return ()
-    mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
+    mentioned = {key_of(mention.name, mention.entity_class) for mention in result.mentions}
     found = {
         (key, trait.kind, clean_name(trait.value))
         for trait in result.traits
-        if (key := entity_key(trait.name, trait.entity_class)) in mentioned
+        if (key := key_of(trait.name, trait.entity_class)) in mentioned
     }
     return tuple({"entity": entity, "kind": kind, "value": value} for entity, kind, value in sorted(found))
 
 
-def _relation_rows(result: ExtractionResult) -> tuple[dict[str, Any], ...]:
+def _relation_rows(result: ExtractionResult, key_of: _Keys) -> tuple[dict[str, Any], ...]:
     """The result's relations between entities that it also mentions."""
     if not result.relations:
         return ()
     models = {answer.chunk: answer.model for answer in result.answers}
-    mentioned = {entity_key(mention.name, mention.entity_class) for mention in result.mentions}
+    mentioned = {key_of(mention.name, mention.entity_class) for mention in result.mentions}
     found = []
     for each in result.relations:
-        subject, target = entity_key(each.subject, each.subject_class), entity_key(each.object, each.object_class)
+        subject, target = key_of(each.subject, each.subject_class), key_of(each.object, each.object_class)
         if {subject, target} <= mentioned:
             found.append(
                 {

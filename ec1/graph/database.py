@@ -32,6 +32,9 @@ from ec1.graph.upgrade import upgrade
 
 log = logging.getLogger(__name__)
 
+BATCH_MENTIONS = 10_000
+"""A transaction holds whole documents, up to about this many mentions."""
+
 # A connection keeps the plan of a query for every Arrow table that it was ever given, 256 KiB of the pool a time, and
 # the database keeps what was written since it was opened, about 100 KiB a small document even after a checkpoint: 250
 # documents one by one filled 64 MiB. Renewing a connection takes 0.1 ms, opening the database again 50 ms.

@@ -13,7 +13,8 @@ class NightDifference:
     """Entities by key, documents by stream and path. `renamed` holds key, old and new name."""
 
     night: str
-    since: str
+    since: str | None
+    """The night that it is compared with; None for the oldest that is kept, of which everything is new."""
     entities_added: tuple[str, ...]
     entities_removed: tuple[str, ...]
     renamed: tuple[tuple[str, str, str], ...]
@@ -27,21 +28,19 @@ class NightDifference:
 
 
 def difference(folder: Path, night: str) -> NightDifference:
-    """Compare the export of a night with the one before it. Raises InputError where there are not two."""
+    """Compare the export of a night with the one before it. Raises InputError where that night has none."""
     known = exports(folder)
     at = next((number for number, path in enumerate(known) if path.name.startswith(night)), None)
     if at is None:
         nights = ", ".join(path.name[:10] for path in known) or "none"
         raise InputError(f"no export of night {night} is kept in {folder}: there are {nights} (setting graph.exports)")
-    if at == 0:
-        raise InputError(f"{night} is the oldest night whose export is kept in {folder}: nothing to compare it with")
-    new, old = known[at], known[at - 1]
+    new, old = known[at], known[at - 1] if at else None
     names_new, names_old = (_column_map(path, "entities", "key", "name") for path in (new, old))
     contents_new, contents_old = (_column_map(path, "documents", "key", "applied_content") for path in (new, old))
     homes_new, homes_old = (_column_map(path, "clusters", "entity", "cluster") for path in (new, old))
     return NightDifference(
         night=night,
-        since=old.name[:10],
+        since=old.name[:10] if old else None,
         entities_added=tuple(sorted(names_new.keys() - names_old.keys())),
         entities_removed=tuple(sorted(names_old.keys() - names_new.keys())),
         renamed=tuple(
@@ -60,14 +59,16 @@ def difference(folder: Path, night: str) -> NightDifference:
     )
 
 
-def _column_map(export: Path, table: str, key: str, value: str) -> dict[str, Any]:
+def _column_map(export: Path | None, table: str, key: str, value: str) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
+    if export is None:
+        return {}
     found = pq.read_table(export / f"{table}.parquet", columns=[key, value])
     return dict(zip(found[key].to_pylist(), found[value].to_pylist(), strict=True))
 
 
-def _rows(export: Path, table: str) -> int:
+def _rows(export: Path | None, table: str) -> int:
     import pyarrow.parquet as pq
 
-    return int(pq.read_metadata(export / f"{table}.parquet").num_rows)
+    return 0 if export is None else int(pq.read_metadata(export / f"{table}.parquet").num_rows)

@@ -30,6 +30,13 @@ _CASE = re.compile(r"\bcase\b", re.IGNORECASE)
 _CALL = re.compile(r"\bcall\b\s*(\w*)\s*(\(?)", re.IGNORECASE)
 
 
+# Functions that make a value as large as a number says, before any limit is looked at.
+_GROWS = re.compile(r"\b(range|lpad|rpad|repeat|list_transform|list_filter|list_reduce)\s*\(", re.IGNORECASE)
+_LARGE = 100_000
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e\d{1,3})?", re.IGNORECASE)
+_MULTIPLIED = re.compile(r"[*^]|<<|\bpow", re.IGNORECASE)
+
+
 def checked_query(cypher: str) -> str:
     """The query as it may run: without its comments, so that nothing can hide in one. Raises InputError."""
     if len(cypher) > MAX_CHARACTERS:
@@ -52,10 +59,29 @@ def checked_query(cypher: str) -> str:
         raise InputError(f"only queries that read are allowed here, not {found[0].upper()}")
     if _depth(text) > _MAX_DEPTH or len(_CASE.findall(text)) > _MAX_CASES:
         raise InputError(f"the query is too deeply nested: {_MAX_DEPTH} brackets and {_MAX_CASES} CASE are allowed")
+    _check_sizes(text)
     for call in _CALL.finditer(text):
         if call[1].lower() not in CALLABLE or not call[2]:
             raise InputError(f"CALL may name one of {', '.join(CALLABLE)} here, not {call[1] or 'that'}")
     return "".join(sent)
+
+
+def _check_sizes(text: str) -> None:
+    """Refuses what would make a list or a text of more than `_LARGE`, as far as its numbers say so. What they do not
+    say meets the limits of the process that runs it."""
+    for call in _GROWS.finditer(text):
+        depth, end = 1, call.end()
+        while depth and end < len(text):
+            depth += (text[end] == "(") - (text[end] == ")")
+            end += 1
+        inside = text[call.end() : end]
+        numbers = [
+            float(number) for number in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e\d{1,3})?", inside, re.IGNORECASE)
+        ]
+        if re.search(r"[*^]|<<|\bpow", inside) or any(number > _LARGE for number in numbers):
+            raise InputError(
+                f"{call[1].lower()} may make at most {_LARGE:,} here, by numbers as they stand: ask for less"
+            )
 
 
 def _depth(text: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
 from ec1.files import digest_of
-from ec1.graph import file_seal, tables
+from ec1.graph import file_seal, reassign, tables
 from ec1.graph.changes import Applied, Change, Changes
 from ec1.graph.database import GraphDatabase, copy_into_place
 from ec1.graph.model import GraphStats
@@ -24,6 +24,7 @@ from ec1.graph.resolution import tables as resolved_tables
 from ec1.graph.resolution.clusters import Cluster, Resolution
 from ec1.graph.resolution.overrides import Overrides
 from ec1.graph.resolution.resolver import DRIFT, WHOLE_BELOW
+from ec1.graph.search_index import index_path
 from ec1.graph.writer_lock import writer_lock
 
 QUARANTINE_AFTER = 3
@@ -164,6 +165,7 @@ class LadybugStore:
         """
         self._db.make_room()
         with self._db.reading():
+            reassign.follow(self._db, self._changes, overrides)
             resolver.update(self._db, overrides, drift=drift, whole_below=whole_below)
             return resolver.unused(self._db, overrides)
 
@@ -230,6 +232,8 @@ class LadybugStore:
 
         with self._db.closed():
             # The lock beside the live file keeps other writers out.
+            # What was found by name before is of the copy before, and may name what is forgotten now.
+            index_path(destination).unlink(missing_ok=True)
             copy_into_place(self._db.path, destination, check)
             file_seal.seal_copy(destination, self._db.path, state)
         return destination

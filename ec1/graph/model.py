@@ -32,13 +32,16 @@ class Entity:
     documents: int
     confidence: float
     """The highest confidence among its mentions, 0 to 1."""
+    members: tuple[str, ...] = ()
+    """The keys of those that resolution found to be one, its own among them; empty if there is no other."""
 
 
 @dataclass(frozen=True)
 class Quote:
     """`before`, `name` and `after` are the sentence; all are empty where it cannot be shown, and `problem` says why.
 
-    `place` is its page or sheet, such as `page 7`, where the document has them.
+    `place` is its page or sheet, such as `page 7`, where the document has them, `date` what the document says its date
+    is.
     """
 
     before: str = ""
@@ -46,6 +49,7 @@ class Quote:
     after: str = ""
     problem: str | None = None
     place: str = ""
+    date: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +76,10 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredMention(Evidence):
-    """One place where a document names an entity."""
+    """One place where a document names an entity, `entity` by key: one of the members where several are one."""
 
     name: str
+    entity: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +100,8 @@ class GraphStats:
     mentions: int
     mentions_by_class: dict[str, int]
     statuses: dict[str, int]
+    resolved: dict[str, int] | None = None
+    """By class, how many things these entities are where resolution took some to be one; None where nobody counted."""
 
     @property
     def total_entities(self) -> int:

@@ -39,6 +39,17 @@ class Quotes:
         start, end = sentence_at(text, first, last)
         return Quote(text[start:first], text[first:last], text[last:end], place=document.place_at(first))
 
+    def document(self, key: DocumentKey, content_sha256: str) -> Document:
+        """A version of a document. Raises RejectedError or DeferredError where it cannot be read again."""
+        return self._document(key, content_sha256)
+
+    def date_of(self, evidence: Evidence) -> str | None:
+        """The day that the document of a mention names as its own; None where it cannot be read again, too."""
+        try:
+            return self._document(DocumentKey(evidence.stream, evidence.path), evidence.content_sha256).date
+        except (DeferredError, RejectedError):
+            return None
+
     def _read(self, key: DocumentKey, content_sha256: str) -> Document:
         return self._reader.read(key, content_sha256)
 

@@ -5,7 +5,7 @@ Belongs here: lists, one entity with its evidence, free queries. Does not: writi
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +13,8 @@ from typing import Any, Self
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.errors import InputError
 from ec1.extraction.results import ENTITY_CLASSES
-from ec1.graph import file_seal, tables
+from ec1.graph import file_seal, search_index, tables
+from ec1.graph.bounded import run_bounded
 from ec1.graph.guard import checked_query
 from ec1.graph.model import Entity, GraphStats, StoredMention, StoredRelation, clean_name, entity_key
 from ec1.graph.resolution import tables as resolved_tables
@@ -21,6 +22,9 @@ from ec1.graph.resolution.clusters import Cluster, Link, Resolution
 
 QUERY_SECONDS = 60.0
 """How long a free query may take, unless the caller says otherwise."""
+QUERY_ROWS = 10_000
+"""How many rows of a free query are fetched, unless the caller says otherwise."""
+_HOME = "OPTIONAL MATCH (e)-[:MEMBER_OF]->(c:Cluster)"
 _CALLS = "count(m) AS mentions, count(DISTINCT d.key) AS documents, max(m.confidence) AS confidence"
 
 
@@ -58,7 +62,9 @@ class GraphReader:
     def stats(self) -> GraphStats:
         """Count what the graph holds."""
         with self.reading() as connection:
-            return tables.totals(connection).stats
+            found = tables.totals(connection).stats
+            joined = resolved_tables.joined(connection)
+        return replace(found, resolved={name: count - joined.get(name, 0) for name, count in found.entities.items()})
 
     def classes(self) -> tuple[str, ...]:
         """The contract's classes, and the others that the graph holds entities of, whatever the deployment has now."""
@@ -77,27 +83,24 @@ class GraphReader:
     def names(self) -> list[str]:
         """The name of every entity that a document mentions."""
         return [
-            row["name"]
-            for row in self._rows("MATCH (:Document)-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name")
+            row["name"] for row in self.rows("MATCH (:Document)-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name")
         ]
 
     def names_in(self, document: DocumentKey) -> list[str]:
         """The names of the entities that one document mentions, sorted."""
         query = "MATCH (d:Document {key: $key})-[:MENTIONS]->(e:Entity) RETURN DISTINCT e.name AS name"
-        return sorted(row["name"] for row in self._rows(query, {"key": tables.document_key(document)}))
+        return sorted(row["name"] for row in self.rows(query, {"key": tables.document_key(document)}))
 
     def entities(
         self, limit: int | None = 50, entity_class: str | None = None, search: str | None = None, skip: int = 0
     ) -> list[Entity]:
-        """Entities with their figures, those mentioned most first, then by key; without the first `skip` of them.
+        """Entities with their figures, those mentioned most first, then by key; without the first `skip` of them. What
+        resolution found to be one is one of them, with the figures of all its members.
 
         entity_class: one of the contract's, or one that the graph holds. search: part of the name or of any spelling
         that a document used, in capitals or not. Raises InputError for an unknown class or a limit below 1.
         """
-        if entity_class is not None and entity_class not in ENTITY_CLASSES and entity_class not in self.classes():
-            raise InputError(f"unknown entity class {entity_class!r}: choose one of {', '.join(self.classes())}")
-        if limit is not None and limit < 1:
-            raise InputError(f"limit {limit} is too small: ask for 1 or more")
+        self._check(entity_class, limit)
         conditions: list[str] = []
         parameters: dict[str, Any] = {}
         if entity_class is not None:
@@ -107,50 +110,89 @@ class GraphReader:
             conditions.append("(lower(e.name) CONTAINS $search OR lower(m.name) CONTAINS $search)")
             parameters["search"] = clean_name(search).lower()
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        keys = self._rows(
-            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity){where} WITH e.key AS key, count(m) AS n "
+        keys = self.rows(
+            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity){where} WITH e, count(m) AS n {_HOME} "
+            "WITH coalesce(c.key, e.key) AS key, sum(n) AS n "
             f"RETURN key ORDER BY n DESC, key{f' SKIP {skip}' if skip else ''}{f' LIMIT {limit}' if limit else ''}",
             parameters,
         )
-        return [entity for row in keys for entity in self._entities_of(row["key"])]
+        return [found for row in keys if (found := self._answer(row["key"])) is not None]
 
-    def show(self, entity_key_or_name: str) -> list[tuple[Entity, list[StoredMention]]]:
-        """The entities that a key or a name stands for, each with its mentions by document and place.
+    def search(self, text: str, entity_class: str | None = None, *, limit: int = 20, skip: int = 0) -> list[Entity]:
+        """Entities by any spelling, in another order of words or with a slip of the pen (`search_index.py`).
+
+        Raises InputError for a blank text, an unknown class or a limit below 1.
+        """
+        self._check(entity_class, limit)
+        with self.reading() as connection, search_index.opened(self._path, connection) as index:
+            return search_index.search(index, text, entity_class, limit=limit, skip=skip)
+
+    def _check(self, entity_class: str | None, limit: int | None) -> None:
+        if entity_class is not None and entity_class not in ENTITY_CLASSES and entity_class not in self.classes():
+            raise InputError(f"unknown entity class {entity_class!r}: choose one of {', '.join(self.classes())}")
+        if limit is not None and limit < 1:
+            raise InputError(f"limit {limit} is too small: ask for 1 or more")
+
+    def find(self, key_or_name: str) -> list[Entity]:
+        """The entities that a key or a name stands for, each with all that is one with it.
 
         A key such as `Person:maria alvarez` gives one; a name gives one for each class that has it. Raises InputError
         if there is none; the message suggests some that are alike.
         """
-        wanted = clean_name(entity_key_or_name)
+        wanted = clean_name(key_or_name)
         if not wanted:
             raise InputError("which entity? give a key or a name")
         keys = {wanted, *(entity_key(wanted, entity_class) for entity_class in self.classes())}
-        found = [entity for key in sorted(keys) for entity in self._entities_of(key)]
+        answers = (self._answer(key) for key in sorted(keys))
+        found = {each.key: each for each in answers if each is not None}
         if not found:
-            alike = [entity.key for entity in self.entities(5, search=wanted)]
+            alike = [entity.key for entity in self.search(wanted, limit=5)]
             hint = f"; alike: {', '.join(alike)}" if alike else ""
-            raise InputError(f"no entity {wanted!r} in {self._path}{hint}")
-        return [(entity, self._mentions_of(entity.key)) for entity in found]
+            raise InputError(f"no entity {wanted!r} in the graph{hint}")
+        return list(found.values())
+
+    def show(self, key_or_name: str) -> list[tuple[Entity, list[StoredMention]]]:
+        """As `find`, each with its mentions, those of all members, by document and place."""
+        return [(entity, self.mentions_of(*(entity.members or (entity.key,)))) for entity in self.find(key_or_name)]
+
+    def member(self, key: str) -> Entity | None:
+        """One entity with its own figures, whatever it is one with; None if the graph does not have it."""
+        found = self.rows(
+            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity {{key: $key}}) "
+            f"RETURN e.key AS key, e.name AS name, e.entity_class AS entity_class, {_CALLS}",
+            {"key": key},
+        )
+        return Entity(**found[0]) if found else None
+
+    def _answer(self, key: str) -> Entity | None:
+        """What a key stands for, with all that is one with it; None if the graph does not have the key."""
+        with self.reading() as connection:
+            cluster = resolved_tables.cluster_of(connection, key)
+        if cluster is None:
+            return self.member(key)
+        (figures,) = self.rows(
+            f"MATCH (d:Document)-[m:MENTIONS]->(:Entity)-[:MEMBER_OF]->(:Cluster {{key: $key}}) RETURN {_CALLS}",
+            {"key": cluster.key},
+        )
+        return Entity(cluster.key, cluster.name, cluster.entity_class, **figures, members=cluster.members)
 
     def query(
-        self, cypher: str, parameters: dict[str, Any] | None = None, *, timeout_seconds: float = QUERY_SECONDS
+        self,
+        cypher: str,
+        parameters: dict[str, Any] | None = None,
+        *,
+        timeout_seconds: float = QUERY_SECONDS,
+        max_rows: int = QUERY_ROWS,
     ) -> list[dict[str, Any]]:
-        """Run one Cypher query that only reads; rows by column name.
+        """Run one Cypher query of somebody's that only reads, in a process of its own (`bounded.py`); rows by column
+        name, values as JSON has them. One row more than `max_rows` says that there are more.
 
-        Raises InputError for a query that would do anything else (`guard.py`), that fails, or that takes longer than
-        `timeout_seconds`.
+        Raises InputError for a query that would do anything else (`guard.py`), that fails, or that takes more than
+        `timeout_seconds`, fetching included, or too much memory.
         """
         text = checked_query(cypher)
-        self._open().set_query_timeout(int(timeout_seconds * 1000))
-        try:
-            return self._rows(text, parameters)
-        except InputError as error:
-            if "Interrupted" not in str(error):
-                raise
-            raise InputError(
-                f"the query took longer than {timeout_seconds:g} s: ask for less, or start from a key"
-            ) from None
-        finally:
-            self._open().set_query_timeout(0)
+        self._open()
+        return run_bounded(self._path, text, parameters or {}, seconds=timeout_seconds, max_rows=max_rows)
 
     def relations_of(self, key: str) -> list[StoredRelation]:
         """What documents state of an entity, as subject or object, by relation, document and place."""
@@ -159,7 +201,7 @@ class GraphReader:
             "(a:Entity {key: $key})-[r:RELATES]->(b:Entity)",
             "(a:Entity)-[r:RELATES]->(b:Entity {key: $key})",
         ):
-            found += self._rows(
+            found += self.rows(
                 f"MATCH {ends} MATCH (d:Document {{key: r.document}}) RETURN r.relation AS relation, a.key AS subject, "
                 "b.key AS object, d.stream AS stream, d.path AS path, d.applied_id AS document_id, "
                 "d.applied_content AS content_sha256, r.chunk AS chunk, r.start_char AS `start`, r.end_char AS `end`, "
@@ -178,6 +220,12 @@ class GraphReader:
         """The cluster of an entity, if it is in one, and all its links."""
         with self.reading() as connection:
             return resolved_tables.cluster_of(connection, key), resolved_tables.links_of(connection, key)
+
+    def links_of(self, *keys: str) -> list[Link]:
+        """The links of some entities, each once, the best first."""
+        with self.reading() as connection:
+            found = {link for key in keys for link in resolved_tables.links_of(connection, key)}
+        return sorted(found, key=lambda link: (-link.score, link))
 
     def export(self, directory: Path) -> list[Path]:
         """Write the graph as Parquet, like the writer's `export`."""
@@ -207,7 +255,8 @@ class GraphReader:
                 )
         return self._connection
 
-    def _rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The rows of a query of our own; others' go through `query`."""
         with self.reading() as connection:
             return tables.rows(connection, query, parameters)
 
@@ -225,26 +274,19 @@ class GraphReader:
         except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise InputError(f"{self._path}: the query failed: {_first_line(error)}") from None
 
-    def _entities_of(self, key: str) -> list[Entity]:
-        found = self._rows(
-            f"MATCH (d:Document)-[m:MENTIONS]->(e:Entity {{key: $key}}) "
-            f"RETURN e.key AS key, e.name AS name, e.entity_class AS entity_class, {_CALLS}",
-            {"key": key},
-        )
-        return [Entity(**row) for row in found]
-
-    def _mentions_of(self, key: str) -> list[StoredMention]:
-        found = self._rows(
-            "MATCH (d:Document)-[m:MENTIONS]->(:Entity {key: $key}) RETURN d.stream AS stream, d.path AS path, "
-            "d.applied_id AS document_id, d.applied_content AS content_sha256, m.name AS name, m.chunk AS chunk, "
-            "m.start_char AS `start`, m.end_char AS `end`, m.confidence AS confidence, m.fingerprint AS fingerprint, "
-            "m.model AS model, d.applied_night AS night",
-            {"key": key},
-        )
-        mentions = [StoredMention(**row | {"path": tables.original_path(row["path"])}) for row in found]
-        return sorted(
-            mentions, key=lambda mention: tuple(asdict(mention)[name] for name in ("stream", "path", "start"))
-        )
+    def mentions_of(self, *keys: str) -> list[StoredMention]:
+        """The mentions of some entities, by document and place."""
+        found = []
+        for key in keys:
+            rows = self.rows(
+                "MATCH (d:Document)-[m:MENTIONS]->(:Entity {key: $key}) RETURN d.stream AS stream, d.path AS path, "
+                "d.applied_id AS document_id, d.applied_content AS content_sha256, m.name AS name, m.chunk AS chunk, "
+                "m.start_char AS `start`, m.end_char AS `end`, m.confidence AS confidence, "
+                "m.fingerprint AS fingerprint, m.model AS model, d.applied_night AS night",
+                {"key": key},
+            )
+            found += [StoredMention(**row | {"path": tables.original_path(row["path"]), "entity": key}) for row in rows]
+        return sorted(found, key=lambda mention: tuple(asdict(mention)[name] for name in ("stream", "path", "start")))
 
 
 def _first_line(error: Exception) -> str:

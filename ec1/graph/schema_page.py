@@ -31,13 +31,13 @@ class GraphTable:
 
 def schema_of(reader: GraphReader) -> list[GraphTable]:
     """Each table with its kind, columns and meaning, in the order of `MEANING`."""
-    kinds = {row["name"]: row["type"] for row in reader.query("CALL show_tables() RETURN name, type")}
+    kinds = {row["name"]: row["type"] for row in reader.rows("CALL show_tables() RETURN name, type")}
     found = []
     for name, meaning in MEANING.items():
         if name in kinds:
             if name == "Entity" and (own := [each for each in reader.classes() if each not in ENTITY_CLASSES]):
                 meaning = f"{meaning}; beside the contract's classes there are {', '.join(own)}"
-            columns = reader.query(f"CALL table_info('{name}') RETURN name, type")
+            columns = reader.rows(f"CALL table_info('{name}') RETURN name, type")
             typed = {row["name"]: row["type"] for row in columns}
             found.append(GraphTable(name, kinds[name].lower(), meaning, typed))
     return found

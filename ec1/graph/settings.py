@@ -24,7 +24,9 @@ class LadybugSettings(Settings):
         description="share of the entities that may come or go before all are compared again, with frequencies of "
         "then; until then a night compares only what its documents touch; typically 0.05–0.3",
     )
-    overrides: Path | None = Field(None, description="YAML file of operators' decisions: entities that are one, or not")
+    overrides: Path | None = Field(
+        None, description="YAML file of operators' decisions: entities that are one, or not; default: in the home"
+    )
     max_shrink_share: float = Field(
         0.1,
         ge=0,

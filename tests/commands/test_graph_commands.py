@@ -186,5 +186,12 @@ def test_decide_asks_and_writes_the_answer(home: Home, tmp_path: Path, monkeypat
     assert "she signs so" in overrides.read_text()
     assert "0 pairs to decide" in CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
     monkeypatch.undo()
-    with pytest.raises(InputError, match=r"set graph\.overrides"):
-        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    # Without a file of the deployment's, the home has one.
+    arguments = ["--home", str(home.root), "graph", "decide"]
+    pair = ["Person:a. berg", "Person:anna berg"]
+    CliRunner().invoke(app, [*arguments, "--different", *pair, "--reason", "two"], catch_exceptions=False)
+    assert "reason: two" in home.overrides.read_text()
+    undone = CliRunner().invoke(app, [*arguments, "--undo", *pair], catch_exceptions=False)
+    assert "taken back: two" in undone.stdout and "two" not in home.overrides.read_text()
+    with pytest.raises(InputError, match="two keys"):
+        CliRunner().invoke(app, [*arguments, *pair], catch_exceptions=False)

@@ -28,6 +28,7 @@ PEOPLE = [f"{given} {surname}" for given in GIVEN for surname in SURNAMES]
 PEOPLE += [f"{surname}, {given}" for given in GIVEN[:3] for surname in SURNAMES[:2]] + ["Smith", "Mr. Jones", "Ruth"]
 FIRMS = ["Acme", "Acme Inc", "ACME", "Acme Foods", "Northwind Capital", "Nortwind Capital Co Ltd", "NWC", "Pier 14"]
 NAMES = [(entity_key(name, "Person"), name) for name in PEOPLE] + [(entity_key(n, "Company"), n) for n in FIRMS]
+NAMES += [(f"Person:{full}", short) for full in ("jane smith", "ruth jones") for short in ("Jane", "Ruth", "Mr. Jones")]
 KEYS = sorted({each for each, _ in NAMES})
 DOCUMENTS = st.builds(
     lambda names, traits: Statements(
@@ -69,16 +70,13 @@ def profiles(documents: dict[str, Statements]) -> list[Profile]:
             places[entity].add(document)
         for entity, kind, value in said.traits:
             traits[entity][kind].add(value)
-    return [
-        Profile(
-            entity,
-            entity.partition(":")[0],
-            frozenset(spelt),
-            {kind: frozenset(values) for kind, values in traits[entity].items()},
-            frozenset(places[entity]),
-        )
-        for entity, spelt in names.items()
-    ]
+    found = []
+    for entity, spelt in names.items():
+        own = frozenset(name for name in spelt if entity_key(name, entity.partition(":")[0]) == entity) or spelt
+        evidence = {kind: frozenset(values) for kind, values in traits[entity].items()}
+        where = frozenset(places[entity])
+        found.append(Profile(entity, entity.partition(":")[0], frozenset(own), evidence, where, frozenset(spelt - own)))
+    return found
 
 
 def rows(documents: dict[str, Statements]) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str, str]]]:

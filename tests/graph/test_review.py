@@ -10,7 +10,7 @@ from ec1.errors import InputError
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.reader import GraphReader
 from ec1.graph.resolution.overrides import NO_OVERRIDES, load_overrides
-from ec1.graph.review import pairs_to_decide, write_decision
+from ec1.graph.review import pairs_to_decide, undo_decision, write_decisions
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def test_a_decision_is_added_to_what_a_person_wrote(reader: GraphReader, tmp_pat
     path.write_text(
         '# ours\nsame:\n  # seen in the register\n  - entities: ["Company:a", "Company:b"]\n    reason: x\n'
     )
-    write_decision(path, "Person:j. smith", "Person:jane smith", same=False, reason="two offices")
-    write_decision(path, "Person:c. sommerfeld", "Person:carl sommerfeld", same=True, reason="same: desk")
+    write_decisions(path, [("Person:j. smith", "Person:jane smith")], same=False, reason="two offices")
+    write_decisions(path, [("Person:c. sommerfeld", "Person:carl sommerfeld")], same=True, reason="same: desk")
     text = path.read_text()
     assert "# ours" in text and "# seen in the register" in text
     decided = load_overrides(path)
@@ -54,7 +54,21 @@ def test_a_decision_is_added_to_what_a_person_wrote(reader: GraphReader, tmp_pat
     assert len(decided.same) == 2
     assert pairs_to_decide(reader, path) == []
     with pytest.raises(InputError, match="remove one of the two decisions"):
-        write_decision(path, "Person:j. smith", "Person:jane smith", same=True, reason="after all")
+        write_decisions(path, [("Person:j. smith", "Person:jane smith")], same=True, reason="after all")
     assert path.read_text() == text and [each.name for each in tmp_path.iterdir()] == ["overrides.yaml"]
     with pytest.raises(InputError, match="needs a reason"):
-        write_decision(path, "a", "b", same=True, reason=" ")
+        write_decisions(path, [("A:a", "A:b")], same=True, reason=" ")
+    with pytest.raises(InputError, match="is no key"):
+        write_decisions(path, [("Jane", "Person:jane")], same=True, reason="x")
+    assert undo_decision(path, "Person:jane smith", "Person:j. smith") == ["two offices"]
+    assert load_overrides(path).different == () and "# ours" in path.read_text()
+    with pytest.raises(InputError, match="no decision about just"):
+        undo_decision(path, "Person:jane smith", "Person:j. smith")
+
+
+def test_pairs_of_one_pattern_can_be_decided_together(reader: GraphReader, tmp_path: Path) -> None:
+    pairs = pairs_to_decide(reader)
+    assert len({pair.pattern for pair in pairs}) == 1
+    path = tmp_path / "overrides.yaml"
+    write_decisions(path, [(pair.one.key, pair.other.key) for pair in pairs], same=True, reason="initials")
+    assert pairs_to_decide(reader, path) == []

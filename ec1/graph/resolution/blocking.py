@@ -77,6 +77,7 @@ def _keys(profile: Profile) -> Iterator[str]:
     # What is mentioned everywhere is not told by where it is mentioned.
     documents = profile.documents if len(profile.documents) <= _SHARED_DOCUMENTS else ()
     if profile.entity_class == PERSON:
+        yield from (f"alone {word}" for word in profile.alone)
         for name in profile.persons:
             parts = [name.single] if name.single else [name.given, name.surname]
             alone = {*parts, name.bare_surname}

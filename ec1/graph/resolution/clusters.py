@@ -17,10 +17,10 @@ from ec1.graph.model import preferred_name
 from ec1.graph.resolution.blocking import candidate_pairs
 from ec1.graph.resolution.overrides import NO_OVERRIDES, Overrides, Pair
 from ec1.graph.resolution.profile import Profile
-from ec1.graph.resolution.scoring import ACRONYM, MERGE_BITS, NO_STATISTICS, REVIEW_BITS, Scorer, Statistics
+from ec1.graph.resolution.scoring import ACRONYM, CALLED, MERGE_BITS, NO_STATISTICS, REVIEW_BITS, Scorer, Statistics
 from ec1.graph.resolution.vetoes import OTHER_FIRST_NAME, is_proven, same_words, veto
 
-VERSION = 8
+VERSION = 9
 """Raise this when equal entities would give another resolution."""
 # Two links that contradict each other are both left to a person, unless one is so much better, or beyond doubt.
 _CLEARLY_BETTER_BITS = 6.0
@@ -179,13 +179,15 @@ def contested_at(key: str, links: Iterable[Link], known: Mapping[str, Profile], 
                 break
             if _pair(far, farther) in decided:
                 continue
-            if veto(known[far], known[farther]) or _two_of_one_acronym(link, rival, known[far], known[farther]):
+            if veto(known[far], known[farther]) or _two_of_one_form(link, rival, known[far], known[farther]):
                 contested |= {(link.one, link.other), (rival.one, rival.other)}
     return contested
 
 
-def _two_of_one_acronym(link: Link, rival: Link, far: Profile, farther: Profile) -> bool:
-    """Whether letters alone say that both far ends are one: `BBC` is short for more than one name."""
+def _two_of_one_form(link: Link, rival: Link, far: Profile, farther: Profile) -> bool:
+    """Whether a short form alone says that both far ends are one: `BBC` is short for more than one name."""
+    if CALLED in link.reasons and CALLED in rival.reasons:
+        return {name.letters for name in far.persons}.isdisjoint(name.letters for name in farther.persons)
     return ACRONYM in link.reasons and ACRONYM in rival.reasons and not same_words(far, farther)
 
 

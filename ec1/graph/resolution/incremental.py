@@ -215,8 +215,7 @@ class _Update:
             # All pairs of one that was not there before are gained.
             if now is None or key in fresh:
                 continue
-            # Whether a single name is never seen without the other depends on all documents of both.
-            if key in renamed or (now.entity_class == PERSON and any(name.single for name in now.persons)):
+            if key in renamed:
                 again |= {ordered(key, other) for other in self._candidates(now)}
             else:
                 # Nearly all share no block: that is asked first.
@@ -398,7 +397,16 @@ class _Update:
 
 def _other(one: Profile | None, other: Profile | None) -> bool:
     """Whether more than the documents differ."""
-    return one is None or other is None or (one.names, one.attributes) != (other.names, other.attributes)
+    return (
+        one is None
+        or other is None
+        or (one.names, one.called, one.attributes)
+        != (
+            other.names,
+            other.called,
+            other.attributes,
+        )
+    )
 
 
 def _ends(link: KeptLink) -> Pair:

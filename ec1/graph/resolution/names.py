@@ -12,15 +12,19 @@ from typing import Any
 from ec1.extraction.folding import normalised, words
 from ec1.vocabulary import CONTRACT_CLASSES, spoken
 
-_TITLES = words(
-    """mr mrs ms miss mx dr prof professor sir dame madam judge justice senator councillor captain capt sergeant sgt rev
-    colonel lieutenant president lord lady reverend hon herr frau monsieur madame dipl ing administrator minister
-    chairman chairwoman ambassador mayor governor congressman congresswoman secretary detective inspector bishop
-    archbishop"""
+_ADDRESSED = (
+    dict.fromkeys(words("mr sir lord herr monsieur signor senor don master"), "mr")
+    | dict.fromkeys(words("ms madam dame lady frau madame mme signora senora sra dona"), "ms")
+    | dict.fromkeys(words("miss mlle mademoiselle fraulein signorina senorita srta"), "miss")
+    | {"mrs": "mrs"}
 )
-_ADDRESSED = dict.fromkeys(("mr", "sir", "lord", "herr", "monsieur"), "mr") | dict.fromkeys(
-    ("ms", "mrs", "miss", "madam", "dame", "lady", "frau", "madame"), "ms"
+TITLES = _ADDRESSED.keys() | words(
+    """mx dr prof professor judge justice senator councillor captain capt sergeant sgt rev colonel lieutenant president
+    reverend hon dipl ing administrator minister chairman chairwoman ambassador mayor governor congressman congresswoman
+    secretary detective inspector bishop archbishop major general admiral"""
 )
+# Whom nobody may be at once. `Ms` says neither.
+_CONTRADICT = {("mr", "ms"), ("mr", "mrs"), ("miss", "mr"), ("miss", "mrs")}
 _GENERATIONS = {"jr": "jr", "junior": "jr", "sr": "sr", "senior": "sr", "ii": "ii", "iii": "iii", "iv": "iv"}
 _DEGREES = words("phd md mba cpa esq esquire msc bsc dds dvm rn pe llm jd ma ba qc kc obe mbe cbe frs")
 _PARTICLES = words("de del della der den di da dos das du la le van von bin ibn al el ter ten af av zu")
@@ -53,7 +57,7 @@ _WRITTEN_OUT = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
 )
 _TWO_WORDS = re.compile(r"[A-Z][a-z]+ [A-Z][a-z]+")
-_NO_NAMES = _TITLES | _GENERATIONS.keys() | _DEGREES | _PARTICLES | {"and"}
+_NO_NAMES = TITLES | _GENERATIONS.keys() | _DEGREES | _PARTICLES | {"and"}
 _SEVERAL = re.compile(r"&|\band\b", re.IGNORECASE)
 _LONGEST_LEGAL = 4
 _ACRONYM = re.compile(r"[A-Z]{3,6}")
@@ -65,6 +69,8 @@ _INITIALS_LAST = re.compile(r"((?:\w+ )*\w+[a-z]) ([A-Z]{2,3})")
 # Signs that stand for a meaning: many of them sound alike.
 _HAN = re.compile("[\u4e00-\u9fff]")
 _HAN_NAME = re.compile("[\u4e00-\u9fff]{2,3}")
+# `M. Dupont` may be an initial, but is not `Mme Dupont`.
+_MONSIEUR = re.compile(r"M\. \w")
 _DOTS = re.compile(r"(?<=\w)\.(?=\w)|['’]")
 _APART = re.compile(r"[^\w,&-]+|(?<!\w)-|-(?!\w)")
 
@@ -73,8 +79,8 @@ _APART = re.compile(r"[^\w,&-]+|(?<!\w)-|-(?!\w)")
 class PersonName:
     """`given` and `surname` are empty where a name does not tell them; a single word is in `single`.
 
-    An initial is a given name of one letter. `generation` is jr, sr, ii, ...; `addressed` is mr or ms where a title
-    says so.
+    An initial is a given name of one letter. `generation` is jr, sr, ii, ...; `addressed` is mr, ms, mrs or miss where
+    a title says so, `title` the first title itself.
     """
 
     given: str = ""
@@ -83,6 +89,7 @@ class PersonName:
     single: str = ""
     generation: str = ""
     addressed: str = ""
+    title: str = ""
     several: bool = False
     """`Carrano & Biewener` are two people."""
     by_sound: bool = False
@@ -167,7 +174,7 @@ def person_name(name: str) -> PersonName:
             return PersonName(given, (), surname)
     name = _initials_apart(name)
     parts = [_words(part) for part in normalised(name).split(",")]
-    generation = addressed = ""
+    generation = addressed = title = ""
     named: list[list[str]] = []
     for part in parts:
         kept = []
@@ -177,10 +184,11 @@ def person_name(name: str) -> PersonName:
                 generation = _GENERATIONS[word]
             elif word not in _DEGREES or not (number or named):
                 kept.append(word)
-        while kept and kept[0] in _TITLES and len(kept) > 1:
+        while kept and kept[0] in TITLES and len(kept) > 1:
             addressed = addressed or _ADDRESSED.get(kept[0], "")
+            title = title or kept[0]
             kept = kept[1:]
-        if kept and not (named and kept[0] in _TITLES):
+        if kept and not (named and kept[0] in TITLES):
             named.append(kept)
     order = [*named[1], *named[0]] if len(named) > 1 else (named[0] if named else [])
     turned = len(named[0]) if len(named) > 1 else 0
@@ -189,20 +197,27 @@ def person_name(name: str) -> PersonName:
         turned += 1
     if not order or _SEVERAL.search(name):
         alone = " ".join(normalised(name).replace("&", " and ").split())
-        return PersonName(single=alone, generation=generation, addressed=addressed, several=bool(order))
+        return PersonName(single=alone, generation=generation, addressed=addressed, title=title, several=bool(order))
     if len(order) == 1:
-        return PersonName(single=order[0], generation=generation, addressed=addressed)
+        return PersonName(single=order[0], generation=generation, addressed=addressed, title=title)
     if not turned and len(named) == 1 and all(word in _PARTICLES for word in order[:-1]):
         # `van Gogh` is a surname, as in `Vincent van Gogh`; `Van Morrison` has a given name, and is found by it, too.
-        return PersonName(single=" ".join(order), generation=generation, addressed=addressed)
+        return PersonName(single=" ".join(order), generation=generation, addressed=addressed, title=title)
     start = len(order) - turned if turned else _surname_start(order)
-    return PersonName(order[0], tuple(order[1:start]), " ".join(order[start:]), "", generation, addressed)
+    if not addressed and len(order) == 2 and _MONSIEUR.match(name):
+        addressed = "mr"
+    return PersonName(order[0], tuple(order[1:start]), " ".join(order[start:]), "", generation, addressed, title)
+
+
+def titles_agree(one: str, other: str) -> bool:
+    """Whether one person may be addressed both ways; an empty one says nothing."""
+    return tuple(sorted((one, other))) not in _CONTRADICT
 
 
 def _initials_apart(name: str) -> str:
     """`JL Picard` as `J. L. Picard`, and `Picard JL` as `Picard, J. L.`; other names as they are."""
     first, last = _INITIALS_FIRST.match(name), _INITIALS_LAST.fullmatch(name)
-    if first and first[1].lower() not in _TITLES:
+    if first and first[1].lower() not in TITLES:
         return f"{'. '.join(first[1])}. {name[first.end() :]}"
     if last and last[2].lower() not in _DEGREES | _GENERATIONS.keys():
         return f"{last[1]}, {'. '.join(last[2])}."

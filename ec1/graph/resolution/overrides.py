@@ -67,10 +67,13 @@ class Overrides(BaseModel):
 NO_OVERRIDES = Overrides()
 
 
-def load_overrides(path: Path | None) -> Overrides:
-    """Read a file of decisions; None is not a decision. Raises InputError for what is wrong with it."""
+def load_overrides(path: Path | None, default: Path | None = None) -> Overrides:
+    """Read a file of decisions, or without one the `default`, which need not be there. Raises InputError for what is
+    wrong with it."""
     if path is None:
-        return NO_OVERRIDES
+        if default is None or not default.is_file():
+            return NO_OVERRIDES
+        path = default
     if not path.is_file():
         raise InputError(f"{path} does not exist: create it, or remove graph.overrides from the deployment")
     overrides = validate(Overrides, load_mapping(path), str(path))

@@ -41,13 +41,15 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of one entity. `attributes` holds values by kind (`KINDS`), `documents` where it is mentioned."""
+    """What is known of one entity. `attributes` holds values by kind (`KINDS`), `documents` where it is mentioned,
+    `called` the short names that documents use for it (`owners.py`), which are no names of its own."""
 
     key: str
     entity_class: str
     names: frozenset[str]
     attributes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     documents: Set[str] = frozenset()
+    called: frozenset[str] = frozenset()
 
     @cached_property
     def persons(self) -> tuple[PersonName, ...]:
@@ -55,6 +57,14 @@ class Profile:
             # Most have one name; comparing the parts of names takes longer than it seems.
             return person_names(*self.names)
         return tuple(dict.fromkeys(each for name in sorted(self.names) for each in person_names(name)))
+
+    @cached_property
+    def alone(self) -> frozenset[str]:
+        """The words without a title that somebody is called: of a person with a full name those of `called`."""
+        if self.entity_class != PERSON or (self.called and all(name.single for name in self.persons)):
+            return frozenset()
+        forms = [form for name in self.called for form in person_names(name)] if self.called else self.persons
+        return frozenset(form.single for form in forms if form.single and not form.title and not form.several)
 
     @cached_property
     def plain(self) -> PersonName | None:

@@ -18,8 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ec1.graph import tables
-from ec1.graph.changes import BATCH_MENTIONS
-from ec1.graph.database import GraphDatabase, move_into_place
+from ec1.graph.database import BATCH_MENTIONS, GraphDatabase, move_into_place
 from ec1.graph.resolution import tables as resolved_tables
 from ec1.graph.resolution.clusters import VERSION, Cluster, Link
 from ec1.graph.resolution.incremental import ResolutionChange, resolve_changes, resolve_whole

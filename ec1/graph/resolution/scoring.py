@@ -36,6 +36,7 @@ REVIEW_BITS = -1.0
 """From odds of 1 to 2 on a person should look."""
 
 ACRONYM = "acronym in the same document"
+CALLED = "called so alone elsewhere"
 _PRIOR_WEIGHT = 1000
 _SAME_NAME_BITS = MERGE_BITS + 2
 _RAREST = 1e-6
@@ -91,22 +92,6 @@ class _Names(NamedTuple):
     same: bool
 
 
-class _Together(NamedTuple):
-    """Whether two are mentioned in one document, and whether the one or the other is never mentioned without the other.
-    Each can only add bits."""
-
-    once: bool
-    one: bool
-    other: bool
-
-    @classmethod
-    def of(cls, one: Profile, other: Profile) -> "_Together":
-        if one.documents.isdisjoint(other.documents):
-            return cls(False, False, False)
-        return cls(True, one.documents <= other.documents, other.documents <= one.documents)
-
-
-_ALWAYS = _Together(True, True, True)
 _best_names = attrgetter("same", "bits")
 
 
@@ -159,12 +144,11 @@ class Scorer:
         ):
             # Most pairs end here.
             return _FAR
-        found = self._weigh(one, other, _ALWAYS)
-        if found.bits < REVIEW_BITS:
-            # Not even if they were always mentioned together: their documents, which may be many, need no look.
+        found = self._weigh(one, other, True)
+        if found.bits < REVIEW_BITS or not one.documents.isdisjoint(other.documents):
+            # Not even if one document mentioned both: their documents, which may be many, need no look.
             return found
-        real = _Together.of(one, other)
-        return found if real == _ALWAYS else self._weigh(one, other, real)
+        return self._weigh(one, other, False)
 
     def is_far(self, one: Profile, name: str) -> bool:
         """Whether `compare` finds a person far from any that has just this name; False where only it can tell."""
@@ -173,7 +157,7 @@ class Scorer:
         theirs = person_names(name)
         return len(theirs) == 1 and not theirs[0].generation and are_far(ours, theirs[0])
 
-    def _weigh(self, one: Profile, other: Profile, together: _Together) -> Comparison:
+    def _weigh(self, one: Profile, other: Profile, together: bool) -> Comparison:
         names = (self._persons if one.entity_class == PERSON else self._things)(one, other, together)
         odds = names.bits - self._prior
         if names.same:
@@ -226,15 +210,10 @@ class Scorer:
             self._weights[kind, level, values] = known
         return known
 
-    def _persons(self, one: Profile, other: Profile, together: _Together) -> _Names:
-        return max(
+    def _persons(self, one: Profile, other: Profile, together: bool) -> _Names:
+        found = max(
             (
-                self._by_sound(
-                    self._person(
-                        a, b, together.once, bool(a.single and together.one) or bool(b.single and together.other)
-                    ),
-                    a.by_sound or b.by_sound,
-                )
+                self._by_sound(self._person(a, b, together), a.by_sound or b.by_sound)
                 for a in one.persons
                 for b in other.persons
                 # Two names that only sound alike are two.
@@ -242,32 +221,41 @@ class Scorer:
             ),
             key=_best_names,
         )
+        word = next(iter(one.alone & other.alone), None)
+        if word is None or bool(one.called) == bool(other.called):
+            return found
+        return self._called(word, found)
 
-    def _person(self, one: PersonName, other: PersonName, together: bool, always: bool) -> _Names:
-        """`together`: some document mentions both. `always`: one is a single word that is never mentioned without the
-        other. Neither takes bits away."""
+    def _called(self, word: str, names: _Names) -> _Names:
+        """`Leila`, whom documents call so beside her full name; hers for certain if no other bears the name."""
+        # The word itself counts as both; its bearer once.
+        bearers = sum(self._counts.get(kind, {}).get(word, 0) for kind in ("given", "surname")) - 2
+        bits = max(names.bits, self._prior + _SAME_NAME_BITS)
+        return _Names(bits, names.levels, (*names.notes, CALLED), bearers <= 1, False)
+
+    def _person(self, one: PersonName, other: PersonName, together: bool) -> _Names:
+        """`together`: some document mentions both, which takes no bits away."""
         bits, levels, turned = self._aligned(one, other)
-        shortened = bool(one.single or other.single) or Level.INITIAL in levels
-        shortened = shortened and together and Level.DIFFERENT not in levels
+        single = bool(one.single or other.single)
+        shortened = (single or Level.INITIAL in levels) and together and Level.DIFFERENT not in levels
         middle = bool(one.middles and other.middles) and not middles_differ(one, other)
-        # `Mr. Sova`, who is Bradley Sova wherever he is mentioned; first names alone are shared too often.
-        surname_alone = shortened and always and levels[1] is Level.EXACT
-        bits += _SHORT_FORM_BITS * shortened + _INITIAL_BITS * middle + _INITIAL_BITS * surname_alone
+        bits += _SHORT_FORM_BITS * shortened + _INITIAL_BITS * middle
         bits += _INITIAL_BITS * bool(one.generation and one.generation == other.generation)
         notes = tuple(
             note
             for note, holds in (
                 ("order of names", turned),
-                ("short form in the same document", shortened and not surname_alone),
-                ("surname alone in the same documents", surname_alone),
+                ("short form in the same document", shortened),
                 ("middle name", middle),
             )
             if holds
         )
-        whole_given = levels[0] in (Level.EXACT, Level.CLOSE) and not (one.single or other.single)
-        singled_out = whole_given or (Level.INITIAL in levels and together) or surname_alone
+        # `Carrano & Biewener` and `Carrano and Biewener`
+        same = levels == _BOTH_EXACT or (one.several and one.single == other.single)
+        initial = Level.INITIAL in levels and together
+        singled_out = same or (not single and (levels[0] in (Level.EXACT, Level.CLOSE) or initial))
         said = (("given", levels[0]), ("surname", levels[1]))
-        names = _Names(bits, said, notes, singled_out, levels == _BOTH_EXACT)
+        names = _Names(bits, said, notes, singled_out, same)
         with_role = self._with_role(one, other) if together else None
         return names if with_role is None or with_role.bits < bits else with_role
 
@@ -308,10 +296,10 @@ class Scorer:
         levels = (("given", Level.EXACT), ("surname", Level.EXACT))
         return _Names(bits, levels, ("one name ends the other in the same document",), True, False)
 
-    def _things(self, one: Profile, other: Profile, together: _Together) -> _Names:
+    def _things(self, one: Profile, other: Profile, together: bool) -> _Names:
         return max(
             (
-                self._by_sound(self._thing(a, b, together.once), a.by_sound or b.by_sound)
+                self._by_sound(self._thing(a, b, together), a.by_sound or b.by_sound)
                 for a in one.things
                 for b in other.things
                 if not (a.by_sound and b.by_sound)

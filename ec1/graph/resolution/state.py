@@ -23,6 +23,7 @@ from ec1.files import canonical_json, digest_of
 from ec1.graph.resolution.blocking import block_keys, place
 from ec1.graph.resolution.clusters import VERSION, Band, Cluster, Finding, Link, operator_links
 from ec1.graph.resolution.overrides import NO_OVERRIDES, Overrides, Pair
+from ec1.graph.resolution.owners import is_own_name
 from ec1.graph.resolution.profile import Profile
 from ec1.graph.resolution.scoring import Statistics
 
@@ -421,13 +422,11 @@ def _traits_text(evidence: Mapping[str, Iterable[str]]) -> str | None:
 
 
 def _profile(key: str, names: Iterable[str], evidence: Mapping[str, Iterable[str]], documents: Set[str]) -> Profile:
-    return Profile(
-        key,
-        key.partition(":")[0],
-        frozenset(names),
-        {kind: frozenset(values) for kind, values in evidence.items()},
-        documents,
-    )
+    names = frozenset(names)
+    # Nearly all have one name, which is their own.
+    own = frozenset(name for name in names if is_own_name(key, name)) if len(names) > 1 else names
+    kinds = {kind: frozenset(values) for kind, values in evidence.items()}
+    return Profile(key, key.partition(":")[0], own or names, kinds, documents, names - own if own else frozenset())
 
 
 def _ends(pair: Pair, ends: frozenset[str]) -> int:

@@ -121,6 +121,12 @@ def counts(connection: Any) -> Counts:
     return Counts(nodes["n"], {row["band"]: row["n"] for row in bands})
 
 
+def joined(connection: Any) -> dict[str, int]:
+    """By class, by how many there are fewer things than entities, since some are one."""
+    query = "MATCH (c:Cluster) RETURN c.entity_class AS entity_class, sum(c.members) - count(*) AS n"
+    return {row["entity_class"]: int(row["n"]) for row in tables.rows(connection, query)}
+
+
 def read(connection: Any) -> Resolution:
     """The resolution that is kept; empty if there is none. What overrides were unused is not kept."""
     return Resolution(tuple(sorted(_links(connection))), clusters(connection))

@@ -6,7 +6,7 @@ Belongs here: contradictions. Does not: how much speaks for a pair (`scoring.py`
 from itertools import combinations
 
 from ec1.graph.resolution.levels import Level, best_level, given_level, level
-from ec1.graph.resolution.names import PersonName, ThingName
+from ec1.graph.resolution.names import PersonName, ThingName, titles_agree
 from ec1.graph.resolution.profile import KINDS, PERSON, Profile
 
 OTHER_FIRST_NAME = "other first name"
@@ -62,7 +62,7 @@ def _person_veto(one: PersonName, other: PersonName) -> str | None:
         return "several people"
     if one.generation and other.generation and one.generation != other.generation:
         return "other suffix"
-    if one.addressed and other.addressed and one.addressed != other.addressed:
+    if not titles_agree(one.addressed, other.addressed):
         return "other title"
     if not one.given or not other.given:
         return None

@@ -59,8 +59,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     yield guarded("graph", lambda: _graph(home))
     if deployment.extraction.gold is not None:
         yield _gold(deployment, deployment.extraction.gold)
-    if deployment.graph.overrides is not None:
-        yield guarded("overrides", lambda: _overrides(deployment))
+    if (decisions := deployment.graph.overrides or home.overrides) != home.overrides or decisions.is_file():
+        yield guarded("overrides", lambda: _overrides(decisions))
 
 
 def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -> list[Symptom]:
@@ -85,10 +85,10 @@ def _gold(deployment: Deployment, path: Path) -> Symptom:
     return Symptom("gold", "ok", f"{documents} documents in {path}")
 
 
-def _overrides(deployment: Deployment) -> Symptom:
-    overrides = load_overrides(deployment.graph.overrides)
+def _overrides(path: Path) -> Symptom:
+    overrides = load_overrides(path)
     count = len(overrides.same) + len(overrides.different)
-    return Symptom("overrides", "ok", f"{count} decisions in {deployment.graph.overrides}")
+    return Symptom("overrides", "ok", f"{count} decisions in {path}")
 
 
 def _packages() -> Symptom:

@@ -291,7 +291,8 @@ class DocumentNight:
             applied.recovered = applied.recovered or recovered
         resolution, unused = None, []
         if settings.resolution:
-            unused = store.update_resolution(load_overrides(settings.overrides), drift=settings.resolution_drift)
+            overrides = load_overrides(settings.overrides, self.home.overrides)
+            unused = store.update_resolution(overrides, drift=settings.resolution_drift)
             resolution = store.resolution_counts()
         else:
             store.drop_resolution()
