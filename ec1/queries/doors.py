@@ -15,7 +15,7 @@ from ec1.corpus.generated import held_rows as held_rows_of
 from ec1.errors import InputError
 from ec1.extraction.defence.releases import add
 from ec1.files import checked_name, digest_of
-from ec1.graph.review import write_decision
+from ec1.graph.review import write_decisions
 from ec1.queries.adapters import VersionId
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows
@@ -127,7 +127,7 @@ def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) ->
             f"deployment {desk.deployment.name!r} names no file for decisions: set graph.overrides, such as "
             "configs/overrides.yaml"
         )
-    write_decision(path, one, other, same=same, reason=reason)
+    write_decisions(path, [(one, other)], same=same, reason=reason)
     return f"{one} and {other} are {'one' if same else 'two'}: written to {path.name}, the next night follows it"
 
 

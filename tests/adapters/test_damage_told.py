@@ -104,13 +104,16 @@ def in_a_mark(things: Things) -> Callable[[], None]:
     return things.mend_mark
 
 
+def both_copies(things: Things) -> None:
+    one_byte(things.home.graph)
+    one_byte(things.home.published_graph)
+
+
 PLANTED: dict[str, Callable[[Things], Callable[[], None]]] = {
     "a flipped bit in the graph": in_the_graph(lambda things: flip(things.home.graph)),
     "one byte left of the graph": in_the_graph(lambda things: one_byte(things.home.graph)),
     "a graph that is gone": in_the_graph(lambda things: things.home.graph.unlink()),
-    "both copies of the graph damaged": in_the_graph(
-        lambda things: (one_byte(things.home.graph), one_byte(things.home.published_graph))
-    ),
+    "both copies of the graph damaged": in_the_graph(both_copies),
     "a flipped bit in the outbox": in_the_outbox,
     "a flipped bit in a snapshot": in_a_snapshot,
     "a damaged high-water mark": in_a_mark,
