@@ -132,7 +132,7 @@ def _add_walks(server: "MCPServer[Any]", published: Published, quotes: "queries.
             return list(walks.path_between(reader, one, other, steps))
 
     @server.tool(annotations=_reads())
-    def what_changed(night: str | None = None, limit: int = 50) -> walks.Changes:
+    def what_changed(night: str | None = None, limit: int = 50) -> walks.NightChanges:
         """What a night (YYYY-MM-DD, by default the last) brought: documents, and entities that are new."""
         with published() as reader:
             return walks.what_changed(reader, night, _checked(limit))

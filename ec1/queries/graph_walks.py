@@ -29,7 +29,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Changes:
+class NightChanges:
     """What a night brought. `documents` are those that it applied, `entities` those that no document of an earlier
     night names; both cut to a limit, the counts are whole. A document that was read again counts as the night's."""
 
@@ -94,7 +94,7 @@ def _document_of(reader: GraphReader, one: str, other: str) -> str | None:
     return min(places[0] & places[1], default=None)
 
 
-def what_changed(reader: GraphReader, night: str | None = None, limit: int = 50) -> Changes:
+def what_changed(reader: GraphReader, night: str | None = None, limit: int = 50) -> NightChanges:
     """What a night brought, by default the last. Raises InputError if the graph knows no such night."""
     nights = [row["night"] for row in reader.rows("MATCH (d:Document) RETURN DISTINCT d.applied_night AS night")]
     known = sorted(each for each in nights if each)
@@ -116,7 +116,7 @@ def what_changed(reader: GraphReader, night: str | None = None, limit: int = 50)
         {"night": night},
     )
     named = tuple((row["key"], row["name"]) for row in entities[:limit])
-    return Changes(night, len(documents), len(entities), tuple(documents[:limit]), named)
+    return NightChanges(night, len(documents), len(entities), tuple(documents[:limit]), named)
 
 
 def read_document(reader: GraphReader, quotes: Quotes, path: str, start: int = 0, length: int = 8_000) -> DocumentPart:

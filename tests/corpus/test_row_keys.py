@@ -199,7 +199,9 @@ def test_what_a_row_says_is_rendered_or_named_as_left_out(tokenizer: Any, data: 
     for number, record in records.items():
         row, item = rows[number], parse_record(record)
         note(json.dumps(row))
-        beside = words([record[key] for key in record.keys() - {*CONVERSATIONS, "tools"}]) | under(row, dropped)
+        # Labels that are no names are kept as such: nobody may learn from their row.
+        named = {*dropped, "access_labels"}
+        beside = words([record[key] for key in record.keys() - {*CONVERSATIONS, "tools"}]) | under(row, named)
         if item.completion is None:
             if trainable(item, "dpo") is None:
                 shown = words(rendered_sides(tokenizer, example_of(item, "dpo"), ("chosen", "rejected")))

@@ -77,7 +77,8 @@ def test_an_own_class_is_resolved_as_things_are_and_never_across_classes(reader:
 def test_readers_know_the_classes_that_the_graph_holds(reader: GraphReader) -> None:
     assert reader.classes() == ("Person", "Company", "Project", "Account", "Location", "Ship")
     assert {each.entity_class for each in reader.entities(None, "Ship")} == {"Ship"}
-    assert [entity.key for entity, _ in reader.show("victoria bell")] == ["Person:victoria bell", "Ship:victoria bell"]
+    person, ship = (entity for entity, _ in reader.show("victoria bell"))
+    assert person.members == ("Person:bell, victoria", "Person:victoria bell") and ship.key == "Ship:victoria bell"
     (entity,) = [each for each in schema_of(reader) if each.table == "Entity"]
     assert entity.meaning.endswith("beside the contract's classes there are Ship")
     with pytest.raises(InputError, match=r"unknown entity class 'Dog': choose one of Person, .*Ship"):
