@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ def records_refuse_unknown_keys() -> None:
         each.model_config["extra"] = "forbid"
         each.model_rebuild(force=True)
         classes += each.__subclasses__()
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_instance() -> Iterator[None]:
+    """Preparing an instance sets DAGSTER_HOME in this process; the next test's processes must not find this one's."""
+    yield
+    os.environ.pop("DAGSTER_HOME", None)
 
 
 @pytest.fixture(scope="session")

@@ -155,8 +155,15 @@ def test_an_assistant_without_the_label_finds_none_of_a_hundred_names(project: P
             # Each name is asked for in one way, each way with many names.
             for number, name in enumerate(PLANTED):
                 tool = asking[number % len(asking)]
-                texts = {"cypher": f"MATCH (n) WHERE n.name = '{name}' RETURN n", "key": f"Person:{name.lower()}"}
-                fields = {"cypher", "text", "entity", "key"} & tool.input_schema["properties"].keys()
+                texts = {
+                    "cypher": f"MATCH (n) WHERE n.name = '{name}' RETURN n",
+                    "key": f"Person:{name.lower()}",
+                    "other": "Maria Alvarez",
+                    "path": "hr/b.md",
+                }
+                fields = {"cypher", "text", "entity", "key", "one", "other", "path"} & tool.input_schema[
+                    "properties"
+                ].keys()
                 answer = await client.call_tool(tool.name, {field: texts.get(field, name) for field in fields})
                 # A refusal may repeat the question.
                 said.append("" if answer.is_error else json.dumps(answer.structured_content))
@@ -172,7 +179,7 @@ def test_an_assistant_without_the_label_finds_none_of_a_hundred_names(project: P
         return "\n".join(said), {tool.name for tool in tools}
 
     without, tools = asyncio.run(told())
-    assert tools == {"schema", "search", "show", "neighbours", "query"}
+    assert tools == {"schema", "search", "show", "neighbours", "query", "path_between", "what_changed", "read_document"}
     assert "zenobia" not in without.lower() and "quarrel" not in without.lower()
     assert "hr/" not in without and "103" not in without
     assert "Maria Alvarez" in without

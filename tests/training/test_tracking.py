@@ -36,9 +36,9 @@ def test_each_tracker_keeps_a_run_on_this_machine(make: Callable[..., TrainingSp
     with sqlite3.connect(folder / "mlflow.db") as db:
         steps = [step for (step,) in db.execute("SELECT step FROM metrics WHERE key = 'loss' ORDER BY step")]
         names = [name for (name,) in db.execute("SELECT name FROM runs")]
-    assert steps == [1, 2, 3, 4, 5, 6] and names == ["fernhollow/engineering 2026-06-01"]
+    assert steps == [1, 2, 3, 4, 5, 6] and names == ["fernhollow/engineering 2026-06-01 seed 17"]
     with sqlite3.connect(folder / "trackio" / "ec1.db") as db:
         rows = db.execute("SELECT run_name, json_extract(metrics, '$.train/loss') FROM metrics ORDER BY step")
         logged = [row for row in rows if row[1] is not None]
-    assert len(logged) == 6 and {name for name, _ in logged} == {"fernhollow/engineering 2026-06-01"}
+    assert len(logged) == 6 and {name for name, _ in logged} == {"fernhollow/engineering 2026-06-01 seed 17"}
     assert list((folder / "wandb").glob("offline-run-*/run-*.wandb"))
