@@ -9,8 +9,9 @@ import shutil
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from ec1.errors import InputError, ServiceError
 from ec1.files import atomic_file, inside, sha256_file
@@ -32,18 +33,28 @@ class Blob(Settings):
         return f"{prefix}{self.sha256[:2]}/{self.sha256}"
 
 
+def _checked(path: str) -> str:
+    try:
+        return checked_key(path)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def _one_part(value: str) -> str:
+    if "/" in value:
+        raise ValueError(f"{value!r} is not one name")
+    return _checked(value)
+
+
+PathPart = Annotated[str, AfterValidator(_one_part)]
+"""A name that may become one part of a path."""
+
+
 class Tree(Settings):
     """A folder's files by their relative paths, or one file, whose path is empty. `name` is what it is called."""
 
-    name: str
+    name: PathPart
     files: dict[str, Blob]
-
-    @field_validator("name")
-    @classmethod
-    def _one_part(cls, value: str) -> str:
-        if "/" in value:
-            raise ValueError(f"{value!r} is not one name")
-        return _checked(value)
 
     @field_validator("files")
     @classmethod
@@ -54,13 +65,6 @@ class Tree(Settings):
             if path:
                 _checked(path)
         return value
-
-
-def _checked(path: str) -> str:
-    try:
-        return checked_key(path)
-    except InputError as error:
-        raise ValueError(str(error)) from None
 
 
 def tree_of(path: Path, leave: Collection[str] = ()) -> Tree:

@@ -5,7 +5,6 @@ Belongs here: one order, from the store to the store. Does not: which order is n
 """
 
 import contextlib
-import json
 import os
 import shutil
 import time
@@ -19,6 +18,7 @@ from ec1.launch import blobs
 from ec1.launch.launcher import GRACE_SECONDS, NOBODY, DeviceGrant, DeviceWork, LocalLauncher
 from ec1.launch.orders import (
     LOG,
+    MAX_BYTES,
     MESSAGES,
     ORDERS,
     PROGRESS,
@@ -30,6 +30,7 @@ from ec1.launch.orders import (
     specification_for,
 )
 from ec1.launch.reporting import imported_session
+from ec1.launch.untrusted import read_object
 from ec1.storage.store import AlreadyExists, NotFound, ObjectStore
 from ec1.strict_yaml import validate
 
@@ -94,10 +95,11 @@ class Executor:
         shutil.rmtree(place, ignore_errors=True)
 
     def _order(self, digest: str) -> Order:
+        what = f"order {digest[:12]}"
         try:
-            order = validate(Order, json.loads(self.store.get_bytes(f"{ORDERS}{digest}.json")), f"order {digest[:12]}")
+            order = validate(Order, read_object(self.store, f"{ORDERS}{digest}.json", what, MAX_BYTES), what)
         except NotFound:
-            raise InputError(f"order {digest[:12]} is not in the store: ask again") from None
+            raise InputError(f"{what} is not in the store: ask again") from None
         if order.digest != digest:
             raise InputError(f"order {digest[:12]} is damaged: ask again")
         if order.ec1 != own_version():
@@ -119,7 +121,7 @@ class Executor:
         env, reports = dict(self._env), self._reports(digest, attempt)
         # Without a session nobody listens.
         with contextlib.suppress(NotFound):
-            context = json.loads(self.store.get_bytes(f"{PROGRESS}{digest}/{SESSION}"))
+            context = read_object(self.store, f"{PROGRESS}{digest}/{SESSION}", "the Pipes session", MAX_BYTES)
             env |= imported_session(context, reports / MESSAGES)
         reports.mkdir(parents=True, exist_ok=True)
         (reports / MESSAGES).touch()

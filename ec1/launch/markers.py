@@ -1,7 +1,8 @@
 """Training-pending markers (docs/contracts.md): a small file that asks for work, claimed by one worker.
 
 `<name>-<YYYY-MM-DD>.json` waits, `….claimed` is being worked on, `….completed` is done, `….failed` holds the reason,
-`….malformed` was not a marker. A claim is one rename, so workers in other languages can take part.
+`….malformed` was not a marker, and `….malformed.reason` says why. A claim is one rename, so workers in other languages
+can take part. What a format that is not known here asks for is left alone.
 
 Ours also number their attempts: `.attempts/<file>/<n>` is written before the claim, and only if it is not there, so it
 has one winner; its worker writes it again as its heartbeat. When an attempt has been silent for too long, whoever
@@ -10,78 +11,33 @@ the store's, so clocks may differ.
 """
 
 import datetime as dt
-import json
 import logging
 import re
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_serializer, field_validator
-
-from ec1.errors import BusyError
+from ec1.errors import BusyError, InputError, ServiceError
 from ec1.files import canonical_json
+from ec1.launch.marker_formats import MAX_BYTES, AnyMarker, UnknownFormat, WorkMarker, read_marker
+from ec1.launch.untrusted import json_object
 from ec1.nights import Night
-from ec1.settings import Name
 from ec1.storage.store import AlreadyExists, NotFound, ObjectInfo, ObjectStore
 
 log = logging.getLogger(__name__)
 
 PREFIX = "training-pending/"
 CLAIMED, COMPLETED, FAILED, MALFORMED = ".claimed", ".completed", ".failed", ".malformed"
+REASON = MALFORMED + ".reason"
 _ATTEMPTS, _CLOCKS, _STOP, _RELEASED = f"{PREFIX}.attempts/", f"{PREFIX}.clocks/", "stop", ".released"
 
 _FILE = re.compile(r"([a-z0-9-]{1,64})-(\d{4}-\d{2}-\d{2})\.json")
+_NUMBER = re.compile(r"[0-9]{1,6}")
 _HALF_WRITTEN = dt.timedelta(minutes=2)
-
-
-class _Base(BaseModel):
-    # Others write them too, so fields that we do not know are ignored.
-    model_config = ConfigDict(frozen=True)
-
-    adapter: Name
-    tenant: Name
-    role: Name
-    triggered_at: dt.datetime
-
-    @field_validator("triggered_at")
-    @classmethod
-    def _aware(cls, value: dt.datetime) -> dt.datetime:
-        if value.tzinfo is None:
-            raise ValueError("needs a time zone")
-        return value
-
-    @field_serializer("triggered_at")
-    def _with_offset(self, value: dt.datetime) -> str:
-        # `+00:00` as in the contract: not every reader knows `Z`.
-        return value.isoformat()
-
-
-class Marker(_Base):
-    """A marker of the contract: it asks for a whole training of one bucket."""
-
-    adapter: Name = Field(description="the bucket, such as engineering-pointsav")
-    corpus_path: str
-    method: str
-    version: Literal[1] = Field(1, description="of the marker's format")
-    tuple_count: int = Field(ge=0)
-    sample_files: tuple[str, ...] = ()
-
-
-class WorkMarker(_Base):
-    """A marker of ours: it asks for one piece of work whose order lies in the store."""
-
-    adapter: Name = Field(description="names the marker's file")
-    version: Literal[2] = Field(2, description="of the marker's format: who knows only 1 leaves it alone")
-    what: str
-    device: Literal["cuda", "cpu"]
-    work: str = Field(pattern="^[0-9a-f]{64}$", description="digest of the order")
-
-
-AnyMarker = Annotated[Marker | WorkMarker, Field(discriminator="version")]
-_ANY: TypeAdapter[Marker | WorkMarker] = TypeAdapter(AnyMarker)
+_FORGOTTEN = dt.timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -90,7 +46,9 @@ class Claim:
 
     file: str
     night: str
-    marker: Marker | WorkMarker
+    marker: AnyMarker
+    since: dt.datetime
+    """When it was written, by the store's clock: that of who asks may be wrong."""
     attempt: int = 0
 
 
@@ -119,6 +77,7 @@ class _Seen:
     attempts: dict[int, ObjectInfo] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
     stopped: bool = False
+    malformed: bool = False
 
     @property
     def settled(self) -> bool:
@@ -136,13 +95,16 @@ class PendingMarkers:
         self.store = store
         self._expire = dt.timedelta(seconds=expire_seconds)
         self._max_attempts = max_attempts
+        self.unknown: dict[str, str] = {}
+        """Markers whose format is not known here, by their files, with the words that say so; as far as seen."""
+        self._said: set[str] = set()
 
     @property
     def expire_seconds(self) -> float:
         """How long a claim lives without a heartbeat."""
         return self._expire.total_seconds()
 
-    def write(self, marker: Marker | WorkMarker, night: str) -> bool:
+    def write(self, marker: AnyMarker, night: str) -> bool:
         """Ask for work; False if there is a marker of that name for that night already, in any state.
 
         Raises InputError for something that is not a night.
@@ -159,20 +121,20 @@ class PendingMarkers:
 
     def pending(self) -> list[Claim]:
         """What waits to be claimed, the oldest first. What is not a marker is set aside."""
-        seen = self._look_at_all()
-        return self._sorted(
+        seen, now = self._look_at_all(), cache(self.now)
+        return _sorted(
             claim
             for file, each in seen.items()
-            if set(each.states) == {""} and not each.newest and (claim := self._read(file, "", each))
+            if set(each.states) == {""} and not each.newest and (claim := self._read(file, "", each, now))
         )
 
     def claimed(self) -> list[Claim]:
         """What is being worked on, or was when its worker died."""
-        seen = self._look_at_all()
-        return self._sorted(
+        seen, now = self._look_at_all(), cache(self.now)
+        return _sorted(
             claim
             for file, each in seen.items()
-            if CLAIMED in each.states and not each.settled and (claim := self._read(file, CLAIMED, each))
+            if CLAIMED in each.states and not each.settled and (claim := self._read(file, CLAIMED, each, now))
         )
 
     def claim(self, worker: str = "", accept: Callable[[Claim], bool] = lambda claim: True) -> Claim | None:
@@ -180,14 +142,13 @@ class PendingMarkers:
 
         A marker whose workers died `max_attempts` times is given up: it becomes `.failed`.
         """
-        seen = self._look_at_all()
-        now = self._now() if any(each.attempts for each in seen.values()) else None
+        seen, now = self._look_at_all(), cache(self.now)
         free = [
             claim
             for file, each in seen.items()
-            if self._is_free(each, now) and (claim := self._read(file, "" if "" in each.states else CLAIMED, each))
+            if self._is_free(each, now) and (claim := self._read(file, "" if "" in each.states else CLAIMED, each, now))
         ]
-        for waiting in self._sorted(claim for claim in free if accept(claim)):
+        for waiting in _sorted(claim for claim in free if accept(claim)):
             if (claim := self._take(waiting, seen[waiting.file], worker)) is not None:
                 return claim
         return None
@@ -245,7 +206,7 @@ class PendingMarkers:
         seen = self._look(file)
         beat = seen.attempts[seen.newest].updated if seen.newest else None
         if not seen.states:
-            return MarkerState("gone", seen.newest, beat)
+            return MarkerState("failed" if seen.malformed else "gone", seen.newest, beat)
         if seen.settled:
             return MarkerState("completed" if COMPLETED in seen.states else "failed", seen.newest, beat)
         working = CLAIMED in seen.states and seen.newest not in seen.released
@@ -253,7 +214,13 @@ class PendingMarkers:
 
     def reason(self, file: str) -> str:
         """Why it failed."""
-        return str(json.loads(self.store.get_bytes(PREFIX + file + FAILED))["failed"]["reason"])
+        try:
+            said = json_object(self.store.get_bytes(PREFIX + file + FAILED), file).get("failed")
+        except NotFound:
+            return f"it was set aside: {self._told(PREFIX + file + REASON)}"
+        except InputError as error:
+            return str(error)
+        return str(said.get("reason", "no reason is given")) if isinstance(said, dict) else "no reason is given"
 
     def idle(self) -> bool:
         """Whether nothing waits and nobody works."""
@@ -272,11 +239,25 @@ class PendingMarkers:
 
     def forget(self, file: str) -> None:
         """Remove a settled marker, so that the same can be asked for again."""
-        for suffix in (FAILED, COMPLETED):
+        for suffix in (FAILED, COMPLETED, MALFORMED, REASON):
             self.store.delete(PREFIX + file + suffix)
         self._forget_attempts(file)
 
-    def _is_free(self, seen: _Seen, now: dt.datetime | None) -> bool:
+    def now(self) -> dt.datetime:
+        """The store's time: of an object that is written now."""
+        key = f"{_CLOCKS}{uuid.uuid4().hex}"
+        self.store.put_bytes(key, b"")
+        times = {item.key: item.updated for item in self.store.list(_CLOCKS)}
+        self.store.delete(key)
+        if key not in times:
+            raise ServiceError(f"{key} was written and is not there: who removed it?")
+        for other, updated in times.items():
+            # Of somebody who died between the two.
+            if updated < times[key] - _FORGOTTEN:
+                self.store.delete(other)
+        return times[key]
+
+    def _is_free(self, seen: _Seen, now: Callable[[], dt.datetime]) -> bool:
         if seen.settled or not seen.states:
             return False
         if not seen.newest:
@@ -284,11 +265,11 @@ class PendingMarkers:
             return CLAIMED not in seen.states
         if seen.newest in seen.released or seen.stopped:
             return True
-        return now is not None and now - seen.attempts[seen.newest].updated > self._expire
+        return now() - seen.attempts[seen.newest].updated > self._expire
 
     def _take(self, waiting: Claim, seen: _Seen, worker: str) -> Claim | None:
         number = seen.newest + 1
-        claim = Claim(waiting.file, waiting.night, waiting.marker, number)
+        claim = replace(waiting, attempt=number)
         try:
             self.store.put_bytes(_attempt(claim.file, number), _body(worker, "claimed"), if_absent=True)
         except AlreadyExists:
@@ -317,9 +298,13 @@ class PendingMarkers:
     def _last_words(self, file: str, seen: _Seen) -> str:
         if seen.newest not in seen.released:
             return "its worker died each time: see its log"
+        return self._told(_attempt(file, seen.newest) + _RELEASED)
+
+    def _told(self, key: str) -> str:
+        """What somebody wrote down there; empty if that cannot be read."""
         try:
-            return str(json.loads(self.store.get_bytes(_attempt(file, seen.newest) + _RELEASED))["state"])
-        except NotFound:
+            return str(json_object(self.store.get_bytes(key), key).get("state", ""))
+        except (NotFound, InputError):
             return ""
 
     def _look(self, file: str) -> _Seen:
@@ -336,49 +321,59 @@ class PendingMarkers:
                 file, _, name = item.key.removeprefix(_ATTEMPTS).partition("/")
                 if name == _STOP:
                     seen[file].stopped = True
-                elif name.endswith(_RELEASED) and name.removesuffix(_RELEASED).isdecimal():
-                    seen[file].released.add(int(name.removesuffix(_RELEASED)))
-                elif name.isdecimal():
-                    seen[file].attempts[int(name)] = item
+                elif _NUMBER.fullmatch(number := name.removesuffix(_RELEASED)):
+                    if number == name:
+                        seen[file].attempts[int(number)] = item
+                    else:
+                        seen[file].released.add(int(number))
                 continue
             name = item.key.removeprefix(PREFIX)
+            if name.endswith(".json" + MALFORMED):
+                seen[name.removesuffix(MALFORMED)].malformed = True
+                continue
             for suffix in (CLAIMED, COMPLETED, FAILED, ""):
                 if name.endswith(".json" + suffix):
                     seen[name.removesuffix(suffix) if suffix else name].states[suffix] = item
                     break
         return seen
 
-    def _read(self, file: str, suffix: str, seen: _Seen) -> Claim | None:
-        match = _FILE.fullmatch(file)
-        key = PREFIX + file + suffix
+    def _read(self, file: str, suffix: str, seen: _Seen, now: Callable[[], dt.datetime]) -> Claim | None:
+        """The marker of a file, or None: it has gone, is for others, or is none and set aside."""
+        key, info = PREFIX + file + suffix, seen.states[suffix]
         try:
-            marker = _ANY.validate_python({"version": 1, **json.loads(self.store.get_bytes(key))}) if match else None
+            match = _FILE.fullmatch(file)
+            if match is None:
+                raise InputError(f"{file[:80]!r} is not the name of a marker")
+            night = Night.of(match[2]).date
+            if info.size > MAX_BYTES:
+                raise InputError(f"{file} has {info.size} bytes, and a marker has at most {MAX_BYTES}")
+            return Claim(file, night, read_marker(self.store.get_bytes(key), file), info.updated, seen.newest)
         except NotFound:
             return None
-        except (ValidationError, ValueError, TypeError) as error:
-            log.warning("%s is not a marker: %s", key, str(error).splitlines()[0])
-            marker = None
-        if match and marker:
-            return Claim(match[0], match[2], marker, seen.newest)
-        # A writer that does not rename may be at work on a young one.
-        if not suffix and seen.states[suffix].updated < _now() - _HALF_WRITTEN:
-            try:
-                self.store.rename(key, key + MALFORMED)
-                log.warning("%s is set aside as %s%s", key, key, MALFORMED)
-            except (NotFound, AlreadyExists):
-                pass
+        except UnknownFormat as error:
+            self.unknown[file] = str(error)
+        except InputError as error:
+            # A writer that does not rename may be at work on a young one; what others have claimed is theirs.
+            if (not suffix or seen.newest) and info.updated < now() - _HALF_WRITTEN:
+                self._set_aside(key, file, str(error))
         return None
 
-    def _sorted(self, claims: Iterable[Claim]) -> list[Claim]:
-        return sorted(claims, key=lambda claim: (claim.marker.triggered_at, claim.file))
-
-    def _now(self) -> dt.datetime:
-        """The store's time: of an object that is written now."""
-        key = f"{_CLOCKS}{uuid.uuid4().hex}"
-        self.store.put_bytes(key, b"")
-        now = next(item.updated for item in self.store.list(key))
-        self.store.delete(key)
-        return now
+    def _set_aside(self, key: str, file: str, reason: str) -> None:
+        aside, why = PREFIX + file + MALFORMED, PREFIX + file + REASON
+        try:
+            self.store.put_bytes(why, _body("", reason))
+            # One of that name that was set aside before makes room.
+            self.store.delete(aside)
+            self.store.rename(key, aside)
+            self._forget_attempts(file)
+            log.warning("%s is set aside as %s: %s", key, aside, reason)
+        except (NotFound, AlreadyExists):
+            log.info("%s was set aside by another worker", key)
+        except InputError as error:
+            # A name that no store takes: what lies there under it was not put there by one.
+            if file not in self._said:
+                self._said.add(file)
+                log.warning("%r is not a marker and stays where it is: %s", key, error)
 
     def _forget_attempts(self, file: str) -> None:
         for item in list(self.store.list(f"{_ATTEMPTS}{file}/")):
@@ -395,3 +390,7 @@ def _body(worker: str, state: str) -> bytes:
 
 def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
+
+
+def _sorted(claims: Iterable[Claim]) -> list[Claim]:
+    return sorted(claims, key=lambda claim: (claim.since, claim.marker.triggered_at, claim.file))

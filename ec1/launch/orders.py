@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ec1.files import digest_of, read_json
-from ec1.launch.blobs import Tree, tree_of
+from ec1.launch.blobs import PathPart, Tree, tree_of
 from ec1.launch.launcher import DeviceWork
 from ec1.settings import Settings
 
 WORK = "work/"
 ORDERS, RESULTS, PROGRESS = "work/orders/", "work/results/", "work/progress/"
 SESSION, MESSAGES, LOG = "session.json", "messages.jsonl", "log.txt"
+MAX_BYTES = 64 * 2**20
+"""Of an order, a result or a session: a hundred thousand files' names and digests."""
 _INPUT, _OUTPUT = "ec1-input:", "ec1-output:"
 
 
@@ -31,7 +33,7 @@ class Order(Settings):
     device: Literal["cuda", "cpu"]
     specification: dict[str, Any]
     inputs: tuple[Tree, ...]
-    output: str
+    output: PathPart
     leave: tuple[str, ...] = ()
 
     @property

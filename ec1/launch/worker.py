@@ -15,18 +15,23 @@ from typing import Literal
 
 from ec1.errors import EC1Error, InputError, PermanentError, ServiceError
 from ec1.launch.executor import Executor
-from ec1.launch.markers import Claim, LostClaim, PendingMarkers, Withdrawn, WorkMarker
+from ec1.launch.marker_formats import Marker, WorkMarker
+from ec1.launch.markers import Claim, LostClaim, PendingMarkers, Withdrawn
 from ec1.storage.store import NotFound
 
 log = logging.getLogger(__name__)
 
 
+Outcome = Literal["completed", "failed", "released", "lost", "refused"]
+
+
 @dataclass(frozen=True)
 class Done:
-    """How a marker ended here. `lost`: another worker has it now, or nobody wants it; `released`: it waits again."""
+    """How a marker ended here. `lost`: another worker has it now, or nobody wants it; `released`: it waits again;
+    `refused`: it is not for `ec1 worker`, and is left to other programs (said once)."""
 
     file: str
-    outcome: Literal["completed", "failed", "released", "lost"]
+    outcome: "Outcome"
     reason: str
     seconds: float
 
@@ -48,17 +53,28 @@ class MarkerWorker:
         self._name = name
         self._device = device
         self._beat_seconds = beat_seconds
+        self._refused: dict[str, str] = {}
+        self._told: set[str] = set()
 
     def run(self, poll_seconds: float | None) -> Iterator[Done]:
         """Do what waits, the oldest first; then look again every `poll_seconds`, or, if None, end.
 
-        What could not be done now is not tried twice in a row: it waits for the next look.
+        What could not be done now is not tried twice in a row: it waits for the next look. A store that does not answer
+        ends the first look, and is asked again at each further one.
         """
+        answered = False
         while True:
             tried: set[str] = set()
-            while (claim := self._claim(tried)) is not None:
-                tried.add(claim.file)
-                yield self._do(claim)
+            try:
+                while (claim := self._claim(tried)) is not None:
+                    tried.add(claim.file)
+                    yield self._do(claim)
+                answered = True
+            except ServiceError as error:
+                if poll_seconds is None or not answered:
+                    raise
+                log.warning("%s", error)
+            yield from self._refusals()
             if poll_seconds is None:
                 return
             time.sleep(poll_seconds)
@@ -66,16 +82,30 @@ class MarkerWorker:
     def _claim(self, tried: Collection[str]) -> Claim | None:
         def ours(claim: Claim) -> bool:
             marker = claim.marker
-            return isinstance(marker, WorkMarker) and marker.device == self._device and claim.file not in tried
+            if isinstance(marker, Marker):
+                self._refused[claim.file] = (
+                    f"{claim.file} asks for a whole training of {marker.adapter} (format 1): `ec1 worker` does the "
+                    "pieces of work that nights of EC1 ask for (format 2); a program that knows format 1 may take it"
+                )
+                return False
+            return marker.device == self._device and claim.file not in tried
 
         return self._markers.claim(self._name, ours)
+
+    def _refusals(self) -> Iterator[Done]:
+        """What was seen that is for other programs, each once."""
+        for file, reason in {**self._refused, **self._markers.unknown}.items():
+            if file not in self._told:
+                self._told.add(file)
+                log.warning("left alone: %s", reason)
+                yield Done(file, "refused", reason, 0.0)
 
     def _do(self, claim: Claim) -> Done:
         assert isinstance(claim.marker, WorkMarker)
         log.info("%s: attempt %d", claim.file, claim.attempt)
         started = time.monotonic()
 
-        def ended(outcome: Literal["completed", "failed", "released", "lost"], reason: str = "") -> Done:
+        def ended(outcome: Outcome, reason: str = "") -> Done:
             log.info("%s: %s %s", claim.file, outcome, reason)
             return Done(claim.file, outcome, reason, round(time.monotonic() - started, 1))
 
@@ -96,6 +126,12 @@ class MarkerWorker:
         except (EC1Error, OSError) as error:
             self._markers.release(claim, str(error))
             return ended("released", str(error))
+        except Exception as error:
+            # Whatever an order says, this worker goes on. It may be tried again, as often as for workers that died.
+            log.exception("%s", claim.file)
+            reason = f"{type(error).__name__}: {error}"
+            self._markers.release(claim, reason)
+            return ended("released", reason)
         except BaseException as error:
             self._markers.release(claim, f"its worker was stopped ({type(error).__name__})")
             raise
@@ -116,7 +152,7 @@ class MarkerWorker:
                 except LostClaim as error:
                     lost.append(error)
                     return
-                except ServiceError as error:
+                except (ServiceError, OSError) as error:
                     log.warning("no heartbeat: %s", error)
                     if time.monotonic() - last > self._markers.expire_seconds:
                         lost.append(LostClaim(f"{claim.file}: the store did not answer for too long"))

@@ -15,13 +15,15 @@ from typing import Literal, NoReturn
 
 from pydantic import Field
 
-from ec1.errors import BusyError, PermanentError, ServiceError
+from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.launch import blobs
 from ec1.launch.launcher import DeviceWork, Launcher, Place
-from ec1.launch.markers import MarkerState, PendingMarkers, WorkMarker
-from ec1.launch.orders import LOG, MESSAGES, PROGRESS, RESULTS, SESSION, WORK, Order, Result, order_of
+from ec1.launch.marker_formats import WorkMarker
+from ec1.launch.markers import MarkerState, PendingMarkers
+from ec1.launch.orders import LOG, MAX_BYTES, MESSAGES, PROGRESS, RESULTS, SESSION, WORK, Order, Result, order_of
 from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
+from ec1.launch.untrusted import read_object
 from ec1.settings import Settings
 from ec1.storage.store import NotFound, ObjectStore
 from ec1.strict_yaml import validate
@@ -143,11 +145,14 @@ class WorkerLauncher:
         raise PermanentError(f"{work.what} failed on its worker: {reason}; {where}")
 
     def _result(self, digest: str) -> Result | None:
+        what, key = f"result {digest[:12]}", f"{RESULTS}{digest}.json"
         try:
-            data = self._store.get_bytes(f"{RESULTS}{digest}.json")
+            return validate(Result, read_object(self._store, key, what, MAX_BYTES), what)
         except NotFound:
             return None
-        return validate(Result, json.loads(data), f"result {digest[:12]}")
+        except InputError as error:
+            self._store.delete(key)
+            raise ServiceError(f"{error}; it is removed: start again") from None
 
     def _clean_up(self, order: Order) -> None:
         """What was sent stays for the next order; what came back is here now."""
@@ -159,7 +164,7 @@ class WorkerLauncher:
                 self._store.delete(item.key)
         # Also what a night left that never came back. While somebody works, it may be theirs.
         if self._markers.idle():
-            oldest = dt.datetime.now(dt.UTC) - self._keep
+            oldest = self._markers.now() - self._keep
             for item in list(self._store.list(WORK)):
                 if item.updated < oldest:
                     self._store.delete(item.key)

@@ -241,7 +241,8 @@ def test_malformed_markers_are_set_aside_and_block_nobody(tmp_path: Path) -> Non
     store = DirectoryStore(tmp_path / "store")
     rubbish = {
         "aaa-acme-2026-06-01.json": b"{not json",
-        "bbb-acme-2026-06-01.json": b'{"version": 9}',
+        "bbb-acme-2026-06-01.json": b"[" * 200_000,
+        "ccc-acme-2026-99-99.json": b"{}",
         "No Name.json": b"{}",
     }
     for name, data in rubbish.items():
@@ -253,4 +254,76 @@ def test_malformed_markers_are_set_aside_and_block_nobody(tmp_path: Path) -> Non
     (done,) = worker_of(store, tmp_path / "worker").run(None)
     assert done.outcome == "completed"
     future.result(60)
-    assert states(store).count(".malformed") == 3
+    assert states(store).count(".malformed") == states(store).count(".malformed.reason") == 4
+    said = json.loads(store.get_bytes(PREFIX + "bbb-acme-2026-06-01.json.malformed.reason"))
+    assert "too deep to be read" in said["state"]
+    assert store.get_bytes(PREFIX + "bbb-acme-2026-06-01.json.malformed") == rubbish["bbb-acme-2026-06-01.json"]
+
+
+def test_a_marker_for_other_programs_is_refused_by_name_and_left(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "store")
+    contract = {
+        **{"adapter": "clerk-acme", "tenant": "acme", "role": "clerk", "corpus_path": "c", "method": "sft"},
+        **{"tuple_count": 60, "triggered_at": "2026-06-09T02:12:00+00:00", "version": 1},
+    }
+    store.put_bytes(f"{PREFIX}clerk-acme-2026-06-09.json", json.dumps(contract).encode())
+    store.put_bytes(f"{PREFIX}later-acme-2026-06-09.json", b'{"version": 3, "anything": []}')
+    worker = worker_of(store, tmp_path / "worker")
+    one, other = worker.run(None)
+    assert (one.outcome, other.outcome) == ("refused", "refused")
+    assert "clerk-acme-2026-06-09.json" in one.reason and "format 1" in one.reason
+    assert "later-acme-2026-06-09.json has format 3" in other.reason
+    assert list(worker.run(None)) == [], "it is said once"
+    assert states(store) == ["", ""]
+
+
+def test_who_asked_learns_that_the_marker_was_damaged(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "store")
+    future = asked(store, light_work(tmp_path / "night"), tmp_path)
+    (file,) = [claim.file for claim in markers_of(store).pending()]
+    store.put_bytes(PREFIX + file, b'{"version": 2, "tenant": ["acme"]}')
+    os.utime(tmp_path / "store" / PREFIX / file, (0, 0))
+    assert list(worker_of(store, tmp_path / "worker").run(None)) == []
+    with pytest.raises(PermanentError, match=r"it was set aside: .*adapter: Field required"):
+        future.result(60)
+    again = asked(store, light_work(tmp_path / "night"), tmp_path)
+    assert [done.outcome for done in worker_of(store, tmp_path / "worker").run(None)] == ["completed"]
+    again.result(60)
+    assert states(store) == [".completed"]
+
+
+def test_a_cut_off_order_fails_its_marker_and_stops_no_worker(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "store")
+    work = light_work(tmp_path / "night")
+    future = asked(store, work, tmp_path)
+    key = order_of(work).key
+    store.put_bytes(key, store.get_bytes(key)[:-40])
+    (done,) = worker_of(store, tmp_path / "worker").run(None)
+    assert done.outcome == "failed" and "is not JSON" in done.reason
+    with pytest.raises(PermanentError, match="is not JSON"):
+        future.result(60)
+
+
+def test_an_orders_output_stays_in_its_folder(tmp_path: Path) -> None:
+    order = order_of(light_work(tmp_path / "night"))
+    with pytest.raises(ValueError, match="not one name"):
+        type(order).model_validate({**order.model_dump(), "output": "../../elsewhere"})
+
+
+def test_a_store_that_stays_away_for_a_while_ends_no_worker(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "store")
+    looks = []
+
+    def list_or_fail(prefix: str) -> object:
+        looks.append(prefix)
+        if len(looks) == 2:
+            raise ServiceError("the bucket cannot be reached")
+        return DirectoryStore.list(store, prefix)
+
+    store.list = list_or_fail  # type: ignore[method-assign,assignment]
+    ended = worker_of(store, tmp_path / "worker").run(0.05)
+    work = light_work(tmp_path / "night")
+    thread = ThreadPoolExecutor(1).submit(next, ended)
+    wait_for(lambda: len(looks) > 3)
+    launcher_of(store)._ask(work, order_of(work))
+    assert thread.result(60).outcome == "completed"

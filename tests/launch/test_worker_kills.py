@@ -14,7 +14,8 @@ import pytest
 from worker_parts import HERE, launcher_of, light_work, markers_of
 
 from ec1.launch import blobs
-from ec1.launch.markers import PREFIX, Marker
+from ec1.launch.marker_formats import Marker
+from ec1.launch.markers import PREFIX
 from ec1.launch.orders import order_of
 from ec1.storage.directory import DirectoryStore
 
