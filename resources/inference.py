@@ -75,6 +75,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 deployment.extraction,
                 circuit=circuit,
                 died=endpoint.died,
+                answers_as=(),
                 ends_repetition=adapter is not None,
             )
 
@@ -102,4 +103,5 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 circuit=Circuit(cool_down_seconds=1.0),
                 died=endpoint.died,
                 api_key=endpoint.api_key,
+                answers_as=(),
             )

@@ -42,6 +42,10 @@ class FakeServer:
         self.gone = threading.Event()
         self.url = ""
         self.kind = "openai"
+        self.models = ["m", "some/model"]
+        """What it lists."""
+        self.answers = self.stray_every = 0
+        """Each so many answers, one is of another model; 0: none."""
 
     def acts(self, mark: str, text: str) -> bool:
         if f"[[{mark}]]" not in text:
@@ -101,6 +105,7 @@ class Handler(BaseHTTPRequestHandler):
             state.max_in_flight = max(state.max_in_flight, state.in_flight)
         form = body.get("response_format") or body.get("grammar")
         self.wants_relations = '"relations"' in json.dumps(form)
+        self.model = body.get("model", "fake")
         self.wants_list = '"prefixItems"' in json.dumps(form)
         try:
             if refusal := self.refusal(body):
@@ -121,6 +126,18 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             with state.lock:
                 state.open.discard(self.connection)
+
+    def do_GET(self) -> None:
+        listed = {"data": [{"id": name} for name in self.state.models]}
+        self._send(200 if self.path == "/v1/models" else 404, json.dumps(listed).encode())
+
+    def answering(self) -> str:
+        """The model that an answer names: the one that was asked for, as a server of it does."""
+        state = self.state
+        with state.lock:
+            state.answers += 1
+            strays = state.stray_every and state.answers % state.stray_every == 0
+        return "another/model" if strays else self.model
 
     def admitted(self) -> bool:
         """Whether there is room for one more request; `leave` gives its place back."""
@@ -149,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
     def reply(self, content: str, finish: str, text: str) -> dict[str, Any]:
         """A whole answer's body."""
         return {
-            "model": "fake",
+            "model": self.answering(),
             "choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": finish}],
             "usage": {"prompt_tokens": 10, "completion_tokens": 5},
         }
@@ -178,7 +195,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.state.acts("few", prompts[0]):
             choices = choices[:-1]
         usage = {"prompt_tokens": 10 * len(prompts), "completion_tokens": len(prompts)}
-        self._send(200, json.dumps({"model": "fake", "choices": choices, "usage": usage}).encode())
+        self._send(200, json.dumps({"model": self.answering(), "choices": choices, "usage": usage}).encode())
 
     def _misbehaves(self, text: str) -> bool:
         """Take the time that an answer takes, and give one that is none if the text asks for it."""
@@ -255,11 +272,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fake_server(kind: type[Handler] = Handler, state: FakeServer | None = None) -> Iterator[FakeServer]:
-    """Run the server on a free port of loopback until the block ends."""
+def fake_server(kind: type[Handler] = Handler, state: FakeServer | None = None, port: int = 0) -> Iterator[FakeServer]:
+    """Run the server on a port of loopback, by default a free one, until the block ends."""
     state = state or FakeServer()
     handler = type("OneServersHandler", (kind,), {"state": state})
-    with serving(handler) as state.url:
+    with serving(handler, port) as state.url:
         try:
             yield state
         finally:

@@ -126,6 +126,7 @@ def read_with_each(
                     base if adapter is None else adapter.name,
                     settings.extraction,
                     died=endpoint.died,
+                    answers_as=(),
                     ends_repetition=adapter is not None,
                 )
                 found[name] = _read(_extractor(settings, model, adapter), client, held, folder / f"outbox-{len(found)}")

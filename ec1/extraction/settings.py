@@ -25,7 +25,10 @@ class ServerSettings(Settings):
     replicas: tuple[HttpAddress, ...] = Field(
         (),
         description="further addresses that serve the same model: each request goes to the one that has the fewest, "
-        "and one that fails is left out for the rest of the night; extraction.max_in_flight counts over all of them",
+        "and one that fails is left out until it lists the model again; extraction.max_in_flight counts over all",
+    )
+    answers_as: tuple[str, ...] = Field(
+        (), description="further ids under which the same model answers; answers of any other model do not count"
     )
     model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
     revision: str = Field("main", description="of the model: branch, tag or commit")

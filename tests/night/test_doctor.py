@@ -13,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from damage import flip
-from fake_openai import Handler, fake_server
+from fake_openai import fake_server
 from loopback_server import free_port
 
 from ec1.deployment import Deployment
@@ -136,13 +136,18 @@ def test_a_service_that_does_not_answer_is_named(embedded: Deployment, home: Hom
 
 def test_a_ray_cluster_and_every_replica_are_asked(embedded: Deployment, home: Home) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
-    with fake_server(Listing) as server:
+    with fake_server() as server, fake_server() as other:
+        server.models = [embedded.inference.model]
         ray = RayLauncherSettings(address=gone)
-        model = ServerSettings(kind="server", base_url=server.url, replicas=(gone,), model=embedded.inference.model)
+        replicas = (gone, other.url)
+        model = ServerSettings(kind="server", base_url=server.url, replicas=replicas, model=embedded.inference.model)
         findings = list(doctor.examine(embedded.model_copy(update={"launcher": ray, "inference": model}), home))
     assert found(findings, "ray").level == "note" and gone in found(findings, "ray").detail
     assert found(findings, "inference").level == "note"
     assert f"{server.url}: ready; {gone}: it does not answer" in found(findings, "inference").detail
+    assert (
+        f"{other.url}: it serves m, some/model, not {embedded.inference.model}" in found(findings, "inference").detail
+    )
 
 
 @pytest.mark.parametrize("content", [None, "", "not JSON", '{"entities": []}'])
@@ -155,13 +160,6 @@ def test_a_gold_file_that_is_wrong_is_named_and_stops_no_night(
     extraction = embedded.extraction.model_copy(update={"gold": path})
     finding = found(doctor.examine(embedded.model_copy(update={"extraction": extraction}), home), "gold")
     assert finding.level == "note" and "extraction will not be scored" in finding.detail
-
-
-class Listing(Handler):
-    """Lists its models too."""
-
-    def do_GET(self) -> None:
-        self._send(200, b"{}")
 
 
 @pytest.fixture

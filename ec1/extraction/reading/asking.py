@@ -15,7 +15,7 @@ from ec1.extraction import schema
 from ec1.extraction.folding import normalised
 from ec1.extraction.naming import candidates, confidence, decision, grounding, trained
 from ec1.extraction.naming.filters import Place
-from ec1.extraction.reading.client import ChatClient, Completion
+from ec1.extraction.reading.client import ChatClient, Completion, ServerFaultError
 from ec1.extraction.reading.extractor import Extractor
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.reading.unit import Unit
@@ -146,6 +146,8 @@ class Asking:
                 stream=unit.item.stream,
                 deadline=self.deadline,
             )
+            if completion.problem is not None:
+                raise ServerFaultError(completion.problem)
             scores += decision.scores_in(completion.content, len(part), len(self.labels))
             self._measure(chunk, completion, time.monotonic() - asked)
             whole = replace(

@@ -93,6 +93,10 @@ class ServerFaultError(DeferredError):
     """No answer, and the server is at fault: it does not count against what was asked about."""
 
 
+class FailedOftenError(DeferredError):
+    """No answer after as many attempts as the deployment allows. Another server may have one."""
+
+
 class AgainError(Exception):
     """A failure that may pass. `retry_after` in seconds, where the server said so."""
 
@@ -150,6 +154,10 @@ class Circuit:
     def begin(self) -> None:
         """Serve another event loop; what was learned stays."""
         self._probe = asyncio.Lock()
+
+    def forget(self) -> None:
+        """The server has been started anew: what it did before says nothing."""
+        self._failures = self._failed_probes = 0
 
     @property
     def is_open(self) -> bool:
@@ -334,7 +342,7 @@ class HttpChatClient(ABC):
                     # up.
                     failures += 1
                     if failures >= self._settings.max_attempts or pause > self._longest_seconds:
-                        raise DeferredError(f"no answer after {attempts} attempts: {error}") from None
+                        raise FailedOftenError(f"no answer after {attempts} attempts: {error}") from None
                     if deadline is not None and time.monotonic() + pause >= deadline:
                         raise NoTimeError(f"no answer before the deadline: {error}") from None
                 await asyncio.sleep(pause)

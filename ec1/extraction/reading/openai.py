@@ -5,8 +5,11 @@ https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
+
+import httpx
 
 from ec1.extraction.reading.client import (
     Completion,
@@ -14,6 +17,7 @@ from ec1.extraction.reading.client import (
     HttpChatClient,
     Messages,
     ServerFaultError,
+    UncountedError,
     label_of,
     text_of,
     tokens_of,
@@ -21,12 +25,16 @@ from ec1.extraction.reading.client import (
 )
 from ec1.extraction.settings import ExtractionSettings
 
+_LIST_SECONDS = 5.0
+
 
 class OpenAIClient(HttpChatClient):
     """A client of the server at `base_url` (without `/v1`); `model` is the id under which it serves the model.
 
-    `api_key` is what the server asks for. `ends_repetition` is for a trained extractor on a vLLM: small models list
-    the same names again and again.
+    `api_key` is what the server asks for. With `answers_as`, an answer of any other model than `model` and those does
+    not count: the server was set up otherwise, or something in between sent the request elsewhere.
+
+    `ends_repetition` is for a trained extractor on a vLLM: small models list the same names again and again.
     """
 
     def __init__(
@@ -37,16 +45,27 @@ class OpenAIClient(HttpChatClient):
         *,
         ends_repetition: bool = False,
         api_key: str | None = None,
+        answers_as: Collection[str] | None = None,
         **endurance: Unpack[Endurance],
     ) -> None:
         super().__init__(f"{base_url.rstrip('/')}/v1/chat/completions", settings, **endurance)
+        self._models = f"{base_url.rstrip('/')}/v1/models"
         self._model = model
+        self._names = None if answers_as is None else {model, *answers_as}
         self._ends_repetition = ends_repetition
         self._key = _authorization(api_key)
-        self._decider = Decider(base_url, model, settings, api_key=api_key, **endurance)
+        self._decider = Decider(base_url, model, settings, api_key=api_key, answers_as=answers_as, **endurance)
 
     def decider(self) -> "Decider":
         return self._decider
+
+    async def why_not_served(self) -> str | None:
+        """None if the server answers and lists the model, or has no list; else why it serves nobody, or another."""
+        try:
+            async with httpx.AsyncClient(timeout=_LIST_SECONDS, trust_env=False, headers=self._key) as http:
+                return unserved(await http.get(self._models), self._names)
+        except httpx.HTTPError as error:
+            return f"it does not answer: {type(error).__name__}"
 
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         body: dict[str, Any] = {
@@ -79,7 +98,7 @@ class OpenAIClient(HttpChatClient):
             value = json.loads(data)
             choice = value["choices"][0]
             usage = value.get("usage") or {}
-            return Completion(
+            answer = Completion(
                 content=text_of(choice["message"].get("content") or ""),
                 finish_reason=label_of(choice.get("finish_reason") or "none"),
                 model=label_of(value.get("model", self._model)),
@@ -88,6 +107,7 @@ class OpenAIClient(HttpChatClient):
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise ServerFaultError(f"the server's answer is not a chat completion: {unreadable(error)}") from None
+        return _own(answer, self._names)
 
 
 class Decider(HttpChatClient):
@@ -105,9 +125,11 @@ class Decider(HttpChatClient):
         settings: ExtractionSettings,
         *,
         api_key: str | None = None,
+        answers_as: Collection[str] | None = None,
         **endurance: Unpack[Endurance],
     ) -> None:
         super().__init__(f"{base_url.rstrip('/')}/v1/completions", settings, **endurance)
+        self._names = None if answers_as is None else {model, *answers_as}
         self._key = _authorization(api_key)
         self._model = model
         self._labels: Mapping[int, str] = {}
@@ -139,7 +161,7 @@ class Decider(HttpChatClient):
             usage = value.get("usage") or {}
             choices = sorted(value["choices"], key=lambda choice: tokens_of(choice["index"]))
             rows = [_scores(choice["logprobs"]["top_logprobs"][0], self._labels) for choice in choices]
-            return Completion(
+            answer = Completion(
                 content=json.dumps(rows),
                 finish_reason="stop",
                 model=label_of(value.get("model", self._model)),
@@ -148,6 +170,33 @@ class Decider(HttpChatClient):
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise ServerFaultError(f"the server's answer has no log-probabilities: {unreadable(error)}") from None
+        return _own(answer, self._names)
+
+
+def unserved(response: httpx.Response, names: Collection[str] | None) -> str | None:
+    """Why a server that gives this answer to `/v1/models` serves none of `names` (None: any); None if it does, or has
+    no list."""
+    if response.status_code in (404, 405, 501):
+        # Not every gateway has a list. What it answers is looked at all the same.
+        return None
+    try:
+        listed = {label_of(each["id"]) for each in response.json()["data"]} if response.is_success else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        listed = None
+    if listed is None:
+        return f"it does not list its models (status {response.status_code})"
+    if names is not None and listed.isdisjoint(names):
+        return f"it serves {', '.join(sorted(listed))[:200] or 'nothing'}, not {', '.join(sorted(names))}"
+    return None
+
+
+def _own(answer: Completion, names: Collection[str] | None) -> Completion:
+    """The answer, if it is of our model. Raises UncountedError otherwise."""
+    if names is None or answer.model in names:
+        return answer
+    wanted = ", ".join(sorted(names))
+    problem = f"{answer.model!r} answered, not {wanted}; if it is the same model, name it in inference.answers_as"
+    raise UncountedError(replace(answer, problem=problem))
 
 
 def _authorization(api_key: str | None) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ import importlib.metadata
 import importlib.util
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,18 +62,21 @@ def _inference(deployment: Deployment) -> Symptom:
         if isinstance(model, DoormanSettings):
             problems = {model.base_url: why_not_ready(model.base_url, http)}
         else:
-            problems = {each: _unserved(each, http) for each in (model.base_url, *model.replicas)}
+            names = {model.model, *model.answers_as}
+            problems = {each: _unserved(each, names, http) for each in (model.base_url, *model.replicas)}
     # They may be up by the night, so this is not a problem yet.
     text = "; ".join(f"{address}: {problem or 'ready'}" for address, problem in problems.items())
     return Symptom("inference", "note" if any(problems.values()) else "ok", text)
 
 
-def _unserved(address: str, http: "httpx.Client") -> str | None:
-    """Why an OpenAI-compatible server is not ready, or None."""
+def _unserved(address: str, names: Collection[str], http: "httpx.Client") -> str | None:
+    """Why an OpenAI-compatible server is not ready to serve a model of one of these names, or None."""
     import httpx
 
+    from ec1.extraction.reading.openai import unserved
+
     try:
-        return None if http.get(f"{address}/v1/models").is_success else "it does not list its models"
+        return unserved(http.get(f"{address}/v1/models"), names)
     except httpx.HTTPError as error:
         return f"it does not answer: {type(error).__name__}"
 
