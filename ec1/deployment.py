@@ -6,6 +6,7 @@ Belongs here: which sections there are, and that they fit together. Does not: wh
 """
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
@@ -21,7 +22,8 @@ from ec1.documents.settings import DocumentSettings
 from ec1.documents.sources.copied import Roots, roots_of
 from ec1.errors import InputError
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings, ServerSettings
-from ec1.gpu.lease import shared_lock_folder
+from ec1.gpu.cards import CardName, cards_of
+from ec1.gpu.lease import GpuLease, card_lock, shared_lock_folder
 from ec1.gpu.settings import VllmSettings
 from ec1.graph.settings import LadybugSettings, ServiceContentSettings
 from ec1.home import CHECKOUT, Home
@@ -214,14 +216,36 @@ class Deployment(Settings):
     def corpus_root(self, home: Home) -> Path:
         return self.corpus.root or home.corpus
 
-    def gpu_lock(self, home: Home) -> Path:
-        """The lock of the card: one for all homes of this machine; on a CPU, and of a machine that is booted for this
-        home, each home has its own."""
+    def gpu_locks(self, home: Home, cards: Sequence[CardName] = (0,)) -> tuple[Path, ...]:
+        """The locks of these cards: one for all homes of this machine, each; on a CPU, and of a machine that is booted
+        for this home, each home has its own."""
         if self.machine is not None:
-            return self.gpu.lock or home.machine / "gpu.lock"
+            return (self.gpu.lock or home.machine / "gpu.lock",)
         if self.gpu.lock is not None or (self.gpu.device == "cpu" and self.gpu.lock_dir is None):
-            return self.gpu.lock or home.gpu_lock
-        return (self.gpu.lock_dir or shared_lock_folder()) / "ec1-gpu.lock"
+            return (self.gpu.lock or home.gpu_lock,)
+        folder = self.gpu.lock_dir or shared_lock_folder()
+        if self.gpu.device == "cpu":
+            return (card_lock(folder, 0),)
+        return tuple(sorted(card_lock(folder, each) for each in cards))
+
+    def gpu_lease(
+        self, home: Home, *, processes: int = 1, cards: Sequence[CardName] = (), min_free_gib: float | None = None
+    ) -> GpuLease:
+        """The lease on the deployment's card, or on those of `processes`, or on these `cards`. Raises InputError for
+        cards that are not there. Of a machine that is booted it is this home's own: its card is elsewhere, and it says
+        itself how much of it is free."""
+        if self.machine is not None:
+            return GpuLease(self.gpu_locks(home)[0], device="cpu", min_free_gib=0)
+        names = tuple(cards) or cards_of(self.gpu, processes)
+        first, *others = self.gpu_locks(home, names)
+        bound = self.gpu.min_free_gib if min_free_gib is None else min_free_gib
+        return GpuLease(first, device=self.gpu.device, min_free_gib=bound, cards=names, more_locks=others)
+
+    def on_cards(self, visible: str | None) -> "Deployment":
+        """The deployment on a machine where `CUDA_VISIBLE_DEVICES` is `visible`; its own setting goes before."""
+        if visible is None or self.gpu.visible is not None:
+            return self
+        return self.model_copy(update={"gpu": self.gpu.model_copy(update={"visible": visible})})
 
     def night(self, date: str) -> Night:
         return Night.of(date, self.schedule.timezone)

@@ -48,9 +48,11 @@ class ServingSettings(Settings):
         None, description="the base model that the adapters belong to; default: `inference`, where that is vLLM"
     )
     lock: Path | None = Field(
-        None, description="lease of the card that serves; default: the night's, to which serving then gives way"
+        None, description="lease of the card that serves; default: that of its card, so on the night's it gives way"
     )
-    visible_devices: str | None = Field(None, description="CUDA_VISIBLE_DEVICES of the engine, such as 1")
+    visible_devices: str | None = Field(
+        None, description="the cards that serve, by number or UUID, such as 1; default: the night's"
+    )
     refresh_seconds: float = Field(1, gt=0, description="how soon a promotion or a withdrawal counts")
     stale_seconds: float = Field(
         300, ge=0, description="how long what was last known counts while the registry does not answer"

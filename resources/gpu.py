@@ -29,15 +29,7 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
 
     def lease(self) -> GpuLease:
         deployment = self.project.deployment()
-        if deployment.machine is not None:
-            # Its card is elsewhere, and it says itself how much of it is free.
-            return GpuLease(deployment.gpu_lock(self.project.home), device="cpu", min_free_gib=0)
-        return GpuLease(
-            deployment.gpu_lock(self.project.home),
-            device=deployment.gpu.device,
-            min_free_gib=deployment.gpu.min_free_gib,
-            cards=deployment.gpu.processes,
-        )
+        return deployment.gpu_lease(self.project.home, processes=deployment.gpu.processes)
 
     @contextmanager
     def hold(self, context: dg.AssetExecutionContext, phase: Phase) -> Iterator[Grant]:

@@ -1,12 +1,14 @@
 """The chosen deployment as a Dagster resource; every other resource starts from it."""
 
 import datetime as dt
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from ec1.deployment import Deployment, load_deployment
+from ec1.gpu.lease import VISIBLE
 from ec1.home import Home
 from ec1.night.health.storage_health import recording
 from ec1.night.operations.sample import install_sample
@@ -67,4 +69,5 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
         return [(each.recipe.tenant, each.recipe.role) for each in found]
 
     def deployment(self) -> Deployment:
-        return load_deployment(self.deployment_name, Path(self.project_root))
+        deployment = load_deployment(self.deployment_name, Path(self.project_root))
+        return deployment.on_cards(os.environ.get(VISIBLE))

@@ -93,7 +93,7 @@ def test_homes_that_share_a_card_share_its_lock(tmp_path: Path) -> None:
     def locks(gpu: str) -> list[Path]:
         folder = tmp_path / gpu.replace("/", "_")
         deployment = load_deployment("here", project_with(folder, GOOD + f"gpu: {gpu}\n"))
-        return [deployment.gpu_lock(home) for home in homes]
+        return [deployment.gpu_locks(home)[0] for home in homes]
 
     cuda = locks("{device: cuda}")
     assert cuda[0] == cuda[1] and cuda[0].name == "ec1-gpu.lock" and cuda[0].parent.stat().st_mode & 0o1000

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from ec1.deployment import Deployment, load_deployment
+from ec1.gpu.lease import VISIBLE
 from ec1.home import CHECKOUT, Home
 from ec1.night.operations.sample import install_sample
 from ec1.night.steps.recipes import nightly_recipes
@@ -40,7 +41,7 @@ class Options:
     """The shell's, for what is started from here."""
 
     def deployment(self) -> Deployment:
-        return load_deployment(self.deployment_name, self.project)
+        return load_deployment(self.deployment_name, self.project).on_cards(self.environment.get(VISIBLE))
 
     def recipes(self) -> list[ResolvedRecipe]:
         return nightly_recipes(self.deployment(), self.project)

@@ -16,7 +16,6 @@ from ec1.commands.following import following
 from ec1.commands.shell import Options, err, out, print_json
 from ec1.deployment import Deployment
 from ec1.errors import InputError
-from ec1.gpu.lease import GpuLease
 from ec1.launch.process import inherited
 from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.resolution import ResolvedRecipe, find_recipe, parse_overrides
@@ -133,8 +132,7 @@ def _going_on() -> Iterator[None]:
 
 
 def _holder(deployment: Deployment, options: Options) -> Callable[[], str | None]:
-    gpu = deployment.gpu
-    return GpuLease(deployment.gpu_lock(options.home), device=gpu.device, min_free_gib=gpu.min_free_gib).held_by
+    return deployment.gpu_lease(options.home).held_by
 
 
 def _try_all(

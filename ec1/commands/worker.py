@@ -19,24 +19,33 @@ def worker(
     folder: Annotated[
         Path | None, typer.Option(help="take markers from this folder, not from the deployment's store")
     ] = None,
+    card: Annotated[
+        str | None, typer.Option(help="work on this card, by its number or UUID, not on the deployment's gpu.index")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="only try this machine's device, and say what it has")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line for each marker")] = False,
 ) -> None:
     """Do the work that markers in the deployment's store ask for, one at a time, until interrupted.
 
-    It judges and publishes nothing: the night that asked does. Several workers may share a store.
+    It judges and publishes nothing: the night that asked does. Several workers may share a store, and a machine: one
+    for each card.
     """
+    from ec1.gpu.cards import cards_of
     from ec1.gpu.check import check_device
     from ec1.launch.orders import own_version
     from ec1.night.launchers import open_worker
     from ec1.night.stores import open_store
     from ec1.storage.directory import DirectoryStore
+    from ec1.strict_yaml import validate
 
     options: Options = context.obj
     deployment = options.deployment()
+    if card is not None:
+        chosen = {**deployment.gpu.model_dump(), "index": int(card) if card.isdecimal() else card}
+        deployment = deployment.model_copy(update={"gpu": validate(type(deployment.gpu), chosen, "--card")})
     if check:
         device = deployment.gpu.device
-        found = {"version": own_version(), "device": device, **check_device(device)}
+        found = {"version": own_version(), "device": device, **check_device(device, cards_of(deployment.gpu, 1)[0])}
         if as_json:
             print_json(found)
         else:

@@ -5,7 +5,8 @@ a live one cannot be robbed. What a crashed holder left running is found by a ma
 next holder, before it is granted anything. Processes that use the card are started through the grant only.
 
 On a machine without a GPU the same lease guards the slot for a model on the CPU. All homes that share a card share one
-lock file (`Deployment.gpu_lock`), and so does what a crashed holder left, whichever home it worked for.
+lock file (`Deployment.gpu_locks`), and so does what a crashed holder left, whichever home it worked for. Each card of
+a machine has its own.
 
 Serving (`ec1/serving`) is the one phase that gives way: while any other phase waits, it holds a shared lock on a second
 file, `<lock>.waiting`, which the kernel frees when the waiter dies. So the holder can ask whether it is `wanted`, and a
@@ -27,11 +28,13 @@ from typing import Literal
 
 import psutil
 
-from ec1.errors import BusyError, InputError
-from ec1.gpu.memory import DeviceMemory, device_memory
+from ec1.errors import BusyError, InputError, ServiceError
+from ec1.gpu.cards import Card, CardName, index_of, read_card
 from ec1.launch.process import SupervisedProcess
 
 MARK = "EC1_GPU_LEASE"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+_SETTLE_SECONDS = 30.0
 HOLDER_MARK = "EC1_GPU_HOLDER"
 """Beside it: the holder that started the process, by process id and start."""
 Phase = Literal["inference", "handover", "training", "evaluation", "serving", "forgetting"]
@@ -56,12 +59,25 @@ class Holder:
 class Grant:
     """Proof that the lease is held; the only way to start a process that uses the card."""
 
-    lock: Path
-    memory: DeviceMemory
+    locks: tuple[Path, ...]
+    cards: tuple[Card, ...]
+    """As they were measured when this was granted."""
     swept: tuple[int, ...]
     """Processes of a crashed holder that had to be killed before this grant."""
+    pins: bool = True
+    """Whether what is started sees these cards only."""
     _processes: list[SupervisedProcess] = field(default_factory=list)
     _open: bool = True
+
+    @property
+    def lock(self) -> Path:
+        """The lock that names the holder."""
+        return self.locks[0]
+
+    @property
+    def memory(self) -> Card:
+        """The card that has the least memory free."""
+        return min(self.cards, key=_free)
 
     def start(
         self,
@@ -72,11 +88,15 @@ class Grant:
         grace_seconds: float = 10,
         cwd: Path | None = None,
     ) -> SupervisedProcess:
-        """Start a command under this lease. It is stopped at the latest when the lease is given back."""
+        """Start a command under this lease, which sees its cards only. It is stopped at the latest when the lease is
+        given back."""
         if not self._open:
             raise RuntimeError("this grant was given back already")
         # Without SPT_NOENV, setproctitle (used by vLLM's engine) overwrites the environment that carries the mark.
-        marked = {**env, MARK: str(self.lock), HOLDER_MARK: _identity(psutil.Process()), "SPT_NOENV": "1"}
+        marked = {**env, MARK: _mark(self.locks), HOLDER_MARK: _identity(psutil.Process()), "SPT_NOENV": "1"}
+        if self.pins and all(card.uuid for card in self.cards):
+            # By UUID: CUDA may count cards in another order than NVML, which measured them.
+            marked[VISIBLE] = ",".join(card.uuid for card in self.cards)
         process = SupervisedProcess(command, env=marked, log=log, grace_seconds=grace_seconds, cwd=cwd)
         self._processes.append(process)
         return process
@@ -85,19 +105,32 @@ class Grant:
         self._open = False
         for process in self._processes:
             process.stop()
-        _sweep(self.lock)
+        for lock in self.locks:
+            _sweep(lock)
 
 
 class GpuLease:
-    """The lease on one card (or CPU slot). `lock` is one file for all that share the card."""
+    """The lease on one card (or CPU slot), or on several. `lock` is one file for all that share the card."""
 
-    def __init__(self, lock: Path, *, device: Literal["cuda", "cpu"], min_free_gib: float, cards: int = 1) -> None:
-        """`cards`: how many of the machine's first cards this lock stands for."""
+    def __init__(
+        self,
+        lock: Path,
+        *,
+        device: Literal["cuda", "cpu"],
+        min_free_gib: float,
+        cards: Sequence[CardName] = (0,),
+        more_locks: Sequence[Path] = (),
+        pins: bool = True,
+    ) -> None:
+        """`cards` are those that are leased, `more_locks` the locks of all but the first, where each has its own,
+        always in one order: two leases must not wait for each other. `pins`: what is started sees these cards only."""
         # The folder only: where all may write, a link in the file's place was put there by somebody else.
-        self.lock = lock.parent.resolve() / lock.name
+        self.locks = tuple(each.parent.resolve() / each.name for each in (lock, *more_locks))
+        self.lock = self.locks[0]
         self.device = device
         self.min_free_gib = min_free_gib
-        self.cards = cards
+        self.cards = tuple(cards)
+        self._pins = pins
 
     def holder(self) -> Holder | None:
         """Who holds the lease now, or None if it is free."""
@@ -110,6 +143,19 @@ class GpuLease:
                 return _read_holder(stream.read())
         return None
 
+    def why_busy(self) -> str | None:
+        """Why work would have to wait for the card now, in words; None if it would not. Raises InputError for a card
+        that can never be had."""
+        for lock in self.locks:
+            one = GpuLease(lock, device=self.device, min_free_gib=0)
+            if (holder := one.held_by()) is not None:
+                return f"{lock.name} is held by {holder}"
+        try:
+            card = min((read_card(self.device, each) for each in self.cards), key=_free)
+        except ServiceError as error:
+            return str(error)
+        return None if card.free_gib >= self.min_free_gib else self._too_full(card)
+
     def held_by(self) -> str | None:
         """Who has the card, in words; also a live holder whose lock file was deleted. None if nobody has."""
         return str(self.holder() or "") or _living_holders(self.lock) or None
@@ -117,7 +163,7 @@ class GpuLease:
     def wanted(self) -> bool:
         """Whether a phase of a night waits for the lease now."""
         try:
-            descriptor = os.open(self._waiting, os.O_RDONLY)
+            descriptor = os.open(_waiting(self.lock), os.O_RDONLY)
         except FileNotFoundError:
             return False
         try:
@@ -128,23 +174,18 @@ class GpuLease:
         finally:
             os.close(descriptor)
 
-    @property
-    def _waiting(self) -> Path:
-        return self.lock.with_name(self.lock.name + ".waiting")
-
     @contextlib.contextmanager
     def _in_the_queue(self, phase: Phase) -> Iterator[None]:
         """Show the holder that somebody waits. Serving does not: it takes the lease only when nobody else wants it."""
         if phase == "serving":
             yield
             return
-        descriptor = _open(self._waiting)
-        try:
-            # Shared: any number may wait. `wanted` holds it alone for an instant, so this one waits for that instant.
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        with contextlib.ExitStack() as stack:
+            for lock in self.locks:
+                # Shared: any number may wait. `wanted` holds it alone for an instant, so this one waits for that
+                # instant.
+                fcntl.flock(stack.enter_context(_opened(_waiting(lock))), fcntl.LOCK_SH)
             yield
-        finally:
-            os.close(descriptor)
 
     @contextlib.contextmanager
     def hold(
@@ -159,36 +200,41 @@ class GpuLease:
         """Queue for the lease, make sure that the card is free, and hold it until the block ends.
 
         Raises BusyError if another holder keeps it longer than `wait_seconds`, or if less than `min_free_gib` of
-        memory is free although the lease is free (something outside EC1 uses the card).
+        memory is free for so long although the lease is free (something outside EC1 uses the card); InputError and
+        ServiceError as `read_card`.
         """
-        self.lock.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _open(self.lock)
-        try:
+        deadline = time.monotonic() + wait_seconds
+        with contextlib.ExitStack() as stack:
+            descriptors = []
             with self._in_the_queue(phase):
-                self._wait(descriptor, wait_seconds, progress)
+                for lock in self.locks:
+                    descriptors.append(stack.enter_context(_opened(lock)))
+                    self._wait(lock, descriptors[-1], deadline, wait_seconds, progress)
             me = Holder(phase, night, holder, os.getpid(), dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(asdict(me)).encode(), 0)
-            swept = _sweep(self.lock)
+            for descriptor in descriptors:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(asdict(me)).encode(), 0)
+            swept = tuple(sorted({process for lock in self.locks for process in _sweep(lock)}))
             if swept:
                 progress(f"killed what a crashed holder left behind: processes {', '.join(map(str, swept))}")
-            grant = Grant(self.lock, self._enough_memory(), swept)
+            # A card that somebody else uses is waited for as one that is leased. On a CPU nobody gives memory back.
+            settle = max(_SETTLE_SECONDS, deadline - time.monotonic() if self.device == "cuda" else 0.0)
+            grant = Grant(self.locks, self._enough_memory(settle, progress), swept, self._pins)
             try:
                 yield grant
             finally:
                 grant._give_back()
-        finally:
-            os.close(descriptor)
 
-    def _wait(self, descriptor: int, wait_seconds: float, progress: Callable[[str], None]) -> None:
-        deadline = time.monotonic() + wait_seconds
+    def _wait(
+        self, lock: Path, descriptor: int, deadline: float, wait_seconds: float, progress: Callable[[str], None]
+    ) -> None:
         told = 0.0
         living = ""
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Whoever deletes the lock file of a live holder gives the next one a lock that guards nothing.
-                if not (living := _living_holders(self.lock)):
+                if not (living := _living_holders(lock)):
                     return
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
                 raise BlockingIOError
@@ -197,7 +243,7 @@ class GpuLease:
                 other: object = _read_holder(os.pread(descriptor, 4096, 0).decode()) or living
                 if now >= deadline:
                     raise BusyError(
-                        f"the GPU lease {self.lock} is held by {other or 'a process'}; waited {wait_seconds:.0f} s: "
+                        f"the GPU lease {lock} is held by {other or 'a process'}; waited {wait_seconds:.0f} s: "
                         "let it finish or stop its run"
                     ) from None
                 if now - told >= 30:
@@ -205,20 +251,31 @@ class GpuLease:
                     progress(f"waiting for the GPU, held by {other or 'a process'}")
                 time.sleep(min(0.2, max(0.0, deadline - now)))
 
-    def _enough_memory(self, settle_seconds: float = 30) -> DeviceMemory:
-        """A killed process releases its memory shortly after it is gone, so measure more than once."""
-        deadline = time.monotonic() + settle_seconds
+    def _enough_memory(
+        self, settle_seconds: float = _SETTLE_SECONDS, progress: Callable[[str], None] = lambda message: None
+    ) -> tuple[Card, ...]:
+        """The cards, each with enough memory. A killed process releases its own shortly after it is gone, and one of
+        somebody else ends some day, so measure more than once."""
+        begin = told = time.monotonic()
         while True:
-            memory = min((device_memory(self.device, card) for card in range(self.cards)), key=_free)
-            if memory.free_gib >= self.min_free_gib:
-                return memory
-            if time.monotonic() >= deadline:
-                users = f" (used by processes {', '.join(map(str, memory.users))})" if memory.users else ""
-                raise BusyError(
-                    f"{memory.name} has {memory.free_gib:.1f} GiB free of {memory.total_gib:.1f}, "
-                    f"gpu.min_free_gib asks for {self.min_free_gib:g}{users}: free the card or lower the bound"
-                )
+            cards = tuple(read_card(self.device, each) for each in self.cards)
+            least = min(cards, key=_free)
+            if least.free_gib >= self.min_free_gib:
+                return cards
+            now = time.monotonic()
+            if now >= begin + settle_seconds or least.total_gib < self.min_free_gib:
+                raise BusyError(self._too_full(least))
+            if now - told >= 30:
+                told = now
+                progress(f"waiting for memory: {self._too_full(least)}")
             time.sleep(0.5)
+
+    def _too_full(self, card: Card) -> str:
+        users = f" (used by processes {', '.join(map(str, card.users))})" if card.users else ""
+        return (
+            f"{card} has {card.free_gib:.1f} GiB free of {card.total_gib:.1f}, "
+            f"gpu.min_free_gib asks for {self.min_free_gib:g}{users}: free the card or lower the bound"
+        )
 
 
 def marked_processes(lock: Path) -> list[psutil.Process]:
@@ -226,11 +283,32 @@ def marked_processes(lock: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == str(lock) and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                str(lock) in process.environ().get(MARK, "").split(os.pathsep)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
         except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return found
+
+
+def _mark(locks: Sequence[Path]) -> str:
+    return os.pathsep.join(map(str, locks))
+
+
+def _waiting(lock: Path) -> Path:
+    return lock.with_name(lock.name + ".waiting")
+
+
+@contextlib.contextmanager
+def _opened(lock: Path) -> Iterator[int]:
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = _open(lock)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _open(lock: Path) -> int:
@@ -261,8 +339,8 @@ def _open(lock: Path) -> int:
     return descriptor
 
 
-def _free(memory: DeviceMemory) -> float:
-    return memory.free_gib
+def _free(card: Card) -> float:
+    return card.free_gib
 
 
 def _identity(process: psutil.Process) -> str:
@@ -301,6 +379,12 @@ def _read_holder(text: str) -> Holder | None:
         return Holder(**json.loads(text))
     except (ValueError, TypeError):
         return None
+
+
+def card_lock(folder: Path, card: CardName) -> Path:
+    """The lock of a card in the folder of this machine's locks: the same file, by whichever name it is asked for."""
+    index = index_of(card)
+    return folder / (f"ec1-gpu-{index}.lock" if index else "ec1-gpu.lock")
 
 
 def shared_lock_folder() -> Path:

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ec1.errors import EC1Error, PermanentError, ServiceError
+from ec1.errors import BusyError, EC1Error, PermanentError, ServiceError
 from ec1.files import read_json, write_json
-from ec1.gpu.lease import GpuLease, Phase, shared_lock_folder
+from ec1.gpu.cards import CardName, names_in
+from ec1.gpu.lease import GpuLease, Phase, card_lock, shared_lock_folder
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.launcher import NOBODY, DeviceWork, LocalLauncher
 from ec1.launch.local import free_port
@@ -41,8 +42,9 @@ def carry_out(order: RayOrder) -> None:
         num_cpus=order.cpus,
         num_gpus=1 if order.device == "cuda" else 0,
         max_retries=order.retries,
-        # A process that was killed can go on too. Whatever else went wrong would go wrong again.
-        retry_exceptions=[ServiceError],
+        # A process that was killed can go on too, and another card may be free. Whatever else went wrong would go
+        # wrong again.
+        retry_exceptions=[ServiceError, BusyError],
         name=order.what,
     )
     result = RayResult()
@@ -117,7 +119,7 @@ def on_each(order_values: dict[str, Any]) -> None:
     log = order.log if rank == 0 else order.log.with_suffix(f".rank-{rank}.log")
     try:
         _work(order, place, log, local_rank)
-    except ServiceError:
+    except (ServiceError, BusyError):
         raise
     except EC1Error as error:
         write_json(order.result, RayResult(error=type(error).__name__, message=str(error)).model_dump(mode="json"))
@@ -132,7 +134,15 @@ def on_a_node(order_values: dict[str, Any]) -> None:
 
 def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int) -> None:
     phase: Phase = "evaluation" if "evaluation" in order.module else "training"
-    lease = GpuLease(_lock(order, local_rank), device=order.device, min_free_gib=order.min_free_gib)
+    card, lock = _card(order, local_rank)
+    lease = GpuLease(
+        lock,
+        device=order.device,
+        min_free_gib=order.min_free_gib,
+        cards=(card,),
+        # Processes that train together see all of their node's cards, each under its own local rank.
+        pins=order.processes == 1,
+    )
     holder = f"Ray job of {order.what} {order.specification}"
     env = inherited(os.environ) | dict(place)
     if order.session is not None:
@@ -146,17 +156,19 @@ def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int)
     launcher.run(work, env, log)
 
 
-def _lock(order: RayOrder, local_rank: int) -> Path:
-    """The lock of the card that Ray gave this process: the machine's own where it has one card, else one for each."""
+def _card(order: RayOrder, local_rank: int) -> tuple[CardName, Path]:
+    """The card that Ray gave this process, which NVML is asked about, and its lock: the same as any home's here."""
     import ray
 
     folder = order.lock_dir or shared_lock_folder()
-    node = ray.get_runtime_context().get_node_id()
     if order.device == "cpu":
         # Processes that train together each have a place on the node's CPU.
-        return folder / (f"ec1-ray-{node[:12]}-{local_rank}.lock" if local_rank else f"ec1-ray-{node[:12]}.lock")
-    cards = next(each["Resources"].get("GPU", 0) for each in ray.nodes() if each["NodeID"] == node)
-    return folder / ("ec1-gpu.lock" if cards <= 1 else f"ec1-gpu-{ray.get_gpu_ids()[0]}.lock")
+        node = ray.get_runtime_context().get_node_id()
+        return 0, folder / (f"ec1-ray-{node[:12]}-{local_rank}.lock" if local_rank else f"ec1-ray-{node[:12]}.lock")
+    given = names_in(",".join(map(str, ray.get_gpu_ids())))
+    if not given:
+        raise ServiceError(f"Ray gave {order.what} no card: does the node say that it has some (--num-gpus)?")
+    return given[0], card_lock(folder, given[0])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """This machine's device, as a deployment sets it."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,7 +15,15 @@ class GpuSettings(Settings):
     lock: Path | None = Field(
         None,
         description="one file for all that share a card; default: on `cuda` `ec1-gpu.lock` in lock_dir, on a CPU "
-        "`<home>/gpu.lock`. With several cards, one for each",
+        "`<home>/gpu.lock`; of a further card `ec1-gpu-<index>.lock`",
+    )
+    index: Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern="^GPU-")] = Field(
+        0, description="the card, or the first of `processes`: its number in nvidia-smi, or its UUID (nvidia-smi -L)"
+    )
+    visible: str | None = Field(
+        None,
+        description="the cards that EC1 may use, among which a number of `index` then counts; "
+        "default: `CUDA_VISIBLE_DEVICES`, if that is set",
     )
     lock_dir: Path | None = Field(
         None,
@@ -35,7 +43,7 @@ class GpuSettings(Settings):
         ge=1,
         le=64,
         description="that share one training, each on a card of its own; the steps have the same rows as with one "
-        "(docs/server.md). Without Ray they are the machine's first cards, and the lock stands for all of them",
+        "(docs/server.md). Without Ray they are `index` and the cards after it",
     )
     fsdp: bool = Field(
         False, description="each of several processes holds a part of the model: for one that does not fit a card"
@@ -45,6 +53,8 @@ class GpuSettings(Settings):
     def _parts_of_a_whole(self) -> "GpuSettings":
         if self.fsdp and self.processes == 1:
             raise ValueError("fsdp spreads a model over several cards: set processes to their number, or leave it out")
+        if self.processes > 1 and isinstance(self.index, str):
+            raise ValueError("index is the UUID of one card: name the first of several by its number")
         return self
 
     @field_validator("lock_dir")

@@ -33,6 +33,7 @@ PREFIX = "training-pending/"
 CLAIMED, COMPLETED, FAILED, MALFORMED = ".claimed", ".completed", ".failed", ".malformed"
 REASON = MALFORMED + ".reason"
 _ATTEMPTS, _CLOCKS, _STOP, _RELEASED = f"{PREFIX}.attempts/", f"{PREFIX}.clocks/", "stop", ".released"
+_UNBEGUN = ".unbegun"
 
 _FILE = re.compile(r"([a-z0-9-]{1,64})-(\d{4}-\d{2}-\d{2})\.json")
 _NUMBER = re.compile(r"[0-9]{1,6}")
@@ -76,6 +77,8 @@ class _Seen:
     states: dict[str, ObjectInfo] = field(default_factory=dict)
     attempts: dict[int, ObjectInfo] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
+    unbegun: set[int] = field(default_factory=set)
+    """Of those, the attempts that began nothing, as the card was taken."""
     stopped: bool = False
     malformed: bool = False
 
@@ -182,12 +185,14 @@ class PendingMarkers:
         self.store.delete(PREFIX + claim.file + CLAIMED)
         self._forget_attempts(claim.file)
 
-    def release(self, claim: Claim, reason: str = "") -> None:
-        """Give a claim up, to be taken again at once. Raises NotFound if the claim is not held any more."""
+    def release(self, claim: Claim, reason: str = "", *, counts: bool = True) -> None:
+        """Give a claim up, to be taken again at once; not as one of the `max_attempts` unless it `counts`. Raises
+        NotFound if the claim is not held any more."""
         if not claim.attempt:
             self.store.rename(PREFIX + claim.file + CLAIMED, PREFIX + claim.file)
             return
-        self.store.put_bytes(_attempt(claim.file, claim.attempt) + _RELEASED, _body("", reason))
+        suffix = _RELEASED if counts else _UNBEGUN
+        self.store.put_bytes(_attempt(claim.file, claim.attempt) + suffix, _body("", reason))
 
     # What who asked needs.
 
@@ -283,8 +288,12 @@ class PendingMarkers:
         if now.stopped:
             self.fail(claim, "withdrawn by who asked for it", worker)
             return None
-        if number > self._max_attempts:
-            self.fail(claim, f"given up after {seen.newest} attempts; {self._last_words(claim.file, seen)}", worker)
+        if number - len(seen.unbegun) > self._max_attempts:
+            self.fail(
+                claim,
+                f"given up after {seen.newest - len(seen.unbegun)} attempts; {self._last_words(claim.file, seen)}",
+                worker,
+            )
             return None
         if CLAIMED not in now.states:
             try:
@@ -321,11 +330,13 @@ class PendingMarkers:
                 file, _, name = item.key.removeprefix(_ATTEMPTS).partition("/")
                 if name == _STOP:
                     seen[file].stopped = True
-                elif _NUMBER.fullmatch(number := name.removesuffix(_RELEASED)):
+                elif _NUMBER.fullmatch(number := name.removesuffix(_RELEASED).removesuffix(_UNBEGUN)):
                     if number == name:
                         seen[file].attempts[int(number)] = item
                     else:
                         seen[file].released.add(int(number))
+                    if name.endswith(_UNBEGUN):
+                        seen[file].unbegun.add(int(number))
                 continue
             name = item.key.removeprefix(PREFIX)
             if name.endswith(".json" + MALFORMED):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from ec1.errors import EC1Error, InputError, PermanentError, ServiceError
+from ec1.errors import BusyError, EC1Error, InputError, PermanentError, ServiceError
 from ec1.launch.executor import Executor
 from ec1.launch.marker_formats import Marker, WorkMarker
 from ec1.launch.markers import Claim, LostClaim, PendingMarkers, Withdrawn
@@ -47,12 +47,16 @@ class MarkerWorker:
         name: str,
         device: Literal["cuda", "cpu"],
         beat_seconds: float,
+        busy: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`busy` says why nothing can be begun here now; then another worker may claim what waits."""
         self._markers = markers
         self._executor = executor
         self._name = name
         self._device = device
         self._beat_seconds = beat_seconds
+        self._busy = busy
+        self._waits = ""
         self._refused: dict[str, str] = {}
         self._told: set[str] = set()
 
@@ -80,6 +84,13 @@ class MarkerWorker:
             time.sleep(poll_seconds)
 
     def _claim(self, tried: Collection[str]) -> Claim | None:
+        reason = self._busy() or ""
+        if reason and not self._waits:
+            log.warning("nothing is begun for now: %s", reason)
+        self._waits = reason
+        if reason:
+            return None
+
         def ours(claim: Claim) -> bool:
             marker = claim.marker
             if isinstance(marker, Marker):
@@ -124,7 +135,8 @@ class MarkerWorker:
             self._markers.fail(claim, str(error), self._name)
             return ended("failed", str(error))
         except (EC1Error, OSError) as error:
-            self._markers.release(claim, str(error))
+            # A card that is taken is no fault of the work, however often.
+            self._markers.release(claim, str(error), counts=not isinstance(error, BusyError))
             return ended("released", str(error))
         except Exception as error:
             # Whatever an order says, this worker goes on. It may be tried again, as often as for workers that died.

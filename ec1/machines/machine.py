@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx
 
 from ec1.errors import BusyError, DeferredError, EC1Error, PermanentError, ServiceError, SkippedError
+from ec1.gpu.cards import Card
 from ec1.gpu.engine import Endpoint
-from ec1.gpu.memory import DeviceMemory
 from ec1.machines.cloud import RUNNING, STOPPED, Cloud, Instance, QuotaError, StockOutError
 from ec1.machines.installation import Installation
 from ec1.machines.ledger import Ledger, Session
@@ -151,7 +151,7 @@ class Machine:
                 done.set()
                 thread.join()
 
-    def handover(self, progress: Progress) -> DeviceMemory:
+    def handover(self, progress: Progress) -> Card:
         """Make sure that no inference server has the card: it says so itself, or it is stopped. Returns its memory.
 
         Raises what the API raises.
@@ -166,7 +166,7 @@ class Machine:
             self.stop_unused(progress, reserved=False)
             if self.ledger.open_session() is not None:
                 raise BusyError("the machine's card is not free, and another process still uses the machine")
-        return DeviceMemory(f"{self.settings.instance}, stopped", 0.0, 0.0)
+        return Card(f"{self.settings.instance}, stopped", 0.0, 0.0)
 
     def seconds_left(self) -> float | None:
         """How long the machine that runs now may still run; None if none does."""
@@ -530,14 +530,14 @@ class Running:
             if self.free_memory() is None:
                 progress("the machine does not say that its inference server ended")
 
-    def free_memory(self) -> DeviceMemory | None:
+    def free_memory(self) -> Card | None:
         """Its card's memory once no server has it; None if that is not so after two minutes."""
         machine = self._machine
         deadline = machine.clock() + ENGINE_END_SECONDS
         while True:
             report = self.report()
             if report is not None and report.engine == NO_ENGINE and report.free_gib >= machine.min_free_gib:
-                return DeviceMemory(report.device, report.free_gib, report.total_gib)
+                return Card(report.device, report.free_gib, report.total_gib)
             if machine.clock() >= deadline:
                 return None
             self.beat()

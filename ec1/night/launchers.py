@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from ec1.deployment import Deployment
-from ec1.gpu.lease import GpuLease, Phase
+from ec1.errors import InputError
+from ec1.gpu.lease import Phase
 from ec1.home import Home
 from ec1.launch.executor import MODULES, Executor
 from ec1.launch.launcher import DeviceGrant, Launcher, Place
@@ -50,17 +51,27 @@ def open_worker(
     env: Mapping[str, str],
     modules: frozenset[str] = MODULES,
 ) -> MarkerWorker:
-    """A worker for this machine's device, whose work takes the lease as a night's does."""
+    """A worker for this machine's device, whose work takes the lease as a night's does: trainings on as many cards as
+    `gpu.processes`, all else on one."""
     name = f"{socket.gethostname()[:64]}-{os.getpid()}"
     gpu = deployment.gpu
-    lease = GpuLease(deployment.gpu_lock(home), device=gpu.device, min_free_gib=gpu.min_free_gib)
+    all_cards, one_card = (deployment.gpu_lease(home, processes=count) for count in (gpu.processes, 1))
 
     def hold(order: Order) -> AbstractContextManager[DeviceGrant]:
-        phase: Phase = "training" if order.module == "ec1.training" else "evaluation"
+        trains = order.module == "ec1.training"
+        wanted = order.specification.get("processes", 1) if trains else 1
+        if wanted > gpu.processes:
+            raise InputError(
+                f"{order.what} is for {wanted} processes, and this worker's deployment gives it {gpu.processes} "
+                "(gpu.processes): set the same on both sides"
+            )
+        phase: Phase = "training" if trains else "evaluation"
         wait = deployment.budgets.lease_wait_seconds
+        lease = all_cards if wanted > 1 else one_card
         return lease.hold(phase, night="", holder=f"ec1 worker {name}", wait_seconds=wait)
 
     executor = Executor(store, home.cache / "worker", hold, env, name=name, modules=modules)
     executor.prune(deployment.worker.keep_days)
     markers = open_markers(deployment, store)
-    return MarkerWorker(markers, executor, name=name, device=gpu.device, beat_seconds=deployment.worker.beat_seconds)
+    beat = deployment.worker.beat_seconds
+    return MarkerWorker(markers, executor, name=name, device=gpu.device, beat_seconds=beat, busy=all_cards.why_busy)

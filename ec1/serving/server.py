@@ -14,6 +14,7 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.extraction.settings import ServerSettings
+from ec1.gpu.cards import cards_of, names_in
 from ec1.gpu.engine import Endpoint, VllmEngine
 from ec1.gpu.lease import GpuLease
 from ec1.gpu.settings import VllmSettings
@@ -33,6 +34,7 @@ from ec1.serving.keys import Keys
 from ec1.serving.request_log import RequestLog
 from ec1.serving.resolver import ResolverSettings
 from ec1.serving.versions import Versions
+from ec1.serving_settings import ServingSettings
 from ec1.storage.loopback import checked_loopback
 
 
@@ -192,15 +194,9 @@ def _keeper(
     folder = prepare_model(engine.model, engine.revision, deployment.models, home.models)
     resolver = ResolverSettings(store=deployment.store, home=home.root, base_model=engine.model)
     ours = resolver.environment()
-    if settings.visible_devices is not None:
-        ours["CUDA_VISIBLE_DEVICES"] = settings.visible_devices
     return Keeper(
         VllmEngine(engine, folder, engine.model, deployment.gpu.device),
-        GpuLease(
-            settings.lock or deployment.gpu_lock(home),
-            device=deployment.gpu.device,
-            min_free_gib=deployment.gpu.min_free_gib,
-        ),
+        _lease(settings, deployment, home),
         backend,
         environment={**inherited(environment), **ours},
         log=home.logs / "serving.log",
@@ -209,6 +205,15 @@ def _keeper(
         progress=progress,
         ended=ended,
     )
+
+
+def _lease(settings: ServingSettings, deployment: Deployment, home: Home) -> GpuLease:
+    """That of the card that serves: the night's, or one of its own."""
+    gpu = deployment.gpu
+    cards = names_in(settings.visible_devices or "") or cards_of(gpu, 1)
+    if settings.lock is None:
+        return deployment.gpu_lease(home, cards=cards)
+    return GpuLease(settings.lock, device=gpu.device, min_free_gib=gpu.min_free_gib, cards=cards)
 
 
 def _is_loopback(host: str) -> bool:

@@ -16,8 +16,8 @@ import pytest
 from patience import until
 
 from ec1.errors import BusyError, InputError
+from ec1.gpu.cards import Card
 from ec1.gpu.lease import GpuLease, marked_processes
-from ec1.gpu.memory import DeviceMemory
 
 HOLD = """
 import sys, time
@@ -79,9 +79,8 @@ def test_a_live_holder_is_not_robbed_and_is_named(lock: Path) -> None:
         assert process.poll() is None
 
 
-def test_too_little_memory_is_refused_with_figures(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_refused_with_figures(lock: Path) -> None:
     greedy = lease(lock, min_free_gib=10_000)
-    monkeypatch.setattr(greedy, "_enough_memory", lambda: GpuLease._enough_memory(greedy, settle_seconds=0))
     with (
         pytest.raises(BusyError, match=r"GiB free of .* gpu.min_free_gib asks for 10000"),
         greedy.hold("training", night="2026-06-01", holder="run", wait_seconds=0),
@@ -212,11 +211,11 @@ def test_memory_that_comes_back_late_is_waited_for_and_its_users_are_named(
 ) -> None:
     looks = iter([10.0, 19.9, 20.0])
 
-    def memory(device: str, card: int) -> DeviceMemory:
+    def memory(device: str, card: int) -> Card:
         assert (device, card) == ("cpu", 0)
-        return DeviceMemory("a card", next(looks), 24.0, (11, 12))
+        return Card("a card", next(looks), 24.0, (11, 12))
 
-    monkeypatch.setattr("ec1.gpu.lease.device_memory", memory)
+    monkeypatch.setattr("ec1.gpu.lease.read_card", memory)
     wanted = lease(lock, min_free_gib=20)
     with wanted.hold("training", night="2026-06-01", holder="run", wait_seconds=0) as grant:
         assert grant.memory.free_gib == 20.0, "exactly the bound is enough"
@@ -230,14 +229,13 @@ def test_memory_that_comes_back_late_is_waited_for_and_its_users_are_named(
 
 def test_a_lock_for_several_cards_needs_memory_on_each(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = {0: 23.0, 1: 2.0, 2: 22.0}
-    monkeypatch.setattr(
-        "ec1.gpu.lease.device_memory", lambda device, card: DeviceMemory(f"card {card}", free[card], 24.0)
-    )
-    wanted = GpuLease(lock, device="cpu", min_free_gib=20, cards=3)
+    monkeypatch.setattr("ec1.gpu.lease.read_card", lambda device, card: Card(f"card {card}", free[card], 24.0))
+    wanted = GpuLease(lock, device="cpu", min_free_gib=20, cards=(0, 1, 2))
     with pytest.raises(BusyError, match=r"^card 1 has 2\.0 GiB free"):
         wanted._enough_memory(settle_seconds=0)
     free[1] = 21.0
-    assert wanted._enough_memory(settle_seconds=0).name == "card 1"
+    with wanted.hold("training", night="2026-06-01", holder="run", wait_seconds=0) as grant:
+        assert grant.memory.name == "card 1"
 
 
 def test_the_next_holder_says_what_it_had_to_kill(lock: Path, tmp_path: Path) -> None:

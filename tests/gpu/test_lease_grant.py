@@ -13,8 +13,8 @@ import pytest
 from patience import until
 
 from ec1.errors import BusyError, InputError
+from ec1.gpu.cards import Card
 from ec1.gpu.lease import HOLDER_MARK, MARK, GpuLease, Holder, marked_processes
-from ec1.gpu.memory import DeviceMemory
 
 NAP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -150,7 +150,7 @@ def test_who_waits_is_told_twice_a_minute_and_not_longer_than_agreed(lock: Path,
 def test_a_card_that_stays_full_is_measured_for_half_a_minute(
     lock: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, users: tuple[int, ...], named: str
 ) -> None:
-    monkeypatch.setattr("ec1.gpu.lease.device_memory", lambda device, card: DeviceMemory("Card", 1.0, 24.0, users))
+    monkeypatch.setattr("ec1.gpu.lease.read_card", lambda device, card: Card("Card", 1.0, 24.0, users))
     with (
         pytest.raises(BusyError) as refused,
         lease(lock, 20).hold("training", night="2026-06-01", holder="run", wait_seconds=0),

@@ -36,6 +36,8 @@ def do(spec: LightSpec) -> None:
             reporter.progress(f"step {step}")
         if spec.fail:
             raise PermanentError(spec.fail)
+        if cards := os.environ.get("CUDA_VISIBLE_DEVICES"):
+            (spec.output / "card.txt").write_text(cards)
         (spec.output / "checkpoints").mkdir(exist_ok=True)
         (spec.output / "checkpoints" / "big").write_bytes(b"0" * 1000)
         files = sorted(path for path in spec.source.rglob("*") if path.is_file())

@@ -38,7 +38,7 @@ def test_the_shipped_deployment(project: Path, home: Home) -> None:
     machine = machine_of(deployment, home)
     assert machine is not None and machine.why_not() is None
     # Each home has its own, and the lease of its card with it.
-    assert deployment.gpu_lock(home).parent == home.machine
+    assert deployment.gpu_locks(home)[0].parent == home.machine
 
 
 def test_without_the_section_there_is_no_machine(embedded: Deployment, home: Home) -> None:

@@ -179,7 +179,7 @@ def test_rows_of_one_template_that_differ_in_numbers_stay(home: Home) -> None:
 
 def test_it_does_not_run_beside_a_night(home: Home, embedded: Deployment) -> None:
     plant(home)
-    lease = GpuLease(embedded.gpu_lock(home), device="cpu", min_free_gib=0)
+    lease = GpuLease(embedded.gpu_locks(home)[0], device="cpu", min_free_gib=0)
     with (
         lease.hold("training", night="2026-06-01", holder="a night", wait_seconds=0),
         pytest.raises(BusyError, match=r"a night .*is at work"),

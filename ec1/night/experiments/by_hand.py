@@ -13,7 +13,6 @@ from typing import Literal
 from ec1.corpus.dataset import Dataset
 from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
-from ec1.gpu.lease import GpuLease
 from ec1.home import Home
 from ec1.launch.launcher import Launcher, Subject
 from ec1.night.launchers import open_launcher
@@ -125,9 +124,7 @@ def launcher_by_hand(
     """A launcher for what a person starts: it takes the lease as a night does."""
     if deployment.machine is not None:
         raise InputError("a machine that is booted for nights trains in nights only: choose another deployment")
-    gpu = deployment.gpu
-    lock = deployment.gpu_lock(home)
-    lease = GpuLease(lock, device=gpu.device, min_free_gib=gpu.min_free_gib, cards=gpu.processes)
+    lease = deployment.gpu_lease(home, processes=deployment.gpu.processes)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     wait = deployment.budgets.lease_wait_seconds
     return open_launcher(deployment, home, lambda: lease.hold(phase, night=night, holder=holder, wait_seconds=wait))

@@ -17,7 +17,6 @@ from ec1.adapters.trial import TrialAnswer, TrialSpec
 from ec1.deployment import Deployment
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
-from ec1.gpu.lease import GpuLease
 from ec1.home import Home
 from ec1.launch.launcher import DeviceWork, Subject
 from ec1.models import prepare_model
@@ -145,7 +144,7 @@ def _load_and_ask(
     adapter = open_registry(deployment, home).fetch(manifest.tenant, manifest.role, manifest.version)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     gpu = deployment.gpu
-    lease = GpuLease(deployment.gpu_lock(home), device=gpu.device, min_free_gib=gpu.min_free_gib)
+    lease = deployment.gpu_lease(home)
     if (holder := lease.holder()) and holder.phase == "serving":
         # To wait would make it give way: users would lose their server for a trial.
         raise BusyError(f"{holder} has the card and does not serve {manifest.name}: stop it, or let it become ready")

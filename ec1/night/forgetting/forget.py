@@ -23,7 +23,6 @@ from ec1.deployment import Deployment
 from ec1.documents.convert import Converter
 from ec1.errors import BusyError
 from ec1.files import read_json, write_json
-from ec1.gpu.lease import GpuLease
 from ec1.graph.writer_lock import writer_lock
 from ec1.home import Home
 from ec1.night.forgetting.places import Action, Holdings, everything_held, holds
@@ -99,7 +98,7 @@ def _alone(deployment: Deployment, home: Home) -> Iterator[None]:
             f"a night is at work in this home (Dagster run {run}): run the command again when it has ended; "
             "if it crashed, `ec1 doctor --reconcile` says so to Dagster"
         )
-    lease = GpuLease(deployment.gpu_lock(home), device=deployment.gpu.device, min_free_gib=0)
+    lease = deployment.gpu_lease(home, min_free_gib=0)
     holder = lease.holder()
     if holder is not None and holder.phase != "serving":
         raise BusyError(f"{holder} is at work: run the command again when it has ended")

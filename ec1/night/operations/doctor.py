@@ -4,7 +4,6 @@ import datetime as dt
 import importlib.metadata
 import importlib.util
 import platform
-import shutil
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ from ec1.deployment import Deployment
 from ec1.documents.unread import unread_files
 from ec1.errors import InputError
 from ec1.extraction.scoring import read_gold
-from ec1.gpu.lease import GpuLease, marked_processes
-from ec1.gpu.memory import device_memory
+from ec1.gpu.cards import cards_of, read_card
+from ec1.gpu.lease import marked_processes
 from ec1.gpu.settings import VllmSettings
 from ec1.graph import file_seal
 from ec1.graph.resolution.overrides import load_overrides
@@ -43,7 +42,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     if deployment.machine is None:
         if isinstance(deployment.inference, VllmSettings):
             yield _engine()
-        yield _device(deployment)
+        yield guarded("device", lambda: _device(deployment))
     else:
         yield guarded("machine", lambda: _machine(deployment, home))
     yield from peers(deployment, home)
@@ -114,12 +113,12 @@ def _engine() -> Symptom:
 
 def _device(deployment: Deployment) -> Symptom:
     wanted = deployment.gpu.device
-    if wanted == "cuda" and shutil.which("nvidia-smi") is None:
-        return Symptom("device", "problem", "gpu.device is cuda, but this machine has no NVIDIA driver (nvidia-smi)")
-    memory = device_memory(wanted)
-    text = f"{memory.name}: {memory.free_gib:.1f} of {memory.total_gib:.1f} GiB free"
-    if memory.free_gib < deployment.gpu.min_free_gib:
-        return Symptom("device", "problem", f"{text}, gpu.min_free_gib asks for {deployment.gpu.min_free_gib:g}")
+    bound = deployment.gpu.min_free_gib
+    names = cards_of(deployment.gpu, deployment.gpu.processes if wanted == "cuda" else 1)
+    cards = [read_card(wanted, name) for name in names]
+    text = "; ".join(f"{card}: {card.free_gib:.1f} of {card.total_gib:.1f} GiB free" for card in cards)
+    if any(card.free_gib < bound for card in cards):
+        return Symptom("device", "problem", f"{text}, gpu.min_free_gib asks for {bound:g}")
     return Symptom("device", "ok", text)
 
 
@@ -140,8 +139,7 @@ def _machine(deployment: Deployment, home: Home) -> Symptom:
 
 
 def _lease(deployment: Deployment, home: Home) -> Symptom:
-    lock = deployment.gpu_lock(home)
-    lease = GpuLease(lock, device=deployment.gpu.device, min_free_gib=deployment.gpu.min_free_gib)
+    lease = deployment.gpu_lease(home)
     if (holder := lease.held_by()) is not None:
         return Symptom("lease", "note", f"held by {holder}")
     if left := marked_processes(lease.lock):

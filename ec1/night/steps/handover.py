@@ -1,12 +1,12 @@
 """The handover: proof that phase 1 is over and its inference server gone, without which phase 2 does not start."""
 
 from ec1.errors import InputError
-from ec1.gpu.memory import DeviceMemory
+from ec1.gpu.cards import Card
 from ec1.home import Home
 from ec1.night.records import HandoverRecord, Records
 
 
-def hand_over(memory: DeviceMemory, swept: int, home: Home, night: str, run: str) -> HandoverRecord:
+def hand_over(memory: Card, swept: int, home: Home, night: str, run: str) -> HandoverRecord:
     """Write the proof, while the lease is held: no process of an earlier holder lives (`swept` had to be killed), and
     so much memory is free on the card."""
     handover = HandoverRecord(
