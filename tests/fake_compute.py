@@ -34,6 +34,9 @@ _NAME = re.compile("[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _PERSON = re.compile(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b")
 
 
+_STATUS = {"resourceNotReady": 400, "rateLimitExceeded": 403, "userRateLimitExceeded": 429, "backendError": 503}
+
+
 class Refusal(Exception):
     """An error of a call, as the API words it."""
 
@@ -96,6 +99,10 @@ class FakeCompute:
         self.cuda = "ok"
         self.calls: list[str] = []
         self.dead_man = True
+        self.dead_man_says = "armed"
+        self.transient: Callable[[str], str | None] = lambda call: None
+        """For each call (its method and path), and each operation (`operation KIND`), a transient refusal: the reason
+        of a call, the code of an operation; None: none."""
         self.answered: Callable[[], None] = lambda: None
         """Called for each answer of an inference server: a test lets time pass."""
         self.host_keys: list[str] = []
@@ -164,7 +171,15 @@ class FakeCompute:
         elif now < vm.engine_end:
             engine = "running"
         free = 21.5 if engine == "off" else 1.0
-        state = {"at": now, "cuda": self.cuda, "engine": engine, "engine_id": vm.engine_id, "device": "NVIDIA L4"}
+        state = {
+            "at": now,
+            "cuda": self.cuda,
+            "dead_man": self.dead_man_says or ("armed" if self.dead_man else "off"),
+            "engine": engine,
+            "engine_id": vm.engine_id,
+            "device": "NVIDIA L4",
+        }
+        state["dead_man"] = self.dead_man_says
         vm.attributes["state"] = json.dumps({**state, "free_gib": free, "total_gib": 22.0, "host_keys": self.host_keys})
 
     def halt(self, vm: Vm, at: float, why: str) -> None:
@@ -260,15 +275,21 @@ class FakeCompute:
         keys = [item["key"] for item in body.get("items", [])]
         if len(keys) != len(set(keys)):
             raise Refusal(400, "invalid", "Metadata has duplicate keys")
-        vm.metadata = {item["key"]: item.get("value", "") for item in body.get("items", [])}
-        return self.operation(vm.zone, "setMetadata", query, lambda: None)
+
+        def change() -> None:
+            vm.metadata = {item["key"]: item.get("value", "") for item in body.get("items", [])}
+
+        return self.operation(vm.zone, "setMetadata", query, change)
 
     def set_scheduling(self, vm: Vm, body: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
         if vm.status != "TERMINATED":
             raise Refusal(400, "badRequest", "Instance must be stopped to set its scheduling options")
         _check_scheduling(body)
-        vm.scheduling = dict(body)
-        return self.operation(vm.zone, "setScheduling", query, lambda: None)
+
+        def change() -> None:
+            vm.scheduling = dict(body)
+
+        return self.operation(vm.zone, "setScheduling", query, change)
 
     def operation(
         self, zone: str, kind: str, query: dict[str, str], effect: Callable[[], None], *, needs_room: bool = False
@@ -291,6 +312,8 @@ class FakeCompute:
         }
         begun |= {"zone": zone, "_done_at": self.clock() + self.operation_seconds, "_effect": effect}
         begun["_error"] = self.refusal_of(zone) if needs_room else None
+        if code := self.transient(f"operation {kind}"):
+            begun["_error"] = (400, code, f"The resource is not ready, or asked too often: {code}")
         self.operations[name] = begun
         return self.state_of(begun)
 
@@ -365,6 +388,8 @@ class _Api(_Handler):
             fake.calls.append(f"{self.command} {self.path}")
             fault = fake.faults.pop(0) if fake.faults else None
             try:
+                if reason := fake.transient(fake.calls[-1]):
+                    raise Refusal(_STATUS[reason], reason, f"{reason}: try again later")
                 if fault:
                     raise Refusal(fault, "backendError", "Internal error. Please try again.")
                 value = self._route(json.loads(raw) if raw else {})

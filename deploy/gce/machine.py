@@ -31,6 +31,7 @@ WORK = "/var/lib/ec1-work"
 WORK_LABEL = "ec1-work"
 """Of their containers. The inference server, which comes first, ends what a crashed night left (ec1-engine.service)."""
 UNIT = "ec1-engine.service"
+TIMER = "ec1-dead-man.timer"
 PORT = 8000
 POLL_SECONDS = 5.0
 UNTOLD_SECONDS = 900.0
@@ -118,6 +119,7 @@ class Machine:
             "device": device,
             "free_gib": free,
             "total_gib": total,
+            "dead_man": dead_man_state(),
             "host_keys": host_keys(),
         }
         request = urllib.request.Request(
@@ -159,6 +161,13 @@ def dead_man(metadata: str, run: Path, now: float, up: float) -> str | None:
     except ValueError:
         return f"nobody asked for it in {up:.0f} s" if up > UNTOLD_SECONDS else None
     return f"nobody has asked for it for {now - until:.0f} s" if now > until else None
+
+
+def dead_man_state() -> str:
+    """`armed` if the timer runs that powers the machine off, or what systemd says of it: what it reports counts only
+    then, so that a machine that would run for ever is given no work."""
+    state = systemctl("is-active", TIMER)
+    return "armed" if state == "active" else f"{TIMER} is {state or 'unknown'}"
 
 
 def memory() -> tuple[str, float, float]:

@@ -17,9 +17,12 @@ PUBLIC_KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [^\n]*)?"
 PINNED = re.compile(r"[a-z0-9.-]+(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}")
 
 
-def user_data(image: str, weights: str, disk: str, min_free_gib: float = 20, ssh_key: str = "") -> str:
+def user_data(
+    image: str, weights: str, disk: str, min_free_gib: float = 20, ssh_key: str = "", lifetime_seconds: int = 21600
+) -> str:
     """The configuration. `disk` is the weights disk's device name, `ssh_key` the public key that trainings come with
-    (none: nobody may). Raises ValueError for an image without a digest, or another key."""
+    (none: nobody may), `lifetime_seconds` the deployment's `machine.max_lifetime_seconds`. Raises ValueError for an
+    image without a digest, or another key."""
     if not PINNED.fullmatch(image):
         raise ValueError(f"{image!r}: name the image by its digest, REGISTRY/NAME@sha256:…")
     if ssh_key and not PUBLIC_KEY.fullmatch(ssh_key):
@@ -43,7 +46,7 @@ def user_data(image: str, weights: str, disk: str, min_free_gib: float = 20, ssh
         ],
         "bootcmd": [
             # First of all, and again at each boot: whatever fails later, the machine ends.
-            ["systemd-run", "--on-boot=6h", "--unit=ec1-last-resort", "systemctl", "poweroff"],
+            ["systemd-run", f"--on-boot={lifetime_seconds}s", "--unit=ec1-last-resort", "systemctl", "poweroff"],
         ],
         "runcmd": [
             ["systemctl", "daemon-reload"],
@@ -73,10 +76,14 @@ def main() -> int:
     parser.add_argument("--disk", default="ec1-weights")
     parser.add_argument("--min-free-gib", type=float, default=20, help="as the deployment's gpu.min_free_gib")
     parser.add_argument("--ssh-key", type=Path, help="file of the public key that trainings come with")
+    parser.add_argument(
+        "--lifetime-seconds", type=int, default=21600, help="as the deployment's machine.max_lifetime_seconds"
+    )
     arguments = parser.parse_args()
     ssh_key = arguments.ssh_key.read_text().strip() if arguments.ssh_key else ""
     try:
-        sys.stdout.write(user_data(arguments.image, arguments.weights, arguments.disk, arguments.min_free_gib, ssh_key))
+        given = (arguments.image, arguments.weights, arguments.disk, arguments.min_free_gib)
+        sys.stdout.write(user_data(*given, ssh_key, arguments.lifetime_seconds))
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2

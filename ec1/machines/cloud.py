@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ec1.errors import DeferredError, PermanentError
+from ec1.errors import DeferredError, PermanentError, ServiceError
 
 RUNNING, STOPPED = "RUNNING", "TERMINATED"
 
 
 class StockOutError(DeferredError):
     """The zone has no such machine now. Another zone may, or a later hour."""
+
+
+class NotNowError(ServiceError):
+    """The cloud cannot do it now: too many calls, a resource that is not ready, an outage. It may be asked again."""
 
 
 class QuotaError(PermanentError):
@@ -42,7 +46,8 @@ class Instance:
 
 class Cloud(Protocol):
     """One project of a cloud. Every method raises PermanentError for what the API refuses for good (rights, a wrong
-    argument), and ServiceError if it does not answer. Those that change something return when it is done."""
+    argument), ServiceError if it does not answer, and its kind NotNowError if it may be asked again. Those that change
+    something return when it is done."""
 
     def get(self, zone: str, name: str) -> Instance | None:
         """An instance as it is now, or None if the zone has none of that name."""

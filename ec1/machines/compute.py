@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ec1.errors import PermanentError, ServiceError
-from ec1.machines.cloud import Instance, QuotaError, StockOutError
+from ec1.machines.cloud import Instance, NotNowError, QuotaError, StockOutError
 from ec1.storage.loopback import checked_loopback
 
 _GOOGLE = "compute.googleapis.com"
@@ -29,7 +29,16 @@ _OPERATION_POLL_SECONDS = 2.0
 STOCK_OUT = ("ZONE_RESOURCE_POOL_EXHAUSTED", "STOCKOUT", "RESOURCE_POOL_EXHAUSTED")
 """Beginnings of the codes with which an operation says that the zone has no such machine now."""
 _QUOTA = ("QUOTA_EXCEEDED", "QUOTAEXCEEDED")
-_RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded", "concurrentLimitExceeded")
+_TRANSIENT = (
+    *("rateLimitExceeded", "userRateLimitExceeded", "concurrentLimitExceeded", "operationRateExceeded"),
+    *("resourceNotReady", "backendError", "internalError"),
+)
+"""Reasons of a refused call that pass by themselves, whatever its status."""
+_NOT_NOW = (
+    *("RESOURCE_NOT_READY", "RATE_LIMIT_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED", "RESOURCE_IN_USE_BY"),
+    *("INTERNAL", "BACKEND", "SERVICE_UNAVAILABLE"),
+)
+"""Beginnings of the codes with which an operation fails although it may succeed when it is asked for again."""
 
 
 class _ChangedError(PermanentError):
@@ -40,8 +49,8 @@ class ComputeClient:
     """Calls the API for one project. `endpoint` is for an emulator, and only for one on this machine.
 
     Credentials are the application-default ones; an emulator gets none. Every method raises PermanentError for what
-    the API refuses for good (rights, a wrong argument), and ServiceError if it does not answer. Those that change
-    something return when the operation is done. Raises ServiceError without credentials.
+    the API refuses for good (rights, a wrong argument), and NotNowError if it does not answer or says that it cannot
+    now. Those that change something return when the operation is done. Raises ServiceError without credentials.
     """
 
     def __init__(
@@ -217,14 +226,14 @@ class ComputeClient:
                     raise QuotaError(f"{text}; ask for the quota, or name other zones in machine.zones") from None
                 if "insufficientCapacity" in reasons or any(code_ in text for code_ in STOCK_OUT):
                     raise StockOutError(text) from None
-                if code != 429 and code < 500 and not any(reason in _RATE_LIMITS for reason in reasons):
+                if code != 429 and code < 500 and not any(reason in _TRANSIENT for reason in reasons):
                     raise PermanentError(f"Compute Engine refuses ({code}): {text}; {_advice(code)}") from None
                 problem = f"it answers {code}: {text}"
             except GoogleAuthError as error:
                 raise ServiceError(f"Google's credentials are refused: {_first_line(str(error))}") from None
             except (api.GoogleAPIError, requests.RequestException) as error:
                 problem = f"{type(error).__name__}: {_first_line(str(error))}"
-        raise ServiceError(f"Compute Engine cannot be asked, {_ATTEMPTS} attempts: {problem}")
+        raise NotNowError(f"Compute Engine cannot be asked, {_ATTEMPTS} attempts: {problem}")
 
 
 def _meaning(code: str, message: str, zone: str) -> Exception:
@@ -236,8 +245,8 @@ def _meaning(code: str, message: str, zone: str) -> Exception:
         return QuotaError(f"{text}; ask for the quota, or name other zones in machine.zones")
     if code == "CONDITION_NOT_MET":
         return _ChangedError(f"Compute Engine refuses in {text}")
-    if code.startswith(("INTERNAL", "BACKEND")):
-        return ServiceError(f"Compute Engine failed in {text}; try again")
+    if code.upper().startswith(_NOT_NOW):
+        return NotNowError(f"Compute Engine cannot do it now in {text}")
     return PermanentError(f"Compute Engine refuses in {text}")
 
 

@@ -23,10 +23,12 @@ import httpx
 from ec1.errors import BusyError, DeferredError, EC1Error, PermanentError, ServiceError, SkippedError
 from ec1.gpu.cards import Card
 from ec1.gpu.engine import Endpoint
-from ec1.machines.cloud import RUNNING, STOPPED, Cloud, Instance, QuotaError, StockOutError
+from ec1.machines.cloud import RUNNING, STOPPED, Instance, QuotaError, StockOutError
 from ec1.machines.installation import Installation
 from ec1.machines.ledger import Ledger, Session
+from ec1.machines.patient import PatientCloud
 from ec1.machines.self_report import (
+    ARMED,
     ENGINE,
     ENGINE_KEY,
     KEEP_UNTIL,
@@ -46,6 +48,7 @@ STOP_SECONDS = 120.0
 ENGINE_END_SECONDS = 120.0
 _PROGRESS_SECONDS = 60.0
 _SKEW_SECONDS = 30.0
+_UNREPORTED = "the machine has not reported"
 
 
 class Machine:
@@ -71,13 +74,20 @@ class Machine:
         self.clock = clock
         self.sleep = sleep
         self._beat_seconds = settings.poll_seconds if beat_seconds is None else beat_seconds
-        self._client: Cloud | None = None
+        self._client: PatientCloud | None = None
 
     @property
-    def compute(self) -> Cloud:
-        """The client, made when it is first needed: a night with nothing to do asks Google nothing."""
+    def compute(self) -> PatientCloud:
+        """The client, made when it is first needed: a night with nothing to do asks Google nothing. It asks again for
+        less than the dead man waits."""
         if self._client is None:
-            self._client = self.settings.open(self.sleep)
+            self._client = PatientCloud(
+                self.settings.open(self.sleep),
+                patience_seconds=self.settings.dead_man_seconds / 3,
+                pause_seconds=self.settings.poll_seconds,
+                clock=self.clock,
+                sleep=self.sleep,
+            )
         return self._client
 
     @contextlib.contextmanager
@@ -87,14 +97,17 @@ class Machine:
 
         Raises SkippedError while the kill switch is there; DeferredError if no zone has a machine now, it does not get
         ready in time, or the day's cost or starts are used up; BusyError if another installation uses it;
-        PermanentError for rights, quota, or a card that does not work; ServiceError if Google does not answer.
+        PermanentError for rights, quota, a card that does not work, or a machine that would not end by itself;
+        ServiceError if Google does not answer.
         """
+        asked_until = self.clock() + self.settings.ready_timeout_seconds
         try:
             with self._in_use():
-                with self._one_at_a_time():
+                with self._one_at_a_time(), self.compute.until(asked_until):
                     running = self._started(night, progress)
                 with running.watch(self._beat_seconds):
-                    running.wait_for_card(progress)
+                    with self.compute.until(asked_until):
+                        running.wait_for_card(progress)
                     ready = self.clock()
                     try:
                         yield running
@@ -257,7 +270,7 @@ class Machine:
         if found is None and self.settings.template is None:
             return None
         if found is not None and found.metadata.get(OWNER, self.place.owner) != self.place.owner:
-            until = float(found.metadata.get(KEEP_UNTIL, "0") or 0)
+            until = _seconds(found.metadata.get(KEEP_UNTIL), name, zone)
             if found.status == RUNNING and until > now:
                 raise BusyError(f"{name} in {zone} is used by {found.metadata[OWNER]}: name another instance")
         lifetime = int(min(self.settings.max_lifetime_seconds, self._affordable(now)))
@@ -479,12 +492,18 @@ class Running:
         return found if found is not None and found.at >= began - _SKEW_SECONDS else None
 
     def wait_for_card(self, progress: Progress) -> None:
-        """Wait until it says that its card works. Raises PermanentError if it says that it does not."""
-        for _ in self._waiting("the machine has not reported", progress):
+        """Wait until it says that its card works, and that it ends by itself when nobody asks for it: before that no
+        phase's clock counts. Raises PermanentError if it says otherwise."""
+        for _ in self._waiting(_UNREPORTED, progress):
             report = self.report()
             if report is not None and report.cuda:
                 if report.cuda != "ok":
                     raise PermanentError(f"the machine's GPU does not work: {report.cuda[:300]}")
+                if report.dead_man != ARMED:
+                    raise PermanentError(
+                        f"the machine would not power itself off when nobody asks for it ({report.dead_man[:100]}), so "
+                        "nothing is run there: give it the user-data that deploy/gce/user_data.py prints"
+                    )
                 return
 
     @contextlib.contextmanager
@@ -499,7 +518,7 @@ class Running:
         machine.compute.set_metadata(self.zone, self._settings.instance, {ENGINE: wanted, ENGINE_KEY: key})
         endpoint = Endpoint(f"http://{self.address}:{self._settings.engine_port}", model, self.lost, key)
         try:
-            with httpx.Client(timeout=5.0, trust_env=False) as http:
+            with httpx.Client(timeout=5.0, trust_env=False) as http, machine.compute.until(self._ready_by):
                 for _ in self._waiting("its inference server is not ready", progress):
                     if _answers(endpoint, http):
                         break
@@ -555,7 +574,10 @@ class Running:
             now = machine.clock()
             if now >= self._ready_by:
                 raise DeferredError(
-                    f"{what} within machine.ready_timeout_seconds ({self._settings.ready_timeout_seconds:.0f} s)"
+                    f"{what} within machine.ready_timeout_seconds ({self._settings.ready_timeout_seconds:.0f} s); one "
+                    "whose image has no cloud-init never does (docs/gce.md)"
+                    if what == _UNREPORTED
+                    else f"{what} within machine.ready_timeout_seconds ({self._settings.ready_timeout_seconds:.0f} s)"
                 )
             if now - reported >= _PROGRESS_SECONDS:
                 reported = now
@@ -564,6 +586,16 @@ class Running:
             self.beat()
             if self._lost:
                 raise DeferredError(self._lost)
+
+
+def _seconds(text: str | None, name: str, zone: str) -> float:
+    """A time that stands in an instance's metadata. Raises PermanentError for what is no time."""
+    try:
+        return float(text or 0)
+    except ValueError:
+        raise PermanentError(
+            f"the metadata key {KEEP_UNTIL} of {name} in {zone} is {text!r:.60}, not seconds since the epoch: remove it"
+        ) from None
 
 
 def _began(session: Session, found: Instance) -> float | None:

@@ -10,7 +10,7 @@ OWNER, KEEP_UNTIL, ENGINE, ENGINE_KEY = "ec1-owner", "ec1-keep-until", "ec1-engi
 which inference server runs on it (JSON: `id`, `arguments`), and the key that this server asks for."""
 NAMESPACE, STATE = "ec1", "state"
 """Where its guest attributes hold the report."""
-NO_ENGINE = "off"
+NO_ENGINE, ARMED = "off", "armed"
 
 
 class Report(BaseModel):
@@ -26,6 +26,8 @@ class Report(BaseModel):
     device: str = ""
     free_gib: float = 0.0
     total_gib: float = 0.0
+    dead_man: str = "it does not say"
+    """`armed` once it powers itself off when nobody asks for it, or what keeps it from that."""
     host_keys: tuple[str, ...] = ()
     """Its sshd's public keys, each as `type base64`."""
 

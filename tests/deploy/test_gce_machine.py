@@ -18,7 +18,7 @@ import pytest
 from loopback_server import serving
 
 from ec1.machines import cuda
-from ec1.machines.self_report import ENGINE, ENGINE_KEY, KEEP_UNTIL, read_report
+from ec1.machines.self_report import ARMED, ENGINE, ENGINE_KEY, KEEP_UNTIL, read_report
 
 GCE = Path(__file__).resolve().parents[2] / "deploy" / "gce"
 IMAGE = "us-docker.pkg.dev/acme/ec1/ec1-gpu@sha256:" + "a" * 64
@@ -32,7 +32,8 @@ case "$*" in *ec1.machines.cuda*) echo '{"cuda": "ok"}';; esac""",
 case "$1" in
   start) echo active > "$STATE/unit";;
   stop|reset-failed) echo inactive > "$STATE/unit";;
-  is-active) cat "$STATE/unit" 2>/dev/null || echo inactive;;
+  is-active) if [ "$2" = ec1-dead-man.timer ]; then cat "$STATE/timer" 2>/dev/null || echo active
+    else cat "$STATE/unit" 2>/dev/null || echo inactive; fi;;
 esac""",
     "journalctl": "echo 'loading'; echo 'ValueError: no room for the KV cache'",
 }
@@ -133,6 +134,9 @@ def test_it_runs_the_server_that_the_metadata_asks_for_and_reports(cloud: Cloud,
         report = read_report(cloud.written)
         assert report is not None and report.cuda == "ok" and report.device == "NVIDIA L4"
         assert (report.free_gib, report.total_gib) == (21.5, 22.49)
+        assert report.dead_man == ARMED
+        (cloud.folder / "timer").write_text("inactive")
+        _wait(lambda: "ec1-dead-man.timer is inactive" in cloud.written["state"])
         wanted = cloud.run / "engine.json"
         assert wanted.stat().st_mode & 0o777 == 0o600 and cloud.run.stat().st_mode & 0o777 == 0o700
         (cloud.folder / "unit").write_text("failed")
@@ -214,6 +218,9 @@ def test_cloud_init_gets_these_files_and_an_image_by_digest(tmp_path: Path) -> N
         "weights": "/data/weights",
         "min_free_gib": "21",
     }
+    assert ["systemd-run", "--on-boot=21600s", "--unit=ec1-last-resort", "systemctl", "poweroff"] in config["bootcmd"]
+    shorter = _loaded("user_data").user_data(IMAGE, "/data/weights", "ec1-weights", lifetime_seconds=7200)
+    assert "--on-boot=7200s" in shorter, "the last resort is the deployment's max_lifetime_seconds"
     assert len(text) < 256 * 1024, "what one metadata value may hold"
     command = [sys.executable, str(GCE / "user_data.py"), "--image", "us-docker.pkg.dev/acme/ec1/ec1-gpu:latest"]
     refused = subprocess.run(command, capture_output=True, text=True)
