@@ -20,6 +20,7 @@ from ec1.launch.launcher import DeviceWork, Launcher, Place
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.orders import own_version
 from ec1.launch.worker_launcher import WorkerLauncher
+from ec1.refused import PROBE_BYTES
 from ec1.settings import Name, Settings
 from ec1.storage.ssh import SshHost, SshStore
 
@@ -67,10 +68,17 @@ class SshLauncher:
         self._check(work)
         self._inner.run(work, env, log)
 
+    @property
+    def _room(self) -> str:
+        """Makes the folder there, and tries whether its disk takes anything: a worker on a full one cannot say it."""
+        probe = shlex.quote(f"{self._folder}/.room")
+        write = f"head -c {PROBE_BYTES} /dev/zero > {probe} || {{ rm -f {probe}; exit 1; }}; rm -f {probe}; "
+        return f"export LC_ALL=C; mkdir -p {shlex.quote(self._folder)}; {write}"
+
     def _check(self, work: DeviceWork) -> None:
         """Raises InputError if the machine cannot do it: another version of EC1, another device, a card that fails."""
         command = shlex.join([*self._worker, "--check", "--json"])
-        _, said = self._host.run(f"mkdir -p {shlex.quote(self._folder)}; {command}")
+        _, said = self._host.run(f"{self._room}{command}")
         try:
             found = json.loads(said)
             version, device = str(found["version"]), str(found["device"])
@@ -91,7 +99,7 @@ class SshLauncher:
         lock = shlex.quote(f"{self._folder}/worker.lock")
         command = f"setsid nohup flock --nonblock {lock} {shlex.join(self._worker)} --once"
         try:
-            self._host.run(f"mkdir -p {shlex.quote(self._folder)}; {command} >> {output} 2>&1 < /dev/null &")
+            self._host.run(f"{self._room}{command} >> {output} 2>&1 < /dev/null &")
         except ServiceError as error:
             # The next look tries again, and the wait for a worker has an end.
             log.warning("%s", error)

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from ec1.errors import BusyError, EC1Error, InputError, PermanentError, ServiceError
+from ec1.errors import BusyError, DiskError, EC1Error, InputError, PermanentError, ServiceError
 from ec1.launch.executor import Executor
 from ec1.launch.marker_formats import Marker, WorkMarker
 from ec1.launch.markers import Claim, LostClaim, PendingMarkers, Withdrawn
+from ec1.refused import DISK, advice_for
 from ec1.storage.store import NotFound
 
 log = logging.getLogger(__name__)
@@ -132,9 +133,14 @@ class MarkerWorker:
         except (LostClaim, NotFound) as error:
             return ended("lost", str(error))
         except (InputError, PermanentError) as error:
-            self._markers.fail(claim, str(error), self._name)
+            self._fail(claim, str(error))
             return ended("failed", str(error))
         except (EC1Error, OSError) as error:
+            if isinstance(error, OSError) and error.errno in DISK:
+                # It would be full the next time too, and who asks is to know at once.
+                reason = f"{self._name}: {advice_for(error)}"
+                self._fail(claim, reason)
+                return ended("failed", reason)
             # A card that is taken is no fault of the work, however often.
             self._markers.release(claim, str(error), counts=not isinstance(error, BusyError))
             return ended("released", str(error))
@@ -147,6 +153,13 @@ class MarkerWorker:
         except BaseException as error:
             self._markers.release(claim, f"its worker was stopped ({type(error).__name__})")
             raise
+
+    def _fail(self, claim: Claim, reason: str) -> None:
+        try:
+            self._markers.fail(claim, reason, self._name)
+        except DiskError as error:
+            # The store is on the disk that is full. Who asks finds that by itself.
+            log.warning("%s", error)
 
     @contextmanager
     def _heart(self, claim: Claim) -> Iterator[Callable[[], None]]:
@@ -164,7 +177,7 @@ class MarkerWorker:
                 except LostClaim as error:
                     lost.append(error)
                     return
-                except (ServiceError, OSError) as error:
+                except (ServiceError, DiskError, OSError) as error:
                     log.warning("no heartbeat: %s", error)
                     if time.monotonic() - last > self._markers.expire_seconds:
                         lost.append(LostClaim(f"{claim.file}: the store did not answer for too long"))

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from ec1.errors import InputError, ServiceError
+from ec1.errors import DiskError, InputError, ServiceError
 from ec1.files import atomic_file, fsync_dir, inside, sha256_file
+from ec1.refused import DISK
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, checked_key
 
 _PIECE = 1 << 20
@@ -137,7 +138,8 @@ def _errors(key: str) -> Iterator[None]:
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise InputError(f"{key} cannot be stored: {error.filename} is in the way") from None
     except OSError as error:
-        raise ServiceError(f"{key}: {error.strerror} ({error.filename})") from None
+        kind = DiskError if error.errno in DISK else ServiceError
+        raise kind(f"{key}: {error.strerror} ({error.filename})") from None
 
 
 def _write(path: Path, source: BinaryIO | bytes, if_absent: bool) -> None:

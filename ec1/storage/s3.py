@@ -20,6 +20,8 @@ from ec1.storage.claimed_folder import put_claimed_folder
 from ec1.storage.loopback import checked_loopback
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, checked_key
 
+_LOOKED_FOR_CREDENTIALS = ("169.254.169.254", "169.254.170.2", "latest/api/token", "security-credentials")
+"""In the library's errors where it found none, and asked the machine's metadata server last."""
 _TOKEN, _SHA256 = "ec1-write", "ec1-sha256"
 
 
@@ -165,5 +167,10 @@ class S3Store:
                 f"{where}: access denied; give the machine a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             ) from None
         except BaseError as error:
+            if any(word in str(error) for word in _LOOKED_FOR_CREDENTIALS):
+                raise ServiceError(
+                    f"no credentials for the bucket {self.name}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+                    "give the machine a role (looked for in the environment and in the machine's metadata)"
+                ) from None
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ServiceError(f"{where} cannot be reached: {reason}") from None

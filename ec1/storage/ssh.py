@@ -15,11 +15,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ec1.errors import ServiceError
+from ec1.errors import DiskError, ServiceError
 from ec1.files import atomic_file, sha256_file
+from ec1.refused import meant_by
 from ec1.storage.claimed_folder import put_claimed_folder
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectInfo, checked_key
 
+PARTIAL = f"{TEMPORARY}partial"
+"""Folder beside a file in which what was sent of it is kept, for the next attempt."""
 _MISSING, _TAKEN, _DAMAGED = 44, 17, 45
 _BROKEN_SSH = (255,)
 _WRONG_HOST = "Host key verification failed"
@@ -57,13 +60,15 @@ class SshHost:
 
     def run(self, script: str, data: bytes = b"", *, answers: Sequence[int] = ()) -> tuple[int, bytes]:
         """Run a shell script there, again if the connection breaks. Returns its status, 0 or one of `answers`, and
-        what it printed. Raises ServiceError for any other."""
+        what it printed. Raises ServiceError for any other, DiskError if a disk refuses what is written."""
         return self._tried([*self.command, "--", self.host, f"sh -c {shlex.quote(script)}"], data, answers, _BROKEN_SSH)
 
     def rsync(self, source: str, target: str) -> None:
         """Copy one file; what is there of it already is kept."""
-        partial = f"--partial-dir={TEMPORARY}partial"
-        command = ["rsync", "-s", "--mkpath", partial, "--timeout=60", "-e", shlex.join(self.command)]
+        partial = f"--partial-dir={PARTIAL}"
+        # What it says is looked at, so it says it in English.
+        there = "--rsync-path=LC_ALL=C rsync"
+        command = ["rsync", "-s", "--mkpath", partial, there, "--timeout=60", "-e", shlex.join(self.command)]
         self._tried([*command, "--", source, target], b"", (), _BROKEN_RSYNC)
 
     def _tried(
@@ -75,9 +80,13 @@ class SshHost:
                 done = subprocess.run(command, input=data, capture_output=True, timeout=3600)
             except FileNotFoundError:
                 raise ServiceError(f"{command[0]} is not installed: install openssh-client and rsync") from None
+            said = done.stderr.decode(errors="replace").strip()
+            if done.returncode and (full := next((line for line in said.splitlines() if meant_by(line)), None)):
+                # Whatever follows from it (a digest that differs, a broken pipe), this is why, and will be again.
+                raise DiskError(f"{self.host}: {full}: make room on that disk, then start again")
             if done.returncode == 0 or done.returncode in answers:
                 return done.returncode, done.stdout
-            message = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+            message = (said.splitlines() or ["no message"])[-1]
             # Another machine answers than the one that is meant: it will the next time, too.
             final = done.returncode not in broken or _WRONG_HOST in message or self._gone()
             if final or time.monotonic() > deadline:
@@ -97,10 +106,10 @@ class SshStore:
         # What cannot be read here is no trouble of the other side.
         path.open("rb").close()
         if not if_absent:
-            self._host.rsync(str(path), f"{self._host.host}:{self._path(key)}")
+            self._send(path, self._path(key))
             return
         staged = self._temporary(key)
-        self._host.rsync(str(path), f"{self._host.host}:{staged}")
+        self._send(path, staged)
         self._place(key, f"true < {shlex.quote(staged)}", staged, sha256_file(path), b"", if_absent)
 
     def put_bytes(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
@@ -157,11 +166,20 @@ class SshStore:
         if status == _TAKEN:
             raise AlreadyExists(f"{self._host.host}:{self._path(destination)} already exists")
 
+    def _send(self, path: Path, target: str) -> None:
+        try:
+            self._host.rsync(str(path), f"{self._host.host}:{target}")
+        except DiskError:
+            # What is kept of a transfer would fill the disk for good.
+            folder, _, name = target.rpartition("/")
+            self._host.run(f"rm -f {shlex.quote(f'{folder}/{PARTIAL}/{name}')}")
+            raise
+
     def _place(self, key: str, receive: str, staged: str, digest: str, data: bytes, if_absent: bool) -> None:
         """Receive, check and put in place. A connection that breaks ends the input early, so the digest is compared."""
         final, temporary = self._quoted(key), shlex.quote(staged)
         script = (
-            f"mkdir -p {shlex.quote(staged.rpartition('/')[0])}; {receive}; "
+            f"export LC_ALL=C; mkdir -p {shlex.quote(staged.rpartition('/')[0])}; {receive}; "
             f'test "$(sha256sum < {temporary} | cut -c1-64)" = {digest} || {{ rm -f {temporary}; exit {_DAMAGED}; }}; '
         )
         if if_absent:

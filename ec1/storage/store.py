@@ -42,7 +42,7 @@ class ObjectStore(Protocol):
     """Named bytes. An object is seen whole or not at all, and an object that was written is seen by every later call.
 
     Keys are relative paths with forward slashes (`checked_key`). Every call may raise ServiceError when the store
-    cannot be reached and InputError for a bad key.
+    cannot be reached, DiskError when its disk is full, read-only or failing, and InputError for a bad key.
     """
 
     def put_file(self, key: str, path: Path, *, if_absent: bool = False) -> None:

@@ -1,5 +1,6 @@
 """Work that a worker does for a night elsewhere: asked for by a marker, done once, brought back and checked."""
 
+import errno
 import json
 import os
 import threading
@@ -327,3 +328,17 @@ def test_a_store_that_stays_away_for_a_while_ends_no_worker(tmp_path: Path) -> N
     wait_for(lambda: len(looks) > 3)
     launcher_of(store)._ask(work, order_of(work))
     assert thread.result(60).outcome == "completed"
+
+
+def test_a_full_disk_of_the_worker_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DirectoryStore(tmp_path / "store")
+    future = asked(store, light_work(tmp_path / "night"), tmp_path)
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "worker" / "blobs"))
+
+    monkeypatch.setattr("ec1.launch.executor.blobs.receive", full)
+    (done,) = worker_of(store, tmp_path / "worker", name="gpu1").run(None)
+    assert done.outcome == "failed"
+    with pytest.raises(PermanentError, match=r"gpu1: No space left on device: .*worker/blobs"):
+        future.result(60)

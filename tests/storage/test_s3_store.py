@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from loopback_server import free_port
 
 from ec1.errors import InputError, ServiceError
 from ec1.home import Home
@@ -51,6 +52,16 @@ def _overwrite(server: str, bucket: str, key: str, data: bytes, sha256_of_others
     metadata = {"ec1-sha256": sha256_of_others} if sha256_of_others else {}
     client = boto3.client("s3", endpoint_url=server, region_name="us-east-1")
     client.put_object(Bucket=bucket, Key=key, Body=data, Metadata=metadata)
+
+
+def test_without_credentials_it_says_so(s3_server: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    # As on a machine that is none of Amazon's: its metadata server is not there.
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(ServiceError, match=r"^no credentials for the bucket .*AWS_ACCESS_KEY_ID") as error:
+        S3Store(s3_bucket, s3_server, retry_seconds=5).put_bytes("a", b"1")
+    assert "\n" not in str(error.value)
 
 
 def test_no_server_and_no_bucket_are_one_line(s3_server: str, s3_bucket: str) -> None:

@@ -108,5 +108,6 @@ ON_PURPOSE: Sequence[str] = (
     "DiskError",
     "BusyError",
     "ServiceError",
+    "NotNowError",
 )
 """The errors of `ec1/errors.py` and their kinds, by name: their text says what to do."""
