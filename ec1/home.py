@@ -175,6 +175,11 @@ class Home:
         return self.root / "machine"
 
     @property
+    def cards(self) -> Path:
+        """What cards elsewhere were used for, and cost."""
+        return self.root / "cards"
+
+    @property
     def machine_off(self) -> Path:
         """While this file is there, no GPU machine is started."""
         return self.root / "machine-off"

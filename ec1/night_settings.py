@@ -65,6 +65,12 @@ class BudgetSettings(Settings):
         description="a night does not begin with less free on the home's disk, beside three times the graph; "
         "typically 0.25–50",
     )
+    daily_cost: float | None = Field(
+        None,
+        gt=0,
+        description="USD that cards elsewhere (launcher worker, ssh or ray) may cost in one calendar day, at "
+        "gpu.cost_per_hour; a training that no longer fits waits for a later night; default: no bound",
+    )
     lease_wait_seconds: float = Field(14400, gt=0, description="how long a phase queues for the GPU")
 
     @model_validator(mode="after")

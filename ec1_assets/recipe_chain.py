@@ -165,9 +165,10 @@ def recipe_chain(
             late = too_late(plan, left(project.seconds_to_have()), budgets)
             try:
                 if late is None:
-                    with gpu.launcher(context, "training") as launcher:
+                    most = left(project.seconds_to_have())
+                    with gpu.launcher(context, "training", needs=plan.seconds, at_most=most) as (launcher, bound):
                         # Its clock starts now.
-                        seconds = left(project.seconds_left())
+                        seconds = left(bound)
                         late = too_late(plan, seconds, budgets)
                         if late is None:
                             spec = step.spec(dataset, budget_seconds=max(seconds, 1.0))
@@ -210,7 +211,7 @@ def recipe_chain(
         require_handover(step.home, step.night.date)
         spec = step.evaluation_spec(step.built_dataset())
         try:
-            with gpu.launcher(context, "evaluation") as launcher:
+            with gpu.launcher(context, "evaluation", at_most=step.deployment.budgets.training_seconds) as (launcher, _):
                 judged, _ = pipes.run(context, lambda env: step.evaluate(spec, launcher, env), required=("evaluated",))
         except DeferredError as error:
             late = no_machine(error, step.records.read(DatasetRecord).plan, project.seconds_to_have() or 0.0)

@@ -12,6 +12,7 @@ import dagster as dg
 from ec1.deployment import Deployment, load_deployment
 from ec1.errors import EC1Error
 from ec1.home import Home
+from ec1.night.card_book import card_book
 from ec1.night.machines import machine_of, stop_after_run, used_by
 from ec1.night.operations.recheck import recheck
 from ec1.night.records import Records, RunRecord
@@ -88,13 +89,15 @@ def _conclude(
     choice = choice_from_environment()
     chosen = DeploymentChoice(choice.deployment, home.root, choice.project)
     deployment = load_deployment(chosen.deployment, chosen.project)
+    elsewhere = card_book(deployment, home) is not None
     record = run_record(
         instance,
         run_id,
         recipes=[f"{each.recipe.tenant}/{each.recipe.role}" for each in nightly_recipes(deployment, chosen.project)],
         broken={each.name: each.problem for each in broken_recipes(deployment, chosen.project)},
         # A machine that is booted has books of its own.
-        cost_per_hour=deployment.gpu.cost_per_hour if deployment.machine is None else 0.0,
+        cost_per_hour=deployment.gpu.cost_per_hour if deployment.machine is None and not elsewhere else 0.0,
+        cost_per_card_hour=deployment.gpu.cost_per_hour / deployment.gpu.processes if elsewhere else 0.0,
     )
     if stopped_by is not None:
         record = record.model_copy(update={"status": "interrupted", "stopped_by": stopped_by})

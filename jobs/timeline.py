@@ -24,6 +24,7 @@ def run_record(
     recipes: Iterable[str] = (),
     broken: Mapping[str, str] | None = None,
     cost_per_hour: float = 0.0,
+    cost_per_card_hour: float = 0.0,
 ) -> RunRecord:
     """The record of a run that has ended, or is being ended. Raises KeyError for an unknown one."""
     stored = instance.get_run_record_by_id(run_id)
@@ -45,6 +46,7 @@ def run_record(
         recipes=sorted(recipes),
         broken=dict(broken or {}),
         cost_per_hour=cost_per_hour,
+        cost_per_card_hour=cost_per_card_hour,
     )
 
 

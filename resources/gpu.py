@@ -9,6 +9,7 @@ import dagster as dg
 
 from ec1.gpu.lease import GpuLease, Grant, Phase
 from ec1.launch.launcher import Launcher
+from ec1.night.card_book import card_book
 from ec1.night.launchers import open_launcher
 from resources.project import ProjectResource
 
@@ -34,7 +35,7 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
     @contextmanager
     def hold(self, context: dg.AssetExecutionContext, phase: Phase) -> Iterator[Grant]:
         """Hold the lease for this step. Raises BusyError after the deployment's `lease_wait_seconds`."""
-        asked, granted = time.monotonic(), None
+        asked, granted, cards = time.monotonic(), None, 1
         try:
             with self.lease().hold(
                 phase,
@@ -43,31 +44,35 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
                 wait_seconds=self.project.deployment().budgets.lease_wait_seconds,
                 progress=context.log.info,
             ) as grant:
-                granted = time.monotonic()
+                granted, cards = time.monotonic(), len(grant.cards)
                 yield grant
         finally:
             now = time.monotonic()
-            seconds = {LEASE_WAIT: (granted or now) - asked, LEASE_HELD: now - granted if granted else 0.0}
-            # One step may make several assets: the first speaks for it.
-            key = min(context.selected_asset_keys)
-            context.log_event(
-                dg.AssetObservation(
-                    key,
-                    partition=context.partition_key,
-                    metadata={name: round(value, 1) for name, value in seconds.items()},
-                )
-            )
+            _observe(context, waited=(granted or now) - asked, held=(now - granted) * cards if granted else 0.0)
 
     @contextmanager
-    def launcher(self, context: dg.AssetExecutionContext, phase: "TrainingPhase") -> "Iterator[Launcher]":
-        """Where this step's training or evaluation runs; on this machine it holds the lease while it does.
+    def launcher(
+        self, context: dg.AssetExecutionContext, phase: "TrainingPhase", *, needs: float = 0.0, at_most: float = 0.0
+    ) -> "Iterator[tuple[Launcher, float | None]]":
+        """Where this step's training or evaluation runs, and how long it may take there (None: no bound of the place).
+        On this machine it holds the lease while it does. `needs` and `at_most` are its seconds.
 
         A machine that is booted for nights is up and its card free while the block runs. Raises DeferredError if it
-        cannot be had, or goes.
+        cannot be had, or goes, or the cost of the day does not allow what it needs.
         """
         deployment, home, machine = self.project.deployment(), self.project.home, self.project.machine()
         if machine is None or not deployment.trains_on_machine:
-            yield open_launcher(deployment, home, lambda: self.hold(context, phase))
+            launcher = open_launcher(deployment, home, lambda: self.hold(context, phase))
+            book = card_book(deployment, home)
+            if book is None:
+                yield launcher, None
+                return
+            cards = deployment.gpu.processes if phase == "training" else 1
+            with book.use(f"the {phase}", context.partition_key, cards, needs=needs, at_most=at_most or needs) as using:
+                try:
+                    yield using.counted(launcher), using.seconds
+                finally:
+                    _observe(context, waited=using.waited, held=using.card_seconds)
             return
         from ec1.night.machines import machine_launcher
 
@@ -75,7 +80,7 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
             self.hold(context, phase),
             machine_launcher(deployment, home, machine, phase, context.partition_key, context.log.info) as launcher,
         ):
-            yield launcher
+            yield launcher, machine.seconds_left()
 
     def stop_if_done(self, context: dg.AssetExecutionContext) -> None:
         """Stop a machine that is booted for nights as soon as nothing of this run needs it any more."""
@@ -86,3 +91,15 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
 
         recipes = self.project.recipe_names()
         stop_if_done(machine, self.project.home, context.partition_key, context.run.run_id, recipes, context.log.info)
+
+
+def _observe(context: dg.AssetExecutionContext, *, waited: float, held: float) -> None:
+    """What this step used of cards: seconds of waiting, and card-seconds."""
+    context.log_event(
+        dg.AssetObservation(
+            # One step may make several assets: the first speaks for it.
+            min(context.selected_asset_keys),
+            partition=context.partition_key,
+            metadata={LEASE_WAIT: round(waited, 1), LEASE_HELD: round(held, 1)},
+        )
+    )

@@ -57,9 +57,15 @@ class ProjectResource(dg.ConfigurableResource["ProjectResource"]):
         return None if machine is None else machine.seconds_left()
 
     def seconds_to_have(self) -> float | None:
-        """How long a booted machine may still run, or could if it were booted now; None where the GPU is here."""
-        machine = self.machine()
-        return None if machine is None else machine.seconds_to_have()
+        """How long a booted machine may still run, or could if it were booted now, or the cards of a training elsewhere
+        may be used; None where there is no bound."""
+        from ec1.night.card_book import card_book
+
+        machine, deployment = self.machine(), self.deployment()
+        if machine is not None:
+            return machine.seconds_to_have()
+        book = card_book(deployment, self.home)
+        return None if book is None else book.seconds_to_have(deployment.gpu.processes)
 
     def recipe_names(self) -> list[tuple[str, str]]:
         """(tenant, role) of each recipe that nights run."""

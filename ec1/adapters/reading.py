@@ -83,6 +83,8 @@ class HeldOutChunk:
 class _InThisLease:
     """Starts processes as a grant does. This process was started under the lease, and what it starts inherits that."""
 
+    cards = ("those of the lease",)
+
     def start(
         self, command: Sequence[str], *, env: Mapping[str, str], log: Path, grace_seconds: float = GRACE_SECONDS
     ) -> SupervisedProcess:

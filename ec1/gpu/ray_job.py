@@ -9,6 +9,7 @@ own, and all are started again when one is lost. An entry point, so it may look 
 import os
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def carry_out(order: RayOrder) -> None:
     )
     result = RayResult()
     try:
-        ray.get(task.remote(order.model_dump(mode="json")))
+        result = RayResult(card_seconds=ray.get(task.remote(order.model_dump(mode="json"))))
     except RayTaskError as error:
         if not isinstance(error.cause, EC1Error):
             raise
@@ -87,8 +88,10 @@ def _carry_out_by_several(order: RayOrder) -> None:
         ),
     )
     try:
+        began = time.monotonic()
         trainer.fit()
-        write_json(order.result, RayResult().model_dump(mode="json"))
+        taken = (time.monotonic() - began) * order.processes
+        write_json(order.result, RayResult(card_seconds=round(taken, 1)).model_dump(mode="json"))
     except TrainingFailedError as error:
         if not order.result.is_file():
             lost = f"{order.what} lost a node or a process {order.retries + 1} times and can go on"
@@ -126,13 +129,13 @@ def on_each(order_values: dict[str, Any]) -> None:
         raise
 
 
-def on_a_node(order_values: dict[str, Any]) -> None:
-    """Do the work here, under the lease of this node's card. Raises as `Launcher.run`."""
+def on_a_node(order_values: dict[str, Any]) -> float | None:
+    """Do the work here, under the lease of this node's card. Returns and raises as `Launcher.run`."""
     order = RayOrder.model_validate(order_values)
-    _work(order, {}, order.log, 0)
+    return _work(order, {}, order.log, 0)
 
 
-def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int) -> None:
+def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int) -> float | None:
     phase: Phase = "evaluation" if "evaluation" in order.module else "training"
     card, lock = _card(order, local_rank)
     lease = GpuLease(
@@ -153,7 +156,7 @@ def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int)
         order.what, order.module, order.specification, order.device, NOBODY, (), folder, environment=order.environment
     )
     launcher = LocalLauncher(lambda: lease.hold(phase, night="", holder=holder, wait_seconds=order.wait_seconds))
-    launcher.run(work, env, log)
+    return launcher.run(work, env, log)
 
 
 def _card(order: RayOrder, local_rank: int) -> tuple[CardName, Path]:

@@ -83,11 +83,11 @@ class Executor:
         output.parent.mkdir(parents=True, exist_ok=True)
         specification = place / "spec.json"
         write_json(specification, specification_for(order, inputs, output))
-        self._launch(order, digest, attempt, place, specification, output, watch)
+        card_seconds = self._launch(order, digest, attempt, place, specification, output, watch)
         watch()
         tree = blobs.tree_of(output, order.leave)
         blobs.send(self.store, output, tree, f"{RESULTS}{digest}/")
-        result = Result(order=digest, worker=self._name, output=tree)
+        result = Result(order=digest, worker=self._name, output=tree, card_seconds=card_seconds)
         # Somebody else may have finished the same order: either result will do.
         with contextlib.suppress(AlreadyExists):
             self.store.put_bytes(key, result.model_dump_json().encode(), if_absent=True)
@@ -117,7 +117,7 @@ class Executor:
         specification: Path,
         output: Path,
         watch: Callable[[], None],
-    ) -> None:
+    ) -> float | None:
         env, reports = dict(self._env), self._reports(digest, attempt)
         # Without a session nobody listens.
         with contextlib.suppress(NotFound):
@@ -127,7 +127,7 @@ class Executor:
         (reports / MESSAGES).touch()
         launcher = LocalLauncher(lambda: self._hold(order), grace_seconds=self._grace_seconds, watch=watch)
         work = DeviceWork(order.what, order.module, specification, order.device, NOBODY, (), output)
-        launcher.run(work, env, reports / LOG)
+        return launcher.run(work, env, reports / LOG)
 
     def _reports(self, digest: str, attempt: int) -> Path:
         return self._folder / "orders" / digest / "reports" / str(attempt)

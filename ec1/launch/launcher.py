@@ -7,6 +7,7 @@ can be trusted (its caller checks that).
 import contextlib
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -70,6 +71,10 @@ class DeviceWork:
 class DeviceGrant(Protocol):
     """What a held lease allows (`ec1.gpu.lease.Grant`)."""
 
+    @property
+    def cards(self) -> Sequence[object]:
+        """The cards that are leased; on a CPU its one place."""
+
     def start(
         self, command: Sequence[str], *, env: Mapping[str, str], log: Path, grace_seconds: float
     ) -> SupervisedProcess:
@@ -79,8 +84,9 @@ class DeviceGrant(Protocol):
 class Launcher(Protocol):
     """Runs one piece of work until it ends."""
 
-    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
-        """Run `work` with the environment `env`; what it prints goes to the file `log`.
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
+        """Run `work` with the environment `env`; what it prints goes to the file `log`. Returns the card-seconds that
+        it took, without its time in queues: of two cards twice the time. None if that is not known.
 
         Raises PermanentError if it cannot succeed, ServiceError if it was stopped from outside and can go on, and
         BusyError if the GPU stays taken. Each message ends with the end of the log.
@@ -102,16 +108,16 @@ class LocalLauncher:
         self._grace_seconds = grace_seconds
         self._watch = watch
 
-    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
         command = [sys.executable, "-m", work.module, str(work.specification)]
         environment = {**work.environment, **process_environment(work.device, env)}
-        with (
-            self._hold() as grant,
-            grant.start(command, env=environment, log=log, grace_seconds=self._grace_seconds) as process,
-        ):
-            status = self._wait(process)
+        with self._hold() as grant:
+            began = time.monotonic()
+            with grant.start(command, env=environment, log=log, grace_seconds=self._grace_seconds) as process:
+                status = self._wait(process)
+            card_seconds = (time.monotonic() - began) * len(grant.cards)
         if status == 0:
-            return
+            return round(card_seconds, 1)
         where = f"the end of {log}:\n{process.log_tail()}"
         if ending_signal(status) is not None:
             raise ServiceError(f"{work.what} {how_it_ended(status)} and can go on; {where}")

@@ -51,6 +51,7 @@ class Result(Settings):
     order: str
     worker: str
     output: Tree
+    card_seconds: float | None = None
 
 
 def own_version() -> str:

@@ -64,6 +64,7 @@ class RayResult(Settings):
 
     error: str | None = None
     message: str = ""
+    card_seconds: float | None = None
 
 
 class RayLauncherSettings(Settings):
@@ -88,7 +89,7 @@ class RayLauncher:
         self._gpu = gpu
         self._wait_seconds = wait_seconds
 
-    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
         session = exported_session(env)
         order = self._order(work, log, None if session is None else session[0])
         path = _beside(work.specification, "order.json")
@@ -106,7 +107,7 @@ class RayLauncher:
         except BaseException:
             _stop(client, job)
             raise
-        self._judge(work, order, job, said)
+        return self._judge(work, order, job, said)
 
     def _order(self, work: DeviceWork, log: Path, session: Any) -> RayOrder:
         return RayOrder(
@@ -151,13 +152,14 @@ class RayLauncher:
         except (RuntimeError, OSError) as error:
             raise ServiceError(f"the Ray cluster at {self._settings.address} took no job: {_line(error)}") from None
 
-    def _judge(self, work: DeviceWork, order: RayOrder, job: str, said: str) -> None:
+    def _judge(self, work: DeviceWork, order: RayOrder, job: str, said: str) -> float | None:
         where = f"the end of {order.log}:\n{tail_of(order.log)}"
         if not order.result.is_file():
             raise ServiceError(f"{work.what} was ended as the Ray job {job} ({said}) and can go on; {where}")
         result = RayResult.model_validate(read_json(order.result))
         if result.error is not None:
             raise _ERRORS.get(result.error, PermanentError)(result.message)
+        return result.card_seconds
 
 
 class _Relay:

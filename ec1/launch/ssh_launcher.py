@@ -64,9 +64,9 @@ class SshLauncher:
             alone=alone,
         )
 
-    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
         self._check(work)
-        self._inner.run(work, env, log)
+        return self._inner.run(work, env, log)
 
     @property
     def _room(self) -> str:

@@ -61,7 +61,7 @@ class WorkerLauncher:
         self._watch = watch
         self._alone = alone
 
-    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> None:
+    def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
         order = order_of(work)
         digest = order.digest
         session = exported_session(env)
@@ -87,6 +87,7 @@ class WorkerLauncher:
         follower.look(_newest_attempt(self._store, digest))
         blobs.fetch_all(self._store, result.output, work.output, work.last, f"{RESULTS}{digest}/")
         self._clean_up(order)
+        return result.card_seconds
 
     def _ask(self, work: DeviceWork, order: Order) -> str:
         sent = sum(blobs.send(self._store, path, tree) for path, tree in zip(work.inputs, order.inputs, strict=True))

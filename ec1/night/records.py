@@ -242,6 +242,7 @@ class RunRecord(Record):
     recipes: list[str] = Field([])
     broken: dict[str, str] = Field({})
     cost_per_hour: float = 0.0
+    cost_per_card_hour: float = Field(0.0, description="USD; where trainings run elsewhere, each on cards of its own")
     stopped_by: str | None = Field(None, description="the signal, or who asked, of a run that was interrupted")
 
     @property
@@ -255,8 +256,16 @@ class RunRecord(Record):
         return (self.ended - self.began).total_seconds() if self.began else 0.0
 
     @property
+    def cost(self) -> float | None:
+        """USD: of the machine for the time that the run took, or of the cards for as long as each was used. None where
+        the deployment states no cost."""
+        if not self.cost_per_hour and not self.cost_per_card_hour:
+            return None
+        return (self.seconds * self.cost_per_hour + self.gpu_seconds * self.cost_per_card_hour) / 3600
+
+    @property
     def gpu_seconds(self) -> float:
-        """How long the run's steps held the lease."""
+        """Card-seconds that the run's steps held: of two cards twice the time, of steps side by side their sum."""
         return sum(part.gpu for part in self.parts)
 
 

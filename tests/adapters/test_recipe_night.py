@@ -127,6 +127,8 @@ def test_the_evaluations_process_keeps_its_memory_and_asks_no_hub(tmp_path: Path
     class Grant:
         env: Mapping[str, str] = {}
 
+        cards = ("the only one",)
+
         def start(self, command: Sequence[str], *, env: Mapping[str, str], log: Path, grace_seconds: float) -> Ended:
             assert command[1:3] == ["-m", "ec1.adapters.evaluation"]
             self.env = env

@@ -25,7 +25,7 @@ from ec1.storage.store import ObjectStore
 
 def asked(
     store: ObjectStore, work: DeviceWork, folder: Path, env: dict[str, str] | None = None, **options: float
-) -> Future[None]:
+) -> Future[float | None]:
     """Ask for work in a thread, as a night's step does."""
     pool = ThreadPoolExecutor(1)
     future = pool.submit(launcher_of(store, **options).run, work, env or {}, folder / "log.txt")
@@ -57,7 +57,8 @@ def test_what_is_asked_for_is_done_and_comes_back(store: ObjectStore, tmp_path: 
     future = asked(store, work, tmp_path, session)
     (done,) = worker_of(store, tmp_path / "worker").run(None)
     assert (done.outcome, done.reason) == ("completed", "")
-    future.result(60)
+    taken = future.result(60)
+    assert taken is not None and 0 < taken < done.seconds + 0.1, "card-seconds, without the way there and back"
     assert sorted(path.name for path in work.output.iterdir()) == ["steps.txt", "summary.json"]
     assert json.loads((work.output / "summary.json").read_text())["sources"] == [
         blob.sha256 for blob in blobs.tree_of(work.inputs[0]).files.values()

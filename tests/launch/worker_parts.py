@@ -29,6 +29,8 @@ def unguarded(order: Order) -> Iterator[DeviceGrant]:
     processes: list[SupervisedProcess] = []
 
     class Granted:
+        cards = ("the only one",)
+
         @staticmethod
         def start(*args: object, **options: object) -> SupervisedProcess:
             processes.append(SupervisedProcess(*args, **options))  # type: ignore[arg-type]

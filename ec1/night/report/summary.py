@@ -168,7 +168,7 @@ class NightReport(BaseModel):
 
     @property
     def gpu_seconds(self) -> float:
-        """How long the night's steps held the GPU, over all runs."""
+        """Card-seconds that the night's steps held, over all runs."""
         return sum(record.gpu_seconds for record in self.timeline.values())
 
     @property
@@ -178,12 +178,12 @@ class NightReport(BaseModel):
 
     @property
     def cost(self) -> float | None:
-        """USD for the time that the runs took on this machine, or that a booted one ran; None where the deployment
-        states no cost."""
+        """USD for the time that the runs took on this machine, that a booted one ran, or that each card elsewhere was
+        used; None where the deployment states no cost."""
         if self.machine is not None:
             return self.machine.cost
-        priced = [each for each in self.timeline.values() if each.cost_per_hour]
-        return sum(each.seconds / 3600 * each.cost_per_hour for each in priced) if priced else None
+        priced = [cost for each in self.timeline.values() if (cost := each.cost) is not None]
+        return sum(priced) if priced else None
 
     @property
     def costs(self) -> dict[str, float]:
