@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ec1.commands.adapters import adapters_app
+from ec1.commands.adopt import adopt
 from ec1.commands.backup import backup, restore
 from ec1.commands.corpus import corpus_app
 from ec1.commands.doctor import doctor
@@ -69,6 +70,7 @@ for command in (
     submit,
     train,
     sweep,
+    adopt,
     score,
     worker,
     doctor,

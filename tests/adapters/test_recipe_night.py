@@ -94,8 +94,8 @@ def test_a_manifest_names_the_labels_of_its_rows_and_of_what_it_started_from(
     registry = ScoringRegistry(DirectoryStore(home.root), home.adapters)
     first = registry.publish(make_candidate(1), manifest("2026-06-01", labels=("hr",)))
     step = RecipeNight(resolved, embedded, home, embedded.night(NIGHT))
-    assert step._labels_learnt_by(first.name) == ("hr",)
-    assert step._labels_learnt_by("another/adapter@v1") == step._labels_learnt_by(None) == ()
+    assert step.labels_learnt_by(first.name) == ("hr",)
+    assert step.labels_learnt_by("another/adapter@v1") == step.labels_learnt_by(None) == ()
     dataset = SimpleNamespace(digest="b" * 64, train_rows=1, heldout_rows=1, labels=("board", "hr"))
     snapshot = SimpleNamespace(bucket="engineering-fernhollow", digest="c" * 64, trainable=2)
     figures = {"device": "cpu", "hardware": "CPU", "peak_memory_gib": 1.0, "seed": 1}
@@ -103,13 +103,13 @@ def test_a_manifest_names_the_labels_of_its_rows_and_of_what_it_started_from(
     candidate = SimpleNamespace(result=result, folder=home.root)
     made = manifest_of(
         *(resolved, NIGHT, first.base_model, snapshot, dataset, candidate, None),  # type: ignore[arg-type]
-        inherited=(*step._labels_learnt_by(first.name), "pay"),
+        inherited=(*step.labels_learnt_by(first.name), "pay"),
     )
     assert made.labels == ("board", "hr", "pay")
     second = registry.publish(make_candidate(2), manifest("2026-06-02", labels=made.labels))
     # It is what `ec1 adapters show` and the next training read.
     assert registry.get("fernhollow", "engineering", second.version or 0).labels == ("board", "hr", "pay")
-    assert step._labels_learnt_by(second.name) == ("board", "hr", "pay")
+    assert step.labels_learnt_by(second.name) == ("board", "hr", "pay")
 
 
 def test_the_evaluations_process_keeps_its_memory_and_asks_no_hub(tmp_path: Path) -> None:

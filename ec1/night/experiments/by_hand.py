@@ -94,20 +94,24 @@ def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, hold
     It counts as a look at the held-out examples, one a night however many trainings were evaluated.
     Raises InputError for a training that left no adapter.
     """
-    step, spec = prepared.step, prepared.spec
-    result = finished(spec)
+    return score_by_hand(prepared.step, prepared.dataset, prepared.spec, env, log, holder)
+
+
+def score_by_hand(
+    step: RecipeNight, dataset: Dataset, spec: TrainingSpec, env: Mapping[str, str], log: Path, holder: str
+) -> CandidateVerdict:
+    """As `evaluate_by_hand`, of a training that was not prepared here."""
+    result, output = finished(spec), spec.output / EVALUATION_FOLDER
     if result is None or result.weights != ADAPTER:
         how = "has not finished" if result is None else f"ended as {result.status} and left no adapter"
         raise InputError(f"{spec.output} cannot be evaluated: its training {how}")
     candidate = TrainedCandidate(spec.output, result)
     if problems := candidate.problems():
         raise PermanentError(f"{spec.output} cannot be evaluated: {'; '.join(problems)}")
-    evaluation = step.evaluation_spec(
-        prepared.dataset, candidate.adapter, prepared.evaluation, candidate.trained(step.recipe)
-    )
+    evaluation = step.evaluation_spec(dataset, candidate.adapter, output, candidate.trained(step.recipe))
     launcher = launcher_by_hand("evaluation", step.deployment, step.home, holder)
     run_evaluation(evaluation, step.subject, launcher, env, log)
-    judged = judged_in(prepared.evaluation, step.recipe.evaluation)
+    judged = judged_in(output, step.recipe.evaluation)
     Records(spec.output).write(BY_HAND, judged.record())
     return judged
 

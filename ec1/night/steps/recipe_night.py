@@ -361,7 +361,7 @@ class RecipeNight:
             self.built_dataset(),
             candidate,
             judged,
-            inherited=self._labels_learnt_by(candidate.result.start_adapter),
+            inherited=self.labels_learnt_by(candidate.result.start_adapter),
         )
         attachments = {METRICS: candidate.metrics}
         if judged is not None:
@@ -428,7 +428,7 @@ class RecipeNight:
             curve = calibration_in(named.folder, named.digest, extraction.mode)
         return ReadingSettings(engine=engine, extraction=extraction, curve=curve)
 
-    def _labels_learnt_by(self, name: str | None) -> tuple[str, ...]:
+    def labels_learnt_by(self, name: str | None) -> tuple[str, ...]:
         """Access labels of what a version of this role, or of its warm start, has learnt from; none of another."""
         tenant, registry = self.recipe.tenant, self.registry
         roles = [role for role in (self.recipe.role, self._warm_role) if role is not None and name is not None]
