@@ -10,15 +10,15 @@ import pytest
 from test_by_hand import DEPLOYMENT, EXPERIMENT, SameProcess
 from typer.testing import CliRunner, Result
 
-from ec1.adapters.registry import AdapterRegistry
+from ec1.adapters import gate
 from ec1.cli import app
 from ec1.corpus.threshold import HighWaterMark
 from ec1.home import Home
 from ec1.night.experiments import by_hand
-from ec1.storage.directory import DirectoryStore
+from ec1.night.steps import candidate
 
 pytestmark = pytest.mark.slow
-RECIPE = EXPERIMENT.replace("kind: experiment\n", "").replace("epochs: 1", "epochs: 12, learning_rate: 1e-2")
+RECIPE = EXPERIMENT.replace("kind: experiment\n", "").replace("epochs: 1", "epochs: 3, learning_rate: 1e-2")
 GOODS = ("apples", "pears", "plums", "figs", "dates", "limes", "kiwis", "melons", "grapes", "olives")
 Ec1 = Callable[..., Result]
 
@@ -60,41 +60,41 @@ def done(result: Result) -> dict[str, Any]:
     return dict(json.loads(result.stdout))
 
 
-def test_a_training_of_another_home_has_the_same_verdict_here(ec1: Ec1, tmp_path: Path) -> None:
+def test_a_training_of_another_home_has_the_same_verdict_here(
+    ec1: Ec1, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained = done(ec1("there", "train", "texts", "--confirm-cost", "9", "--evaluate", "--json"))
     left = tmp_path / "there" / "runs" / trained["run"]
     # What else lies there stays there.
     (left / "adapter" / "adapter_model.bin").write_bytes(b"a pickle")
-    at_home = done(ec1("there", "adopt", trained["run"], "--json"))
     # Whoever adopts it evaluates anew, on rows that its own corpus holds out.
+    scored = json.loads((left / "evaluation" / "evaluation.json").read_text())
     shutil.rmtree(left / "evaluation")
     here = done(ec1("here", "adopt", str(left), "--json"))
-    assert (here["outcome"], here["verdict"]) == (at_home["outcome"], at_home["verdict"]) == ("published", "accepted")
-    assert here["verdict"] == trained["evaluation"]["verdict"]
-    assert here["dataset"] == at_home["dataset"] and here["snapshot"] == at_home["snapshot"]
-    manifests = [AdapterRegistry(DirectoryStore(tmp_path / home)).get("acme", "texts", 1) for home in ("there", "here")]
-    files = [{name: entry.sha256 for name, entry in each.files.items() if "adapter" in name} for each in manifests]
-    assert files[0] == files[1] and "adapter_model.bin" not in files[0]
-    scores = [each.evaluation.scores for each in manifests if each.evaluation is not None]
-    assert scores[0] == scores[1]
-    again = done(ec1("here", "adopt", f"file://{left}", "--json"))
-    assert (again["name"], again["version"]) == (here["name"], 1), "the same training is the same version"
+    at_home = trained["evaluation"]
+    assert (here["verdict"], here["detail"]) == (at_home["verdict"], "; ".join(at_home["reasons"]))
     home = Home(tmp_path / "here")
+    (run,) = [path.parent for path in home.runs.glob("*/*/*/by-hand/*/run.json")]
+    assert json.loads((run / "evaluation" / "evaluation.json").read_text())["scored"] == scored["scored"]
+    assert not (run / "adapter" / "adapter_model.bin").exists()
     assert HighWaterMark(home, "acme", "texts").latest() is not None, "the next night does not train on it again"
-    (run,) = [path.parent.relative_to(home.runs).as_posix() for path in home.runs.glob("*/*/*/by-hand/*/run.json")]
-    repeated = done(ec1("here", "run", "replay", run, "--json"))
-    assert repeated["same"], "its specification is that of this home"
 
-
-def test_from_the_deployments_store(ec1: Ec1, tmp_path: Path) -> None:
-    trained = done(ec1("there", "train", "texts", "--confirm-cost", "9", "--json"))
-    left = tmp_path / "there" / "runs" / trained["run"]
-    file = tmp_path / "configs" / "deployments" / "tiny.yaml"
-    file.write_text(file.read_text() + f"store: {{kind: directory, root: {tmp_path / 'store'}}}\n")
-    shutil.copytree(left, tmp_path / "store" / "jobs" / "one")
-    assert done(ec1("here", "adopt", "store:jobs/one", "--json"))["outcome"] == "published"
+    # The same training again, now from the deployment's store, and as the gate might have judged.
+    shutil.copytree(left, tmp_path / "here" / "jobs" / "one")
+    judge = gate.judge
+    accepted = {"verdict": "accepted", "reasons": ("better than base",)}
+    monkeypatch.setattr(candidate, "judge", lambda *a, **b: judge(*a, **b).model_copy(update=accepted))
+    published = done(ec1("here", "adopt", "store:jobs/one", "--json"))
+    assert (published["outcome"], published["verdict"], published["version"]) == ("published", "accepted", 1)
+    assert (published["dataset"], published["snapshot"]) == (here["dataset"], here["snapshot"])
+    again = done(ec1("here", "adopt", f"file://{left}", "--json"))
+    assert (again["name"], again["version"]) == (published["name"], 1), "the same training is the same version"
+    weights = Path(published["path"]) / "adapter_model.safetensors"
+    assert weights.read_bytes() == (left / "adapter" / "adapter_model.safetensors").read_bytes()
     assert "holds no summary.json" in str(ec1("here", "adopt", "store:jobs/two").exception)
     assert "nor in the deployment's store" in str(ec1("here", "adopt", "gs://somebody/else").exception)
+    shown = json.loads(ec1("here", "run", "show", run.relative_to(home.runs).as_posix()).stdout)
+    assert shown["spec"]["output"] == str(run), "its specification is that of this home"
 
 
 def test_what_is_another_training_is_refused(ec1: Ec1, tmp_path: Path) -> None:
