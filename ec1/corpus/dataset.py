@@ -34,6 +34,7 @@ from ec1.corpus.duplicates import NearDuplicates, StoredSignatures, signature, s
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.options import DataOptions
 from ec1.corpus.rendering import Encoded, Rendered, encode, rendered, rendered_sides
+from ec1.corpus.rewordings import across, answer_signature, rewordings
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.rows import DatasetRow, Numbers, RowTable, StoredRow
 from ec1.corpus.served import BEYOND, SERVED, Giver, giver_of, within_share
@@ -58,9 +59,10 @@ from ec1.seals import FILES, check_files, read_sealed, set_aside, write_sealed
 
 log = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 """Part of a dataset's identity: raise it when the same snapshot and options would give other rows."""
 
+REWORDED = "says in other words what a held-out tuple answers"
 SHARED = "shares a session, commit, prompt or answer with a held-out tuple"
 OUTDATED = "what is named in this text was answered anew later"
 _BATCH = 256
@@ -281,16 +283,20 @@ class _Builder:
             (self._folder / "rejects.jsonl").open("wb") as self._rejects,
             RowTable(self._folder / "rows.sqlite") as self._rows,
         ):
-            twins = NearDuplicates(self._clean_rows(), self._data.near_duplicate_similarity)
+            self._clean_rows()
+            twins = NearDuplicates(self._signatures("signatures"), self._data.near_duplicate_similarity)
             if not len(self._rows):
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
-            self._rows.cluster(clusters(self._rows, twins.pairs(), self._groups.forced()))
+            reworded = rewordings(self._signatures("answers"))
+            self._rows.cluster(clusters(self._rows, twins.pairs(), reworded.tolist(), self._groups.forced()))
             self._rows.hold_out(self._heldout())
             self._heldout_rows = self._rows.sides()
             outdated = self._rows.outdated()
             self._reject_all(outdated, OUTDATED)
             self._rows.drop(outdated)
-            kept = self._limit(self._weighed(self._without_duplicates(twins)))
+            kept = self._without_duplicates(twins)
+            self._reject_all(known := across(reworded, kept, self._heldout_rows), REWORDED)
+            kept = self._limit(self._weighed(kept[~np.isin(kept, known)]))
             statistics, hasher = self._write(kept)
             self._require_both_sides()
             manifest = {
@@ -303,7 +309,7 @@ class _Builder:
                 "max_known_share": self._data.max_known_share,
                 **({"labels": labels} if (labels := self._labels_written()) else {}),
             }
-        for name in ("examples.jsonl", "signatures", "rows.sqlite"):
+        for name in ("examples.jsonl", "signatures", "answers", "rows.sqlite"):
             (self._folder / name).unlink()
         digest = hasher.hexdigest()
         write_sealed(self._folder, manifest | {"audit": asdict(audit(self._folder)), "digest": digest})
@@ -347,12 +353,16 @@ class _Builder:
         self._rejected[reason] += 1
         self._rejects.write(canonical_json({"row": digest, "origin": origin, "reason": reason}) + b"\n")
 
-    def _clean_rows(self) -> StoredSignatures:
+    def _signatures(self, name: str) -> StoredSignatures:
+        return StoredSignatures(self._folder / name)
+
+    def _clean_rows(self) -> None:
         """Validate and scrub every tuple; the examples and their signatures go to files, in the order of the rows."""
         started = time.monotonic()
         with (
             (self._folder / "examples.jsonl").open("wb") as examples,
             (self._folder / "signatures").open("wb") as output,
+            (self._folder / "answers").open("wb") as answers,
         ):
             for number, (role, source) in enumerate(self._all_rows(), start=1):
                 if number % 10_000 == 0:
@@ -377,6 +387,7 @@ class _Builder:
                 offset = examples.tell()
                 examples.write(canonical_json(with_system_prompt(example, self._data.system_prompt)) + b"\n")
                 output.write(signature(text).tobytes())
+                answers.write(answer_signature(example, source.digest).tobytes())
                 created = -math.inf if item.created is None else item.created.timestamp()
                 origin, digest = place_without_persons(source.origin), bytes.fromhex(digest_of(text))
                 # A text's names are corrected, not collected: of two answers one is wrong.
@@ -390,7 +401,6 @@ class _Builder:
                     DatasetRow(source.digest, sources, digest, origin, offset, created, role, question, links)
                 )
         self._rows.flush()
-        return StoredSignatures(self._folder / "signatures")
 
     def _all_rows(self) -> Iterator[tuple[str | None, SnapshotRow]]:
         """The tuples of the bucket, then those of the roles that are mixed in."""
