@@ -12,9 +12,10 @@ from typing import Any
 
 from ec1.documents.ledger import DocumentKey
 from ec1.graph import tables
-from ec1.graph.changes import Change, Changes
+from ec1.graph.changes import Changes
 from ec1.graph.database import GraphDatabase
 from ec1.graph.model import entity_key
+from ec1.graph.news import Change
 from ec1.graph.resolution.overrides import Overrides, Pair
 from ec1.graph.resolution.owners import owners
 from ec1.graph.resolution.profile import PERSON
