@@ -430,7 +430,7 @@ class _Builder:
             else:
                 found.append(number)
         candidates = np.array(found, dtype=np.int64)
-        # Until none is left: of many rows that are alike one round finds some pairs, not all.
+        # Until no pair is left: among many rows that are alike, one round finds only some pairs.
         while dropped := survivors(twins.pairs(candidates)):
             places = np.array(sorted(dropped), dtype=np.int64)
             self._reject_all(candidates[places], "near duplicate")

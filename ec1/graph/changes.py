@@ -269,7 +269,7 @@ class Changes:
 
     def _spellings(self, keys: Sequence[str]) -> dict[str, set[str]]:
         """How the documents spell some entities. A mention is stored with its document, so each question goes through
-        the neighbours of all documents, and many of them are dearer than to read all mentions."""
+        the neighbours of all documents, and many of them cost more than reading all mentions."""
         found: dict[str, set[str]] = {key: set() for key in keys}
         if len(keys) > _ASKED_ONE_BY_ONE:
             import pyarrow as pa

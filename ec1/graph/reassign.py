@@ -82,7 +82,7 @@ def _rewritten(connection: Any, key: str, apart: Set[Pair]) -> Change | None:
             row["entity"] = home
     if all(homes == {before} for before, homes in moved.items()):
         return None
-    # What is stated of an entity that is no more in this document goes with its mentions.
+    # What is stated of an entity that this document no longer names goes with its mentions.
     homes = {before: next(iter(to)) for before, to in moved.items() if len(to) == 1}
     traits = tables.rows(
         connection, f"{tables.TRAITS_OF} RETURN e.key AS entity, t.kind AS kind, t.value AS value", parameters
