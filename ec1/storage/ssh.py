@@ -103,7 +103,7 @@ class SshStore:
         self._folder = folder.rstrip("/")
 
     def put_file(self, key: str, path: Path, *, if_absent: bool = False) -> None:
-        # What cannot be read here is no trouble of the other side.
+        # A file that cannot be read here is not the other side's fault.
         path.open("rb").close()
         if not if_absent:
             self._send(path, self._path(key))
