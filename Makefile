@@ -17,9 +17,9 @@ PINS := --constraint constraints.txt --constraint hashes.txt
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night learn ui studio test soak coverage format lint docs hooks bench extractor instructions mutants lock hashes sbom audit clean
+.PHONY: help install night learn ui studio test soak coverage format lint docs hooks bench bench-growth extractor instructions mutants lock hashes sbom audit clean
 help: ## what each target does
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 install: $(STAMP) ## install everything into .venv
 
@@ -70,6 +70,9 @@ hooks: install ## check each commit before it is made (.pre-commit-config.yaml)
 bench: install ## measure the ratios in benchmarks/ (an hour; each can be run alone)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet $(PINS) --editable '.[$(HARDWARE),dev,bench]'
 	@$(BIN)/python -m benchmarks
+
+bench-growth: install ## how a night's work grows as documents, mentions, tuples, versions, nights and recipes gather
+	@$(BIN)/python -m benchmarks.growth
 
 extractor: install ## train the shipped extractor again (about ten minutes on two idle cores)
 	@$(BIN)/python -m examples.extractor.make

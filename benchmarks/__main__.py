@@ -13,6 +13,7 @@ from pathlib import Path
 SHORT = {
     "apply_entities": ["--sizes", "10000,30000"],
     "beside_splink": ["--sets", "febrl1"],
+    "critical_path": ["--small"],
     "extraction_quality": ["--modes", "decide", "--only", "2"],
     "gate_rates": ["--seeds", "1"],
     "injected_sentences": ["--only", "2"],

@@ -59,6 +59,11 @@ def project(folder: Path, recipes: int) -> dict[str, str]:
     return {**os.environ, **chosen}
 
 
+def embedded_model() -> str:
+    """The id of the sample's model."""
+    return load_deployment("embedded", CHECKOUT).inference.model
+
+
 def timed(command: list[str], env: dict[str, str]) -> tuple[float, float]:
     """Seconds by the clock, and CPU seconds of the command and all that it waited for."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()

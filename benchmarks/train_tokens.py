@@ -46,8 +46,20 @@ def _recipe(options: argparse.Namespace, *, grouped: bool) -> Any:
         mode="json"
     )
     values["optimisation"] |= {"batch_size": options.batch, "epochs": options.epochs, "group_by_length": grouped}
+    values["optimisation"]["gradient_checkpointing"] = options.device == "cuda"
     values["data"]["max_length"] = options.max_length
+    values["hardware"]["device"] = options.device
     return Recipe.model_validate(values)
+
+
+def _clock(device: str) -> float:
+    """CPU seconds of this process; with a card, seconds after all that it was asked for."""
+    if device == "cpu":
+        return time.process_time()
+    import torch
+
+    torch.cuda.synchronize()
+    return time.monotonic()
 
 
 def _train(options: argparse.Namespace) -> dict[str, float]:
@@ -63,16 +75,16 @@ def _train(options: argparse.Namespace) -> dict[str, float]:
         began = ended = loss = 0.0
 
         def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-            self.began = time.process_time()
+            self.began = _clock(options.device)
 
         def on_train_end(self, *args: Any, model: Any = None, **kwargs: Any) -> None:
-            self.ended = time.process_time()
+            self.ended = _clock(options.device)
             losses = []
             with torch.no_grad():
                 for row in heldout:
                     ids = tokenizer.apply_chat_template(row["prompt"] + row["completion"], return_dict=False)
                     start = len(tokenizer.apply_chat_template(row["prompt"], return_dict=False))
-                    ids = torch.tensor([ids[: options.max_length]])
+                    ids = torch.tensor([ids[: options.max_length]], device=options.device)
                     logits = model(input_ids=ids).logits[0, start - 1 : -1].float()
                     losses.append(float(torch.nn.functional.cross_entropy(logits, ids[0, start:])))
             self.loss = sum(losses) / len(losses)
@@ -97,7 +109,7 @@ def _train(options: argparse.Namespace) -> dict[str, float]:
                 base_model=options.model,
                 output=folder / "output",
                 budget_seconds=3600,
-                device="cpu",
+                device=options.device,
             )
             train(spec, JsonLinesReporter(sys.stderr), extra_callbacks=[watch])
         else:
@@ -105,7 +117,7 @@ def _train(options: argparse.Namespace) -> dict[str, float]:
     lengths = [len(tokenizer.apply_chat_template(row["prompt"] + row["completion"], return_dict=False)) for row in rows]
     tokens = options.epochs * sum(min(length, options.max_length) for length in lengths)
     seconds = watch.ended - watch.began
-    return {"tokens": tokens, "cpu_seconds": seconds, "per_second": tokens / seconds, "heldout_loss": watch.loss}
+    return {"tokens": tokens, "seconds": seconds, "per_second": tokens / seconds, "heldout_loss": watch.loss}
 
 
 def _bare(options: argparse.Namespace, rows: list[dict[str, Any]], tokenizer: Any, watch: Any, folder: Path) -> None:
@@ -127,18 +139,23 @@ def _bare(options: argparse.Namespace, rows: list[dict[str, Any]], tokenizer: An
         bnb_4bit_compute_dtype=torch.bfloat16,
     )
     trainer = SFTTrainer(
-        AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.bfloat16, quantization_config=quantization),
+        AutoModelForCausalLM.from_pretrained(
+            options.model,
+            dtype=torch.bfloat16,
+            quantization_config=quantization,
+            device_map={"": 0} if options.device == "cuda" else None,
+        ),
         args=SFTConfig(
             output_dir=str(folder / "output"),
             num_train_epochs=options.epochs,
             learning_rate=recipe.optimisation.learning_rate,
             warmup_steps=schedule_of(recipe, len(rows), 0).warmup_steps,
             per_device_train_batch_size=options.batch,
-            gradient_checkpointing=False,
+            gradient_checkpointing=options.device == "cuda",
             max_length=options.max_length,
             pad_to_multiple_of=options.max_length if "padded" in options.variant else None,
-            bf16=False,
-            use_cpu=True,
+            bf16=options.device == "cuda",
+            use_cpu=options.device == "cpu",
             seed=recipe.optimisation.seed,
             data_seed=recipe.optimisation.seed,
             logging_steps=1,
@@ -212,6 +229,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", type=Path, help="folder; default: the sample's small model")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of one variant")
     arguments = parser.parse_args()
     if arguments.variant is None:
         with tempfile.TemporaryDirectory() as scratch:

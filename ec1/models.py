@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from ec1.errors import InputError, ServiceError
 from ec1.files import read_json, staged_directory, write_json
+from ec1.gguf_reading import read_once
 from ec1.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -115,13 +116,13 @@ def _convert_gguf(package: str, file: str, destination: Path) -> None:
     found = [path for root in spec.submodule_search_locations for path in Path(root).rglob(file)]
     if not found:
         raise InputError(f"the package {package!r} ships no file {file!r}")
-    log.info("converting %s to safetensors, once (about half a minute)", file)
+    log.info("converting %s to safetensors, once (some seconds)", file)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     folder, name = found[0].parent, found[0].name
-    # Three bars of progress for half a minute, in the middle of somebody's output.
-    with contextlib.redirect_stderr(io.StringIO()):
+    # Three bars of progress, in the middle of somebody's output.
+    with contextlib.redirect_stderr(io.StringIO()), read_once():
         model = AutoModelForCausalLM.from_pretrained(
             folder, gguf_file=name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
         )

@@ -17,7 +17,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -203,16 +203,20 @@ class AdapterRegistry:
         """The numbers of all versions that are intact and were not withdrawn, ascending."""
         return [manifest.version for manifest in self._trusted(tenant, role) if manifest.version is not None]
 
-    def _trusted(self, tenant: str, role: str, state: ReleaseState | None = None) -> list[AdapterManifest]:
-        found = []
-        state = state or self.state(tenant, role)
-        for number in self.versions(tenant, role):
+    def _trusted(self, tenant: str, role: str) -> list[AdapterManifest]:
+        return list(self._each_trusted(tenant, role, self.versions(tenant, role), self.state(tenant, role)))
+
+    def _each_trusted(
+        self, tenant: str, role: str, numbers: Iterable[int], state: ReleaseState
+    ) -> Iterator[AdapterManifest]:
+        """Of some versions those that are intact and were not withdrawn. Each is read, and its signature checked, when
+        it is asked for."""
+        for number in numbers:
             try:
                 if self._withdrawal(tenant, role, number, state) is None:
-                    found.append(self.get(tenant, role, number))
+                    yield self.get(tenant, role, number)
             except PermanentError as error:
                 log.warning("%s/%s@v%s is left out: %s", tenant, role, number, error)
-        return found
 
     def incumbent(self, tenant: str, role: str) -> AdapterManifest | None:
         """The version in use: the highest usable one, unless a person chose another since; None: the base alone.
@@ -221,13 +225,22 @@ class AdapterRegistry:
         return self._in_use(tenant, role, self.state(tenant, role))
 
     def _in_use(self, tenant: str, role: str, state: ReleaseState) -> AdapterManifest | None:
-        trusted = {manifest.version or 0: manifest for manifest in self._trusted(tenant, role, state)}
-        version = in_use(state, sorted(trusted))
-        return None if version is None else trusted[version]
+        numbers = self.versions(tenant, role)[::-1]
+        chosen = [number for number in numbers if number == state.version]
+        left = [number for number in numbers if number not in state.left]
+        # What decides are the newest, the chosen and the newest that no rollback left: of thousands no other is read.
+        each = (self._each_trusted(tenant, role, some, state) for some in (numbers, chosen, left))
+        usable = {found.version or 0: found for some in each if (found := next(some, None)) is not None}
+        version = in_use(state, sorted(usable))
+        return None if version is None else usable[version]
 
     def best(self, tenant: str, role: str) -> AdapterManifest | None:
         """The version that was furthest above the base when it was judged; withdrawn and damaged ones are left out."""
-        return max(self._trusted(tenant, role), key=_above_base, default=None)
+        readable = self._readable(tenant, role, self.read)
+        # The first of those that are equally far, as it was published.
+        order = sorted(readable, key=lambda manifest: (-_above_base(manifest), manifest.version))
+        numbers = [manifest.version for manifest in order if manifest.version is not None]
+        return next(self._each_trusted(tenant, role, numbers, self.state(tenant, role)), None)
 
     def _book(self, tenant: str, role: str) -> DecisionBook:
         folder = self._folder(tenant, role)

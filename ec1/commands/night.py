@@ -188,6 +188,12 @@ def plan(
         str | None,
         typer.Option("--diff", help="git revision: only recipes that changed since, before and after, as Markdown"),
     ] = None,
+    card: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="each training on this card instead, such as L4, A100-80 or H100; can be given several times"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Show what a night would do: documents, decisions, tokens, time, memory and cost. Starts no model."""
@@ -196,6 +202,9 @@ def plan(
     fill_with_sample(options.deployment(), options.home)
     if base is not None:
         _print_changes(options, base, _chosen_night(options, options.deployment(), date, now), now, as_json)
+        return
+    if card:
+        _print_cards(options, card, _chosen_night(options, options.deployment(), date, now), now, as_json=as_json)
         return
     print_plan(options, options.recipes(), now, date, as_json=as_json)
 
@@ -223,6 +232,30 @@ def print_plan(
     out.print(f"Night {planned.night}, as of {planned.as_of:%Y-%m-%d %H:%M} UTC")
     for name, text in (*_of_documents(planned), *_of_recipes(planned), *_of_the_rest(planned)):
         out.print(f"  {name:<26} {printable(text)}", markup=False)
+
+
+def _print_cards(options: Options, names: list[str], night: "Night", now: dt.datetime, *, as_json: bool) -> None:
+    from ec1.night.operations.other_cards import plan_on_cards
+    from ec1.training.cards import card_named
+
+    chosen = [card_named(name) for name in names]
+    found = plan_on_cards(options.deployment(), options.home, night, options.recipes(), chosen, now)
+    if as_json:
+        print_json([{**each.model_dump(mode="json"), "fits": each.fits} for each in found])
+        return
+    out.print("Each training as its bucket is now, by the cards' data sheets: computed, not measured there")
+    for each in found:
+        text = f"refused: {each.refused}"
+        if each.plan is not None:
+            fits = "fits" if each.fits else "does not fit"
+            text = (
+                f"{each.card}: about {each.plan.seconds:.0f} s for {each.plan.tokens} tokens; "
+                f"{each.plan.peak_memory_gib:.1f} GiB of {each.room_gib:.1f}, {fits}"
+            )
+        out.print(f"  {each.recipe:<26} {printable(text)}", markup=False)
+    if notes := [note for each in found if each.plan is not None for note in each.plan.notes if "data sheet" in note]:
+        for note in dict.fromkeys(notes):
+            out.print(f"  {'':<26} {printable(note)}", markup=False)
 
 
 def _of_documents(planned: "NightPlan") -> Iterator[tuple[str, str]]:

@@ -1,30 +1,22 @@
 """The plan of one training: steps, memory, time and cost, computed before anything is loaded.
 
-Belongs here: the arithmetic and its sources, and the refusals. Does not: loading a model or reading a dataset; figures
-come in as numbers. The trainer asks `schedule_of` for the same steps that the plan promised.
-
-Sources
-- passes: a forward pass costs 2 FLOP a parameter and token, the backward pass through frozen weights another 2, the
-  recomputation of gradient checkpointing another 2 (https://arxiv.org/abs/2001.08361 §2.1, https://arxiv.org/abs/1604.06174)
-- NF4: 4 bits + 8 bits / 64 + 32 bits / (64 · 256) a weight with double quantisation, 4 bits + 32 bits / 64 without
-  (https://arxiv.org/abs/2305.14314 §3)
-- activations: what a layer keeps for its backward pass, counted as in https://arxiv.org/abs/2205.05198 §4, for a gated
-  MLP and an attention kernel that keeps no score matrix
+Belongs here: the schedule, what is put together of memory (`memory.py`) and time (`physics.py`), and the refusals. Does
+not: loading a model or reading a dataset; figures come in as numbers. The trainer asks `schedule_of` for the same steps
+that the plan promised.
 """
 
 import math
-from typing import Any
 
 from ec1.errors import InputError, PermanentError
 from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import refusal, shared
 from ec1.settings import Settings
-from ec1.training.methods import upper_layers
-from ec1.training.objectives import TRAINERS
+from ec1.training.cards import Card
+from ec1.training.memory import peak_memory_gib, trainable_parameters
+from ec1.training.physics import DEFAULT_EFFICIENCY, work_of
 from ec1.training.shape import ModelShape, require_modules
 
-GIB = 2.0**30
 STARTUP_SECONDS = 30.0
 """Imports, loading and quantising a model, saving: what a training costs before and after its steps."""
 MAX_WARMUP_SHARE = 0.2
@@ -34,23 +26,21 @@ MIN_TRAVEL = 5e-4
 move a held-out answer; a DPO at 5e-6 with 8 steps (4e-5) gained -0.001 nats/token."""
 VALIDATION_SHARE = 0.1
 """Of training's sources, what early stopping measures on: what the gate scores must not choose the weights."""
-# Rows that one call of TRL's fused head turns into logits at a time, and the copies that it holds of them in float32.
-_HEAD_CHUNK_TOKENS = 256
-_HEAD_COPIES = 3
-# The CUDA context with its libraries' workspaces; on a CPU, the interpreter with torch loaded, and the heap's reserve.
-_RUNTIME_GIB = {"cuda": 0.6, "cpu": 1.15}
-# On a CPU the heap is kept for reuse (`launcher.py`), so what lies unused between blocks of different sizes counts too:
-# measured with 8 rows of 256 tokens of the small model, 4.34 GiB.
-_HEAP = {"cuda": 1.0, "cpu": 1.1}
 
 
 class HardwareFigures(Settings):
-    """The machine, as the deployment describes it. `tokens_per_second` is that of SFT with this kind of recipe."""
+    """The machine, as the deployment describes it. `tokens_per_second` is that of SFT with this kind of recipe; `card`
+    takes its place where it is given."""
 
     name: str
     device: str
     memory_gib: float
     tokens_per_second: float
+    card: Card | None = None
+    efficiency: float = DEFAULT_EFFICIENCY
+    """Share of what the card's sheet allows that trainings reach."""
+    efficiency_from: int = 0
+    """Trainings that it was measured in; 0: assumed."""
     cost_per_hour: float = 0.0
     """USD."""
     processes: int = 1
@@ -152,18 +142,60 @@ def plan_training(
     budget_seconds: float,
     learned: Learned | None = None,
 ) -> TrainingPlan:
-    """Plan one training.
+    """Plan one training on the machine that it is for: as `figures_of`.
 
-    `tokens` counts one epoch (of a pair both answers with their prompts), `longest` is the longest row in tokens,
-    before it is cut. What was `learned` takes the place of the machine's figures and of the arithmetic. Raises
-    PermanentError for what cannot fit the card or the budget, InputError for a recipe that is meant for another kind of
-    device.
+    Raises PermanentError for what cannot fit the card or the budget, InputError for a recipe that is meant for another
+    kind of device.
     """
     wanted = recipe.hardware.device
     if wanted not in ("any", hardware.device):
         raise InputError(f"recipe {recipe.name} asks for device {wanted}, the deployment has {hardware.device}")
     if (why := refusal(recipe, hardware.processes, hardware.fsdp)) is not None:
         raise InputError(f"recipe {recipe.name}: {why}")
+    planned = figures_of(
+        recipe,
+        model,
+        hardware,
+        rows=rows,
+        tokens=tokens,
+        longest=longest,
+        heldout_rows=heldout_rows,
+        learned=learned,
+    )
+    memory, seconds = planned.peak_memory_gib, planned.seconds
+    room = min(hardware.memory_gib, recipe.hardware.memory_gib or math.inf)
+    if memory > room:
+        raise PermanentError(
+            f"recipe {recipe.name} needs about {memory:.1f} GiB, {hardware.name} leaves {room:.1f}: lower "
+            "optimisation.batch_size (and raise gradient_accumulation), lower data.max_length, or switch "
+            "optimisation.gradient_checkpointing on"
+        )
+    if seconds > budget_seconds:
+        raise PermanentError(
+            f"recipe {recipe.name} needs about {seconds:.0f} s for {planned.tokens} tokens on {hardware.name}, the "
+            f"budget is {budget_seconds:.0f} s: lower optimisation.epochs or data.max_length, or raise "
+            "budgets.training_seconds"
+        )
+    return planned
+
+
+def figures_of(
+    recipe: Recipe,
+    model: ModelShape,
+    hardware: HardwareFigures,
+    *,
+    rows: int,
+    tokens: int,
+    longest: int,
+    heldout_rows: int,
+    learned: Learned | None = None,
+) -> TrainingPlan:
+    """What a training takes on a machine, whether it fits there or not.
+
+    `tokens` counts one epoch (of a pair both answers with their prompts), `longest` is the longest row in tokens,
+    before it is cut. What was `learned` takes the place of the machine's figures and of the arithmetic. Raises
+    PermanentError for a recipe whose modules the model lacks, or without rows.
+    """
     require_modules(recipe, model)
     wish, epoch = recipe.optimisation, rows
     if wish.early_stopping_patience is not None:
@@ -199,7 +231,7 @@ def plan_training(
     # On a CPU they share its cores and its memory.
     cards, sharers = (hardware.processes, 1) if hardware.device == "cuda" else (1, hardware.processes)
     if learned is None:
-        seconds = STARTUP_SECONDS + read * _slowdown(recipe) / (hardware.tokens_per_second * cards)
+        seconds = STARTUP_SECONDS + _step_seconds(recipe, model, hardware, read, schedule.steps) / cards
         memory = sharers * peak_memory_gib(
             recipe,
             model,
@@ -209,23 +241,13 @@ def plan_training(
             fsdp=hardware.fsdp,
         )
         notes.append("time and memory are computed, not measured: no training of this kind has run here yet")
+        if (card := hardware.card) is not None:
+            notes.append(_assumed(card, hardware))
     else:
         seconds = learned.startup_seconds + read / learned.tokens_per_second
         memory = sharers * learned.memory_gib
         many = "trainings" if learned.trainings > 1 else "training"
         notes.append(f"time and memory as {learned.trainings} earlier {many} of this kind took them")
-    room = min(hardware.memory_gib, recipe.hardware.memory_gib or math.inf)
-    if memory > room:
-        raise PermanentError(
-            f"recipe {recipe.name} needs about {memory:.1f} GiB, {hardware.name} leaves {room:.1f}: lower "
-            "optimisation.batch_size (and raise gradient_accumulation), lower data.max_length, or switch "
-            "optimisation.gradient_checkpointing on"
-        )
-    if seconds > budget_seconds:
-        raise PermanentError(
-            f"recipe {recipe.name} needs about {seconds:.0f} s for {read} tokens on {hardware.name}, the budget is "
-            f"{budget_seconds:.0f} s: lower optimisation.epochs or data.max_length, or raise budgets.training_seconds"
-        )
     return TrainingPlan(
         tokens=read,
         rows=epoch,
@@ -242,82 +264,30 @@ def plan_training(
     )
 
 
-def trainable_parameters(recipe: Recipe, model: ModelShape) -> int:
-    """Weights that training changes: of an adapter r · (inputs + outputs) for each module that carries it, and all of
-    a module that is trained whole."""
-    if recipe.lora is None or recipe.method == "full":
-        return model.parameters
-    targets = model.targets(recipe.lora.target_modules)
-    whole = sum(model.modules.get(name, 0) for name in recipe.lora.modules_to_save)
-    adapted = recipe.lora.r * sum(each.count * (each.inputs + each.outputs) for each in targets)
-    return adapted * upper_layers(recipe, model.layers) // model.layers + whole
-
-
-def peak_memory_gib(
-    recipe: Recipe, model: ModelShape, device: str, length: int, *, processes: int = 1, fsdp: bool = False
-) -> float:
-    """The most memory that training holds at one moment, in GiB, with rows of `length` tokens: each of `processes`, and
-    with `fsdp` a part of the model each."""
-    wish = recipe.optimisation
-    trained = trainable_parameters(recipe, model)
-    batch, _ = shared(wish.batch_size, wish.gradient_accumulation, processes)
-    # A pair is two rows for the model, and a group as many as it has answers.
-    tokens = batch * length * max(1, len(OBJECTIVES[recipe.objective].rows.sides)) * recipe.answers
-    if recipe.grpo is not None:
-        tokens += batch * recipe.answers * recipe.grpo.max_tokens
-    if recipe.method == "qlora":
-        assert recipe.quantization is not None
-        bits = 4 + (8 / 64 + 32 / (64 * 256) if recipe.quantization.double else 32 / 64)
-        weights = model.projection_parameters * bits / 8 + model.other_parameters * 2
-        # One projection at a time is unpacked to 16 bits.
-        weights += 2 * max((each.inputs * each.outputs for each in model.linears), default=0)
-    else:
-        weights = model.parameters * 2.0
-    # An adapter and its optimiser's state are held in 32 bits, the weights of full training in 16.
-    weight_bytes, moment_bytes = (2, 2) if recipe.method == "full" else (4, 4)
-    moments = 2 * (1 if wish.optimizer == "paged_adamw_8bit" else moment_bytes)
-    trained_bytes: float = trained * (2 * weight_bytes + moments)
-    if recipe.method == "full":
-        trained_bytes -= trained * weight_bytes
-        if OBJECTIVES[recipe.objective].reference:
-            weights *= 2
-    if fsdp:
-        # The layer that computes and the one that comes next are whole.
-        weights = weights / processes + 2.0 * model.projection_parameters * 2 / model.layers
-        # TRL's head is put together in every process.
-        weights += model.vocabulary * model.hidden * 2
-        trained_bytes /= processes
-    layer = _activation_bytes(recipe, model)
-    if wish.gradient_checkpointing:
-        activations = tokens * (model.layers * model.hidden * 2 + layer)
-    else:
-        activations = tokens * model.layers * layer
-    head = min(tokens, _HEAD_CHUNK_TOKENS) * model.vocabulary * 4 * _HEAD_COPIES
-    if not TRAINERS[recipe.objective].fused_head:
-        # The logits of all positions, with their gradient.
-        head = tokens * model.vocabulary * 4 * _HEAD_COPIES
-    return float((weights + trained_bytes + activations * _HEAP[device] + head) / GIB + _RUNTIME_GIB[device])
-
-
-def _activation_bytes(recipe: Recipe, model: ModelShape) -> float:
-    """What one layer keeps for one token's backward pass, in bytes."""
-    q, kv = model.attention, model.keys
-    # Two norms in 32 bits with their 16-bit results, q, k, v with and without rotation, the attention's result, the
-    # MLP's gate, activation, up and product, and two residual sums.
-    base = 2 * model.hidden * (4 + 2) + 2 * 2 * (q + kv) + 2 * kv + 2 * q + 2 * 4 * model.intermediate
-    base += 2 * 2 * model.hidden
-    lora: Any = recipe.lora if recipe.method != "full" else None
-    if lora is None:
-        return float(base)
-    # Each adapter keeps its input after dropout with the mask, and r numbers in between.
-    dropped = 2 * 2 if lora.dropout else 0
-    kept = sum(each.count * (dropped * each.inputs + 2 * lora.r) for each in model.targets(lora.target_modules))
-    return float(base + kept / model.layers)
-
-
 def _slowdown(recipe: Recipe) -> float:
     """Seconds per token relative to SFT: preference training also runs the reference forward, without gradients, and
     what the model writes itself has passed through it before."""
     passes = 3 if recipe.optimisation.gradient_checkpointing else 2
     objective = OBJECTIVES[recipe.objective]
     return (passes + 1) / passes if objective.reference or objective.rolls_out else 1.0
+
+
+def _step_seconds(recipe: Recipe, model: ModelShape, hardware: HardwareFigures, tokens: int, steps: int) -> float:
+    """Of all steps, on one card."""
+    if hardware.card is None:
+        return tokens * _slowdown(recipe) / hardware.tokens_per_second
+    batches = steps * recipe.optimisation.gradient_accumulation
+    work = work_of(recipe, model, tokens=tokens, batches=batches, updates=steps)
+    return work.seconds_on(hardware.card) / hardware.efficiency
+
+
+def _assumed(card: Card, hardware: HardwareFigures) -> str:
+    """What the time on a card rests on, in words."""
+    many = "trainings" if hardware.efficiency_from > 1 else "training"
+    measured = f"as {hardware.efficiency_from} earlier {many} reached" if hardware.efficiency_from else "assumed"
+    if not card.is_known:
+        return f"time at {hardware.efficiency:.2g} TFLOP/s, {measured}"
+    return (
+        f"time at {hardware.efficiency:.0%} ({measured}) of what the data sheet of {card.name} allows: "
+        f"{card.bf16_tflops:g} TFLOP/s, {card.bandwidth_gb_per_second:g} GB/s"
+    )

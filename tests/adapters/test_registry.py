@@ -456,3 +456,33 @@ def test_names_from_outside_never_become_paths(
     assert vllm_name("acme", "clerk", 3) == "acme/clerk@v3"
     with pytest.raises(InputError, match="evaluation"):
         registry.publish(make_candidate(), manifest(), {"../evil": tmp_path / "x"})
+
+
+def test_of_many_versions_only_those_that_decide_are_checked(
+    registry: AdapterRegistry,
+    make_candidate: MakeCandidate,
+    manifest: Manifest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Checking a signature takes two milliseconds: a night asks several times, and there may be thousands."""
+    for number in range(6):
+        registry.publish(make_candidate(number), manifest(night=f"2026-06-{number + 1:02}", gain=0.5 - number / 100))
+    asked: list[int] = []
+    get = AdapterRegistry.get
+
+    def counted(self: AdapterRegistry, tenant: str, role: str, version: int) -> AdapterManifest:
+        asked.append(version)
+        return get(self, tenant, role, version)
+
+    monkeypatch.setattr(AdapterRegistry, "get", counted)
+    incumbent, best = registry.incumbent(*WHO), registry.best(*WHO)
+    assert incumbent is not None and incumbent.version == 6
+    assert best is not None and best.version == 1
+    assert set(asked) == {1, 6}
+    # A chosen one is looked at, and one whose manifest was changed is passed over.
+    registry.promote(*WHO, 3, "as before")
+    assert (chosen := registry.incumbent(*WHO)) is not None and chosen.version == 3
+    key = "adapters/fernhollow/engineering/v1/manifest.json"
+    registry.store.delete(key)
+    registry.store.put_bytes(key, get(registry, *WHO, 2).model_copy(update={"version": 1}).model_dump_json().encode())
+    assert (best := registry.best(*WHO)) is not None and best.version == 2

@@ -21,8 +21,8 @@ from ec1.recipes.resolution import ResolvedRecipe, find_recipe
 from ec1.rewards.checks import Check
 from ec1.rewards.rewards import score_all
 from ec1.sandbox.batch import why_no_python
+from ec1.training.memory import trainable_parameters
 from ec1.training.methods import METHODS, put_adapter_on
-from ec1.training.plan import trainable_parameters
 from ec1.training.shape import ModelShape
 from examples.expressions import make
 

@@ -9,10 +9,13 @@ import pytest
 from ec1.files import write_json
 from ec1.home import Home
 from ec1.launch.device import GpuSettings
-from ec1.night.steps.learned import learned
+from ec1.night.steps.hardware import hardware_of, hardware_with
+from ec1.night.steps.learned import efficiency, learned
 from ec1.recipes.resolution import load_recipe
 from ec1.recipes.schema import Recipe
-from ec1.training.plan import HardwareFigures, plan_training
+from ec1.training.cards import card_named, without_sheet
+from ec1.training.physics import work_of
+from ec1.training.plan import HardwareFigures, figures_of, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import RUN, SUMMARY, TrainingResult, TrainingSpec
 
@@ -41,7 +44,7 @@ def trained(recipe: Recipe, home: Home) -> Callable[..., None]:
             recipe_digest=made.digest(),
             dataset=home.datasets / "d",
             dataset_digest="d" * 64,
-            base_model=home.models / "m",
+            base_model=fields.pop("base_model", home.models / "m"),
             output=folder,
             budget_seconds=600,
             device="cpu",
@@ -135,3 +138,38 @@ def test_a_changed_recipe_begins_with_the_nearest_trainings_and_scales_their_mem
     trained("2026-06-02", 3000, 10, made=larger, peak_memory_gib=5.0)
     found = learned(home, larger, shape, GPU)
     assert found is not None and (found.tokens_per_second, found.memory_gib) == (300, 5.0), "its own now"
+
+
+def test_what_trainings_of_other_kinds_reached_counts_before_the_first_of_a_kind(
+    recipe: Recipe, home: Home, shape: ModelShape, trained: Callable[..., None], small_model: Path
+) -> None:
+    """The machine has no data sheet: what counts is the TFLOP/s that it reached."""
+    card = without_sheet(GPU.name, GPU.memory_gib)
+    assert efficiency(home, GPU, card) is None and hardware_of(home, GPU).card is None
+    work = work_of(recipe, shape, tokens=20_000, batches=100, updates=25)
+    reached = work.operations / 200 / 1e12
+    facts = {"base_model": small_model, "steps": 25, "gradient_accumulation": 4}
+    trained("2026-06-01", 20_000, 200, **facts)
+    found = efficiency(home, GPU, card)
+    assert found is not None and found.trainings == 1 and found.share == pytest.approx(reached)
+    # One on another machine, and one whose model has gone, say nothing of this one.
+    trained("2026-06-02", 20_000, 2, **{**facts, "machine": "another card"})
+    trained("2026-06-03", 20_000, 2, **{**facts, "base_model": home.models / "gone"})
+    assert efficiency(home, GPU, card) == found
+    hardware = hardware_of(home, GPU)
+    figures: dict[str, Any] = {"rows": 74, "tokens": 10_000, "longest": 400, "heldout_rows": 20}
+    other = recipe.model_copy(update={"method": "lora"})
+    plan = figures_of(other, shape, hardware, **figures)
+    assert any("as 1 earlier training reached" in note for note in plan.notes)
+    expected = work_of(other, shape, tokens=plan.tokens, batches=plan.steps, updates=plan.steps).operations
+    assert plan.seconds - 30 == pytest.approx(expected / 1e12 / reached, abs=0.1)
+
+
+def test_a_card_with_a_data_sheet_is_planned_by_it_unless_somebody_measured(home: Home) -> None:
+    gpu = GpuSettings(device="cuda", name="NVIDIA L4")
+    assert (card := hardware_of(home, gpu).card) is not None and card.name == "L4"
+    told = GpuSettings(device="cuda", name="NVIDIA L4", tokens_per_second=1000)
+    assert hardware_of(home, told).card is None and hardware_of(home, told).tokens_per_second == 1000
+    assert hardware_of(home, GpuSettings(device="cuda", name="B1000")).card is None
+    other = hardware_with(home, GPU, card_named("H100"))
+    assert (other.name, other.device, other.efficiency_from) == ("H100", "cuda", 0), "a CPU says nothing of cards"

@@ -16,7 +16,8 @@ from ec1.night.steps.recipes import nightly_recipes
 from ec1.recipes.resolution import load_recipe, survey
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings
-from ec1.training.plan import HardwareFigures, peak_memory_gib, plan_training, schedule_of, trainable_parameters
+from ec1.training.memory import peak_memory_gib, trainable_parameters
+from ec1.training.plan import HardwareFigures, plan_training, schedule_of
 from ec1.training.shape import ModelShape
 
 L4 = HardwareFigures(name="NVIDIA L4", device="cuda", memory_gib=24, tokens_per_second=900, cost_per_hour=0.3)

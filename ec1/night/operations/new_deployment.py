@@ -87,7 +87,6 @@ gpu:
   name: NVIDIA L4
   memory_gib: 24
   min_free_gib: 22                  # free memory that a phase needs before it starts
-  tokens_per_second: 900            # for the plan only; the log book says what was measured
   cost_per_hour: 0.0                # USD, for the plan only
 """
 

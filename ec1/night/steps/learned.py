@@ -1,11 +1,14 @@
 """What earlier trainings say about the next one: tokens per second, the time around the steps, and memory.
 
 The plan's own figures are computed, and a deployment's `tokens_per_second` is somebody's guess: on the sample they were
-off by 1.3 to 3.7 times. After a first training of a kind its own figures count. Belongs here: which earlier trainings
-are of a kind. Does not: the plan (`ec1.training.plan`).
+off by 1.3 to 3.7 times. After a first training of a kind its own figures count; before that, how much of the machine
+trainings of other kinds reached. Belongs here: which earlier trainings count for what. Does not: the plan
+(`ec1.training.plan`).
 """
 
+import functools
 import statistics
+from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.errors import EC1Error
@@ -14,7 +17,10 @@ from ec1.home import Home
 from ec1.launch.device import GpuSettings
 from ec1.night.steps.candidate import BY_HAND
 from ec1.recipes.schema import Recipe
-from ec1.training.plan import Learned, peak_memory_gib
+from ec1.training.cards import Card
+from ec1.training.memory import peak_memory_gib
+from ec1.training.physics import work_of
+from ec1.training.plan import Learned
 from ec1.training.shape import ModelShape
 from ec1.training.spec import RUN, SUMMARY, TrainingResult, TrainingSpec, read_result
 
@@ -35,11 +41,7 @@ def learned(home: Home, recipe: Recipe, model: ModelShape, gpu: GpuSettings) -> 
         for spec, result in _newest(home)
         if _kind(spec.recipe) == _kind(recipe)
         and (spec.processes, spec.fsdp) == (gpu.processes, gpu.fsdp)
-        and spec.device == gpu.device
-        and spec.machine in ("", gpu.name)
-        and result.status != "diverged"
-        and result.resumed_from is None
-        and result.training_seconds >= _MIN_SECONDS
+        and _here(spec, result, gpu)
     ]
     same = [(spec, result) for spec, result in alike if _form(spec.recipe) == _form(recipe)]
     used = (same or alike)[:_USED]
@@ -53,6 +55,52 @@ def learned(home: Home, recipe: Recipe, model: ModelShape, gpu: GpuSettings) -> 
             for spec, result in used
         ),
         trainings=len(used),
+    )
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """What share of a card trainings reached; of a machine without a data sheet, how many TFLOP/s."""
+
+    share: float
+    trainings: int
+
+
+def efficiency(home: Home, gpu: GpuSettings, card: Card) -> Efficiency | None:
+    """The median over the last trainings on this machine, of whatever kind; None if none can be counted."""
+    shares = []
+    for spec, result in _newest(home):
+        if not _here(spec, result, gpu) or not (spec.base_model / "config.json").is_file():
+            continue
+        try:
+            work = work_of(
+                spec.recipe,
+                _shape(spec.base_model),
+                tokens=result.tokens,
+                batches=result.steps * result.gradient_accumulation * result.processes,
+                updates=result.steps,
+            )
+        except EC1Error:
+            continue
+        shares.append(work.seconds_on(card) / (result.training_seconds * max(1, result.processes)))
+        if len(shares) == _USED:
+            break
+    return Efficiency(statistics.median(shares), len(shares)) if shares else None
+
+
+@functools.lru_cache(maxsize=8)
+def _shape(folder: Path) -> ModelShape:
+    return ModelShape.read(folder)
+
+
+def _here(spec: TrainingSpec, result: TrainingResult, gpu: GpuSettings) -> bool:
+    """Whether a training measured this machine."""
+    return (
+        spec.device == gpu.device
+        and spec.machine in ("", gpu.name)
+        and result.status != "diverged"
+        and result.resumed_from is None
+        and result.training_seconds >= _MIN_SECONDS
     )
 
 

@@ -45,13 +45,15 @@ from ec1.night.steps.candidate import (
     run_evaluation,
     run_training,
 )
+from ec1.night.steps.hardware import hardware_of, hardware_with
 from ec1.night.steps.marks import mend_mark
 from ec1.night.steps.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
 from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.plan import HardwareFigures, TrainingPlan, plan_training
+from ec1.training.cards import Card
+from ec1.training.plan import TrainingPlan, figures_of, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished
 
@@ -240,15 +242,7 @@ class RecipeNight:
         return plan_training(
             self.recipe,
             model,
-            HardwareFigures(
-                name=gpu.name,
-                device=gpu.device,
-                memory_gib=gpu.memory_gib,
-                tokens_per_second=gpu.tokens_per_second,
-                cost_per_hour=gpu.cost_per_hour,
-                processes=gpu.processes,
-                fsdp=gpu.fsdp,
-            ),
+            hardware_of(self.home, gpu),
             rows=dataset.train_rows,
             tokens=dataset.tokens,
             longest=dataset.percentiles["p100"],
@@ -256,6 +250,28 @@ class RecipeNight:
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
             learned=learned(self.home, self.recipe, model, gpu),
         )
+
+    def plan_on(self, card: Card, dataset: Dataset) -> TrainingPlan:
+        """What the training would take on another card, whether it fits there or not. Raises PermanentError for a
+        recipe whose modules the model lacks."""
+        from ec1.night.steps.learned import learned
+
+        gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
+        other = hardware_with(self.home, gpu, card)
+        known = learned(self.home, self.recipe, model, gpu)
+        figures = figures_of(
+            self.recipe,
+            model,
+            other,
+            rows=dataset.train_rows,
+            tokens=dataset.tokens,
+            longest=dataset.percentiles["p100"],
+            heldout_rows=dataset.heldout_rows,
+        )
+        if known is None or gpu.device != other.device:
+            return figures
+        # What a training holds does not depend on the card that holds it.
+        return figures.model_copy(update={"peak_memory_gib": round(known.memory_gib, 2)})
 
     def spec(self, dataset: Dataset, budget_seconds: float | None = None, seed: int | None = None) -> TrainingSpec:
         """The complete specification of the training in the night's own folder."""

@@ -1,0 +1,1 @@
+"""A GPU session in a box: `python -m benchmarks.gpu`."""
