@@ -13,6 +13,9 @@ from typing import Any
 
 from ec1.errors import PermanentError
 
+_BATCH_TOKENS = 2**13
+"""Prompts and answers of one batch: what attention keeps of them is about 4 GiB for a 7B without grouped heads."""
+
 
 @dataclass(frozen=True)
 class ModelAnswer:
@@ -71,11 +74,21 @@ def load_candidates(
 def write_answers(
     model: Any, tokenizer: Any, prompts: Sequence[list[int]], *, device: str, max_tokens: int
 ) -> list[ModelAnswer]:
-    """The answers to prompts of tokens, the likeliest token each time, in one batch."""
+    """The answers to prompts of tokens, the likeliest token each time; as many in a batch as memory bears."""
+    answers: dict[int, ModelAnswer] = {}
+    # Prompts of like length share a batch: little of it is padding.
+    left = sorted(range(len(prompts)), key=lambda place: -len(prompts[place]))
+    while left:
+        size = max(1, _BATCH_TOKENS // (len(prompts[left[0]]) + max_tokens))
+        batch, left = left[:size], left[size:]
+        written = _write(model, tokenizer, [prompts[place] for place in batch], device, max_tokens)
+        answers.update(zip(batch, written, strict=True))
+    return [answers[place] for place in range(len(prompts))]
+
+
+def _write(model: Any, tokenizer: Any, prompts: Sequence[list[int]], device: str, max_tokens: int) -> list[ModelAnswer]:
     import torch
 
-    if not prompts:
-        return []
     width = max(map(len, prompts))
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     tokens = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=device)

@@ -79,7 +79,7 @@ def train(
         markup=False,
     )
     if judged is not None:
-        out.print(f"the gate would say {judged.verdict.verdict}: {'; '.join(judged.verdict.reasons)}", markup=False)
+        out.print(f"the gate would say {judged.verdict.verdict}: {judged.verdict.told}", markup=False)
 
 
 def sweep(
@@ -155,7 +155,7 @@ def _try_all(
             result, judged = run_trial(trial, deployment, options.home, inherited(options.environment))
         done.append((trial, result, judged))
         if not as_json:
-            said = judged.verdict.reasons[0] if judged else result.verdict
+            said = judged.verdict.told if judged else result.verdict
             took = f"{result.steps} steps in {result.seconds:.0f} s"
             out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {took}; {said}", markup=False)
 

@@ -1,0 +1,61 @@
+"""Answers to held-out prompts: which prompts are answered, and what each model's answers come to.
+
+Belongs here: the choice, and putting answers beside what was wanted. Does not: writing (`answering.py`), what makes one
+answer right (`success.py`), and what follows (`gate.py`).
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+
+from ec1.adapters.answering import ModelAnswer
+from ec1.adapters.behaviour import faults_of
+from ec1.adapters.likelihood import HeldOutExample
+from ec1.adapters.scores import Sample
+from ec1.adapters.success import judged, kind_of
+from ec1.recipes.evaluation import EvaluationOptions
+
+_ROOM = 1.25
+"""An answer this much longer than every wanted one is not going to end in time."""
+_ROOM_TOKENS = 16
+
+
+def to_write(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> tuple[list[int], int]:
+    """The places of the examples whose prompts are answered, and how many were left out because their wanted answer
+    cannot be written out in full. A stable choice, the same on every night."""
+    fitting = [index for index, each in enumerate(examples) if len(each.answers[0]) < options.sample_tokens]
+    fitting.sort(key=lambda index: hashlib.sha256(examples[index].name.encode()).digest())
+    return sorted(fitting[: options.sample_generations]), len(examples) - len(fitting)
+
+
+def room_for(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> int:
+    """How many tokens an answer to any of these may take."""
+    longest = max((len(each.answers[0]) for each in examples), default=1)
+    return min(options.sample_tokens, math.ceil(_ROOM * longest) + _ROOM_TOKENS)
+
+
+def samples_of(
+    examples: Sequence[HeldOutExample], answers: Mapping[str, Sequence[ModelAnswer]], options: EvaluationOptions
+) -> tuple[Sample, ...]:
+    """One sample per example; `answers` has one per example and model."""
+    return tuple(
+        _sample(example, {name: each[place] for name, each in answers.items()}, options)
+        for place, example in enumerate(examples)
+    )
+
+
+def _sample(example: HeldOutExample, answers: Mapping[str, ModelAnswer], options: EvaluationOptions) -> Sample:
+    wanted, prompt = example.expected, example.prompt_text
+    found = {name: judged(answer, wanted, prompt, options) for name, answer in answers.items()}
+    return Sample(
+        prompt=prompt,
+        expected=wanted,
+        answers={name: answer.text for name, answer in answers.items()},
+        faults={name: tuple(faults_of(answer.text, wanted, cut=answer.cut)) for name, answer in answers.items()},
+        example=example.name,
+        group=example.group,
+        kind=kind_of(wanted, prompt),
+        right={name: each.right for name, each in found.items()},
+        formed={name: each.formed for name, each in found.items()},
+        similarity={name: round(each.similarity, 3) for name, each in found.items()},
+    )
