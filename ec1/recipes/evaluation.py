@@ -1,5 +1,7 @@
 """How a candidate is judged: the `evaluation:` section of a recipe. Light: recipes import it at definition time."""
 
+from typing import Any
+
 from pydantic import Field, field_validator
 
 from ec1.rewards import checks
