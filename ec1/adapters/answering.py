@@ -71,38 +71,75 @@ def load_candidates(
     return model, switch
 
 
+def ends_of(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens with which the model ends an answer."""
+    own = model.generation_config.eos_token_id
+    return frozenset(own if isinstance(own, list) else [own]) - {None} | {tokenizer.eos_token_id}
+
+
 def write_answers(
-    model: Any, tokenizer: Any, prompts: Sequence[list[int]], *, device: str, max_tokens: int
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[list[int]],
+    *,
+    device: str,
+    max_tokens: int,
+    begun: Sequence[list[int]] | None = None,
 ) -> list[ModelAnswer]:
-    """The answers to prompts of tokens, the likeliest token each time; as many in a batch as memory bears."""
+    """The answers to prompts of tokens, the likeliest token each time; as many in a batch as memory bears.
+
+    `begun`: how each answer begins, which is not written again; `max_tokens` are those of an answer with its beginning.
+    """
     answers: dict[int, ModelAnswer] = {}
+    given = begun or [[] for _ in prompts]
+    length = [len(prompt) + len(own) for prompt, own in zip(prompts, given, strict=True)]
     # Prompts of like length share a batch: little of it is padding.
-    left = sorted(range(len(prompts)), key=lambda place: -len(prompts[place]))
+    left = sorted(range(len(prompts)), key=lambda place: -length[place])
     while left:
-        size = max(1, _BATCH_TOKENS // (len(prompts[left[0]]) + max_tokens))
+        size = max(1, _BATCH_TOKENS // (length[left[0]] + max_tokens))
         batch, left = left[:size], left[size:]
-        written = _write(model, tokenizer, [prompts[place] for place in batch], device, max_tokens)
+        written = _write(
+            model,
+            tokenizer,
+            [prompts[place] for place in batch],
+            [given[place] for place in batch],
+            device,
+            max_tokens,
+        )
         answers.update(zip(batch, written, strict=True))
     return [answers[place] for place in range(len(prompts))]
 
 
-def _write(model: Any, tokenizer: Any, prompts: Sequence[list[int]], device: str, max_tokens: int) -> list[ModelAnswer]:
+def _write(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[list[int]],
+    begun: Sequence[list[int]],
+    device: str,
+    max_tokens: int,
+) -> list[ModelAnswer]:
     import torch
 
-    width = max(map(len, prompts))
+    asked = [prompt + own for prompt, own in zip(prompts, begun, strict=True)]
+    width = max(map(len, asked))
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    tokens = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+    tokens = torch.tensor([[pad] * (width - len(each)) + each for each in asked], device=device)
+    mask = torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in asked], device=device)
     written = model.generate(
         input_ids=tokens,
         attention_mask=mask,
-        max_new_tokens=max_tokens,
+        max_new_tokens=max(1, max_tokens - min(map(len, begun))),
         do_sample=False,
         temperature=None,
         top_p=None,
         top_k=None,
         pad_token_id=pad,
     )[:, width:]
-    texts = tokenizer.batch_decode(written, skip_special_tokens=True)
-    ends = {tokenizer.eos_token_id, pad}
-    return [ModelAnswer(text.strip(), not ends & set(row.tolist())) for text, row in zip(texts, written, strict=True)]
+    ends = ends_of(model, tokenizer) | {pad}
+    found = []
+    for own, row in zip(begun, written.tolist(), strict=True):
+        end = next((place for place, token in enumerate(row) if token in ends), None)
+        answer = own + row[:end]
+        text = tokenizer.decode(answer[:max_tokens], skip_special_tokens=True)
+        found.append(ModelAnswer(text.strip(), cut=end is None or len(answer) > max_tokens))
+    return found

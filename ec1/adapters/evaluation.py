@@ -24,10 +24,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ec1.adapters.answering import ModelAnswer, load_candidates, write_answers
+from ec1.adapters.answering import ModelAnswer, ends_of, load_candidates, write_answers
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.judging import base_judge, judged_by, server_judge
-from ec1.adapters.likelihood import HeldOutExample, losses_of, read_examples, shuffled, tokens_of
+from ec1.adapters.likelihood import HeldOutExample, ReadAnswer, read_answers, read_examples, shuffled, tokens_of
 from ec1.adapters.manifest import ADAPTER_FILES
 from ec1.adapters.overlap import overlap_with
 from ec1.adapters.reading import (
@@ -42,7 +42,7 @@ from ec1.adapters.reading import (
 from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Overlap, ScoredObjective, Scores, write_scores
 from ec1.adapters.settings import JudgeSettings
 from ec1.adapters.solving import HeldOutTask, answered, read_tasks, scored_tasks
-from ec1.adapters.written import room_for, samples_of, to_write
+from ec1.adapters.written import answers_to, room_for, samples_of, to_write
 from ec1.corpus.row_kinds import ROW_KINDS, TASKS
 from ec1.errors import InputError
 from ec1.extraction.naming.calibration import CALIBRATION
@@ -96,12 +96,28 @@ class EvaluationSpec(Settings):
 
 
 @dataclass(frozen=True)
+class _General:
+    """Of each question of the general set, in nats, the losses of its right and of its wrong answer."""
+
+    right: tuple[float, ...]
+    wrong: tuple[float, ...]
+
+    @property
+    def likely(self) -> tuple[float, ...]:
+        return tuple(-loss for loss in self.right)
+
+    @property
+    def found(self) -> tuple[bool, ...]:
+        return tuple(right < wrong for right, wrong in zip(self.right, self.wrong, strict=True))
+
+
+@dataclass(frozen=True)
 class _Told:
     """All that one model was asked, in the order of the examples, of the general set, and of the task cases."""
 
     losses: list[list[float]]
     shuffled: list[float | None]
-    general: list[list[float]]
+    general: _General
     answers: list[ModelAnswer]
     tasks: list[ModelAnswer]
 
@@ -194,24 +210,22 @@ def _solves(spec: EvaluationSpec, report: Report) -> Scores:
     held = read_tasks(spec.heldout, asked, spec.options.max_examples)
     if not held:
         raise InputError(f"{spec.heldout} holds no task: nothing to evaluate")
-    general, _ = read_examples(
-        spec.general, "sft", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
-    )
+    general = _general_set(spec, tokenizer)
     files = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
     model, switch = load_candidates(spec.model, spec.candidates, spec.device)
     seconds = {"load": time.monotonic() - started}
     write = functools.partial(
         write_answers, model, tokenizer, device=spec.device, max_tokens=spec.options.sample_tokens
     )
-    score = functools.partial(losses_of, model, pad=tokenizer.pad_token_id or 0, device=spec.device)
+    read = _reader(spec, model, tokenizer)
     answers: dict[str, list[ModelAnswer]] = {}
-    likely: dict[str, tuple[float, ...]] = {}
+    generally: dict[str, _General] = {}
     asides: dict[str, list[ModelAnswer]] = {}
     for name in spec.candidates:
         started = time.monotonic()
         with torch.inference_mode(), switch(name):
             answers[name] = answered(held, write)
-            likely[name] = tuple(-losses[0] for losses in score(general, batch_size=spec.batch_size))
+            generally[name] = _asked_generally(read, general)
             asides[name] = write([_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks])
         seconds[name] = time.monotonic() - started
         report(f"{name} answered {len(held)} tasks in {seconds[name]:.1f} s")
@@ -223,7 +237,8 @@ def _solves(spec: EvaluationSpec, report: Report) -> Scores:
         models=tuple(spec.candidates),
         examples=examples,
         samples=samples,
-        general=likely,
+        general={name: each.likely for name, each in generally.items()},
+        general_right={name: each.found for name, each in generally.items()},
         tasks=passed,
         judge=judge,
         looks=_looks(held, spec.looked_at),
@@ -259,9 +274,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
     overlap = None
     if spec.train is not None:
         examples, overlap = _unknown(spec, spec.train, examples, report)
-    general, _ = read_examples(
-        spec.general, "dpo", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
-    )
+    general = _general_set(spec, tokenizer)
     # Before they are loaded: whatever lies there afterwards is what was scored, or is refused.
     files = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
     model, switch = load_candidates(spec.model, spec.candidates, spec.device)
@@ -269,7 +282,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
     report(f"loaded {spec.model.name} and {len(spec.candidates) - 1} adapters in {seconds['load']:.1f} s")
 
     write = functools.partial(write_answers, model, tokenizer, device=spec.device)
-    score = functools.partial(losses_of, model, pad=tokenizer.pad_token_id or 0, device=spec.device)
+    read = _reader(spec, model, tokenizer)
     places, too_long = to_write(examples, spec.options)
     chosen = [examples[place] for place in places]
     tasks = [_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks]
@@ -278,18 +291,32 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
     for name in spec.candidates:
         started = time.monotonic()
         with torch.inference_mode(), switch(name):
+            seen = read(examples)
+            asked = time.monotonic()
+            answers = answers_to(
+                model,
+                tokenizer,
+                chosen,
+                [seen[place][0] for place in places],
+                device=spec.device,
+                max_tokens=room_for(chosen, spec.options),
+            )
+            seconds[f"answers of {name}"] = time.monotonic() - asked
             told[name] = _Told(
-                losses=score(examples, batch_size=spec.batch_size),
-                shuffled=_scored_where(score, shuffled(examples), spec.batch_size),
-                general=score(general, batch_size=spec.batch_size),
-                answers=write([each.prompt for each in chosen], max_tokens=room_for(chosen, spec.options)),
+                losses=_losses(seen),
+                shuffled=_scored_where(read, shuffled(examples)),
+                general=_asked_generally(read, general),
+                answers=answers,
                 tasks=write(tasks, max_tokens=spec.options.sample_tokens),
             )
         seconds[name] = time.monotonic() - started
-        report(f"evaluated {name} on {len(examples)} examples in {seconds[name]:.1f} s")
+        report(
+            f"evaluated {name} on {len(examples)} examples in {seconds[name]:.1f} s, "
+            f"{seconds[f'answers of {name}']:.1f} s of them to write what was not read of {len(chosen)} answers"
+        )
     with torch.inference_mode(), switch(BASE):
         few = examples[:_NOISE_EXAMPLES]
-        noise = _noise(score(few, batch_size=1), told[BASE].losses)
+        noise = _noise(_losses(read(few, batch_size=1)), told[BASE].losses)
         passed, judge = _passed(spec, {name: each.tasks for name, each in told.items()}, model, tokenizer, report)
 
     return Scores(
@@ -300,8 +327,8 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
         samples=samples_of(chosen, {name: each.answers for name, each in told.items()}, spec.options),
         too_long=too_long,
         overlap=overlap,
-        general={name: tuple(-right for right, _ in each.general) for name, each in told.items()},
-        general_right={name: tuple(right < wrong for right, wrong in each.general) for name, each in told.items()},
+        general={name: each.general.likely for name, each in told.items()},
+        general_right={name: each.general.found for name, each in told.items()},
         tasks=passed,
         judge=judge,
         noise=noise,
@@ -346,11 +373,39 @@ def digests(adapter: Path) -> dict[str, str]:
     return {name: sha256_file(adapter / name) for name in ADAPTER_FILES if (adapter / name).is_file()}
 
 
+def _reader(spec: EvaluationSpec, model: Any, tokenizer: Any) -> Callable[..., list[list[ReadAnswer]]]:
+    return functools.partial(
+        read_answers,
+        model,
+        batch_size=spec.batch_size,
+        pad=tokenizer.pad_token_id or 0,
+        ends=ends_of(model, tokenizer),
+        device=spec.device,
+    )
+
+
+def _general_set(spec: EvaluationSpec, tokenizer: Any) -> list[HeldOutExample]:
+    """Its questions, each with a right and a wrong answer."""
+    general, _ = read_examples(
+        spec.general, "dpo", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
+    )
+    return general
+
+
+def _asked_generally(read: Callable[..., list[list[ReadAnswer]]], general: Sequence[HeldOutExample]) -> _General:
+    losses = _losses(read(general))
+    return _General(tuple(right for right, _ in losses), tuple(wrong for _, wrong in losses))
+
+
+def _losses(read: Sequence[Sequence[ReadAnswer]]) -> list[list[float]]:
+    return [[each.loss for each in answers] for answers in read]
+
+
 def _scored_where(
-    score: Callable[..., list[list[float]]], examples: Sequence[HeldOutExample | None], batch_size: int
+    read: Callable[..., list[list[ReadAnswer]]], examples: Sequence[HeldOutExample | None]
 ) -> list[float | None]:
     """The loss of each example's answer; None where there is no example."""
-    losses = iter(score([example for example in examples if example is not None], batch_size=batch_size))
+    losses = iter(_losses(read([example for example in examples if example is not None])))
     return [None if example is None else next(losses)[0] for example in examples]
 
 

@@ -1,16 +1,22 @@
-"""Answers to held-out prompts: which prompts are answered, and what each model's answers come to.
+"""Answers to held-out prompts: which prompts are answered, how, and what each model's answers come to.
 
-Belongs here: the choice, and putting answers beside what was wanted. Does not: writing (`answering.py`), what makes one
-answer right (`success.py`), and what follows (`gate.py`).
+Most of an answer need not be written. The pass that gives the likelihood of a wanted answer also shows how far the
+likeliest tokens are the wanted ones: what a model would write of it is read there, and only from where it leaves the
+wanted answer is the rest written. (Not the same bit for bit: of two tokens that are equally likely in 16 bits, one
+batch may choose the one and another the other.)
+
+Belongs here: the choice, what is read and what is written, and putting answers beside what was wanted. Does not:
+writing (`answering.py`), what makes one answer right (`success.py`), and what follows (`gate.py`).
 """
 
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ec1.adapters.answering import ModelAnswer
+from ec1.adapters.answering import ModelAnswer, write_answers
 from ec1.adapters.behaviour import faults_of
-from ec1.adapters.likelihood import HeldOutExample
+from ec1.adapters.likelihood import HeldOutExample, ReadAnswer
 from ec1.adapters.scores import Sample
 from ec1.adapters.success import judged, kind_of
 from ec1.recipes.evaluation import EvaluationOptions
@@ -32,6 +38,36 @@ def room_for(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> 
     """How many tokens an answer to any of these may take."""
     longest = max((len(each.answers[0]) for each in examples), default=1)
     return min(options.sample_tokens, math.ceil(_ROOM * longest) + _ROOM_TOKENS)
+
+
+def answers_to(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[HeldOutExample],
+    read: Sequence[ReadAnswer],
+    *,
+    device: str,
+    max_tokens: int,
+) -> list[ModelAnswer]:
+    """The answer to each example, the likeliest token each time: read as far as it is the wanted one, then written."""
+    answers: list[ModelAnswer | None] = [
+        ModelAnswer(tokenizer.decode(example.answers[0][: own.same], skip_special_tokens=True).strip(), cut=False)
+        if own.whole
+        else None
+        for example, own in zip(examples, read, strict=True)
+    ]
+    open_ = [place for place, answer in enumerate(answers) if answer is None]
+    written = iter(
+        write_answers(
+            model,
+            tokenizer,
+            [examples[place].prompt for place in open_],
+            begun=[examples[place].answers[0][: read[place].same] for place in open_],
+            device=device,
+            max_tokens=max_tokens,
+        )
+    )
+    return [next(written) if answer is None else answer for answer in answers]
 
 
 def samples_of(
