@@ -9,8 +9,8 @@
 
 An answer that is empty or cut off, and one that only repeats its prompt, is neither, whatever another model wrote.
 
-Belongs here: the kinds and their checks, one answer at a time. Does not: asking for answers (`evaluation.py`), task
-cases with checks of their own (`tasks.py`), and what follows (`gate.py`).
+Belongs here: the kinds, and what an answer of each is held against. Does not: asking for answers (`evaluation.py`),
+task cases with checks of their own (`ec1.rewards`), and what follows (`gate.py`).
 """
 
 import ast
@@ -18,8 +18,7 @@ import difflib
 import functools
 import json
 import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,21 +26,13 @@ from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.behaviour import Form, form_of
 from ec1.files import canonical_json
 from ec1.recipes.evaluation import EvaluationOptions
-from ec1.sandbox.box import Limits, run, why_not
+from ec1.rewards.checks import Check, why_unchecked
+from ec1.rewards.rewards import body_of, score_all
 
 AnswerKind = Literal["diff", "json", "python", "text"]
 
-_FENCE = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]")
 """A word, a mark, or a character of a script that writes no spaces."""
-_LIMITS = Limits(seconds=10, cpu_seconds=5, memory_mib=512, processes=8)
-_RUNNER = """
-import json, sys
-task = json.load(sys.stdin)
-space = {"__name__": "answer"}
-exec(compile(task["code"], "answer", "exec"), space)
-print(task["mark"] + json.dumps([repr(eval(each, space)) for each in task["calls"]]))
-"""
 
 
 @dataclass(frozen=True)
@@ -58,35 +49,49 @@ def kind_of(wanted: str, prompt: str) -> AnswerKind:
     form: Form = form_of(body_of(wanted))
     if form != "text":
         return form
-    return "python" if _parsed(body_of(wanted)) is not None and _asserted(prompt) and why_not() is None else "text"
+    executable = _parsed(body_of(wanted)) is not None and _tests(prompt) is not None
+    return "python" if executable and why_unchecked({"tests"}) is None else "text"
 
 
 def judged(answer: ModelAnswer, wanted: str, prompt: str, options: EvaluationOptions) -> JudgedAnswer:
     """Hold one answer against the wanted one. `prompt`: the user's last message."""
+    return judged_all([answer], [wanted], [prompt], options)[0]
+
+
+def judged_all(
+    answers: Sequence[ModelAnswer], wanted: Sequence[str], prompts: Sequence[str], options: EvaluationOptions
+) -> list[JudgedAnswer]:
+    """As `judged`, one after the other; what is executed shares a few boxes."""
+    kinds = [kind_of(target, prompt) for target, prompt in zip(wanted, prompts, strict=True)]
+    run = [place for place, kind in enumerate(kinds) if kind == "python"]
+    checks = [[check] for place in run if (check := _tests(prompts[place])) is not None]
+    scores = score_all([answers[place].text for place in run], checks)
+    passed = {place for place, (score,) in zip(run, scores, strict=True) if score.right}
+    return [
+        _judged(answer, target, prompt, kinds[place], place in passed, options)
+        for place, (answer, target, prompt) in enumerate(zip(answers, wanted, prompts, strict=True))
+    ]
+
+
+def _judged(
+    answer: ModelAnswer, wanted: str, prompt: str, kind: AnswerKind, passed: bool, options: EvaluationOptions
+) -> JudgedAnswer:
     text, target = body_of(answer.text), body_of(wanted)
     likeness = similarity(text, target)
     if answer.cut or not text:
         return JudgedAnswer(False, False, likeness)
-    kind = kind_of(wanted, prompt)
     if kind == "diff":
         right, formed = _diff(text, target, prompt)
     elif kind == "json":
         right, formed = _json(text, json.loads(target), options.answer_schema)
     elif kind == "python":
         formed = _parsed(text) is not None
-        right = formed and _passes(text, _asserted(prompt))
+        right = formed and passed
     else:
         same = words_of(text) == words_of(target)
         echo = similarity(text, prompt) >= likeness
         right = formed = same or (likeness >= options.min_similarity and not echo)
     return JudgedAnswer(right, formed, likeness)
-
-
-def body_of(text: str) -> str:
-    """An answer without what a reasoning model thought before it and, if it has one, without the fence around it."""
-    text = text.rpartition("</think>")[2]
-    fenced = _FENCE.search(text)
-    return (fenced[1] if fenced else text).strip()
 
 
 def words_of(text: str) -> list[str]:
@@ -200,37 +205,10 @@ def _parsed(code: str) -> ast.Module | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _asserted(prompt: str) -> tuple[tuple[str, Any], ...]:
-    """The calls that a prompt asserts something of, and the literals that they are to give."""
-    return tuple(_assertions(prompt))
-
-
-def _assertions(prompt: str) -> Iterator[tuple[str, Any]]:
-    for line in prompt.splitlines():
-        if not line.strip().startswith("assert "):
-            continue
-        try:
-            (node,) = ast.parse(line.strip()).body
-            if isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare):
-                (operator,), (right,) = node.test.ops, node.test.comparators
-                if isinstance(operator, ast.Eq):
-                    yield ast.unparse(node.test.left), ast.literal_eval(right)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-
-
-def _passes(code: str, asserted: tuple[tuple[str, Any], ...]) -> bool:
-    """Whether all calls give what was asserted. Called inside the box, compared outside: what an answer makes of `==`,
-    of exit codes or of the checks does not count."""
-    python = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
-    if python is None:
-        return False
-    mark = "results:"
-    task = json.dumps({"code": code, "calls": [call for call, _ in asserted], "mark": mark})
-    ran = run((python, "-I", "-c", _RUNNER), task.encode(), _LIMITS)
-    last = ran.stdout.decode(errors="replace").strip().rpartition("\n")[2]
+def _tests(prompt: str) -> Check | None:
+    """The assertions of a prompt; None if it has none, or one that is not `assert CALL == LITERAL`."""
+    lines = [line.strip() for line in prompt.splitlines() if line.strip().startswith("assert ")]
     try:
-        values = [ast.literal_eval(each) for each in json.loads(last.removeprefix(mark))]
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        return False
-    return ran.status == 0 and values == [value for _, value in asserted]
+        return Check(check="tests", value=lines)
+    except ValueError:
+        return None

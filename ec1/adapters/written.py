@@ -18,7 +18,7 @@ from ec1.adapters.answering import ModelAnswer, write_answers
 from ec1.adapters.behaviour import faults_of
 from ec1.adapters.likelihood import HeldOutExample, ReadAnswer
 from ec1.adapters.scores import Sample
-from ec1.adapters.success import judged, kind_of
+from ec1.adapters.success import judged_all, kind_of
 from ec1.recipes.evaluation import EvaluationOptions
 
 _ROOM = 1.25
@@ -74,24 +74,23 @@ def samples_of(
     examples: Sequence[HeldOutExample], answers: Mapping[str, Sequence[ModelAnswer]], options: EvaluationOptions
 ) -> tuple[Sample, ...]:
     """One sample per example; `answers` has one per example and model."""
+    wanted, prompts = [each.expected for each in examples], [each.prompt_text for each in examples]
+    found = {name: judged_all(each, wanted, prompts, options) for name, each in answers.items()}
     return tuple(
-        _sample(example, {name: each[place] for name, each in answers.items()}, options)
+        Sample(
+            prompt=example.prompt_text,
+            expected=example.expected,
+            answers={name: each[place].text for name, each in answers.items()},
+            faults={
+                name: tuple(faults_of(each[place].text, example.expected, cut=each[place].cut))
+                for name, each in answers.items()
+            },
+            example=example.name,
+            group=example.group,
+            kind=kind_of(example.expected, example.prompt_text),
+            right={name: each[place].right for name, each in found.items()},
+            formed={name: each[place].formed for name, each in found.items()},
+            similarity={name: round(each[place].similarity, 3) for name, each in found.items()},
+        )
         for place, example in enumerate(examples)
-    )
-
-
-def _sample(example: HeldOutExample, answers: Mapping[str, ModelAnswer], options: EvaluationOptions) -> Sample:
-    wanted, prompt = example.expected, example.prompt_text
-    found = {name: judged(answer, wanted, prompt, options) for name, answer in answers.items()}
-    return Sample(
-        prompt=prompt,
-        expected=wanted,
-        answers={name: answer.text for name, answer in answers.items()},
-        faults={name: tuple(faults_of(answer.text, wanted, cut=answer.cut)) for name, answer in answers.items()},
-        example=example.name,
-        group=example.group,
-        kind=kind_of(wanted, prompt),
-        right={name: each.right for name, each in found.items()},
-        formed={name: each.formed for name, each in found.items()},
-        similarity={name: round(each.similarity, 3) for name, each in found.items()},
     )

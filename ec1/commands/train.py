@@ -162,17 +162,18 @@ def _try_all(
 
 def _print_table(rows: "Sequence[SweepResult]") -> None:
     out.print("gain over the base in nats/token, on held-out examples that none of them was trained on:")
-    head = f"  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  {'verdicts':<22}  setting"
+    head = f"  {'right':<14}  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  {'verdicts':<22}  setting"
     out.print(head, markup=False)
     for row in rows:
         gain = "none" if row.gain is None else f"{row.gain:+.3f}"
+        right = "" if row.right is None else "{:.0%} ({:.0%}-{:.0%})".format(*row.right)
         spread = "" if row.lowest is None else f"{row.lowest:+.3f} to {row.highest:+.3f}"
         behind = "" if row.behind is None else str(row.behind).removesuffix(" nats/token")
         lost = f", {row.diverged} of {row.seeds} diverged" if row.diverged else ""
         verdicts = ", ".join(
             f"{count} {verdict}" if row.seeds > 1 else verdict for verdict, count in Counter(row.verdicts).items()
         )
-        line = f"  {gain:>7}  {spread:<16}  {behind:<26}  {verdicts:<22}  {row.setting}{lost}"
+        line = f"  {right:<14}  {gain:>7}  {spread:<16}  {behind:<26}  {verdicts:<22}  {row.setting}{lost}"
         out.print(line, markup=False)
 
 
