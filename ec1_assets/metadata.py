@@ -361,7 +361,7 @@ def _right(judged: "CandidateVerdict") -> Metadata:
     shown: Metadata = {
         "right_answers": success.of(CANDIDATE),
         **{f"right_share_{name}": round(count / success.prompts, 3) for name, count in success.right.items()},
-        "well_formed": counted(success.formed, success.prompts, CANDIDATE),
+        **({"well_formed": counted(success.formed, success.prompts, CANDIDATE)} if success.formed else {}),
         **({"prompts_left_out": f"{success.too_long}: their answer is too long"} if success.too_long else {}),
         **{f"right_over_{name}": str(each) for name, each in judged.verdict.right.items()},
         "looks_before": round(scores.looks, 1),

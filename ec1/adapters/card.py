@@ -116,7 +116,9 @@ def _evaluation(manifest: AdapterManifest) -> str:
 
 
 def _right(found: EvaluationSummary, success: Success) -> str:
-    said = [f"**{success.of(CANDIDATE)}**", counted(success.formed, success.prompts, CANDIDATE, "well formed")]
+    said = [f"**{success.of(CANDIDATE)}**"]
+    if success.formed:
+        said.append(counted(success.formed, success.prompts, CANDIDATE, "well formed"))
     if success.prompts < success.held_out:
         left = f", {success.too_long} have too long an answer" if success.too_long else ""
         said.append(f"asked were {success.prompts} of {success.held_out} held-out prompts{left}")

@@ -8,8 +8,8 @@
 4. Its gain must come from the prompts: on answers shuffled between prompts it must gain less, or it learnt form alone.
 5. Guards can only reject: forgetting, answers that are formed worse than the base's, tasks that it passes no longer.
 
-Tasks are judged by executing the answers: the candidate must solve more than the base, and more than the version that
-it started from or that is in use.
+Tasks are judged by executing the answers: the candidate must solve the share that the recipe states, more than the
+base, and more than the version that it started from or that is in use.
 
 An extractor is judged by F1 (`ec1.adapters.reading`): it must be better than the base, and better than whatever reads
 now, both with confidence; what it reads is grounded in the text, so it needs no control and no guard.
@@ -125,7 +125,9 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = CANDID
     differences: dict[str, ScoreDifference] = {}
     right: dict[str, ScoreDifference] = {}
     good: list[str] = []
-    if not reads:
+    if scores.rows is TASKS:
+        _enough(scores.success(), options, candidate, found)
+    elif not reads:
         right = _answers(scores, options, candidate, found, good)
     if len(set(groups)) > 1:
         differences[BASE] = _against_base(scores, options, candidate, found, good)
@@ -141,7 +143,7 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = CANDID
         reasons=problems or tuple(good),
         differences=differences,
         judge=scores.judge,
-        success=None if reads else scores.success(),
+        success=scores.success(),
         right=right,
     )
 
@@ -222,8 +224,7 @@ def _answers(
     said, mine = success.of(candidate), success.right[candidate]
     if success.prompts < options.min_examples:
         found.review.append(f"{success.prompts} answered prompts are too few to tell: at least {options.min_examples}")
-    if mine < options.min_success * success.prompts:
-        found.review.append(f"{said}: at least {options.min_success:.0%} must be right")
+    _enough(success, options, candidate, found)
     samples = [sample for sample in scores.samples if sample.kind]
     groups = [sample.group for sample in samples]
     if len(set(groups)) < 2:
@@ -243,6 +244,12 @@ def _answers(
             found.rejected.append(f"{said}: fewer right answers than {name}")
     good.append(said)
     return differences
+
+
+def _enough(success: Success | None, options: EvaluationOptions, candidate: str, found: _Findings) -> None:
+    """Whether the share of right answers is the one that the recipe asks for."""
+    if success is not None and success.right[candidate] < options.min_success * success.prompts:
+        found.review.append(f"{success.of(candidate)}: at least {options.min_success:.0%} must be right")
 
 
 def _against_base(

@@ -35,7 +35,7 @@ class HeldOutExample:
 @dataclass(frozen=True)
 class ReadAnswer:
     """What a model makes of an answer that it is shown. Greedy decoding, the likeliest token each time, would write its
-    first `same` tokens as they are; `whole`: all of it, up to its end."""
+    first `same` tokens as they are; `whole`: all of it, and end there."""
 
     loss: float
     """The mean negative log-probability of its tokens, in nats."""
@@ -205,5 +205,5 @@ def _read(logits: Any, tokens: Any, ends: Collection[int]) -> ReadAnswer:
     wanted = tokens[: len(logits)].tolist()
     same = _common_prefix(own, wanted)
     # What a template puts behind the end of a turn is never written.
-    end = next((place for place, token in enumerate(wanted) if token in ends), None)
-    return ReadAnswer(total / len(logits), same, end is not None and same > end)
+    end = next((place for place, token in enumerate(wanted) if token in ends), len(wanted))
+    return ReadAnswer(total / len(logits), min(same, end), same > end)

@@ -66,7 +66,7 @@ class Success(Settings):
 
     prompts: int = Field(ge=0, description="that were answered")
     right: dict[str, int]
-    formed: dict[str, int]
+    formed: dict[str, int] = Field({}, description="empty of tasks: their checks say right or wrong")
     pairs: int = Field(0, ge=0)
     wins: dict[str, int] = Field({}, description="pairs whose chosen answer is likelier than the rejected one")
     too_long: int = Field(0, ge=0, description="held-out prompts whose wanted answer does not fit `sample_tokens`")
@@ -182,7 +182,10 @@ class Scores(Settings):
         return dict(Counter(fault for sample in self.samples for fault in sample.faults.get(model, ())))
 
     def success(self) -> Success | None:
-        """The counts over written answers and pairs; None where no answer was judged."""
+        """The counts over written answers and pairs, or over tasks; None where no answer was judged."""
+        if self.rows is TASKS:
+            solved = {model: sum(value > 0 for value in self.values(model)) for model in self.models}
+            return Success(prompts=len(self.examples), right=solved, held_out=len(self.examples))
         judged = [sample for sample in self.samples if sample.kind]
         if not judged:
             return None
