@@ -7,7 +7,8 @@
 | Python whose prompt has `assert f(…) == …` | passes all of them in a sandbox | parses |
 | anything else | the same words, or nearly (`min_similarity`) | as right |
 
-An answer that is empty or cut off, and one that only repeats its prompt, is neither, whatever another model wrote.
+An answer that is empty or cut off, and one that only repeats its prompt, is neither, whatever another model wrote; nor
+is a diff or JSON that comes after more than an introduction of 80 characters.
 
 Belongs here: the kinds, and what an answer of each is held against. Does not: asking for answers (`evaluation.py`),
 task cases with checks of their own (`ec1.rewards`), and what follows (`gate.py`).
@@ -33,6 +34,8 @@ AnswerKind = Literal["diff", "json", "python", "text"]
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]")
 """A word, a mark, or a character of a script that writes no spaces."""
+_INTRODUCTION = 80
+_OPENS = {"diff": ("--- ", "diff --git "), "json": ("{", "[")}
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,12 @@ class JudgedAnswer:
     similarity: float
 
 
+@functools.lru_cache(maxsize=4096)
 def kind_of(wanted: str, prompt: str) -> AnswerKind:
     """By what an answer to this prompt is judged."""
     form: Form = form_of(body_of(wanted))
-    if form != "text":
+    # A diff behind a commit's message is no whole one: it is compared as words.
+    if form == "json" or (form == "diff" and _hunks(body_of(wanted)) is not None):
         return form
     executable = _parsed(body_of(wanted)) is not None and _tests(prompt) is not None
     return "python" if executable and why_unchecked({"tests"}) is None else "text"
@@ -73,12 +78,21 @@ def judged_all(
     ]
 
 
+def hopeless(text: str, wanted: str, prompt: str) -> bool:
+    """Whether an answer that begins like this can neither be right nor well formed, however it goes on."""
+    opens = _OPENS.get(kind_of(wanted, prompt))
+    said = text.rpartition("</think>")[2].lstrip()
+    if opens is None or len(said) <= _INTRODUCTION or said.startswith(("<think>", *opens)):
+        return False
+    return "```" not in said[: _INTRODUCTION + 3]
+
+
 def _judged(
     answer: ModelAnswer, wanted: str, prompt: str, kind: AnswerKind, passed: bool, options: EvaluationOptions
 ) -> JudgedAnswer:
     text, target = body_of(answer.text), body_of(wanted)
     likeness = similarity(text, target)
-    if answer.cut or not text:
+    if answer.cut or not text or hopeless(answer.text, wanted, prompt):
         return JudgedAnswer(False, False, likeness)
     if kind == "diff":
         right, formed = _diff(text, target, prompt)

@@ -2,8 +2,8 @@
 
 Most of an answer need not be written. The pass that gives the likelihood of a wanted answer also shows how far the
 likeliest tokens are the wanted ones: what a model would write of it is read there, and only from where it leaves the
-wanted answer is the rest written. (Not the same bit for bit: of two tokens that are equally likely in 16 bits, one
-batch may choose the one and another the other.)
+wanted answer is the rest written, and no more of it than shows that it is wrong. (Not the same bit for bit: of two
+tokens that are equally likely in 16 bits, one batch may choose the one and another the other.)
 
 Belongs here: the choice, what is read and what is written, and putting answers beside what was wanted. Does not:
 writing (`answering.py`), what makes one answer right (`success.py`), and what follows (`gate.py`).
@@ -18,7 +18,7 @@ from ec1.adapters.answering import ModelAnswer, write_answers
 from ec1.adapters.behaviour import faults_of
 from ec1.adapters.likelihood import HeldOutExample, ReadAnswer
 from ec1.adapters.scores import Sample
-from ec1.adapters.success import judged_all, kind_of
+from ec1.adapters.success import hopeless, judged_all, kind_of
 from ec1.recipes.evaluation import EvaluationOptions
 
 _ROOM = 1.25
@@ -63,6 +63,7 @@ def answers_to(
             tokenizer,
             [examples[place].prompt for place in open_],
             begun=[examples[place].answers[0][: read[place].same] for place in open_],
+            hopeless=lambda at, text: hopeless(text, examples[open_[at]].expected, examples[open_[at]].prompt_text),
             device=device,
             max_tokens=max_tokens,
         )

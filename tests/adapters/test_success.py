@@ -9,7 +9,7 @@ import pytest
 from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.likelihood import HeldOutExample
 from ec1.adapters.overlap import overlap_with
-from ec1.adapters.success import judged, kind_of, words_of
+from ec1.adapters.success import hopeless, judged, kind_of, words_of
 from ec1.adapters.written import room_for, to_write
 from ec1.corpus.row_kinds import ANSWERS, PAIRS
 from ec1.recipes.evaluation import EvaluationOptions
@@ -46,6 +46,24 @@ def test_a_diff_applies_and_does_what_was_meant(answer: str, right: bool, formed
     found = judged(ModelAnswer(answer, cut=False), DIFF, ASKED, OPTIONS)
     assert (found.right, found.formed) == (right, formed)
     assert not judged(ModelAnswer(answer, cut=True), DIFF, ASKED, OPTIONS).formed, "what was cut off is wrong"
+
+
+def test_what_can_be_right_no_more_is_known_from_its_beginning() -> None:
+    talk = "The wait was raised, since the answer came too late, and what stood there is noted behind it. "
+    for text in (talk, FILE * 3, f"{talk}\n```diff\n{DIFF}```"):
+        assert hopeless(text, DIFF, ASKED) and not judged(ModelAnswer(text, cut=False), DIFF, ASKED, OPTIONS).formed
+    for text in (
+        talk[:80],
+        DIFF,
+        f"Here it is:\n```diff\n{DIFF}```",
+        f"<think>{talk}",
+        f"<think>{talk}</think>\n{DIFF}",
+    ):
+        assert not hopeless(text, DIFF, ASKED), text
+    assert hopeless(talk, '{"a": 1}', "As JSON.") and not hopeless('{"b": ' + "1" * 99, '{"a": 1}', "As JSON.")
+    assert not hopeless(talk, "Words.", "Which?"), "of words it is not known"
+    told = f"fix(x): wait longer\n\n{DIFF}"
+    assert kind_of(told, ASKED) == "text" and judged(ModelAnswer(told, cut=False), told, ASKED, OPTIONS).right
 
 
 def test_a_new_file_is_a_diff_too() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ec1.adapters import answering
 from ec1.adapters.answering import ends_of, write_answers
 from ec1.adapters.likelihood import HeldOutExample, read_answers
 from ec1.adapters.written import answers_to
@@ -32,6 +33,10 @@ def tokenizer(tiny_model: Path) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(tiny_model)
+
+
+def after_a_round(place: int, text: str) -> bool:
+    return place == 2
 
 
 @pytest.mark.slow
@@ -77,6 +82,18 @@ def test_what_is_read_of_an_answer_is_what_would_be_written(
         monkeypatch.setattr(model, "generate", counted)
         whole = write_answers(model, tokenizer, list(PROMPTS), device="cpu", max_tokens=TOKENS)
         assert asked == [4]
+        few = write_answers(model, tokenizer, list(PROMPTS), device="cpu", max_tokens=TOKENS, hopeless=after_a_round)
+        assert few == whole, "no round has ended"
+        del asked[:]
+        with monkeypatch.context() as short:
+            short.setattr(answering, "_ROUND", 3)
+            few = write_answers(
+                model, tokenizer, list(PROMPTS), device="cpu", max_tokens=TOKENS, hopeless=after_a_round
+            )
+        assert asked == [4, 3, 2], "what is given up or has ended is written no more"
+        assert few[:2] + few[3:] == whole[:2] + whole[3:], "rounds change nothing"
+        assert few[2].text.endswith(" \u2026") and whole[2].text.startswith(few[2].text[:-2]) and not few[2].cut
+        del asked[:]
         assert answers_to(model, tokenizer, examples, read, device="cpu", max_tokens=TOKENS) == whole
-        assert asked == [4, 3], "the answer that is read whole is not written"
+        assert asked == [3], "the answer that is read whole is not written"
         assert [each.cut for each in whole] == [False, True, True, True]
