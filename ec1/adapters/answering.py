@@ -70,6 +70,9 @@ def load_candidates(
                 yield
 
     model.eval()
+    # Of a slice of places, which both reading and writing ask for, torch multiplies each row on its own with a weight
+    # that is frozen: sixty times as slow as all rows at once (`should_fold` in ATen/native/LinearAlgebra.cpp).
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(), *given[1:]))
     return model, switch
 
 

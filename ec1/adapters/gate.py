@@ -125,8 +125,8 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = CANDID
     differences: dict[str, ScoreDifference] = {}
     right: dict[str, ScoreDifference] = {}
     good: list[str] = []
-    if scores.rows is TASKS:
-        _enough(scores.success(), options, candidate, found)
+    if scores.rows is TASKS and (success := scores.success()) is not None:
+        good.append(_enough(success, options, candidate, found))
     elif not reads:
         right = _answers(scores, options, candidate, found, good)
     if len(set(groups)) > 1:
@@ -221,10 +221,9 @@ def _answers(
         mend = f"raise evaluation.sample_tokens above {options.sample_tokens}" if scores.too_long else ""
         found.review.append(f"{why}: {mend or 'set evaluation.sample_generations'}")
         return {}
-    said, mine = success.of(candidate), success.right[candidate]
+    mine, said = success.right[candidate], _enough(success, options, candidate, found)
     if success.prompts < options.min_examples:
         found.review.append(f"{success.prompts} answered prompts are too few to tell: at least {options.min_examples}")
-    _enough(success, options, candidate, found)
     samples = [sample for sample in scores.samples if sample.kind]
     groups = [sample.group for sample in samples]
     if len(set(groups)) < 2:
@@ -246,10 +245,12 @@ def _answers(
     return differences
 
 
-def _enough(success: Success | None, options: EvaluationOptions, candidate: str, found: _Findings) -> None:
-    """Whether the share of right answers is the one that the recipe asks for."""
-    if success is not None and success.right[candidate] < options.min_success * success.prompts:
-        found.review.append(f"{success.of(candidate)}: at least {options.min_success:.0%} must be right")
+def _enough(success: Success, options: EvaluationOptions, candidate: str, found: _Findings) -> str:
+    """How many answers are right, in words; it is a finding if their share is less than the recipe asks for."""
+    said = success.of(candidate)
+    if success.right[candidate] < options.min_success * success.prompts:
+        found.review.append(f"{said}: at least {options.min_success:.0%} must be right")
+    return said
 
 
 def _against_base(
