@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ec1.adapters import answering
-from ec1.adapters.answering import ends_of, write_answers
+from ec1.adapters.answering import ends_of, load_candidates, write_answers
 from ec1.adapters.likelihood import HeldOutExample, read_answers
 from ec1.adapters.written import answers_to
 
@@ -97,3 +97,23 @@ def test_what_is_read_of_an_answer_is_what_would_be_written(
         assert answers_to(model, tokenizer, examples, read, device="cpu", max_tokens=TOKENS) == whole
         assert asked == [3], "the answer that is read whole is not written"
         assert [each.cut for each in whole] == [False, True, True, True]
+
+
+@pytest.mark.slow
+def test_the_head_gets_whole_rows(tiny_model: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """Of a slice, torch multiplies each row on its own with a frozen weight: an evaluation took minutes more."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.bfloat16)
+    adapter = get_peft_model(base, LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    adapter.save_pretrained(tmp_path / "adapter")
+    loaded, switch = load_candidates(tiny_model, {"base": None, "candidate": tmp_path / "adapter"}, "cpu")
+    seen: list[bool] = []
+    loaded.get_output_embeddings().register_forward_hook(lambda _, given, out: seen.append(given[0].is_contiguous()))
+    examples = [HeldOutExample(str(n), str(n), prompt, ([7, 8, 9],), "", "") for n, prompt in enumerate(PROMPTS)]
+    with torch.inference_mode(), switch("candidate"):
+        read_answers(loaded, examples, batch_size=4, pad=0, ends={2}, device="cpu")
+        write_answers(loaded, tokenizer, list(PROMPTS), device="cpu", max_tokens=2)
+    assert len(seen) > 1 and all(seen)
