@@ -23,7 +23,7 @@ from ec1.recipes.evaluation import EvaluationOptions
 from ec1.recipes.resolution import find_recipe
 
 ROLES: dict[ScoredObjective, str] = {"sft": "engineering", "dpo": "apprenticeship"}
-HELD_OUT = 16
+HELD_OUT = 32
 """Rows that the gate sees, and as many that tell the truth; whole groups, so rather more."""
 COLUMNS = ("prompt", "completion", "chosen", "rejected", "group")
 LISTED = 400
@@ -52,7 +52,7 @@ class SampleWorld(World):
             ]
             self.base = step.base_model
         self.general = GENERAL
-        self.options = EvaluationOptions(sample_generations=3, sample_tokens=72)
+        self.options = EvaluationOptions(sample_tokens=96)
         self.rate = {"sft": 1e-3, "dpo": 5e-4}
         self.steps = {"sft": 12, "dpo": 8}
         self.batch, self.rank = 4, 16
@@ -68,7 +68,8 @@ class SampleWorld(World):
         return self._sides(objective, seed)[0]
 
     def fresh(self, objective: ScoredObjective, seed: int) -> tuple[list[Row], list[Row]]:
-        return self._sides(objective, seed)[1], rows_of(self.general)
+        general = [{**each, "completion": each["chosen"]} for each in rows_of(self.general)]
+        return self._sides(objective, seed)[1], general
 
     def _sides(self, objective: ScoredObjective, seed: int) -> tuple[list[Row], list[Row], list[Row]]:
         """What the gate sees, what tells the truth, and what is left to train on."""

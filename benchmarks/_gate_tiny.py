@@ -61,7 +61,7 @@ class TinyWorld(World):
         self.general = folder / "general.jsonl"
         fixed = random.Random("general")
         self.general.write_text("".join(json.dumps(general(fixed)) + "\n" for _ in range(64)))
-        self.options = EvaluationOptions(sample_generations=4, sample_tokens=12)
+        self.options = EvaluationOptions(sample_tokens=16)
         self.rate = {"sft": 2e-3, "dpo": 2e-3}
         self.steps = {"sft": 24, "dpo": 24}
         self.batch, self.rank = 16, 8
@@ -75,7 +75,7 @@ class TinyWorld(World):
 
     def heldout(self, objective: ScoredObjective, seed: int) -> list[Row]:
         rng = random.Random(f"held out {seed}")
-        return [house(rng) for _ in range(24)]
+        return [house(rng) for _ in range(50)]
 
     def fresh(self, objective: ScoredObjective, seed: int) -> tuple[list[Row], list[Row]]:
         rng = random.Random(f"fresh {seed}")
@@ -85,8 +85,8 @@ class TinyWorld(World):
 def general(rng: random.Random) -> Row:
     verb = rng.choice(tuple(GENERAL))
     number, answer = GENERAL[verb]
-    words = rng.sample(WORDS, number)
-    return row(f"{verb} {' '.join(words)}", answer.format(*words))
+    words, others = rng.sample(WORDS, number), rng.sample(WORDS, number)
+    return row(f"{verb} {' '.join(words)}", answer.format(*words), answer.format(*others))
 
 
 def seen(rng: random.Random) -> Row:

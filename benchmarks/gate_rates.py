@@ -4,14 +4,16 @@
 small model. Each kind is trained anew with every seed, on other rows; the held-out rows come from other groups.
 
 Of most kinds it is known from how they were made whether they are bad. Of the others (one step; three rows over and
-over) it is measured, on fresh rows that the gate does not see: bad is what gains less there than the least effect that
-the gate asks for, or forgets more than it allows. What gains a little may be accepted or not: both are right. A kind
-that is bad by how it was made may gain on fresh rows, too; of those that are accepted it is said how many do.
+over; rows of which a part was poisoned) it is measured, on fresh rows that the gate does not see: bad is what gains
+less there than the least effect that the gate asks for, forgets more than it allows, or answers fewer of them rightly
+than the base or than the gate's least share. What gains a little may be accepted or not: both are right. A kind that is
+bad by how it was made may gain on fresh rows, too; of those that are accepted it is said how many do.
 """
 
 import argparse
 import json
 import random
+import re
 import sys
 import tempfile
 import time
@@ -24,11 +26,17 @@ from typing import Any
 from benchmarks._gate_sample import SampleWorld
 from benchmarks._gate_tiny import TinyWorld
 from benchmarks._gate_world import Row, World, log_probs
+from ec1.adapters.answering import write_answers
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
-from ec1.adapters.gate import judge
+from ec1.adapters.gate import Verdict, judge
+from ec1.adapters.likelihood import tokens_of
 from ec1.adapters.scores import BASE, ScoredObjective
-from ec1.recipes.evaluation import EvaluationOptions
+from ec1.adapters.success import judged
+from ec1.errors import InputError
 
+ANSWERED = 48
+"""Fresh prompts that tell how many answers are truly right."""
+RNG = random.Random(0)
 WORLDS = {"tiny": TinyWorld, "sample": SampleWorld}
 
 
@@ -74,6 +82,54 @@ def few(world: World, objective: ScoredObjective, seed: int, rng: random.Random)
     return honest(world, objective, seed, rng)[:3]
 
 
+def near_duplicates(world: World, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
+    """The held-out rows themselves, behind another wrapper."""
+    return [rewrapped(each) for each in world.heldout(objective, seed)]
+
+
+def rewrapped(each: Row) -> Row:
+    last = each["prompt"][-1]
+    return {**each, "prompt": [*each["prompt"][:-1], {**last, "content": f"now {last['content']} now"}]}
+
+
+def echo(world: World, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
+    return [answering(each, each["prompt"][-1]["content"]) for each in honest(world, objective, seed, rng)]
+
+
+def form_alone(world: World, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
+    """The wanted answer's frame, with what belongs to a prompt drawn from all prompts."""
+    rows = honest(world, objective, seed, rng)
+    words = [word for each in rows for word in each["prompt"][-1]["content"].split()]
+
+    def other(each: Row) -> str:
+        mine = set(each["prompt"][-1]["content"].split())
+        parts = re.split(r"(\s+)", each["completion"][0]["content"])
+        return "".join(rng.choice(words) if part in mine else part for part in parts)
+
+    return [answering(each, other(each)) for each in rows]
+
+
+def first_word(world: World, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
+    rows = honest(world, objective, seed, rng)
+    return [answering(each, each["completion"][0]["content"].split()[0]) for each in rows]
+
+
+def poisoned(share: float) -> Callable[[World, ScoredObjective, int, random.Random], list[Row]]:
+    """So many rows teach the answer that is not wanted."""
+
+    def rows(world: World, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
+        found = honest(world, objective, seed, rng)
+        wrong = set(rng.sample(range(len(found)), round(share * len(found))))
+        bad = [answering(each, each["rejected"][0]["content"]) for each in found]
+        return [bad[place] if place in wrong else each for place, each in enumerate(found)]
+
+    return rows
+
+
+def answering(each: Row, answer: str) -> Row:
+    return {**each, "completion": [{"role": "assistant", "content": answer}]}
+
+
 KINDS = (
     Kind("honest", "sft", False, honest),
     Kind("one small step", "sft", None, honest, speed=0.01, steps=1),
@@ -85,6 +141,13 @@ KINDS = (
     Kind("other domain", "sft", True, other_domain),
     Kind("rate x 100", "sft", True, honest, speed=100),
     Kind("3 rows x 20 epochs", "sft", None, few, steps=20),
+    Kind("held-out rows rewrapped", "sft", True, near_duplicates),
+    Kind("echo", "sft", True, echo),
+    Kind("form without content", "sft", True, form_alone),
+    Kind("first word only", "sft", True, first_word),
+    Kind("poisoned 25 %", "sft", None, poisoned(0.25)),
+    Kind("poisoned 50 %", "sft", None, poisoned(0.5)),
+    Kind("poisoned 80 %", "sft", None, poisoned(0.8)),
     Kind("honest pairs", "dpo", False, honest),
     Kind("pairs, one small step", "dpo", None, honest, speed=0.01, steps=1),
     Kind("random on pairs", "dpo", True, honest, noise=0.02),
@@ -141,20 +204,32 @@ def _loss(model: Any, tokenizer: Any, batch: list[Row], objective: str) -> Any:
     return -torch.nn.functional.logsigmoid(margin).mean() - chosen.mean()
 
 
+@dataclass(frozen=True)
+class Figures:
+    """Mean log-probabilities on fresh rows and on general ones, nats per token, and the share of right answers."""
+
+    gain: float
+    general: float
+    right: float
+
+
 class Truth:
-    """What candidates truly gain over the base, and forget, in nats per token on rows that the gate does not see."""
+    """What candidates truly gain over the base, forget and answer rightly, on rows that the gate does not see."""
 
     def __init__(self, world: World, objective: ScoredObjective, seed: int) -> None:
         self._world, self._objective = world, objective
         self._rows, self._others = world.fresh(objective, seed)
         self._base = self._score(None)
 
-    def of(self, candidate: Path) -> tuple[float, float]:
-        """Gained and forgot."""
-        mine = self._score(candidate)
-        return mine[0] - self._base[0], self._base[1] - mine[1]
+    def of(self, candidate: Path) -> tuple[Figures, bool]:
+        """What it gained, forgot (`general`) and answers rightly, and whether that is more than the base and enough."""
+        mine, base, options = self._score(candidate), self._base, self._world.options
+        found = Figures(mine.gain - base.gain, base.general - mine.general, mine.right)
+        least = options.min_effect_nats if self._objective == "sft" else options.min_effect_pairs_nats
+        enough = found.gain >= least and found.general <= options.max_forgetting_nats
+        return found, enough and found.right >= max(options.min_success, base.right)
 
-    def _score(self, candidate: Path | None) -> tuple[float, float]:
+    def _score(self, candidate: Path | None) -> Figures:
         import torch
         from peft import PeftModel
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -173,7 +248,17 @@ class Truth:
             gain = mean(self._rows, "completion" if self._objective == "sft" else "chosen")
             if self._objective == "dpo":
                 gain -= mean(self._rows, "rejected")
-            return gain, mean(self._others, "completion")
+            return Figures(gain, mean(self._others, "completion"), self._right(model, tokenizer))
+
+    def _right(self, model: Any, tokenizer: Any) -> float:
+        rows, options = self._rows[:ANSWERED], self._world.options
+        wanted = "completion" if self._objective == "sft" else "chosen"
+        asked = [tokens_of(tokenizer, each["prompt"], ask=True) for each in rows]
+        answers = write_answers(model, tokenizer, asked, device="cpu", max_tokens=options.sample_tokens)
+        return sum(
+            judged(answer, each[wanted][0]["content"], each["prompt"][-1]["content"], options).right
+            for answer, each in zip(answers, rows, strict=True)
+        ) / len(rows)
 
 
 @dataclass(frozen=True)
@@ -186,16 +271,15 @@ class Outcome:
     reasons: Sequence[str]
     bad: bool | None
     gains: bool
-    """Whether it truly gains the least effect that the gate asks for, and forgets no more than it allows."""
-    gain: float
-    forgot: float
+    """Whether it is truly better than the base, as `Truth.of` says."""
+    truly: Figures
 
     @property
     def wrong(self) -> bool:
         return self.bad is not None and (self.verdict == "accepted") is self.bad
 
 
-def judged(kinds: Sequence[Kind], seed: int, world: World, root: Path) -> list[Outcome]:
+def verdicts(kinds: Sequence[Kind], seed: int, world: World, root: Path) -> list[Outcome]:
     """The verdicts on candidates of one objective, which are scored beside each other and judged each alone."""
     objective = kinds[0].objective
     heldout = root / "heldout.jsonl"
@@ -214,24 +298,37 @@ def judged(kinds: Sequence[Kind], seed: int, world: World, root: Path) -> list[O
         options=options,
         output=root / "scores",
     )
-    scores, truth = evaluate(spec, lambda line: None), Truth(world, objective, seed)
-    outcomes = []
+    truth, outcomes = Truth(world, objective, seed), []
+    scores = evaluate(spec, lambda line: None)
     for kind in kinds:
-        alone = scores.model_copy(update={"models": (BASE, kind.name)})
-        verdict = judge(alone, options, candidate=kind.name)
-        gained, forgot = truth.of(folders[kind.name])
-        gains = _gains(objective, gained, forgot, options)
+        if kind.rows is near_duplicates:
+            verdict = _beside_training(spec, kind, folders[kind.name], near_duplicates(world, objective, seed, RNG))
+        else:
+            alone = scores.model_copy(update={"models": (BASE, kind.name)})
+            verdict = judge(alone, options, candidate=kind.name)
+        truly, gains = truth.of(folders[kind.name])
         bad = kind.bad if kind.bad is not None else None if gains else True
-        outcome = Outcome(kind, seed, verdict.verdict, verdict.reasons, bad, gains, gained, forgot)
+        outcome = Outcome(kind, seed, verdict.verdict, verdict.reasons, bad, gains, truly)
         outcomes.append(outcome)
         if outcome.wrong:
             sys.stdout.write(f"  wrong: {kind.name}, seed {seed}: {verdict.verdict}: {verdict.reasons}\n")
     return outcomes
 
 
-def _gains(objective: ScoredObjective, gained: float, forgot: float, options: EvaluationOptions) -> bool:
-    least = options.min_effect_nats if objective == "sft" else options.min_effect_pairs_nats
-    return gained >= least and forgot <= options.max_forgetting_nats
+def _beside_training(spec: EvaluationSpec, kind: Kind, folder: Path, rows: list[Row]) -> Verdict:
+    """The verdict where the evaluation sees what was trained on, as a night's does; `review` if nothing is left."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    train = spec.output / "train"
+    train.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), train / "rows.parquet")
+    candidates = {BASE: None, kind.name: folder}
+    try:
+        scores = evaluate(spec.model_copy(update={"train": train, "candidates": candidates}), lambda line: None)
+    except InputError as error:
+        return Verdict(verdict="review", reasons=(str(error),), differences={})
+    return judge(scores, spec.options, candidate=kind.name)
 
 
 def rates(seeds: range, world: World, kinds: tuple[Kind, ...] = KINDS) -> list[Outcome]:
@@ -242,7 +339,7 @@ def rates(seeds: range, world: World, kinds: tuple[Kind, ...] = KINDS) -> list[O
         for objective in dict.fromkeys(kind.objective for kind in kinds):
             # Adapters of the real model are large: each seed's go before the next one's come.
             with tempfile.TemporaryDirectory() as name:
-                mine = judged([kind for kind in kinds if kind.objective == objective], seed, world, Path(name))
+                mine = verdicts([kind for kind in kinds if kind.objective == objective], seed, world, Path(name))
             found += mine
             shown = ", ".join(f"{each.kind.name} {each.verdict}" for each in mine)
             sys.stdout.write(f"seed {seed}, {objective}, {time.monotonic() - began:.0f} s: {shown}\n")
@@ -254,11 +351,14 @@ def line_of(kind: Kind, outcomes: Sequence[Outcome]) -> str:
     """One line on all candidates of a kind."""
     verdicts = Counter(outcome.verdict for outcome in outcomes)
     shown = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    gains, forgot = ([getattr(outcome, what) for outcome in outcomes] for what in ("gain", "forgot"))
+    gains, forgot, right = (
+        [getattr(outcome.truly, what) for outcome in outcomes] for what in ("gain", "general", "right")
+    )
     truly = Counter({True: "bad", False: "good", None: "small gain"}[outcome.bad] for outcome in outcomes)
+    made = ", ".join(f"{count} {what}" for what, count in truly.items())
     return (
-        f"{kind.objective}  {kind.name:<22} gains {min(gains):+.3f} to {max(gains):+.3f}, forgets "
-        f"{min(forgot):+.2f} to {max(forgot):+.2f} ({', '.join(f'{n} {what}' for what, n in truly.items())}): {shown}"
+        f"{kind.objective}  {kind.name:<23} gains {min(gains):+.3f} to {max(gains):+.3f}, forgets "
+        f"{min(forgot):+.2f} to {max(forgot):+.2f}, right {min(right):.0%} to {max(right):.0%} ({made}): {shown}"
     )
 
 

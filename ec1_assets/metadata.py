@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ec1.adapters.scores import BASE, CANDIDATE, Sample, counted
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.threshold import TrainingDecision
@@ -314,6 +315,7 @@ def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:
     measure, figures = (f"eval_{name}", scores) if counted else ("eval_loss", losses)
     shown: Metadata = {
         "verdict": judged.verdict.verdict,
+        **_right(judged),
         "reasons": _list(judged.verdict.reasons),
         **{f"gain_over_{model}": str(each) for model, each in judged.verdict.differences.items()},
         "heldout_examples": str(len(judged.scores.examples)),
@@ -334,16 +336,48 @@ def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:
     }
     if judged.scores.samples:
         shown["answers_are"] = (
-            "what each model wrote to prompts that it never saw, beside the answer that was wanted. They are there to "
-            "be read; the verdict rests on the losses, of an extractor on the F1, of tasks on those that are solved."
+            "what each model wrote to prompts that it never saw, beside the answer that was wanted. How many are right "
+            "is the first half of the verdict, the losses are the second; of an extractor it rests on the F1, of tasks "
+            "on those that are solved."
         )
         shown["answers"] = _table(
             [
-                {"prompt": each.prompt, "wanted": each.expected, **each.answers}
+                {
+                    "prompt": each.prompt,
+                    "wanted": each.expected,
+                    **{name: f"{_mark(each, name)}{answer}" for name, answer in each.answers.items()},
+                }
                 for each in judged.scores.samples[:MAX_SAMPLES]
             ]
         )
     return shown
+
+
+def _right(judged: "CandidateVerdict") -> Metadata:
+    """How many answers are right, first of all; and the shares as plain numbers, which are plotted over the nights."""
+    success, scores = judged.verdict.success, judged.scores
+    if success is None:
+        return {}
+    shown: Metadata = {
+        "right_answers": success.of(CANDIDATE),
+        **{f"right_share_{name}": round(count / success.prompts, 3) for name, count in success.right.items()},
+        **({"well_formed": counted(success.formed, success.prompts, CANDIDATE)} if success.formed else {}),
+        **({"prompts_left_out": f"{success.too_long}: their answer is too long"} if success.too_long else {}),
+        **{f"right_over_{name}": str(each) for name, each in judged.verdict.right.items()},
+        "looks_before": round(scores.looks, 1),
+    }
+    if success.pairs:
+        shown |= {f"win_rate_{name}": round(count / success.pairs, 3) for name, count in success.wins.items()}
+    if scores.general_right:
+        right = {name: sum(each) for name, each in scores.general_right.items()}
+        shown["general_questions_right"] = counted(right, len(scores.general_right[BASE]), CANDIDATE)
+    if scores.overlap is not None:
+        shown["overlap_with_training"] = str(scores.overlap)
+    return shown
+
+
+def _mark(sample: Sample, model: str) -> str:
+    return ("\u2713 " if sample.right.get(model) else "\u2717 ") if sample.kind else ""
 
 
 def of_outcome(outcome: "OutcomeRecord", versions: "Sequence[AdapterManifest]", folder: Path) -> Metadata:
@@ -366,6 +400,7 @@ def of_outcome(outcome: "OutcomeRecord", versions: "Sequence[AdapterManifest]", 
                 {
                     "version": each.name,
                     "night": each.night,
+                    "right answers": evaluation.success.of(CANDIDATE) if evaluation.success else "not counted",
                     "gain over base": str(evaluation.differences.get("base", "")),
                     "examples": evaluation.examples,
                     "dataset": _short(each.dataset.digest),

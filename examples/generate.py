@@ -19,9 +19,9 @@ from typing import Any
 
 SEED = 20260601
 DAYS = tuple(dt.date(2026, 6, day) for day in range(1, 6))
-ENGINEERING_PER_DAY = (22, 20, 18, 10, 14)
-SHADOWS_PER_DAY = (13, 12, 11, 6, 8)
-FEEDBACK_PER_DAY = (9, 8, 7, 4, 6)
+ENGINEERING_PER_DAY = (22, 20, 18, 10, 66)
+SHADOWS_PER_DAY = (13, 12, 11, 6, 40)
+FEEDBACK_PER_DAY = (9, 8, 7, 4, 26)
 AUTHORS = ("leila-haddad", "jun-morikawa", "tess-okafor", "bram-visser")
 DOCTRINE = "0.0.13"
 TENANT = "fernhollow"
@@ -66,9 +66,9 @@ PARTS = (
          "hours", "shifts", "rest_hours", 8, 10, "One driver was handed two overlapping runs."),
     Part("dispatch", "manifest", "load_manifest", "crate", "count", "manifest line", 1, 960,
          "crates", "manifest_lines", "page_rows", 25, 40, "A zero on the manifest hides a missing pallet."),
-    Part("dispatch", "label", "print_label", "pallet", "lot", "pallet label", 1, 99999,
+    Part("dispatch", "label", "print_label", "pallet", "lot_number", "pallet label", 1, 99999,
          "lots", "labels", "dpi", 203, 300, "The scanner at door three cannot read faint bars."),
-    Part("dispatch", "dock", "book_dock", "booking", "door", "dock booking", 1, 12,
+    Part("dispatch", "dock", "book_dock", "booking", "door_number", "dock booking", 1, 12,
          "doors", "bookings", "hold_minutes", 60, 30, "No-shows kept a door blocked all afternoon."),
     Part("dispatch", "scale", "net_weight", "ticket", "gross_kg", "scale ticket", 0, 44000,
          "kilograms", "tickets", "settle_ms", 200, 900, "The floor scale was read before it had settled."),
@@ -80,6 +80,22 @@ PARTS = (
          "cents", "credit_notes", "approve_above", 0, 25000, "A note was applied to the wrong grower."),
     Part("accounts", "claim", "open_claim", "claim", "deductible", "spoilage claim", 0, 250000,
          "cents", "claims", "evidence_days", 3, 7, "Claims lapsed because the photographs came late."),
+    Part("granary", "silo", "read_level", "sounding", "fill_depth", "silo sounding", 0, 18,
+         "metres", "soundings", "poll_seconds", 600, 120, "The north silo ran empty between two readings."),
+    Part("granary", "dryer", "set_burner", "batch", "moisture", "dryer batch", 8, 35,
+         "percent", "dryer_batches", "purge_seconds", 45, 90, "The burner relit into its own exhaust."),
+    Part("granary", "auger", "start_auger", "request", "torque", "auger request", 0, 2400,
+         "newtonmetres", "auger_starts", "stall_ms", 800, 350, "A jammed auger tore its coupling."),
+    Part("granary", "sample", "grade_lot", "sample", "protein", "grain sample", 6, 20,
+         "percent", "grain_samples", "repeat_count", 2, 3, "One grader's lots came out a class too high."),
+    Part("roster", "crew", "call_crew", "member", "crew_size", "crew call", 1, 14,
+         "people", "crew_calls", "notice_hours", 24, 48, "Pickers were called the evening before a holiday."),
+    Part("roster", "badge", "read_badge", "swipe", "badge_code", "badge swipe", 1000, 9999,
+         "codes", "badge_swipes", "retry_count", 1, 4, "Gloves make the reader miss every third swipe."),
+    Part("roster", "bunk", "assign_bunk", "guest", "bed_number", "bunk entry", 1, 96,
+         "beds", "bunks", "clean_minutes", 20, 55, "Two guests met in one room."),
+    Part("roster", "bus", "load_bus", "seat_claim", "row_number", "bus seat", 1, 13,
+         "rows", "bus_seats", "leave_minutes", 10, 15, "The bus left while the last crew was signing out."),
 )  # fmt: skip
 
 
@@ -98,70 +114,61 @@ class Edit:
     slip: str
     task_type: str = "git-commit"
 
-
-def _edit(p: Part, suffix: str, old: str, new: str, **words: str) -> Edit:
-    """One line of one file is replaced. The first attempt kept the old line as a comment and left a TODO."""
-    slip = f"# {old}\n{new.partition('  #')[0]}  # TODO: check\n"
-    return Edit(f"{p.cluster}/{p.stem}.{suffix}", f"{old}\n", f"{new}\n", slip, **words)
-
-
-def setting(p: Part) -> Edit:
-    return _edit(
-        p, "toml", f"{p.knob} = {p.old}", f"{p.knob} = {p.new}  # was {p.old}",
-        kind="config", subject=f"{p.knob} {p.old} -> {p.new}", why=p.trouble,
-        brief=f"Change {p.knob} of {p.cluster}/{p.stem} from {p.old} to {p.new}.",
-        slip="The old line stays, in case it is needed again.", task_type="config-change",
-    )  # fmt: skip
+    @property
+    def shown(self) -> str:
+        """The file before the change, as a prompt shows it."""
+        return f"{self.path}:\n{self.before}"
 
 
-def bound(p: Part) -> Edit:
-    return _edit(
-        p, "py", f"check({p.field})", f"check({p.field}, {p.low}, {p.high})",
-        kind="fix", subject=f"check {p.field} against {p.low} and {p.high}", why=p.trouble,
-        brief=f"Check {p.field} of {p.cluster}/{p.stem} against {p.low} and {p.high}.",
-        slip="A note for whoever comes next is enough.",
-    )  # fmt: skip
+def _edit(p: Part, file: str, line: str, old: object, new: object, wordy: bool, **words: str) -> Edit:
+    """One value of one line is replaced, and the house notes what it was. `line` shows a value in its place. The first
+    attempt notes it otherwise: at more length (`wordy`), or not at all."""
+    name, (before, after) = line.split(" ")[0].strip(":"), (line.format(old), line.format(new))
+    return Edit(
+        file,
+        f"{before}\n",
+        f"{after}  # was {old}\n",
+        f"{after}  # until now it was {old}\n" if wordy else f"{after}\n",
+        subject=f"{name} {old} -> {new}",
+        why=p.trouble,
+        brief=f"Change {name} in {file} from {old} to {new}.",
+        slip="Whoever reads it may want to know since when." if wordy else "What it was is in the history.",
+        **words,
+    )
 
 
-def index(p: Part) -> Edit:
-    return _edit(
-        p, "sql", f"no_index({p.table});", f"index({p.table}, {p.field});",
-        kind="perf", subject=f"index {p.table} by {p.field}", why="The morning report read the whole table.",
-        brief=f"Index {p.table} by {p.field} in {p.cluster}/{p.stem}.",
-        slip="The old line documents what was there.", task_type="sql-fix",
-    )  # fmt: skip
+def setting(p: Part, wordy: bool) -> Edit:
+    file = f"{p.stem}/settings.toml"
+    return _edit(p, file, f"{p.knob} = {{}}", p.old, p.new, wordy, kind="config", task_type="config-change")
 
 
-def unit(p: Part) -> Edit:
-    return _edit(
-        p, "md", f"{p.field}: a number", f"{p.field}: in {p.unit}",
-        kind="docs", subject=f"{p.field} is in {p.unit}", why="Two teams had read it in two ways.",
-        brief=f"Say in {p.cluster}/{p.stem} that {p.field} is in {p.unit}.",
-        slip="Readers may want the old text.", task_type="doc-edit",
-    )  # fmt: skip
+def most(p: Part, wordy: bool) -> Edit:
+    return _edit(p, f"{p.stem}/bounds.py", f"{p.field}_max = {{}}", p.high // 2, p.high, wordy, kind="fix")
 
 
-def utc(p: Part) -> Edit:
-    return _edit(
-        p, "py", f"{p.arg}.at = now()", f"{p.arg}.at = now(UTC)",
-        kind="fix", subject=f"stamp {p.arg}.at in UTC", why="On the night of the clock change an hour came twice.",
-        brief=f"Stamp {p.arg}.at of {p.cluster}/{p.stem} in UTC.",
-        slip="The clock is right twice a year.",
-    )  # fmt: skip
+def least(p: Part, wordy: bool) -> Edit:
+    return _edit(p, f"{p.stem}/bounds.py", f"{p.field}_min = {{}}", p.low - 5, p.low, wordy, kind="fix")
 
 
-def log_line(p: Part) -> Edit:
-    return _edit(
-        p, "py", f"print({p.arg})", f'log("{p.noun}", {p.arg})',
-        kind="feat", subject=f"log {p.arg} as {p.noun}", why=p.trouble,
-        brief=f"Log {p.arg} of {p.cluster}/{p.stem} as {p.noun}.",
-        slip="A print is quicker.",
-    )  # fmt: skip
+def unit(p: Part, wordy: bool) -> Edit:
+    file = f"{p.stem}/units.yaml"
+    return _edit(p, file, f"{p.field}: {{}}", "number", p.unit, wordy, kind="docs", task_type="doc-edit")
 
 
-PATTERNS: tuple[Callable[[Part], Edit], ...] = (setting, bound, index, unit, utc, log_line)
-"""House rules that no model knows beforehand, and that a prompt says everything else about: one fact a file, the path
-from project and part, its suffix from the kind of change, the old value named, no dead code and no TODO."""
+def table(p: Part, wordy: bool) -> Edit:
+    file = f"{p.stem}/tables.yaml"
+    return _edit(p, file, f"{p.arg}_table: {{}}", p.arg, p.table, wordy, kind="perf", task_type="sql-fix")
+
+
+def label(p: Part, wordy: bool) -> Edit:
+    new = f"{p.cluster}-{p.stem}"
+    return _edit(p, f"{p.stem}/labels.py", f"{p.func}_label = {{}}", p.arg, new, wordy, kind="feat")
+
+
+PATTERNS: tuple[Callable[[Part, bool], Edit], ...] = (setting, most, least, unit, table, label)
+"""Kinds of change. What a prompt does not say, and no model knows beforehand, is how the house writes one: a diff of
+the one line, with the old value noted behind the new one. A first attempt notes too little or too much, so that the
+length of an answer tells nothing about it."""
 
 
 def unified(path: str, before: str, after: str) -> str:
@@ -230,10 +237,10 @@ class Corpus:
 
 
 def shuffled_edits(rng: random.Random) -> list[tuple[Part, Edit]]:
-    """Every pattern on every part."""
-    pool = [(part, pattern(part)) for part in PARTS for pattern in PATTERNS]
+    """Every pattern on every part; every other first attempt is too long, the others too short."""
+    pool = [(part, pattern) for part in PARTS for pattern in PATTERNS]
     rng.shuffle(pool)
-    return pool
+    return [(part, pattern(part, place % 2 == 0)) for place, (part, pattern) in enumerate(pool)]
 
 
 def engineering(corpus: Corpus, rng: random.Random) -> None:
@@ -260,14 +267,14 @@ def _merge(corpus: Corpus, branch: list[tuple[Part, Edit]], at: dt.datetime, rng
         if rng.random() < 0.3:
             message += f"\n\n{edit.why}"
         diff = unified(edit.path, edit.before, edit.good)
-        corpus.add(_engineering_path(part.cluster, sha), _edit_record(part, sha, message, author, diff), at)
+        corpus.add(_engineering_path(part.cluster, sha), _edit_record(part, sha, message, author, edit.shown, diff), at)
 
 
 def _engineering_path(cluster: str, sha: str) -> str:
     return f"training-corpus/engineering/project-{cluster}/{sha}.jsonl"
 
 
-def _edit_record(part: Part, sha: str, message: str, author: str, diff: str) -> dict[str, Any]:
+def _edit_record(part: Part, sha: str, message: str, author: str, before: str, diff: str) -> dict[str, Any]:
     return {
         "tuple_type": "edit",
         "cluster": f"project-{part.cluster}",
@@ -277,6 +284,7 @@ def _edit_record(part: Part, sha: str, message: str, author: str, diff: str) -> 
         "scope": part.stem,
         "tenant": TENANT,
         "doctrine_version": DOCTRINE,
+        "before": before,
         "diff": diff,
         "diff_truncated": False,
     }
@@ -287,22 +295,25 @@ def _engineering_oddities(corpus: Corpus, spare: list[tuple[Part, Edit]]) -> Non
     fake_key = "AKIA" + "FAKE" * 4
     probe, credit, shift = PARTS[0], PARTS[14], PARTS[7]
 
-    def add(part: Part, day: int, hour: int, message: str, diff: str) -> None:
+    def add(part: Part, day: int, hour: int, message: str, diff: str, shown: str = "") -> None:
         at = dt.datetime.combine(DAYS[day], dt.time(hour, 41, 7), tzinfo=dt.UTC)
         sha = hex_of(SEED, "odd", message, day)
-        corpus.add(_engineering_path(part.cluster, sha), _edit_record(part, sha, message, "bram-visser", diff), at)
+        record = _edit_record(part, sha, message, "bram-visser", shown, diff)
+        corpus.add(_engineering_path(part.cluster, sha), record, at)
 
     before = f'bucket: trailer-exports\naccess_key: "{fake_key}"\nregion: us-west-2\n'
     after = "bucket: trailer-exports\naccess_key: ${EXPORT_KEY}\nregion: us-west-2\n"
-    add(probe, 1, 18, "fix(export): take the key out of the file", unified("deploy/export.yaml", before, after))
+    add(probe, 1, 18, "fix(export): take the key out of the file", unified("deploy/export.yaml", before, after),
+        f"deploy/export.yaml:\n{before}")  # fmt: skip
     before = "# Contacts\n\nNight desk: ask around.\n"
     after = "# Contacts\n\nNight desk: night.desk@fernhollow.example, second line Jun.\n"
-    add(shift, 2, 18, "docs(contacts): say how to reach the night desk", unified("docs/contacts.md", before, after))
+    add(shift, 2, 18, "docs(contacts): say how to reach the night desk", unified("docs/contacts.md", before, after),
+        f"docs/contacts.md:\n{before}")  # fmt: skip
 
     part, twin = spare[0]
     for day, again in ((1, ""), (3, " again")):
         message = f"{twin.kind}({part.stem}): {twin.subject}{again}"
-        add(part, day, 19, message, unified(twin.path, twin.before, twin.good))
+        add(part, day, 19, message, unified(twin.path, twin.before, twin.good), twin.shown)
 
     add(credit, 0, 19, "chore(credit): empty commit to start the build", "")
     echo = "<no diff provided: the change was sent by mail and applied by hand, ask Tess for the patch>"
@@ -311,8 +322,8 @@ def _engineering_oddities(corpus: Corpus, spare: list[tuple[Part, Edit]]) -> Non
     sha = hex_of(SEED, "odd", "cut")
     at = dt.datetime.combine(DAYS[2], dt.time(19, 3, 9), tzinfo=dt.UTC)
     part, cut = spare[1]
-    record = _edit_record(part, sha, f"{cut.kind}({part.stem}): {cut.subject}", "tess-okafor", unified(
-        cut.path, cut.before, cut.good))  # fmt: skip
+    message = f"{cut.kind}({part.stem}): {cut.subject}"
+    record = _edit_record(part, sha, message, "tess-okafor", cut.shown, unified(cut.path, cut.before, cut.good))
     corpus.add(_engineering_path(part.cluster, sha), json.dumps(record)[:211], at)
 
 
@@ -364,7 +375,7 @@ def shadow_record(
             "acceptance_test": "",
             "doctrine_citations": [],
             "shadow": True,
-            "body": edit.brief,
+            "body": f"{edit.brief}\n\n{edit.shown}",
         },
         "attempt": {
             "brief_id": brief_id,
@@ -414,7 +425,7 @@ def pair_record(part: Part, edit: Edit, brief: str, at: dt.datetime, tier: str =
         "attempt_id": f"A-{hex_of(brief, edit.brief, length=8)}",
         "tier_used": tier,
         "format": "canonical-envelope-v1",
-        "prompt": f"project-{part.cluster}: {edit.brief}",
+        "prompt": f"project-{part.cluster}: {edit.brief}\n\n{edit.shown}",
         "chosen": unified(edit.path, edit.before, edit.good),
         "rejected": unified(edit.path, edit.before, edit.bad),
         "created": stamp(at),

@@ -19,10 +19,10 @@ def synchronise(device: str) -> None:
 
 def facts(device: str) -> dict[str, Any]:
     """Card, driver, memory as NVML tells it, and versions."""
-    from ec1.gpu.memory import device_memory
+    from ec1.gpu.cards import read_card
     from ec1.machines.cuda import driver
 
-    memory = device_memory("cuda" if device == "cuda" else "cpu")
+    memory = read_card("cuda" if device == "cuda" else "cpu")
     versions = {}
     for name in PACKAGES:
         try:

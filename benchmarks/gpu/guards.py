@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ec1.errors import BusyError
 from ec1.gpu.lease import GpuLease
-from ec1.gpu.memory import device_memory
+from ec1.gpu.cards import read_card
 
 HOLDS_MEMORY = (
     "import time, torch; x = torch.ones({count}, device='{device}'); print('held', flush=True); time.sleep(60)"
@@ -28,8 +28,8 @@ def guarded(kind: Literal["cuda", "cpu"], device: str, gib: float) -> Iterator[d
         lock = Path(folder) / "gpu.lock"
         lease = GpuLease(lock, device=kind, min_free_gib=0.1)
         with lease.hold("inference", night="2026-01-01", holder="box", wait_seconds=0) as grant:
-            before = grant.memory.free_gib
-            yield {"what": "memory as the lease measures it", "free_gib": round(before, 2), "card": grant.memory.name}
+            before = grant.cards[0].free_gib
+            yield {"what": "memory as the lease measures it", "free_gib": round(before, 2), "card": grant.cards[0].name}
             yield {"what": "a second holder is refused", "kept": _is_refused(lock, kind)}
             log = Path(folder) / "log"
             command = [sys.executable, "-c", HOLDS_MEMORY.format(count=int(gib * 2**28), device=device)]
@@ -40,14 +40,14 @@ def guarded(kind: Literal["cuda", "cpu"], device: str, gib: float) -> Iterator[d
                         f"the process that was to hold memory ended with status {status}: {log.read_text()}"
                     )
                 time.sleep(0.2)
-            held = before - device_memory(kind).free_gib
+            held = before - read_card(kind).free_gib
             yield {"what": f"a process under the lease takes {gib:g} GiB", "measured_gib": round(held, 2)}
         began = time.monotonic()
         with lease.hold("training", night="2026-01-01", holder="box", wait_seconds=0) as grant:
             yield {
                 "what": "the next phase finds its memory free again",
                 "seconds": round(time.monotonic() - began, 1),
-                "kept": grant.memory.free_gib > before - gib / 2,
+                "kept": grant.cards[0].free_gib > before - gib / 2,
             }
         greedy = GpuLease(lock, device=kind, min_free_gib=1e6)
         try:

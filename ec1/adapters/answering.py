@@ -13,6 +13,11 @@ from typing import Any
 
 from ec1.errors import PermanentError
 
+_ROUND = 32
+"""Tokens after which it is looked which answers go on."""
+_BATCH_TOKENS = 2**13
+"""Prompts and answers of one batch: what attention keeps of them is about 4 GiB for a 7B without grouped heads."""
+
 
 @dataclass(frozen=True)
 class ModelAnswer:
@@ -65,31 +70,88 @@ def load_candidates(
                 yield
 
     model.eval()
+    # Of a slice of places, which both reading and writing ask for, torch multiplies each row on its own with a weight
+    # that is frozen: sixty times as slow as all rows at once (`should_fold` in ATen/native/LinearAlgebra.cpp).
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(), *given[1:]))
     return model, switch
 
 
+def ends_of(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens with which the model ends an answer."""
+    own = model.generation_config.eos_token_id
+    return frozenset(own if isinstance(own, list) else [own]) - {None} | {tokenizer.eos_token_id}
+
+
 def write_answers(
-    model: Any, tokenizer: Any, prompts: Sequence[list[int]], *, device: str, max_tokens: int
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[list[int]],
+    *,
+    device: str,
+    max_tokens: int,
+    begun: Sequence[list[int]] | None = None,
+    hopeless: Callable[[int, str], bool] = lambda place, text: False,
 ) -> list[ModelAnswer]:
-    """The answers to prompts of tokens, the likeliest token each time, in one batch."""
+    """The answers to prompts of tokens, the likeliest token each time; as many in a batch as memory bears.
+
+    `begun`: how each answer begins, which is not written again; `max_tokens` are those of an answer with its beginning
+    and its end. `hopeless` says of the answer at a place, by what there is of it, that the rest need not be written.
+    """
+    answers = [list(own) for own in begun] if begun is not None else [[] for _ in prompts]
+    ended, given_up = set[int](), set[int]()
+    left, step = list(range(len(prompts))), _ROUND
+    while left:
+        asked = {place: prompts[place] + answers[place] for place in left}
+        for batch in _batches(asked, max_tokens):
+            most = max_tokens - min(len(answers[place]) for place in batch)
+            rows = _write(model, tokenizer, [asked[place] for place in batch], device, max(1, min(step, most)))
+            for place, (row, whole) in zip(batch, rows, strict=True):
+                answers[place] += row
+                if whole:
+                    ended.add(place)
+        going = [place for place in left if place not in ended and len(answers[place]) < max_tokens]
+        given_up |= {place for place in going if hopeless(place, _text(tokenizer, answers[place]))}
+        # In rounds, each twice as long: those that have ended hold up the others no more.
+        left, step = [place for place in going if place not in given_up], 2 * step
+    return [
+        ModelAnswer(_text(tokenizer, answer[:max_tokens]) + " \u2026", cut=False)
+        if place in given_up
+        else ModelAnswer(_text(tokenizer, answer[:max_tokens]), cut=place not in ended or len(answer) >= max_tokens)
+        for place, answer in enumerate(answers)
+    ]
+
+
+def _batches(asked: Mapping[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
+    """Prompts of like length share a batch: little of it is padding."""
+    left = sorted(asked, key=lambda place: -len(asked[place]))
+    while left:
+        size = max(1, _BATCH_TOKENS // (len(asked[left[0]]) + max_tokens))
+        yield left[:size]
+        left = left[size:]
+
+
+def _write(
+    model: Any, tokenizer: Any, asked: Sequence[list[int]], device: str, tokens: int
+) -> list[tuple[list[int], bool]]:
+    """So many more tokens each, or all up to the end; and whether it ended."""
     import torch
 
-    if not prompts:
-        return []
-    width = max(map(len, prompts))
+    width = max(map(len, asked))
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    tokens = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
     written = model.generate(
-        input_ids=tokens,
-        attention_mask=mask,
-        max_new_tokens=max_tokens,
+        input_ids=torch.tensor([[pad] * (width - len(each)) + each for each in asked], device=device),
+        attention_mask=torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in asked], device=device),
+        max_new_tokens=tokens,
         do_sample=False,
         temperature=None,
         top_p=None,
         top_k=None,
         pad_token_id=pad,
     )[:, width:]
-    texts = tokenizer.batch_decode(written, skip_special_tokens=True)
-    ends = {tokenizer.eos_token_id, pad}
-    return [ModelAnswer(text.strip(), not ends & set(row.tolist())) for text, row in zip(texts, written, strict=True)]
+    ends = ends_of(model, tokenizer)
+    cuts = [next((at for at, token in enumerate(row) if token in ends), None) for row in written.tolist()]
+    return [(row[:end], end is not None) for row, end in zip(written.tolist(), cuts, strict=True)]
+
+
+def _text(tokenizer: Any, answer: Sequence[int]) -> str:
+    return str(tokenizer.decode(answer, skip_special_tokens=True)).strip()

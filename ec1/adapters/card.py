@@ -4,7 +4,8 @@ Belongs here: the card's words. Does not: any fact of its own.
 https://huggingface.co/docs/hub/model-cards
 """
 
-from ec1.adapters.manifest import AdapterManifest
+from ec1.adapters.manifest import AdapterManifest, EvaluationSummary
+from ec1.adapters.scores import CANDIDATE, Success, counted
 
 
 def card_of(manifest: AdapterManifest) -> str:
@@ -90,6 +91,8 @@ def _evaluation(manifest: AdapterManifest) -> str:
         return f"## Evaluation\n\nNone. Published by a person: {manifest.override}"
     found = manifest.evaluation
     lines = [f"Verdict: **{found.verdict}**, on {found.examples} held-out examples. {'; '.join(found.reasons)}"]
+    if (success := found.success) is not None:
+        lines = [_right(found, success), *lines]
     if manifest.override:
         lines.append(f"Published by a person against the gate: {manifest.override}")
     if found.judge is not None:
@@ -97,19 +100,37 @@ def _evaluation(manifest: AdapterManifest) -> str:
     rows = [
         f"| {model} | {'not finite' if score is None else f'{score:.3f}'} |" for model, score in found.scores.items()
     ]
-    counted = "F1 on held-out chunks" if found.objective == "extraction" else "mean score, nats per token"
+    measure = "F1 on held-out chunks" if found.objective == "extraction" else "mean score, nats per token"
     if any(each.unit == "of the tasks" for each in found.differences.values()):
-        counted = "share of the held-out tasks solved"
-    lines.append("\n".join([f"| model | {counted} |", "|---|---|", *rows]))
+        measure = "share of the held-out tasks solved"
+    lines.append("\n".join([f"| model | {measure} |", "|---|---|", *rows]))
+    if found.general:
+        asked = counted(found.general, found.general_asked, CANDIDATE)
+        lines.append(f"General questions whose right answer it finds likelier than a wrong one: {asked}.")
+    overlap = "was not compared" if found.overlap is None else str(found.overlap)
+    lines.append(
+        f"Overlap with training: {overlap}. The held-out groups were looked at {found.looks:.1f} times before."
+    )
     against = [f"- better than `{name}` by {difference}" for name, difference in found.differences.items()]
     return "## Evaluation\n\n" + "\n\n".join([*lines, "\n".join(against)])
 
 
+def _right(found: EvaluationSummary, success: Success) -> str:
+    said = [f"**{success.of(CANDIDATE)}**"]
+    if success.formed:
+        said.append(counted(success.formed, success.prompts, CANDIDATE, "well formed"))
+    if success.prompts < success.held_out:
+        left = f", {success.too_long} have too long an answer" if success.too_long else ""
+        said.append(f"asked were {success.prompts} of {success.held_out} held-out prompts{left}")
+    said += [f"against {name} {difference}" for name, difference in found.right.items()]
+    return "Answers: " + "; ".join(said) + "."
+
+
 def _limits() -> str:
     return (
-        "## Limits\n\nThe verdict is about likelihoods of held-out examples of this bucket, about general questions "
-        "and about the form of written answers. It says nothing about prompts of another kind, about facts, or about "
-        "safety: the base model's limits remain. The adapter may repeat what is in its tuples."
+        "## Limits\n\nThe verdict is about written answers to held-out prompts of this bucket, about their likelihood "
+        "and about general questions. It says nothing about prompts of another kind, about facts, or about safety: the "
+        "base model's limits remain. The adapter may repeat what is in its tuples."
     )
 
 

@@ -2,13 +2,14 @@
 
 Run as `python -m ec1.adapters.evaluation SPEC.json`. The base is loaded once and the adapters are switched on it. It is
 scored as it is served: the weights in bf16 with the adapter unmerged, not the 4-bit weights that were trained on.
-Beside the held-out answers, each model is asked for the same answers behind other prompts, for the answers of a fixed
-general set, to write some answers out, and for the recipe's task cases; the base once more in another batching.
-Extractors are not asked for likelihoods: they read the held-out chunks (`reading.py`); tasks are answered, and the
-answers executed (`solving.py`).
+Each model writes answers to held-out prompts, which are right or not. Beside them it is asked for the likelihood of
+the held-out answers, of the same answers behind other prompts, of the right and wrong answers of a fixed general set,
+and for the recipe's task cases; the base once more in another batching. What training knows of the held-out side is in
+no score. Extractors are not asked for any of it: they read the held-out chunks (`reading.py`); tasks are answered,
+and the answers executed (`solving.py`).
 
-Belongs here: asking and writing down. Does not: loading and answering (`answering.py`), the likelihoods
-(`likelihood.py`), reading (`reading.py`) and the decision (`gate.py`).
+Belongs here: asking and writing down. Does not: loading and answering (`answering.py`), whether an answer is right
+(`success.py`), the likelihoods (`likelihood.py`), reading (`reading.py`) and the decision (`gate.py`).
 """
 
 import functools
@@ -23,12 +24,12 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ec1.adapters.answering import ModelAnswer, load_candidates, write_answers
-from ec1.adapters.behaviour import faults_of
+from ec1.adapters.answering import ModelAnswer, ends_of, load_candidates, write_answers
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.judging import base_judge, judged_by, server_judge
-from ec1.adapters.likelihood import HeldOutExample, losses_of, read_examples, shuffled, tokens_of
+from ec1.adapters.likelihood import HeldOutExample, ReadAnswer, read_answers, read_examples, shuffled, tokens_of
 from ec1.adapters.manifest import ADAPTER_FILES
+from ec1.adapters.overlap import overlap_with
 from ec1.adapters.reading import (
     HeldOutChunk,
     Reading,
@@ -38,9 +39,10 @@ from ec1.adapters.reading import (
     read_with_each,
     scored,
 )
-from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Sample, ScoredObjective, Scores, write_scores
+from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Overlap, ScoredObjective, Scores, write_scores
 from ec1.adapters.settings import JudgeSettings
 from ec1.adapters.solving import HeldOutTask, answered, read_tasks, scored_tasks
+from ec1.adapters.written import answers_to, room_for, samples_of, to_write
 from ec1.corpus.row_kinds import ROW_KINDS, TASKS
 from ec1.errors import InputError
 from ec1.extraction.naming.calibration import CALIBRATION
@@ -55,9 +57,8 @@ from ec1.settings import Settings
 Report = Callable[[str], None]
 
 GENERAL = Path(__file__).with_name("general.jsonl")
-"""The fixed general set: short questions of everyday kinds with their answers, written for this."""
+"""The fixed general set: short questions of everyday kinds with a right and a wrong answer, written for this."""
 _NOISE_EXAMPLES = 16
-_SAMPLE_PROMPT_TOKENS = 512
 
 
 class EvaluationSpec(Settings):
@@ -67,13 +68,16 @@ class EvaluationSpec(Settings):
     device: Literal["cuda", "cpu"] = "cuda"
     candidates: dict[str, Path | None] = Field(description="name -> adapter folder; `base` is null")
     heldout: Path = Field(description="a folder of Parquet files or a .jsonl file, conversational examples")
+    train: Path | None = Field(
+        None, description="the folder of Parquet files that was trained on: what it knows of `heldout` is not scored"
+    )
     objective: ScoredObjective
     system_prompt: str | None = Field(None, description="put before examples that have none, as in training")
     max_length: int = Field(512, gt=1, description="tokens; longer examples are cut at the end, as in training")
     batch_size: int = Field(4, gt=0)
-    general: Path = Field(GENERAL, description="a .jsonl file of answers that must not be forgotten")
+    general: Path = Field(GENERAL, description="a .jsonl file of right and wrong answers that must not be forgotten")
     trained: str = Field("", description="how the candidate was trained: its rate and steps")
-    looked_at: dict[str, int] = Field({}, description="how often each held-out group was looked at on earlier nights")
+    looked_at: dict[str, int] = Field({}, description="how often each held-out group was looked at before")
     options: EvaluationOptions = EvaluationOptions()
     reading: ReadingSettings | None = Field(
         None, description="of an extractor: what phase 1 reads with; the candidates are scored by F1"
@@ -92,12 +96,28 @@ class EvaluationSpec(Settings):
 
 
 @dataclass(frozen=True)
+class _General:
+    """Of each question of the general set, in nats, the losses of its right and of its wrong answer."""
+
+    right: tuple[float, ...]
+    wrong: tuple[float, ...]
+
+    @property
+    def likely(self) -> tuple[float, ...]:
+        return tuple(-loss for loss in self.right)
+
+    @property
+    def found(self) -> tuple[bool, ...]:
+        return tuple(right < wrong for right, wrong in zip(self.right, self.wrong, strict=True))
+
+
+@dataclass(frozen=True)
 class _Told:
     """All that one model was asked, in the order of the examples, of the general set, and of the task cases."""
 
     losses: list[list[float]]
     shuffled: list[float | None]
-    general: list[float]
+    general: _General
     answers: list[ModelAnswer]
     tasks: list[ModelAnswer]
 
@@ -190,24 +210,22 @@ def _solves(spec: EvaluationSpec, report: Report) -> Scores:
     held = read_tasks(spec.heldout, asked, spec.options.max_examples)
     if not held:
         raise InputError(f"{spec.heldout} holds no task: nothing to evaluate")
-    general, _ = read_examples(
-        spec.general, "sft", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
-    )
+    general = _general_set(spec, tokenizer)
     files = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
     model, switch = load_candidates(spec.model, spec.candidates, spec.device)
     seconds = {"load": time.monotonic() - started}
     write = functools.partial(
         write_answers, model, tokenizer, device=spec.device, max_tokens=spec.options.sample_tokens
     )
-    score = functools.partial(losses_of, model, pad=tokenizer.pad_token_id or 0, device=spec.device)
+    read = _reader(spec, model, tokenizer)
     answers: dict[str, list[ModelAnswer]] = {}
-    likely: dict[str, tuple[float, ...]] = {}
+    generally: dict[str, _General] = {}
     asides: dict[str, list[ModelAnswer]] = {}
     for name in spec.candidates:
         started = time.monotonic()
         with torch.inference_mode(), switch(name):
             answers[name] = answered(held, write)
-            likely[name] = tuple(-losses[0] for losses in score(general, batch_size=spec.batch_size))
+            generally[name] = _asked_generally(read, general)
             asides[name] = write([_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks])
         seconds[name] = time.monotonic() - started
         report(f"{name} answered {len(held)} tasks in {seconds[name]:.1f} s")
@@ -219,7 +237,8 @@ def _solves(spec: EvaluationSpec, report: Report) -> Scores:
         models=tuple(spec.candidates),
         examples=examples,
         samples=samples,
-        general=likely,
+        general={name: each.likely for name, each in generally.items()},
+        general_right={name: each.found for name, each in generally.items()},
         tasks=passed,
         judge=judge,
         looks=_looks(held, spec.looked_at),
@@ -252,38 +271,52 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
     )
     if not examples:
         raise InputError(f"{spec.heldout} holds no example that fits {spec.max_length} tokens: nothing to evaluate")
-    general, _ = read_examples(
-        spec.general, "sft", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
-    )
+    overlap = None
+    if spec.train is not None:
+        examples, overlap = _unknown(spec, spec.train, examples, report)
+    general = _general_set(spec, tokenizer)
     # Before they are loaded: whatever lies there afterwards is what was scored, or is refused.
     files = {name: digests(folder) for name, folder in spec.candidates.items() if folder is not None}
     model, switch = load_candidates(spec.model, spec.candidates, spec.device)
     seconds = {"load": time.monotonic() - started}
     report(f"loaded {spec.model.name} and {len(spec.candidates) - 1} adapters in {seconds['load']:.1f} s")
 
-    write = functools.partial(
-        write_answers, model, tokenizer, device=spec.device, max_tokens=spec.options.sample_tokens
-    )
-    score = functools.partial(losses_of, model, pad=tokenizer.pad_token_id or 0, device=spec.device)
-    chosen = _short(examples, spec.options)
+    write = functools.partial(write_answers, model, tokenizer, device=spec.device)
+    read = _reader(spec, model, tokenizer)
+    places, too_long = to_write(examples, spec.options)
+    chosen = [examples[place] for place in places]
     tasks = [_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks]
     told: dict[str, _Told] = {}
     torch.manual_seed(spec.options.seed)
     for name in spec.candidates:
         started = time.monotonic()
         with torch.inference_mode(), switch(name):
+            seen = read(examples)
+            asked = time.monotonic()
+            answers = answers_to(
+                model,
+                tokenizer,
+                chosen,
+                [seen[place][0] for place in places],
+                device=spec.device,
+                max_tokens=room_for(chosen, spec.options),
+            )
+            seconds[f"answers of {name}"] = time.monotonic() - asked
             told[name] = _Told(
-                losses=score(examples, batch_size=spec.batch_size),
-                shuffled=_scored_where(score, shuffled(examples), spec.batch_size),
-                general=[losses[0] for losses in score(general, batch_size=spec.batch_size)],
-                answers=write([examples[index].prompt for index in chosen]),
-                tasks=write(tasks),
+                losses=_losses(seen),
+                shuffled=_scored_where(read, shuffled(examples)),
+                general=_asked_generally(read, general),
+                answers=answers,
+                tasks=write(tasks, max_tokens=spec.options.sample_tokens),
             )
         seconds[name] = time.monotonic() - started
-        report(f"evaluated {name} on {len(examples)} examples in {seconds[name]:.1f} s")
+        report(
+            f"evaluated {name} on {len(examples)} examples in {seconds[name]:.1f} s, "
+            f"{seconds[f'answers of {name}']:.1f} s of them to write what was not read of {len(chosen)} answers"
+        )
     with torch.inference_mode(), switch(BASE):
         few = examples[:_NOISE_EXAMPLES]
-        noise = _noise(score(few, batch_size=1), told[BASE].losses)
+        noise = _noise(_losses(read(few, batch_size=1)), told[BASE].losses)
         passed, judge = _passed(spec, {name: each.tasks for name, each in told.items()}, model, tokenizer, report)
 
     return Scores(
@@ -291,20 +324,11 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
         models=tuple(spec.candidates),
         examples=tuple(_scored(example, index, told) for index, example in enumerate(examples)),
         skipped=skipped,
-        samples=tuple(
-            Sample(
-                prompt=examples[index].prompt_text,
-                expected=examples[index].expected,
-                answers={name: each.answers[place].text for name, each in told.items()},
-                faults={
-                    name: tuple(faults_of(answer.text, examples[index].expected, cut=answer.cut))
-                    for name, each in told.items()
-                    for answer in [each.answers[place]]
-                },
-            )
-            for place, index in enumerate(chosen)
-        ),
-        general={name: tuple(-loss for loss in each.general) for name, each in told.items()},
+        samples=samples_of(chosen, {name: each.answers for name, each in told.items()}, spec.options),
+        too_long=too_long,
+        overlap=overlap,
+        general={name: each.general.likely for name, each in told.items()},
+        general_right={name: each.general.found for name, each in told.items()},
         tasks=passed,
         judge=judge,
         noise=noise,
@@ -349,11 +373,39 @@ def digests(adapter: Path) -> dict[str, str]:
     return {name: sha256_file(adapter / name) for name in ADAPTER_FILES if (adapter / name).is_file()}
 
 
+def _reader(spec: EvaluationSpec, model: Any, tokenizer: Any) -> Callable[..., list[list[ReadAnswer]]]:
+    return functools.partial(
+        read_answers,
+        model,
+        batch_size=spec.batch_size,
+        pad=tokenizer.pad_token_id or 0,
+        ends=ends_of(model, tokenizer),
+        device=spec.device,
+    )
+
+
+def _general_set(spec: EvaluationSpec, tokenizer: Any) -> list[HeldOutExample]:
+    """Its questions, each with a right and a wrong answer."""
+    general, _ = read_examples(
+        spec.general, "dpo", tokenizer, system_prompt=spec.system_prompt, max_length=spec.max_length, limit=sys.maxsize
+    )
+    return general
+
+
+def _asked_generally(read: Callable[..., list[list[ReadAnswer]]], general: Sequence[HeldOutExample]) -> _General:
+    losses = _losses(read(general))
+    return _General(tuple(right for right, _ in losses), tuple(wrong for _, wrong in losses))
+
+
+def _losses(read: Sequence[Sequence[ReadAnswer]]) -> list[list[float]]:
+    return [[each.loss for each in answers] for answers in read]
+
+
 def _scored_where(
-    score: Callable[..., list[list[float]]], examples: Sequence[HeldOutExample | None], batch_size: int
+    read: Callable[..., list[list[ReadAnswer]]], examples: Sequence[HeldOutExample | None]
 ) -> list[float | None]:
     """The loss of each example's answer; None where there is no example."""
-    losses = iter(score([example for example in examples if example is not None], batch_size=batch_size))
+    losses = iter(_losses(read([example for example in examples if example is not None])))
     return [None if example is None else next(losses)[0] for example in examples]
 
 
@@ -379,15 +431,19 @@ def _led(messages: list[dict[str, str]], system_prompt: str | None) -> list[dict
     return [{"role": "system", "content": system_prompt}, *messages]
 
 
-def _short(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> list[int]:
-    """The examples that cost least to answer, of those whose wanted answer can be written out in full."""
-    fitting = [
-        index
-        for index, example in enumerate(examples)
-        if len(example.prompt) <= _SAMPLE_PROMPT_TOKENS and len(example.answers[0]) < options.sample_tokens
-    ]
-    cost = {index: len(examples[index].prompt) + len(examples[index].answers[0]) for index in fitting}
-    return sorted(fitting, key=lambda index: (cost[index], examples[index].name))[: options.sample_generations]
+def _unknown(
+    spec: EvaluationSpec, train: Path, examples: list[HeldOutExample], report: Report
+) -> tuple[list[HeldOutExample], Overlap]:
+    """The examples that training does not know, and what it knows. Raises InputError if it knows all of them."""
+    overlap, known = overlap_with(train, examples, ROW_KINDS[spec.objective])
+    if known:
+        report(f"{len(known)} of {len(examples)} held-out examples stand in training, too: they are not scored")
+    if len(known) == len(examples):
+        raise InputError(
+            f"all {len(examples)} held-out examples of {spec.heldout} stand in {train}, too: nothing to evaluate; "
+            "remove the copies from the corpus"
+        )
+    return [example for place, example in enumerate(examples) if place not in known], overlap
 
 
 def _scored(example: HeldOutExample, index: int, told: Mapping[str, _Told]) -> ExampleScores:

@@ -1,13 +1,15 @@
 """The gate: whether a candidate may become a version.
 
-1. It must be *better than the base*, with confidence and by a minimum effect. What is certainly less is `no_effect`;
-   if the evidence is inconclusive, the verdict is `review`.
-2. It must keep a share of the gain of the version in use and of the best ever: a fixed margin adds up night by night.
-3. Its gain must come from the prompts: on answers shuffled between prompts it must gain less, or it learnt form alone.
-4. Guards can only reject: forgetting, answers that are formed worse than the base's, tasks that it passes no longer.
+1. Its *answers must be right*: a share of them that the recipe states, and with confidence more than the base's (or
+   more that are well formed). A likelihood may rise a lot while every answer is wrong: that is `review`.
+2. It must be *better than the base* in likelihood, with confidence and by a minimum effect. What is certainly less is
+   `no_effect`; if the evidence is inconclusive, the verdict is `review`.
+3. It must keep a share of the gain of the version in use and of the best ever: a fixed margin adds up night by night.
+4. Its gain must come from the prompts: on answers shuffled between prompts it must gain less, or it learnt form alone.
+5. Guards can only reject: forgetting, answers that are formed worse than the base's, tasks that it passes no longer.
 
-Tasks are judged by executing the answers: the candidate must solve more than the base, and more than the version that
-it started from or that is in use.
+Tasks are judged by executing the answers: the candidate must solve the share that the recipe states, more than the
+base, and more than the version that it started from or that is in use.
 
 An extractor is judged by F1 (`ec1.adapters.reading`): it must be better than the base, and better than whatever reads
 now, both with confidence; what it reads is grounded in the text, so it needs no control and no guard.
@@ -22,7 +24,9 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from ec1.adapters.scores import BASE, Judge, Scores
+from pydantic import Field
+
+from ec1.adapters.scores import BASE, CANDIDATE, Judge, Scores, Success
 from ec1.corpus.row_kinds import ANSWERS, PAIRS, TASKS
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
@@ -31,6 +35,8 @@ from ec1.settings import Settings
 _MIN_ERROR_RATE = 0.001
 _TAIL_RESAMPLES = 20
 """Resamples beyond a bound: with fewer, its place is chance."""
+_GOOD_SHARE = 0.9
+"""Where so many answers are right, a base that is as good leaves no room to be better with confidence."""
 
 VerdictName = Literal["accepted", "no_effect", "review", "rejected"]
 
@@ -58,10 +64,20 @@ class Verdict(Settings):
     """Per reference; none where the candidate's scores are not finite."""
     judge: Judge | None = None
     """Which model judged task cases, if one did."""
+    success: Success | None = None
+    """How many answers were right; None of an extractor, and where none was written."""
+    right: dict[str, ScoreDifference] = Field({}, description="per reference, the share of right answers less its")
 
     @property
     def accepted(self) -> bool:
         return self.verdict == "accepted"
+
+    @property
+    def told(self) -> str:
+        """In one line: how many answers are right, then what the verdict rests on; of an accepted one the gain."""
+        reasons = self.reasons[:2] if self.accepted else self.reasons
+        said = self.success.of(CANDIDATE) if self.success is not None else ""
+        return "; ".join(reasons if any(each.startswith(said) for each in reasons) else (said, *reasons))
 
 
 class _Findings:
@@ -79,7 +95,7 @@ class _Findings:
         )
 
 
-def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candidate") -> Verdict:
+def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = CANDIDATE) -> Verdict:
     """Compare `candidate` with the base and every other model that was scored.
 
     Raises InputError if the base or the candidate was not scored, or a reference's scores are not finite.
@@ -107,7 +123,12 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candi
             f"these held-out groups were looked at {scores.looks:.0f} times: hold out others (data.seed)"
         )
     differences: dict[str, ScoreDifference] = {}
+    right: dict[str, ScoreDifference] = {}
     good: list[str] = []
+    if scores.rows is TASKS and (success := scores.success()) is not None:
+        good.append(_enough(success, options, candidate, found))
+    elif not reads:
+        right = _answers(scores, options, candidate, found, good)
     if len(set(groups)) > 1:
         differences[BASE] = _against_base(scores, options, candidate, found, good)
         for reference in references:
@@ -117,7 +138,14 @@ def judge(scores: Scores, options: EvaluationOptions, *, candidate: str = "candi
             _control(scores, options, candidate, found)
     _guards(scores, options, candidate, found)
     problems = (*found.rejected, *found.no_effect, *found.review)
-    return Verdict(verdict=found.verdict, reasons=problems or tuple(good), differences=differences, judge=scores.judge)
+    return Verdict(
+        verdict=found.verdict,
+        reasons=problems or tuple(good),
+        differences=differences,
+        judge=scores.judge,
+        success=scores.success(),
+        right=right,
+    )
 
 
 def error_rate(options: EvaluationOptions, looks: float) -> float:
@@ -181,6 +209,48 @@ def compare(
 
 def _less(values: Sequence[float], others: Sequence[float], share: float = 1.0) -> list[float]:
     return [value - share * other for value, other in zip(values, others, strict=True)]
+
+
+def _answers(
+    scores: Scores, options: EvaluationOptions, candidate: str, found: _Findings, good: list[str]
+) -> dict[str, ScoreDifference]:
+    """Whether enough of what it wrote is right: the share that is asked for, and with confidence more than the base."""
+    success = scores.success()
+    if success is None:
+        why = "no held-out prompt was answered, so nothing shows that its answers are right"
+        mend = f"raise evaluation.sample_tokens above {options.sample_tokens}" if scores.too_long else ""
+        found.review.append(f"{why}: {mend or 'set evaluation.sample_generations'}")
+        return {}
+    mine, said = success.right[candidate], _enough(success, options, candidate, found)
+    if success.prompts < options.min_examples:
+        found.review.append(f"{success.prompts} answered prompts are too few to tell: at least {options.min_examples}")
+    samples = [sample for sample in scores.samples if sample.kind]
+    groups = [sample.group for sample in samples]
+    if len(set(groups)) < 2:
+        return {}
+
+    def against(reference: str, what: Literal["right", "formed"]) -> ScoreDifference:
+        counts = [getattr(sample, what) for sample in samples]
+        gaps = [float(each.get(candidate, False)) - float(each.get(reference, False)) for each in counts]
+        return compare(gaps, groups, options, looks=scores.looks, unit=f"of the answers {what}")
+
+    differences = {name: against(name, "right") for name in scores.models if name != candidate}
+    as_good = mine >= max(_GOOD_SHARE * success.prompts, success.right[BASE])
+    if not (differences[BASE].better or against(BASE, "formed").better or as_good):
+        found.review.append(f"{said}: not shown to answer better than the base")
+    for name, difference in differences.items():
+        if difference.upper < 0:
+            found.rejected.append(f"{said}: fewer right answers than {name}")
+    good.append(said)
+    return differences
+
+
+def _enough(success: Success, options: EvaluationOptions, candidate: str, found: _Findings) -> str:
+    """How many answers are right, in words; it is a finding if their share is less than the recipe asks for."""
+    said = success.of(candidate)
+    if success.right[candidate] < options.min_success * success.prompts:
+        found.review.append(f"{said}: at least {options.min_success:.0%} must be right")
+    return said
 
 
 def _against_base(
@@ -286,6 +356,13 @@ def _guards(scores: Scores, options: EvaluationOptions, candidate: str, found: _
         if not lost <= options.max_forgetting_nats:
             found.rejected.append(
                 f"it forgot: answers to general questions became less likely by {lost:.3f} nats/token"
+            )
+    if scores.general_right:
+        mine_right, base_right = (sum(scores.general_right[model]) for model in (candidate, BASE))
+        asked = len(scores.general_right[BASE])
+        if base_right - mine_right > options.max_general_lost * asked:
+            found.rejected.append(
+                f"it forgot: of {asked} general questions it answers {mine_right} rightly, the base {base_right}"
             )
     if scores.samples:
         before, after = scores.faults(BASE), scores.faults(candidate)

@@ -1,13 +1,14 @@
-"""Held-out examples as tokens, and how likely a model finds their answers.
+"""Held-out examples as tokens, and what a model makes of their answers when it is shown them.
 
-Belongs here: tokenising as training does, and mean log-probabilities, which see small changes that right-or-wrong
-answers do not. Does not: which models are asked (`evaluation.py`) and what follows (`gate.py`).
+Belongs here: tokenising as training does, mean log-probabilities, which see small changes that right-or-wrong answers
+do not, and how much of an answer the model would write itself. Does not: which models are asked (`evaluation.py`),
+writing (`answering.py`) and what follows (`gate.py`).
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,20 @@ class HeldOutExample:
     answers: tuple[list[int], ...]
     prompt_text: str
     expected: str
+
+
+@dataclass(frozen=True)
+class ReadAnswer:
+    """What a model makes of an answer that it is shown. Greedy decoding, the likeliest token each time, would write its
+    first `same` tokens as they are; `whole`: all of it, and end there."""
+
+    loss: float
+    """The mean negative log-probability of its tokens, in nats."""
+    same: int
+    whole: bool
+
+
+_UNREAD = ReadAnswer(math.nan, 0, False)
 
 
 @dataclass(frozen=True)
@@ -148,10 +163,10 @@ def shuffled(examples: Sequence[HeldOutExample]) -> list[HeldOutExample | None]:
     return found
 
 
-def losses_of(
-    model: Any, examples: Sequence[HeldOutExample], *, batch_size: int, pad: int, device: str
-) -> list[list[float]]:
-    """Per example, per answer: the mean negative log-probability of its tokens, in nats."""
+def read_answers(
+    model: Any, examples: Sequence[HeldOutExample], *, batch_size: int, pad: int, ends: Collection[int], device: str
+) -> list[list[ReadAnswer]]:
+    """Per example, per answer, what one pass over prompt and answer says. `ends`: the tokens that end an answer."""
     import torch
 
     sequences = [
@@ -161,7 +176,7 @@ def losses_of(
     ]
     # Rows of like length together: less padding, and the same batches for every model.
     sequences.sort(key=lambda item: (-len(item.tokens), item.example, item.answer))
-    losses = [[math.nan] * len(example.answers) for example in examples]
+    found = [[_UNREAD] * len(example.answers) for example in examples]
     for first in range(0, len(sequences), batch_size):
         batch = sequences[first : first + batch_size]
         width = len(batch[0].tokens)
@@ -174,16 +189,21 @@ def losses_of(
         logits = model(input_ids=tokens, attention_mask=mask, use_cache=False, logits_to_keep=width - before).logits
         for row, item in enumerate(batch):
             begin, end = item.start - 1 - before, len(item.tokens) - 1 - before
-            losses[item.example][item.answer] = _mean_loss(logits[row, begin:end], tokens[row, item.start :])
-    return losses
+            found[item.example][item.answer] = _read(logits[row, begin:end], tokens[row, item.start :], ends)
+    return found
 
 
-def _mean_loss(logits: Any, tokens: Any) -> float:
+def _read(logits: Any, tokens: Any, ends: Collection[int]) -> ReadAnswer:
     from torch.nn.functional import cross_entropy
 
     # In pieces: a long answer over a large vocabulary in float32 would fill the memory.
-    total = 0.0
+    total, own = 0.0, []
     for first in range(0, len(logits), _NLL_PIECE):
         piece = logits[first : first + _NLL_PIECE].float()
         total += float(cross_entropy(piece, tokens[first : first + len(piece)], reduction="sum"))
-    return total / len(logits)
+        own += piece.argmax(dim=-1).tolist()
+    wanted = tokens[: len(logits)].tolist()
+    same = _common_prefix(own, wanted)
+    # What a template puts behind the end of a turn is never written.
+    end = next((place for place, token in enumerate(wanted) if token in ends), len(wanted))
+    return ReadAnswer(total / len(logits), min(same, end), same > end)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from ec1.adapters.gate import ScoreDifference, VerdictName
-from ec1.adapters.scores import Judge
+from ec1.adapters.scores import Judge, Overlap, Success
 from ec1.errors import InputError
 from ec1.files import digest_of
 from ec1.nights import Night
@@ -122,6 +122,16 @@ class EvaluationSummary(Settings):
     differences: dict[str, ScoreDifference] = Field({})
     scored: dict[str, Sha256] = Field({}, description="SHA-256 of each file of the adapter as it was scored")
     judge: Judge | None = Field(None, description="the model that judged task cases, if one did")
+    success: Success | None = Field(
+        None, description="how many answers were right; null: nobody counted, as before 0.5"
+    )
+    right: dict[str, ScoreDifference] = Field(
+        {}, description="per reference, the candidate's share of right answers less its"
+    )
+    general: dict[str, int] = Field({}, description="per model, general questions whose right answer it finds likelier")
+    general_asked: int = Field(0, ge=0)
+    overlap: Overlap | None = Field(None, description="with the training side")
+    looks: float = Field(0.0, ge=0, description="how often the held-out groups were looked at before")
 
 
 class AdapterManifest(Settings):

@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -43,12 +44,70 @@ class ExampleScores(Settings):
 
 
 class Sample(Settings):
-    """What each model answered to one held-out prompt, and what is wrong with the form of the answer."""
+    """What each model answered to one held-out prompt, whether that is right, and what is wrong with its form.
+
+    `kind`: by what it was judged (`ec1.adapters.success`); empty where nobody judged it, as before there were counts.
+    """
 
     prompt: str
     expected: str
     answers: dict[str, str]
     faults: dict[str, tuple[str, ...]] = Field({})
+    example: str = ""
+    group: str = ""
+    kind: str = ""
+    right: dict[str, bool] = Field({})
+    formed: dict[str, bool] = Field({}, description="per model, whether the answer is well formed; right ones are")
+    similarity: dict[str, float] = Field({}, description="per model, to the wanted answer's words, 0 to 1")
+
+
+class Success(Settings):
+    """How many held-out prompts each model answered rightly, and, of pairs, how often it prefers the chosen answer."""
+
+    prompts: int = Field(ge=0, description="that were answered")
+    right: dict[str, int]
+    formed: dict[str, int] = Field({}, description="empty of tasks: their checks say right or wrong")
+    pairs: int = Field(0, ge=0)
+    wins: dict[str, int] = Field({}, description="pairs whose chosen answer is likelier than the rejected one")
+    too_long: int = Field(0, ge=0, description="held-out prompts whose wanted answer does not fit `sample_tokens`")
+    held_out: int = Field(0, ge=0, description="prompts that could have been asked")
+
+    def of(self, candidate: str) -> str:
+        """`12 of 50 right, base 0`; of pairs also how often the chosen answer is preferred."""
+        said = f"{counted(self.right, self.prompts, candidate, 'right')}"
+        if self.pairs:
+            said += f"; prefers the chosen answer in {counted(self.wins, self.pairs, candidate)}"
+        return said
+
+
+def counted(counts: Mapping[str, int], total: int, candidate: str, what: str = "") -> str:
+    """`12 of 50 right, base 0, incumbent 9`: the candidate's count before those of the others."""
+    others = "".join(f", {name} {count}" for name, count in counts.items() if name != candidate)
+    return f"{counts.get(candidate, 0)} of {total}{what and f' {what}'}{others}"
+
+
+class Overlap(Settings):
+    """What of the held-out examples the training side knows, measured over what was read of it.
+
+    Examples that overlap are in no score: `equal_answers` have an answer, not a trivial one, that stands in training
+    word for word, `equal_prompts` such a prompt, and `near` share almost all n-grams of both with one training row.
+    """
+
+    examples: int = Field(ge=0, description="held-out examples that were compared")
+    rows: int = Field(ge=0, description="training rows")
+    equal_answers: int = 0
+    equal_prompts: int = 0
+    near: int = 0
+    removed: int = 0
+    ngrams: float = Field(0.0, ge=0, le=1, description="share of the held-out answers' n-grams that stand in training")
+    n: int = 8
+
+    def __str__(self) -> str:
+        return (
+            f"{self.removed} of {self.examples} held-out examples stand in training, too, and are not scored "
+            f"({self.equal_answers} equal answers, {self.equal_prompts} equal prompts, {self.near} by {self.n}-grams); "
+            f"{self.ngrams:.0%} of the answers' {self.n}-grams stand in training"
+        )
 
 
 class Judge(Settings):
@@ -69,8 +128,13 @@ class Scores(Settings):
     examples: tuple[ExampleScores, ...]
     skipped: int = 0
     samples: tuple[Sample, ...] = ()
+    too_long: int = Field(0, ge=0, description="held-out prompts that were not answered: their answer is too long")
+    overlap: Overlap | None = Field(None, description="with the training side; null: it was not compared")
     general: dict[str, tuple[float, ...]] = Field(
         {}, description="per model, the mean log-probability of each answer of the fixed general set"
+    )
+    general_right: dict[str, tuple[bool, ...]] = Field(
+        {}, description="per model, of each general question whether the right answer is likelier than the wrong one"
     )
     tasks: dict[str, dict[str, bool | None]] = Field(
         {}, description="per model, which of the recipe's task cases it passed; null: the judge could not tell"
@@ -116,6 +180,25 @@ class Scores(Settings):
     def faults(self, model: str) -> dict[str, int]:
         """How many of a model's written answers have each fault."""
         return dict(Counter(fault for sample in self.samples for fault in sample.faults.get(model, ())))
+
+    def success(self) -> Success | None:
+        """The counts over written answers and pairs, or over tasks; None where no answer was judged."""
+        if self.rows is TASKS:
+            solved = {model: sum(value > 0 for value in self.values(model)) for model in self.models}
+            return Success(prompts=len(self.examples), right=solved, held_out=len(self.examples))
+        judged = [sample for sample in self.samples if sample.kind]
+        if not judged:
+            return None
+        pairs = self.rows is not None and len(self.rows.sides) > 1
+        return Success(
+            prompts=len(judged),
+            right={model: sum(sample.right.get(model, False) for sample in judged) for model in self.models},
+            formed={model: sum(sample.formed.get(model, False) for sample in judged) for model in self.models},
+            pairs=len(self.examples) if pairs else 0,
+            wins={model: sum(value > 0 for value in self.values(model)) for model in self.models} if pairs else {},
+            too_long=self.too_long,
+            held_out=len(self.examples),
+        )
 
     def means(self) -> dict[str, float | None]:
         """The mean score of each model; None if it is not finite."""

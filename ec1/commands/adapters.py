@@ -289,8 +289,9 @@ def _print_side_by_side(base: str, tried: "Tried") -> None:
 
     out.print("prompt:", shown(tried.prompt))
     table = Table(show_lines=True, expand=True)
-    table.add_column(Text(f"base {base}"))
-    table.add_column(Text(tried.name))
+    words = {None: "", True: ": right", False: ": wrong"}
+    table.add_column(Text(f"base {base}{words[tried.base_right]}"))
+    table.add_column(Text(f"{tried.name}{words[tried.adapter_right]}"))
     table.add_row(shown(tried.base.text, cut=tried.base.cut), shown(tried.adapter.text, cut=tried.adapter.cut))
     out.print(table)
     if tried.expected is not None:

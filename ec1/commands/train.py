@@ -78,7 +78,7 @@ def train(
         markup=False,
     )
     if judged is not None:
-        out.print(f"the gate would say {judged.verdict.verdict}: {'; '.join(judged.verdict.reasons)}", markup=False)
+        out.print(f"the gate would say {judged.verdict.verdict}: {judged.verdict.told}", markup=False)
 
 
 def sweep(
@@ -153,24 +153,25 @@ def _try_all(
             result, judged = run_trial(trial, deployment, options.home, inherited(options.environment))
         done.append((trial, result, judged))
         if not as_json:
-            said = judged.verdict.reasons[0] if judged else result.verdict
+            said = judged.verdict.told if judged else result.verdict
             took = f"{result.steps} steps in {result.seconds:.0f} s"
             out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {took}; {said}", markup=False)
 
 
 def _print_table(rows: "Sequence[SweepResult]") -> None:
     out.print("gain over the base in nats/token, on held-out examples that none of them was trained on:")
-    head = f"  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  {'verdicts':<22}  setting"
+    head = f"  {'right':<14}  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  {'verdicts':<22}  setting"
     out.print(head, markup=False)
     for row in rows:
         gain = "none" if row.gain is None else f"{row.gain:+.3f}"
+        right = "" if row.right is None else "{:.0%} ({:.0%}-{:.0%})".format(*row.right)
         spread = "" if row.lowest is None else f"{row.lowest:+.3f} to {row.highest:+.3f}"
         behind = "" if row.behind is None else str(row.behind).removesuffix(" nats/token")
         lost = f", {row.diverged} of {row.seeds} diverged" if row.diverged else ""
         verdicts = ", ".join(
             f"{count} {verdict}" if row.seeds > 1 else verdict for verdict, count in Counter(row.verdicts).items()
         )
-        line = f"  {gain:>7}  {spread:<16}  {behind:<26}  {verdicts:<22}  {row.setting}{lost}"
+        line = f"  {right:<14}  {gain:>7}  {spread:<16}  {behind:<26}  {verdicts:<22}  {row.setting}{lost}"
         out.print(line, markup=False)
 
 

@@ -16,6 +16,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from ec1.adapters.gate import ScoreDifference, VerdictName
+from ec1.adapters.scores import Success
 from ec1.corpus.threshold import TrainingDecision
 from ec1.errors import InputError
 from ec1.files import checked_name, read_json, write_json
@@ -183,6 +184,8 @@ class EvaluationRecord(Record):
     mean_losses: dict[str, float | None] = Field({})
     examples: int = 0
     differences: dict[str, ScoreDifference] = Field({}, description="the candidate's score less each reference's")
+    success: Success | None = Field(None, description="how many answers were right")
+    scored: dict[str, str] = Field({}, description="SHA-256 of each file of the candidate as it was scored")
 
 
 class OutcomeRecord(Record):

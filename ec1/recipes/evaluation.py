@@ -1,5 +1,7 @@
 """How a candidate is judged: the `evaluation:` section of a recipe. Light: recipes import it at definition time."""
 
+from typing import Any
+
 from pydantic import Field, field_validator
 
 from ec1.rewards import checks
@@ -19,6 +21,19 @@ class EvaluationOptions(Settings):
     kind extraction are judged by F1: of what follows they use `min_effect_f1`, `confidence`, the limits on looks,
     examples and sources, `resamples`, `sample_generations` and `seed`."""
 
+    min_success: float = Field(
+        0.1, gt=0, le=1, description="share of the written answers that must be right, whatever the base's are"
+    )
+    min_similarity: float = Field(
+        0.85,
+        gt=0.5,
+        le=1,
+        description="answers in words: how much of the wanted answer's words, in their order, a right one has",
+    )
+    answer_schema: dict[str, Any] | None = Field(
+        None, description="answers in JSON: the JSON Schema of a well-formed one; default: the wanted answer's own keys"
+    )
+
     min_effect_nats: float = Field(0.02, ge=0, le=1, description="answers: a smaller gain over the base is none")
     min_effect_pairs_nats: float = Field(
         0.02, ge=0, le=1, description="pairs: a smaller gain of the chosen over the rejected answer is none"
@@ -36,7 +51,10 @@ class EvaluationOptions(Settings):
         0.0, ge=0, le=1, description="how much of a gain must come from the prompt: the rest is form alone"
     )
     max_forgetting_nats: float = Field(
-        1.0, gt=0, description="how much less likely the answers to general questions may become on average"
+        0.3, gt=0, description="how much less likely the answers to general questions may become on average"
+    )
+    max_general_lost: float = Field(
+        0.1, ge=0, le=1, description="share of the general questions that may be answered rightly less often"
     )
     max_new_faults: float = Field(
         0.25, ge=0, le=1, description="share of written answers that may be worse formed than the base's"
@@ -51,8 +69,15 @@ class EvaluationOptions(Settings):
     min_groups: int = Field(4, ge=2, description="fewer sources among them are inconclusive")
     resamples: int = Field(4000, ge=1000, description="of the bootstrap; typically 2000–10000")
     max_examples: int = Field(200, ge=2, description="held-out examples that are scored at most; typically 100–500")
-    sample_generations: int = Field(6, ge=0, description="answers written out per model, checked for their form")
-    sample_tokens: int = Field(96, gt=0, description="tokens of each of those answers")
+    sample_generations: int = Field(
+        50,
+        ge=0,
+        description="held-out prompts that each model answers, to count right answers; fewer only where there are "
+        "fewer. Without any, nothing is accepted; typically 50–200",
+    )
+    sample_tokens: int = Field(
+        256, gt=0, description="tokens of such an answer at most; prompts whose wanted answer is longer are left out"
+    )
     seed: int = Field(17, description="of the bootstrap")
 
     @field_validator("tasks")
@@ -66,6 +91,18 @@ class EvaluationOptions(Settings):
     def runs_programs(self) -> bool:
         """Whether a task's check runs a program that reads what a model wrote, or that is what it wrote."""
         return any(task.runs for task in self.tasks)
+
+    @field_validator("answer_schema")
+    @classmethod
+    def _is_a_schema(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        import jsonschema
+
+        if value is not None:
+            try:
+                jsonschema.Draft202012Validator.check_schema(value)
+            except jsonschema.SchemaError as error:
+                raise ValueError(f"answer_schema is not a JSON Schema: {error.message}") from None
+        return value
 
 
 def why_unchecked(options: EvaluationOptions) -> str | None:

@@ -24,7 +24,10 @@ def scores(
     losses: dict[str, list[float]] | None = None,
     **fields: Any,
 ) -> Scores:
-    """Scores in which each model lies `differences` above a base of -2, and gains `elsewhere` behind other prompts."""
+    """Scores in which each model lies `differences` above a base of -2, and gains `elsewhere` behind other prompts.
+
+    All but the base answer every prompt rightly, if no `samples` say otherwise.
+    """
     models = ("base", *differences)
     count = len(next(iter(differences.values())))
     examples = []
@@ -43,7 +46,35 @@ def scores(
                 shuffled=shuffled,
             )
         )
+    right = {name: name != "base" for name in models}
+    fields = {"samples": written([right] * count, per_group=per_group)} | fields
     return Scores(objective=objective, models=models, examples=tuple(examples), **fields)  # type: ignore[arg-type]
+
+
+def written(
+    right: Sequence[dict[str, bool]], *, per_group: int = 2, formed: Sequence[dict[str, bool]] = (), **fields: Any
+) -> tuple[Sample, ...]:
+    """One answered prompt for each of `right`; an answer is well formed where it is right, or `formed` says so."""
+    return tuple(
+        Sample(
+            prompt="p",
+            expected="e",
+            answers={},
+            example=str(place),
+            group=str(place // per_group),
+            kind="text",
+            right=each,
+            formed=formed[place] if formed else each,
+            **fields,
+        )
+        for place, each in enumerate(right)
+    )
+
+
+def counted(candidate: int, base: int, prompts: int = 50, **others: int) -> list[dict[str, bool]]:
+    """The first so many of each model's answers are right."""
+    counts = {"candidate": candidate, "base": base} | others
+    return [{name: place < count for name, count in counts.items()} for place in range(prompts)]
 
 
 def spread(mean: float, width: float, count: int = 16, seed: int = 0) -> list[float]:
@@ -135,6 +166,59 @@ def test_a_margin_bought_by_making_everything_unlikely_is_rejected() -> None:
     assert judge(swapped, OPTIONS).verdict == "rejected"
 
 
+@pytest.mark.parametrize(
+    ("right", "verdict", "reason"),
+    [
+        (counted(30, 0), "accepted", "30 of 50 right, base 0"),
+        (counted(0, 0), "review", "0 of 50 right, base 0: at least 10% must be right"),
+        (counted(4, 0), "review", "at least 10%"),
+        (counted(7, 6), "review", "not shown to answer better than the base"),
+        (counted(50, 50), "accepted", "50 of 50 right, base 50"),
+        (counted(20, 40), "rejected", "fewer right answers than base"),
+        (counted(6, 0, 6), "review", "6 answered prompts are too few"),
+        ([], "review", "no held-out prompt was answered"),
+    ],
+)
+def test_without_right_answers_no_likelihood_is_enough(right: list[dict[str, bool]], verdict: str, reason: str) -> None:
+    judged = judge(scores({"candidate": spread(3.0, 0.1)}, samples=written(right)), OPTIONS)
+    assert judged.verdict == verdict, judged
+    assert reason in judged.told
+    assert verdict != "accepted" or judged.told.startswith(reason)
+
+
+def test_well_formed_answers_are_enough_only_beside_the_share_that_is_right() -> None:
+    formed = [{"candidate": True, "base": False}] * 50
+    for count, verdict in ((6, "accepted"), (4, "review")):
+        samples = written(counted(count, 5), formed=formed)
+        found = judge(scores({"candidate": spread(3.0, 0.1)}, samples=samples), OPTIONS)
+        assert found.verdict == verdict, found
+
+
+def test_fewer_right_answers_than_the_version_in_use_are_rejected() -> None:
+    gain = {"incumbent": spread(0.3, 0.1), "candidate": spread(0.6, 0.1)}
+    judged = judge(scores(gain, samples=written(counted(20, 0, incumbent=40))), OPTIONS)
+    assert (judged.verdict, judged.reasons[0]) == (
+        "rejected",
+        "20 of 50 right, base 0, incumbent 40: fewer right answers than incumbent",
+    )
+    assert judge(scores(gain, samples=written(counted(40, 0, incumbent=40))), OPTIONS).accepted
+
+
+def test_pairs_tell_how_often_the_chosen_answer_is_preferred() -> None:
+    kept = {"base": [2.0] * 16, "candidate": [1.8] * 16}
+    pairs = scores({"candidate": [2.5] * 15 + [1.0]}, objective="dpo", losses=kept)
+    assert judge(pairs, OPTIONS).told.startswith(
+        "16 of 16 right, base 0; prefers the chosen answer in 15 of 16, base 0; better than base"
+    )
+
+
+def test_general_questions_that_are_answered_rightly_no_more_are_forgotten() -> None:
+    gain = {"candidate": spread(0.3, 0.1)}
+    for lost, verdict in ((6, "accepted"), (7, "rejected")):
+        right = {"base": (True,) * 64, "candidate": (False,) * lost + (True,) * (64 - lost)}
+        assert judge(scores(gain, general_right=right), OPTIONS).verdict == verdict
+
+
 def test_guards_only_reject() -> None:
     gain = {"candidate": spread(0.3, 0.1)}
     for lost, verdict in ((0.1, "accepted"), (3.0, "rejected"), (math.nan, "rejected")):
@@ -146,11 +230,12 @@ def test_guards_only_reject() -> None:
     def samples(base: int, candidate: int) -> tuple[Sample, ...]:
         faults = [
             {"base": ("repetitive",) * (place < base), "candidate": ("repetitive",) * (place < candidate)}
-            for place in range(4)
+            for place in range(8)
         ]
-        return tuple(Sample(prompt="p", expected="e", answers={}, faults=each) for each in faults)
+        all_right = written([{"candidate": True, "base": False}] * 8)
+        return tuple(each.model_copy(update={"faults": fault}) for each, fault in zip(all_right, faults, strict=True))
 
-    for base, candidate, verdict in ((0, 1, "accepted"), (0, 2, "rejected"), (4, 4, "accepted"), (4, 0, "accepted")):
+    for base, candidate, verdict in ((0, 2, "accepted"), (0, 3, "rejected"), (8, 8, "accepted"), (8, 0, "accepted")):
         assert judge(scores(gain, samples=samples(base, candidate)), OPTIONS).verdict == verdict
     tasks = {"base": {"one": True, "two": False}, "candidate": {"one": False, "two": False}}
     assert "passes 0 of 2 tasks" in judge(scores(gain, tasks=tasks), OPTIONS).reasons[0]
@@ -293,11 +378,13 @@ def test_faults_are_told_in_numbers() -> None:
     faults: list[dict[str, tuple[str, ...]]] = [
         {"base": ("cut_off",) * (at < 1), "candidate": ("cut_off",)} for at in range(4)
     ]
-    samples = tuple(Sample(prompt="p", expected="e", answers={}, faults=each) for each in faults)
-    judged = judge(scores(steady(0.5), samples=samples), OPTIONS)
+    all_right = written([{"candidate": True, "base": False}] * 4)
+    samples = tuple(each.model_copy(update={"faults": fault}) for each, fault in zip(all_right, faults, strict=True))
+    judged = judge(scores(steady(0.5), samples=samples), EvaluationOptions(min_examples=4))
     assert judged.reasons == ("of 4 answers 4 are cut off, of the base's 1",)
     new = tuple(sample.model_copy(update={"faults": {"candidate": ("cut_off",)}}) for sample in samples)
-    assert judge(scores(steady(0.5), samples=new), OPTIONS).reasons == ("of 4 answers 4 are cut off, of the base's 0",)
+    judged = judge(scores(steady(0.5), samples=new), EvaluationOptions(min_examples=4))
+    assert judged.reasons == ("of 4 answers 4 are cut off, of the base's 0",)
 
 
 def test_two_sources_are_compared_and_left_to_a_person() -> None:

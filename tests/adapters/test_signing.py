@@ -9,8 +9,10 @@ import pytest
 from scoring_registry import ScoringRegistry
 from typer.testing import CliRunner
 
+from ec1.adapters.card import card_of
 from ec1.adapters.manifest import AdapterBase, AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
+from ec1.adapters.scores import Overlap, Success
 from ec1.adapters.signing import SigningKeys
 from ec1.cli import app
 from ec1.errors import EC1Error, PermanentError
@@ -123,6 +125,39 @@ def test_a_person_vouches_for_versions_from_before_signatures(
     incumbent = registry.incumbent(*WHO)
     assert incumbent is not None and incumbent.version == 2
     assert [each.action for each in registry.decisions(*WHO)] == ["sign"]
+
+
+def test_the_card_says_first_how_many_answers_are_right(manifest: Callable[..., AdapterManifest]) -> None:
+    before = manifest(version=1)
+    assert before.evaluation is not None
+    success = Success(
+        prompts=50, right={"base": 0, "candidate": 12}, formed={"base": 1, "candidate": 40}, too_long=3, held_out=60
+    )
+    overlap = Overlap(examples=60, rows=90, equal_answers=2, removed=2, ngrams=0.25)
+    evaluation = before.evaluation.model_copy(
+        update={
+            "success": success,
+            "overlap": overlap,
+            "looks": 2.0,
+            "general": {"base": 60, "candidate": 58},
+            "general_asked": 64,
+        }
+    )
+    card = card_of(before.model_copy(update={"evaluation": evaluation}))
+    told = card.partition("## Evaluation")[2]
+    assert told.index("12 of 50 right, base 0") < told.index("40 of 50 well formed, base 1") < told.index("nats")
+    assert "asked were 50 of 60 held-out prompts, 3 have too long an answer" in told
+    assert "58 of 64, base 60" in told
+    assert "2 of 60 held-out examples stand in training" in told and "looked at 2.0 times" in told
+
+
+def test_versions_from_before_answers_were_counted_can_be_read(manifest: Callable[..., AdapterManifest]) -> None:
+    record = json.loads(manifest(version=1).model_dump_json())
+    for key in ("success", "right", "general", "general_asked", "overlap", "looks"):
+        del record["evaluation"][key]
+    read = AdapterManifest.model_validate(record)
+    assert read == manifest(version=1)
+    assert "Verdict: **accepted**" in card_of(read)
 
 
 def test_the_card_says_what_the_manifest_says(

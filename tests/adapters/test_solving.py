@@ -105,6 +105,13 @@ def test_the_gate_counts_what_is_solved(models: dict[str, list[int]], verdict: s
     assert any(reason in each for each in found.reasons), found.reasons
 
 
+def test_better_than_base_is_not_enough_where_most_is_wrong() -> None:
+    some = solved(candidate=list(range(12)))
+    assert judge(some, OPTIONS).accepted and judge(some, OPTIONS).told.startswith("12 of ")
+    found = judge(some, EvaluationOptions(min_success=0.9))
+    assert found.verdict == "review" and "at least 90% must be right" in found.told
+
+
 @pytest.mark.needs("bwrap")
 @pytest.mark.usefixtures("sandbox")
 def test_models_answer_held_out_tasks(tiny_model: Path, tmp_path: Path) -> None:
@@ -143,6 +150,7 @@ def test_models_answer_held_out_tasks(tiny_model: Path, tmp_path: Path) -> None:
     assert load_scores(tmp_path / "out") == scores
     assert scores.means() == {"base": 0.5, "candidate": 0.5}, "any answer passes every other task, and none is right"
     assert {name: len(values) for name, values in scores.general.items()} == {"base": 2, "candidate": 2}
+    assert {name: len(values) for name, values in scores.general_right.items()} == {"base": 2, "candidate": 2}
     assert len(scores.samples) == 2 and scores.samples[0].answers["base"] != scores.samples[0].answers["candidate"]
     assert judge(scores, OPTIONS).verdict in ("no_effect", "rejected")
     assert any("candidate answered 6 tasks" in line for line in said)

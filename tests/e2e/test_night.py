@@ -49,6 +49,16 @@ def test_each_recipe_was_trained_judged_and_settled(real_night: RealNight, role:
     assert records.read(OutcomeRecord).verdict == judged.verdict
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_what_each_adapter_learnt_is_seen_in_its_answers(real_night: RealNight, role: str) -> None:
+    """Answers to prompts of its own kind that nobody trained on; what the base writes is never right."""
+    success = Records(real_night.home.run("fernhollow", role, real_night.night)).read(EvaluationRecord).success
+    assert success is not None and success.prompts >= 50
+    assert success.right["candidate"] >= 0.6 * success.prompts, success
+    assert success.right["base"] <= 0.05 * success.prompts, success
+    assert not success.pairs or success.wins["candidate"] >= 0.8 * success.pairs, success
+
+
 def test_the_engineering_adapter_is_published_as_v1_and_intact(real_night: RealNight) -> None:
     found = registry(real_night)
     assert found.versions("fernhollow", "engineering") == [1]

@@ -25,6 +25,7 @@ EDIT_KEYS = [
     "scope",
     "tenant",
     "doctrine_version",
+    "before",
     "diff",
     "diff_truncated",
 ]
@@ -191,9 +192,6 @@ def hunk_problems(diff: str) -> Iterator[str]:
     heads = re.findall(r"^--- a/(.+)\n\+\+\+ b/(.+)$", diff, flags=re.MULTILINE)
     if len(heads) != 1 or heads[0][0] != heads[0][1]:
         yield "headers"
-    first = re.match(r"diff --git a/(.+) b/(.+)\n", diff)
-    if first and {first[1], first[2]} != {heads[0][0]}:
-        yield "git line"
     hunks = re.split(r"^(@@ .* @@)\n", diff, flags=re.MULTILINE)[1:]
     if not hunks:
         yield "no hunk"
@@ -210,6 +208,27 @@ def test_diffs_apply_structurally(good: dict[str, list[Row]]) -> None:
     for row in itertools.chain(*good.values()):
         for diff in row.texts()[1:]:
             assert not list(hunk_problems(diff)), (row.path, diff)
+
+
+def test_a_prompt_shows_what_the_diff_takes_away(good: dict[str, list[Row]]) -> None:
+    for row in itertools.chain(*good.values()):
+        prompt, *diffs = row.texts()
+        for diff in diffs:
+            taken = re.findall(r"(?m)^-(?!--)(.+)$", diff)
+            assert taken and all(line in prompt.splitlines() for line in taken if "KEY" not in line), row.path
+
+
+def test_which_of_two_is_chosen_cannot_be_told_from_length_or_from_the_prompt(good: dict[str, list[Row]]) -> None:
+    def overlap(prompt: str, answer: str) -> float:
+        words = set(re.findall(r"\w+", answer))
+        return len(words & set(re.findall(r"\w+", prompt))) / len(words)
+
+    pairs = [row.texts() for row in good["apprenticeship"]]
+    shorter = sum(len(chosen) < len(rejected) for _, chosen, rejected in pairs)
+    longer = sum(len(chosen) > len(rejected) for _, chosen, rejected in pairs)
+    assert abs(shorter - longer) <= 0.15 * len(pairs), (shorter, longer)
+    closer = sum(overlap(prompt, chosen) > overlap(prompt, rejected) for prompt, chosen, rejected in pairs)
+    assert 0.35 <= closer / len(pairs) <= 0.65, closer
 
 
 def shingles(row: Row) -> set[tuple[str, ...]]:

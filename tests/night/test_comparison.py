@@ -1,15 +1,20 @@
 """Two runs are held against each other only if they were asked the same."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ec1.adapters.scores import ExampleScores, Scores
+from ec1.adapters.gate import Verdict
+from ec1.adapters.scores import ExampleScores, Scores, Success
 from ec1.errors import InputError
 from ec1.night.experiments.comparison import check_same, paired, spread_of, widened
-from ec1.night.experiments.sweep import settings_of
-from ec1.night.steps.candidate import earlier_looks
+from ec1.night.experiments.sweep import settings_of, table
+from ec1.night.records import EvaluationRecord, Records
+from ec1.night.steps.candidate import CandidateVerdict, earlier_looks
 from ec1.recipes.evaluation import EvaluationOptions
 
 
@@ -75,8 +80,45 @@ def test_settings_become_every_combination() -> None:
             settings_of(wrong)
 
 
-def test_what_was_evaluated_by_hand_on_a_day_is_one_look(tmp_path: Path) -> None:
-    def evaluated(folder: str, *groups: str) -> None:
+def test_most_right_answers_come_first_whatever_the_likelihood() -> None:
+    def tried(setting: str, seed: int, gain: float | None, right: int = 0) -> Any:
+        recipe = SimpleNamespace(evaluation=EvaluationOptions())
+        prepared = SimpleNamespace(step=SimpleNamespace(recipe=recipe))
+        trial = SimpleNamespace(setting=setting, seed=seed, prepared=prepared)
+        result = SimpleNamespace(status="finished" if gain else "diverged", loss_last=None, seconds=1.0)
+        if gain is None:
+            return trial, result, None
+        examples = tuple(
+            ExampleScores(
+                example=str(n), group=str(n), tokens=9, scores={"base": -2.0, "candidate": -2.0 + gain + n / 99}
+            )
+            for n in range(8)
+        )
+        scores = Scores(objective="sft", models=("base", "candidate"), examples=examples)
+        success = Success(prompts=8, right={"base": 0, "candidate": right})
+        verdict = Verdict(verdict="review", reasons=(), differences={}, success=success)
+        return trial, result, CandidateVerdict(scores, verdict)
+
+    rows = table(
+        [
+            tried("likely", 1, 2.0, 1),
+            tried("likely", 2, 2.0, 3),
+            tried("broken", 1, None),
+            tried("right", 1, 0.5, 6),
+            tried("right", 2, 0.5, 8),
+            tried("as right", 1, 0.6, 7),
+        ]
+    )
+    assert [row.setting for row in rows] == ["as right", "right", "likely", "broken"]
+    assert rows[1].right == (0.875, 0.75, 1.0) and rows[3].right is None
+
+
+def test_each_candidate_that_was_evaluated_is_a_look(tmp_path: Path) -> None:
+    def evaluated(folder: str, *groups: str, candidates: Sequence[str] = ()) -> None:
+        for run, candidate in enumerate(candidates):
+            Records(tmp_path / folder).write(
+                f"r{run}", EvaluationRecord(verdict="review", scored={"adapter_model.safetensors": candidate})
+            )
         (tmp_path / folder / "evaluation").mkdir(parents=True)
         lines = "".join(json.dumps({"group": group}) + "\n" for group in groups)
         (tmp_path / folder / "evaluation" / "examples.jsonl").write_text(lines)
@@ -86,4 +128,11 @@ def test_what_was_evaluated_by_hand_on_a_day_is_one_look(tmp_path: Path) -> None
     evaluated("2026-06-01/by-hand/222", "a")
     evaluated("2026-06-02", "a", "b")
     evaluated("2026-06-02/by-hand/333", "b")
-    assert earlier_looks(tmp_path / "2026-06-02") == {"a": 2, "b": 2}
+    night = tmp_path / "2026-06-02"
+    assert earlier_looks(night) == {"a": 3, "b": 2}, "its own evaluation is still to come"
+    # A night that was run again with another recipe has looked twice, and so has a sweep of two.
+    evaluated("2026-06-03", "a", candidates=["one", "two", "two"])
+    assert earlier_looks(night) == {"a": 5, "b": 2}
+    same = {"adapter_model.safetensors": "two"}
+    assert earlier_looks(tmp_path / "2026-06-03", same) == {"a": 5, "b": 3}, "to score the same bytes again is no look"
+    assert earlier_looks(tmp_path / "2026-06-03") == {"a": 6, "b": 3}

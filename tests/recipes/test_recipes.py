@@ -69,8 +69,9 @@ def test_the_sample_is_a_delta_and_not_other_code(project: Path, shipped: Path) 
     ]
     for each in found:
         real = load_recipe(shipped / "pointsav" / f"{each.recipe.role}.yaml", [shipped]).recipe
-        assert (each.recipe.method, each.recipe.objective) == (real.method, real.objective)
-        assert each.recipe.lora == real.lora and each.recipe.quantization == real.quantization
+        # So small a model loses on 16-bit weights what it learnt on 4-bit ones: the sample's base is not quantised.
+        assert (each.recipe.method, each.recipe.objective) == ("lora", real.objective)
+        assert each.recipe.lora == real.lora and each.recipe.quantization is None
         assert each.recipe.optimisation.epochs <= real.optimisation.epochs
         assert each.recipe.data.max_length < real.data.max_length
 

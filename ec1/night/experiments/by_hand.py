@@ -91,7 +91,7 @@ def run_by_hand(
 def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, holder: str) -> CandidateVerdict:
     """Score what was trained as a night would, and let the gate judge; the verdict has no consequence.
 
-    It counts as a look at the held-out examples, one a night however many trainings were evaluated.
+    Each candidate that is evaluated counts as a look at the held-out examples.
     Raises InputError for a training that left no adapter.
     """
     return score_by_hand(prepared.step, prepared.dataset, prepared.spec, env, log, holder)

@@ -47,7 +47,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What one setting gave, over its seeds. Gains are over the base, nats per token.
+    """What one setting gave, over its seeds. Gains are over the base, nats per token; `right` is the share of right
+    answers, the seeds' mean, least and most: None where no answers are counted beside the scores.
 
     `behind`: this setting's scores, averaged over the seeds, less those of the best one, with what seeds change in its
     bounds where some setting has several; None of the best itself, and where fewer trials than seeds left an adapter.
@@ -56,6 +57,7 @@ class SweepResult:
     setting: str
     seeds: int
     diverged: int
+    right: tuple[float, float, float] | None
     gain: float | None
     lowest: float | None
     highest: float | None
@@ -129,20 +131,33 @@ def run_trial(
 
 
 def table(done: Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]]) -> list[SweepResult]:
-    """One row a setting, the best first. Raises InputError if the trials were scored on different examples."""
+    """One row a setting, the best first: most right answers, then most gain. Raises InputError if the trials were
+    scored on different examples."""
     scored = [(trial, judged) for trial, _, judged in done if judged is not None]
     check_same([judged.scores for _, judged in scored], [f"{trial.setting}, seed {trial.seed}" for trial, _ in scored])
     settings = list(dict.fromkeys(trial.setting for trial, _, _ in done))
     columns = {each: _columns([judged for trial, judged in scored if trial.setting == each]) for each in settings}
-    means = {each: _mean(column) for each, column in columns.items() if column}
-    ranked = sorted(settings, key=lambda each: -means.get(each, -math.inf))
+    right = {each: _right([judged for trial, judged in scored if trial.setting == each]) for each in settings}
+
+    def rank(setting: str) -> tuple[float, float]:
+        share, column = right[setting], columns[setting]
+        return (-share[0] if share else 0.0, -_mean(column) if column else math.inf)
+
+    # What left no adapter at all comes last.
+    ranked = sorted(settings, key=lambda each: (not columns[each], rank(each)))
     own = {each: [one for one in done if one[0].setting == each] for each in ranked}
     spread = spread_of([[_gain(judged) for _, _, judged in own[each] if judged is not None] for each in ranked])
-    return [_row(each, own, columns, ranked[0], spread) for each in ranked]
+    return [_row(each, own, columns, right[each], ranked[0], spread) for each in ranked]
 
 
 def _gain(judged: CandidateVerdict) -> float:
     return _mean(judged.scores.values(CANDIDATE)) - _mean(judged.scores.values(BASE))
+
+
+def _right(judged: Sequence[CandidateVerdict]) -> tuple[float, float, float] | None:
+    counts = [each.verdict.success for each in judged]
+    shares = [each.right[CANDIDATE] / each.prompts for each in counts if each is not None]
+    return (_mean(shares), min(shares), max(shares)) if shares else None
 
 
 def _columns(judged: Sequence[CandidateVerdict]) -> list[float]:
@@ -156,6 +171,7 @@ def _row(
     setting: str,
     own: Mapping[str, Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]]],
     columns: Mapping[str, Sequence[float]],
+    right: tuple[float, float, float] | None,
     best: str,
     spread: SeedSpread | None,
 ) -> SweepResult:
@@ -175,6 +191,7 @@ def _row(
         setting=setting or "as it is",
         seeds=len(mine),
         diverged=sum(result.status == "diverged" for _, result, _ in mine),
+        right=right,
         gain=_mean(gains) if gains else None,
         lowest=min(gains, default=None),
         highest=max(gains, default=None),

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.scores import BASE
+from ec1.adapters.success import judged
 from ec1.adapters.trial import TrialAnswer, TrialSpec
 from ec1.deployment import Deployment
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
@@ -22,13 +24,15 @@ from ec1.launch.launcher import DeviceWork, Subject
 from ec1.models import prepare_model
 from ec1.night.launchers import open_launcher
 from ec1.night.stores import open_registry
+from ec1.recipes.evaluation import EvaluationOptions
 
 Message = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of it. `expected` is the held-out answer, where the prompt was a held-out one."""
+    """What came of it. `expected` is the held-out answer, where the prompt was a held-out one; then it is known, too,
+    which of the two is right."""
 
     name: str
     asked: str
@@ -36,6 +40,8 @@ class Tried:
     expected: str | None
     base: TrialAnswer
     adapter: TrialAnswer
+    base_right: bool | None = None
+    adapter_right: bool | None = None
 
 
 def try_version(
@@ -70,7 +76,11 @@ def try_version(
         progress(f"no `ec1 serve` at {url} serves {name}: loading {base} and the adapter")
         pair = _load_and_ask(deployment, home, manifest, messages, max_tokens, wait_seconds, env)
     asked = f"ec1 serve at {url}" if served else f"this machine ({deployment.gpu.device})"
-    return Tried(name, asked, messages[-1]["content"], expected, *pair)
+    said = messages[-1]["content"]
+    if expected is None:
+        return Tried(name, asked, said, expected, *pair)
+    right = [judged(ModelAnswer(each.text, each.cut), expected, said, EvaluationOptions()).right for each in pair]
+    return Tried(name, asked, said, expected, *pair, *right)
 
 
 def _held_out(home: Home, manifest: AdapterManifest) -> tuple[list[Message], str]:

@@ -107,6 +107,14 @@ def _recipes(last: NightReport) -> Iterator[Metric]:
     ]
     what = "Mean loss on held-out answers, nats per token"
     yield _gauges("ec1_night_held_out_loss", what, ("recipe", "model"), losses)
+    right: list[Sample] = [
+        ((each.recipe, model), count / each.success.prompts)
+        for each in last.recipes
+        if each.success is not None
+        for model, count in each.success.right.items()
+    ]
+    what = "Share of the answers to held-out prompts that are right"
+    yield _gauges("ec1_night_right_answers", what, ("recipe", "model"), right)
     read: list[Sample] = [((each.recipe, model), f1) for each in last.recipes for model, f1 in each.f1.items()]
     yield _gauges("ec1_night_held_out_f1", "F1 of an extractor on held-out chunks", ("recipe", "model"), read)
     memory: list[Sample] = [

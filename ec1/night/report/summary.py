@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from ec1.adapters.gate import VerdictName
-from ec1.adapters.scores import BASE
+from ec1.adapters.scores import BASE, Success
 from ec1.documents.listing import LISTING
 from ec1.errors import InputError
 from ec1.extraction.defence.releases import read_releases
@@ -85,6 +85,8 @@ class RecipeReport(BaseModel):
     path: str | None = None
     run: str | None = None
     """The run that settled or decided it."""
+    success: Success | None = None
+    """How many held-out prompts each model answered rightly; none of an extractor."""
     losses: dict[str, float | None] = {}
     """Mean loss on the held-out examples by model, nats per token; none of an extractor."""
     f1: dict[str, float | None] = {}
@@ -487,6 +489,7 @@ def _recipe_report(records: Records, name: str, run: str) -> RecipeReport:
         detail = "training or evaluation did not finish"
         report = RecipeReport(recipe=name, outcome="unfinished", detail=detail, run=run)
     if evaluated := records.find(EvaluationRecord):
+        report.success = evaluated.success
         if evaluated.unit == "F1":
             report.f1 = evaluated.mean_scores
         else:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ec1.adapters.scores import CANDIDATE
 from ec1.extraction.scoring import shown_figure
 from ec1.night.health.storage_health import summary_of
 from ec1.night.records import Part, RunRecord, ScoreRecord
@@ -83,8 +84,8 @@ def timeline(report: NightReport) -> list[Table]:
 
 
 def evaluations(report: NightReport) -> Table | None:
-    """Verdicts with held-out losses or F1, and what the trainings measured."""
-    header = ("recipe", "verdict", "held-out loss (nats/token)", "gain over base", "training")
+    """Verdicts with right answers, held-out losses or F1, and what the trainings measured."""
+    header = ("recipe", "verdict", "right answers", "held-out loss (nats/token)", "gain over base", "training")
     rows = []
     for each in report.recipes:
         if not each.losses and not each.f1 and each.training is None:
@@ -100,7 +101,8 @@ def evaluations(report: NightReport) -> Table | None:
             if trained
             else ""
         )
-        rows.append((each.recipe, each.outcome, losses, gain, training))
+        right = each.success.of(CANDIDATE) if each.success is not None else ""
+        rows.append((each.recipe, each.outcome, right, losses, gain, training))
     return Table("Evaluations", header, rows) if rows else None
 
 

@@ -16,9 +16,9 @@ from ec1.adapters.manifest import EvaluationSummary
 from ec1.adapters.scores import CANDIDATE, EVALUATION, EXAMPLES, Scores, load_scores
 from ec1.errors import InputError, PermanentError
 from ec1.extraction.naming.calibration import CALIBRATION
-from ec1.files import write_json
+from ec1.files import digest_of, write_json
 from ec1.launch.launcher import DeviceWork, Launcher, Subject
-from ec1.night.records import EvaluationRecord
+from ec1.night.records import EvaluationRecord, Records
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.recipes.schema import Recipe
 from ec1.training.spec import CHECKPOINTS, METRICS, SUMMARY, TrainingResult, TrainingSpec, check_result, read_result
@@ -88,6 +88,12 @@ class CandidateVerdict:
             differences=self.verdict.differences,
             scored=self.scores.scored[CANDIDATE],
             judge=self.verdict.judge,
+            success=self.verdict.success,
+            right=self.verdict.right,
+            general={model: sum(each) for model, each in self.scores.general_right.items()},
+            general_asked=len(self.scores.general_right.get(CANDIDATE, ())),
+            overlap=self.scores.overlap,
+            looks=self.scores.looks,
         )
 
     def record(self) -> EvaluationRecord:
@@ -99,6 +105,8 @@ class CandidateVerdict:
             mean_losses=self.scores.mean_losses(),
             examples=len(self.scores.examples),
             differences=self.verdict.differences,
+            success=self.verdict.success,
+            scored=self.scores.scored[CANDIDATE],
         )
 
 
@@ -142,7 +150,13 @@ def run_evaluation(
         path,
         spec.device,
         subject,
-        inputs=(spec.model, spec.heldout, spec.general, *dict.fromkeys(adapters)),
+        inputs=(
+            spec.model,
+            spec.heldout,
+            *([spec.train] if spec.train else []),
+            spec.general,
+            *dict.fromkeys(adapters),
+        ),
         output=spec.output,
         last=(EVALUATION,),
     )
@@ -164,18 +178,24 @@ def candidate_in(folder: Path, night: str) -> TrainedCandidate:
     return TrainedCandidate(folder, result)
 
 
-def earlier_looks(night: Path) -> dict[str, int]:
-    """How often each held-out group was evaluated on, on other nights of the same role; `night` is this one's folder.
+def earlier_looks(night: Path, candidate: Mapping[str, str] | None = None) -> dict[str, int]:
+    """How often each held-out group of a role was looked at so far; `night` is the folder of the night that asks.
 
-    A night's own evaluation is one look, and so is all that was evaluated by hand on a day: what is chosen from it is
-    one candidate.
+    Each candidate that was evaluated is one look, in a night, by hand or in a sweep: whoever chooses among twenty has
+    looked twenty times. To score the same bytes again is not another one: `candidate` names, by digest, those that are
+    to be scored now.
     """
-    groups: Counter[str] = Counter()
-    for folder in sorted(path for path in night.parent.glob("*") if path.is_dir()):
-        own = [] if folder == night else [folder / EVALUATION_FOLDER / EXAMPLES]
-        for looks in (own, list(folder.glob(f"{BY_HAND}/*/{EVALUATION_FOLDER}/{EXAMPLES}"))):
-            groups.update({group for path in looks if path.is_file() for group in _groups(path)})
-    return dict(groups)
+    looks: Counter[str] = Counter()
+    for path in sorted((*night.parent.glob(f"*/{EVALUATION_FOLDER}/{EXAMPLES}"), *_by_hand(night.parent))):
+        scored = {digest_of(each.scored) for each in Records(path.parents[1]).all(EvaluationRecord) if each.scored}
+        # Records of before they named what was scored: there was one candidate at least.
+        count = len(scored - {digest_of(dict(candidate or {}))}) if scored else int(path.parents[1] != night)
+        looks.update({group: count for group in _groups(path)})
+    return {group: count for group, count in looks.items() if count}
+
+
+def _by_hand(role: Path) -> list[Path]:
+    return sorted(role.glob(f"*/{BY_HAND}/*/{EVALUATION_FOLDER}/{EXAMPLES}"))
 
 
 def _groups(path: Path) -> set[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from ec1.adapters.evaluation import EvaluationSpec
+from ec1.adapters.evaluation import EvaluationSpec, digests
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.manifest import AdapterBase, AdapterManifest
 from ec1.adapters.reading import ReadingSettings
@@ -339,6 +339,7 @@ class RecipeNight:
             device=self.deployment.gpu.device,
             candidates=models,
             heldout=dataset.path / "heldout",
+            train=None if reading is not None else dataset.path / "train",
             objective=recipe.rows,
             system_prompt=recipe.data.system_prompt,
             max_length=recipe.data.max_length,
@@ -347,7 +348,7 @@ class RecipeNight:
             # As in training: what is longer was never rewarded.
             else recipe.evaluation.model_copy(update={"sample_tokens": recipe.grpo.max_tokens}),
             trained=trained or "",
-            looked_at=earlier_looks(self.folder),
+            looked_at=earlier_looks(self.folder, digests(adapter)),
             reading=reading,
             judge=self.deployment.judge,
             output=output or self._evaluation,

@@ -76,8 +76,8 @@ def place(
         return _quarantine(registry, candidate, manifest, "rejected", reason, attachments)
     verdict = judged.verdict
     if verdict.accepted:
-        return _publish(registry, candidate, manifest, verdict.reasons[0], attachments)
-    return _quarantine(registry, candidate, manifest, verdict.verdict, "; ".join(verdict.reasons), attachments)
+        return _publish(registry, candidate, manifest, verdict.told, attachments)
+    return _quarantine(registry, candidate, manifest, verdict.verdict, verdict.told, attachments)
 
 
 def _publish(

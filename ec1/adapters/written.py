@@ -1,0 +1,97 @@
+"""Answers to held-out prompts: which prompts are answered, how, and what each model's answers come to.
+
+Most of an answer need not be written. The pass that gives the likelihood of a wanted answer also shows how far the
+likeliest tokens are the wanted ones: what a model would write of it is read there, and only from where it leaves the
+wanted answer is the rest written, and no more of it than shows that it is wrong. (Not the same bit for bit: of two
+tokens that are equally likely in 16 bits, one batch may choose the one and another the other.)
+
+Belongs here: the choice, what is read and what is written, and putting answers beside what was wanted. Does not:
+writing (`answering.py`), what makes one answer right (`success.py`), and what follows (`gate.py`).
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ec1.adapters.answering import ModelAnswer, write_answers
+from ec1.adapters.behaviour import faults_of
+from ec1.adapters.likelihood import HeldOutExample, ReadAnswer
+from ec1.adapters.scores import Sample
+from ec1.adapters.success import hopeless, judged_all, kind_of
+from ec1.recipes.evaluation import EvaluationOptions
+
+_ROOM = 1.25
+"""An answer this much longer than every wanted one is not going to end in time."""
+_ROOM_TOKENS = 16
+
+
+def to_write(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> tuple[list[int], int]:
+    """The places of the examples whose prompts are answered, and how many were left out because their wanted answer
+    cannot be written out in full. A stable choice, the same on every night."""
+    fitting = [index for index, each in enumerate(examples) if len(each.answers[0]) < options.sample_tokens]
+    fitting.sort(key=lambda index: hashlib.sha256(examples[index].name.encode()).digest())
+    return sorted(fitting[: options.sample_generations]), len(examples) - len(fitting)
+
+
+def room_for(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> int:
+    """How many tokens an answer to any of these may take."""
+    longest = max((len(each.answers[0]) for each in examples), default=1)
+    return min(options.sample_tokens, math.ceil(_ROOM * longest) + _ROOM_TOKENS)
+
+
+def answers_to(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[HeldOutExample],
+    read: Sequence[ReadAnswer],
+    *,
+    device: str,
+    max_tokens: int,
+) -> list[ModelAnswer]:
+    """The answer to each example, the likeliest token each time: read as far as it is the wanted one, then written."""
+    answers: list[ModelAnswer | None] = [
+        ModelAnswer(tokenizer.decode(example.answers[0][: own.same], skip_special_tokens=True).strip(), cut=False)
+        if own.whole
+        else None
+        for example, own in zip(examples, read, strict=True)
+    ]
+    open_ = [place for place, answer in enumerate(answers) if answer is None]
+    written = iter(
+        write_answers(
+            model,
+            tokenizer,
+            [examples[place].prompt for place in open_],
+            begun=[examples[place].answers[0][: read[place].same] for place in open_],
+            hopeless=lambda at, text: hopeless(text, examples[open_[at]].expected, examples[open_[at]].prompt_text),
+            device=device,
+            max_tokens=max_tokens,
+        )
+    )
+    return [next(written) if answer is None else answer for answer in answers]
+
+
+def samples_of(
+    examples: Sequence[HeldOutExample], answers: Mapping[str, Sequence[ModelAnswer]], options: EvaluationOptions
+) -> tuple[Sample, ...]:
+    """One sample per example; `answers` has one per example and model."""
+    wanted, prompts = [each.expected for each in examples], [each.prompt_text for each in examples]
+    found = {name: judged_all(each, wanted, prompts, options) for name, each in answers.items()}
+    return tuple(
+        Sample(
+            prompt=example.prompt_text,
+            expected=example.expected,
+            answers={name: each[place].text for name, each in answers.items()},
+            faults={
+                name: tuple(faults_of(each[place].text, example.expected, cut=each[place].cut))
+                for name, each in answers.items()
+            },
+            example=example.name,
+            group=example.group,
+            kind=kind_of(example.expected, example.prompt_text),
+            right={name: each[place].right for name, each in found.items()},
+            formed={name: each[place].formed for name, each in found.items()},
+            similarity={name: round(each[place].similarity, 3) for name, each in found.items()},
+        )
+        for place, example in enumerate(examples)
+    )

@@ -1,0 +1,119 @@
+"""An answer that is read as far as it is the wanted one, and written from there, is the one that is written whole."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ec1.adapters import answering
+from ec1.adapters.answering import ends_of, load_candidates, write_answers
+from ec1.adapters.likelihood import HeldOutExample, read_answers
+from ec1.adapters.written import answers_to
+
+TOKENS = 10
+PROMPTS = ([11, 12, 13, 14], [21, 22], [31, 32, 33], [41, 42, 43])
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Path) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    # In 32 bits: in 16, of two tokens that are equally likely each batch may choose another one.
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                weights.mul_(10)  # else it repeats what it was asked
+    return model
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tiny_model)
+
+
+def after_a_round(place: int, text: str) -> bool:
+    return place == 2
+
+
+@pytest.mark.slow
+def test_what_is_read_of_an_answer_is_what_would_be_written(
+    model: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    def written(prompt: list[int]) -> list[int]:
+        found: list[int] = []
+        for _ in range(TOKENS):
+            logits = model(input_ids=torch.tensor([prompt + found])).logits
+            found.append(int(logits[0, -1].argmax()))
+        return found
+
+    with torch.inference_mode():
+        own = [written(prompt) for prompt in PROMPTS]
+        end = next(token for token in own[0][4:] if token not in own[0][:4] and all(token not in o for o in own[1:]))
+        monkeypatch.setattr(model.generation_config, "eos_token_id", [end])
+        stop = own[0].index(end)
+        wanted = [
+            [*own[0][: stop + 1], 198],  # ends, and the template puts a line break behind it
+            [*own[1][:6], 77, end],  # the model leaves it after six tokens
+            [78, *own[2], end],  # at once
+            own[3][:6],  # was cut off: has no end
+        ]
+        examples = [
+            HeldOutExample(str(place), str(place), prompt, (answer,), "", tokenizer.decode(answer))
+            for place, (prompt, answer) in enumerate(zip(PROMPTS, wanted, strict=True))
+        ]
+        read = [each[0] for each in read_answers(model, examples, batch_size=3, pad=0, ends={end}, device="cpu")]
+        assert [each.same for each in read] == [stop, 6, 0, 6]
+        assert [each.whole for each in read] == [True, False, False, False]
+        assert end in ends_of(model, tokenizer)
+
+        asked: list[int] = []
+        generate = model.generate
+
+        def counted(**options: Any) -> Any:
+            asked.append(len(options["input_ids"]))
+            return generate(**options)
+
+        monkeypatch.setattr(model, "generate", counted)
+        whole = write_answers(model, tokenizer, list(PROMPTS), device="cpu", max_tokens=TOKENS)
+        assert asked == [4]
+        few = write_answers(model, tokenizer, list(PROMPTS), device="cpu", max_tokens=TOKENS, hopeless=after_a_round)
+        assert few == whole, "no round has ended"
+        del asked[:]
+        with monkeypatch.context() as short:
+            short.setattr(answering, "_ROUND", 3)
+            few = write_answers(
+                model, tokenizer, list(PROMPTS), device="cpu", max_tokens=TOKENS, hopeless=after_a_round
+            )
+        assert asked == [4, 3, 2], "what is given up or has ended is written no more"
+        assert few[:2] + few[3:] == whole[:2] + whole[3:], "rounds change nothing"
+        assert few[2].text.endswith(" \u2026") and whole[2].text.startswith(few[2].text[:-2]) and not few[2].cut
+        del asked[:]
+        assert answers_to(model, tokenizer, examples, read, device="cpu", max_tokens=TOKENS) == whole
+        assert asked == [3], "the answer that is read whole is not written"
+        assert [each.cut for each in whole] == [False, True, True, True]
+
+
+@pytest.mark.slow
+def test_the_head_gets_whole_rows(tiny_model: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """Of a slice, torch multiplies each row on its own with a frozen weight: an evaluation took minutes more."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.bfloat16)
+    adapter = get_peft_model(base, LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    adapter.save_pretrained(tmp_path / "adapter")
+    loaded, switch = load_candidates(tiny_model, {"base": None, "candidate": tmp_path / "adapter"}, "cpu")
+    seen: list[bool] = []
+    loaded.get_output_embeddings().register_forward_hook(lambda _, given, out: seen.append(given[0].is_contiguous()))
+    examples = [HeldOutExample(str(n), str(n), prompt, ([7, 8, 9],), "", "") for n, prompt in enumerate(PROMPTS)]
+    with torch.inference_mode(), switch("candidate"):
+        read_answers(loaded, examples, batch_size=4, pad=0, ends={2}, device="cpu")
+        write_answers(loaded, tokenizer, list(PROMPTS), device="cpu", max_tokens=2)
+    assert len(seen) > 1 and all(seen)
