@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ec1.errors import BusyError
-from ec1.gpu.lease import GpuLease
 from ec1.gpu.cards import read_card
+from ec1.gpu.lease import GpuLease
 
 HOLDS_MEMORY = (
     "import time, torch; x = torch.ones({count}, device='{device}'); print('held', flush=True); time.sleep(60)"

@@ -5,10 +5,10 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from eight_cards import EightCards
 
 from benchmarks.gpu import carry
 from benchmarks.gpu.guards import guarded
@@ -18,24 +18,6 @@ from benchmarks.gpu.table import as_markdown, collected
 from benchmarks.gpu.training import Case, measured, planned, two_in_one_process
 from ec1.home import CHECKOUT
 from ec1.training.shape import ModelShape
-
-GIB = 2**30
-
-
-@pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
-    """The driver's library with one card, whose free memory (GiB) a test can change."""
-    state = {"free": 70.0}
-    fake = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlShutdown=lambda: None,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(free=state["free"] * GIB, total=80 * GIB),
-        nvmlDeviceGetComputeRunningProcesses=lambda handle: [],
-        nvmlDeviceGetName=lambda handle: "NVIDIA H100 80GB HBM3",
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", fake)
-    return state
 
 
 def test_a_training_is_measured_beside_its_plan(tmp_path: Path) -> None:
@@ -63,22 +45,23 @@ def test_four_bits_and_two_trainings_of_one_base(tmp_path: Path) -> None:
     assert first["load_seconds"] > second["load_seconds"] == 0 and second["tokens_per_second"] > 0
 
 
-def test_the_card_is_told_by_nvml(nvml: dict[str, float], tmp_path: Path) -> None:
+def test_the_card_is_told_by_nvml(eight: EightCards, tmp_path: Path) -> None:
+    eight.tell(0, used=4)
     session = Session("cuda", tiny=True, scratch=tmp_path)
-    assert session.card() == "NVIDIA H100 80GB HBM3"
     facts = next(STEPS["card"](session))
-    assert (facts["memory_gib"], facts["free_gib"]) == (80, 70) and "torch" in facts["versions"]
+    assert session.card() == facts["card"] == "NVIDIA L4"
+    assert (facts["memory_gib"], facts["free_gib"]) == (24, 20) and "torch" in facts["versions"]
 
 
 @pytest.mark.slow
-def test_the_guards_hold_and_a_phase_does_not_begin_without_memory(nvml: dict[str, float]) -> None:
+def test_the_guards_hold_and_a_phase_does_not_begin_without_memory(eight: EightCards) -> None:
     rows = {row["what"]: row for row in guarded("cuda", "cpu", 0.01)}
     assert rows["a second holder is refused"]["kept"]
     assert rows["the next phase finds its memory free again"]["kept"]
     assert rows["no handover without the memory that is asked for"]["kept"]
     assert not rows["check of the card (ec1.machines.cuda)"]["kept"], "there is no card here, and it says so"
-    nvml["free"] = 0.0
-    with pytest.raises(Exception, match=r"0\.0 GiB free of 80\.0"):
+    eight.tell(0, used=24)
+    with pytest.raises(Exception, match=r"0\.0 GiB free of 24\.0"):
         list(guarded("cuda", "cpu", 0.01))
 
 
