@@ -18,7 +18,7 @@ USABLE_SHARE = 0.93
 """Of a card's memory: driver and error correction keep the rest. An L4 of 24 GB shows 22.5."""
 
 
-class Card(Settings):
+class CardSheet(Settings):
     """One card, by its data sheet."""
 
     name: str
@@ -39,22 +39,22 @@ class Card(Settings):
 
 
 class _Table(Settings):
-    cards: tuple[Card, ...]
+    cards: tuple[CardSheet, ...]
 
 
 @functools.cache
-def cards() -> tuple[Card, ...]:
+def cards() -> tuple[CardSheet, ...]:
     """All cards of the table."""
     return validate(_Table, load_mapping(TABLE), str(TABLE)).cards
 
 
-def find_card(name: str) -> Card | None:
+def find_card(name: str) -> CardSheet | None:
     """The card of that name, or of one that drivers give it; None if it is not in the table."""
     wanted = _plain(name)
     return next((card for card in cards() if wanted in {_plain(each) for each in (card.name, *card.also)}), None)
 
 
-def card_named(name: str) -> Card:
+def card_named(name: str) -> CardSheet:
     """The same. Raises InputError with the names that there are."""
     found = find_card(name)
     if found is None:
@@ -62,10 +62,10 @@ def card_named(name: str) -> Card:
     return found
 
 
-def without_sheet(name: str, memory_gib: float) -> Card:
+def without_sheet(name: str, memory_gib: float) -> CardSheet:
     """A machine that no sheet describes, as one of a nominal 1 TFLOP/s: the efficiency that the log book teaches is
     then what it reached in TFLOP/s."""
-    return Card(name=name, bf16_tflops=1, memory_gb=memory_gib, bandwidth_gb_per_second=math.inf, source="")
+    return CardSheet(name=name, bf16_tflops=1, memory_gb=memory_gib, bandwidth_gb_per_second=math.inf, source="")
 
 
 def _plain(name: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
-from ec1.training.cards import Card
+from ec1.training.cards import CardSheet
 from ec1.training.memory import activation_bytes, quantised_bits, trainable_parameters
 from ec1.training.methods import upper_layers
 from ec1.training.shape import ModelShape
@@ -38,7 +38,7 @@ class TrainingWork:
     other_bytes: float
     """Read and written between it: unpacked weights, activations, logits, the optimiser's state."""
 
-    def seconds_on(self, card: Card) -> float:
+    def seconds_on(self, card: CardSheet) -> float:
         """At least, on a card that gives what its sheet says."""
         bandwidth = card.bandwidth_gb_per_second * 1e9
         return max(self.operations / (card.bf16_tflops * 1e12), self.weight_bytes / bandwidth) + (

@@ -12,7 +12,7 @@ from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import refusal, shared
 from ec1.settings import Settings
-from ec1.training.cards import Card
+from ec1.training.cards import CardSheet
 from ec1.training.memory import peak_memory_gib, trainable_parameters
 from ec1.training.physics import DEFAULT_EFFICIENCY, work_of
 from ec1.training.shape import ModelShape, require_modules
@@ -36,7 +36,7 @@ class HardwareFigures(Settings):
     device: str
     memory_gib: float
     tokens_per_second: float
-    card: Card | None = None
+    card: CardSheet | None = None
     efficiency: float = DEFAULT_EFFICIENCY
     """Share of what the card's sheet allows that trainings reach."""
     efficiency_from: int = 0
@@ -281,7 +281,7 @@ def _step_seconds(recipe: Recipe, model: ModelShape, hardware: HardwareFigures, 
     return work.seconds_on(hardware.card) / hardware.efficiency
 
 
-def _assumed(card: Card, hardware: HardwareFigures) -> str:
+def _assumed(card: CardSheet, hardware: HardwareFigures) -> str:
     """What the time on a card rests on, in words."""
     many = "trainings" if hardware.efficiency_from > 1 else "training"
     measured = f"as {hardware.efficiency_from} earlier {many} reached" if hardware.efficiency_from else "assumed"

@@ -11,7 +11,7 @@ from ec1.errors import InputError
 from ec1.recipes.resolution import load_recipe
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings
-from ec1.training.cards import Card, card_named, cards, find_card, without_sheet
+from ec1.training.cards import CardSheet, card_named, cards, find_card, without_sheet
 from ec1.training.memory import trainable_parameters
 from ec1.training.physics import DEFAULT_EFFICIENCY, TrainingWork, multiplied_parameters, operations_per_token, work_of
 from ec1.training.plan import HardwareFigures, figures_of
@@ -108,7 +108,7 @@ def test_weights_in_four_bits_are_unpacked_once_a_batch(recipe: Recipe, olmo: Mo
 
 
 def test_a_card_takes_the_longer_of_arithmetic_and_traffic() -> None:
-    card = Card(name="c", bf16_tflops=100, memory_gb=24, bandwidth_gb_per_second=500, source="s")
+    card = CardSheet(name="c", bf16_tflops=100, memory_gb=24, bandwidth_gb_per_second=500, source="s")
     assert TrainingWork(operations=1e15, weight_bytes=1e12, other_bytes=0).seconds_on(card) == pytest.approx(10)
     assert TrainingWork(operations=1e14, weight_bytes=1e12, other_bytes=0).seconds_on(card) == pytest.approx(2)
     assert TrainingWork(operations=1e14, weight_bytes=1e12, other_bytes=1e12).seconds_on(card) == pytest.approx(4)

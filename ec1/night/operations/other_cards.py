@@ -15,7 +15,7 @@ from ec1.home import Home
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.nights import Night
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.cards import Card
+from ec1.training.cards import CardSheet
 from ec1.training.plan import TrainingPlan
 
 
@@ -39,7 +39,7 @@ def plan_on_cards(
     home: Home,
     night: Night,
     recipes: Sequence[ResolvedRecipe],
-    chosen: Sequence[Card],
+    chosen: Sequence[CardSheet],
     now: dt.datetime,
 ) -> list[CardPlan]:
     """Each recipe's training on each of the cards, on what its bucket holds as of `now`, whether or not it is due."""

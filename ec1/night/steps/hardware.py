@@ -7,7 +7,7 @@ not: the plan (`ec1.training.plan`), and how much of a card trainings reached (`
 from ec1.home import Home
 from ec1.launch.device import GpuSettings
 from ec1.night.steps.learned import efficiency
-from ec1.training.cards import Card, find_card, without_sheet
+from ec1.training.cards import CardSheet, find_card, without_sheet
 from ec1.training.plan import HardwareFigures
 
 
@@ -33,7 +33,7 @@ def hardware_of(home: Home, gpu: GpuSettings) -> HardwareFigures:
     return figures.model_copy(update={"card": card})
 
 
-def hardware_with(home: Home, gpu: GpuSettings, card: Card) -> HardwareFigures:
+def hardware_with(home: Home, gpu: GpuSettings, card: CardSheet) -> HardwareFigures:
     """One other card, used as well as trainings used the deployment's own, if that has a data sheet too."""
     own = find_card(gpu.name) if gpu.device == "cuda" else None
     measured = None if own is None else efficiency(home, gpu, own)

@@ -17,7 +17,7 @@ from ec1.home import Home
 from ec1.launch.device import GpuSettings
 from ec1.night.steps.candidate import BY_HAND
 from ec1.recipes.schema import Recipe
-from ec1.training.cards import Card
+from ec1.training.cards import CardSheet
 from ec1.training.memory import peak_memory_gib
 from ec1.training.physics import work_of
 from ec1.training.plan import Learned
@@ -66,7 +66,7 @@ class Efficiency:
     trainings: int
 
 
-def efficiency(home: Home, gpu: GpuSettings, card: Card) -> Efficiency | None:
+def efficiency(home: Home, gpu: GpuSettings, card: CardSheet) -> Efficiency | None:
     """The median over the last trainings on this machine, of whatever kind; None if none can be counted."""
     shares = []
     for spec, result in _newest(home):

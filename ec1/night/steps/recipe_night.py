@@ -52,7 +52,7 @@ from ec1.night.stores import open_registry
 from ec1.nights import Night
 from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.cards import Card
+from ec1.training.cards import CardSheet
 from ec1.training.plan import TrainingPlan, figures_of, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished
@@ -251,7 +251,7 @@ class RecipeNight:
             learned=learned(self.home, self.recipe, model, gpu),
         )
 
-    def plan_on(self, card: Card, dataset: Dataset) -> TrainingPlan:
+    def plan_on(self, card: CardSheet, dataset: Dataset) -> TrainingPlan:
         """What the training would take on another card, whether it fits there or not. Raises PermanentError for a
         recipe whose modules the model lacks."""
         from ec1.night.steps.learned import learned
