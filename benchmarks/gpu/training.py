@@ -195,5 +195,5 @@ def two_in_one_process(shape: str, device: str, length: int, seconds: float, fol
         yield {
             "what": f"training {number} of one base",
             **row,
-            "load_seconds": round(loading if number == 1 else 0.0, 1),
+            "load_seconds": round(loading if number == 1 else 0.0, 3),
         }

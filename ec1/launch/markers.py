@@ -101,6 +101,8 @@ class PendingMarkers:
         self.unknown: dict[str, str] = {}
         """Markers whose format is not known here, by their files, with the words that say so; as far as seen."""
         self._said: set[str] = set()
+        self._known: dict[str, tuple[ObjectInfo, AnyMarker]] = {}
+        """Markers that were read before: a listing says whether one is still the same."""
 
     @property
     def expire_seconds(self) -> float:
@@ -146,14 +148,19 @@ class PendingMarkers:
         A marker whose workers died `max_attempts` times is given up: it becomes `.failed`.
         """
         seen, now = self._look_at_all(), cache(self.now)
+        # The listing knows which is the oldest, so only as many are read as it takes.
         free = [
-            claim
+            (each.states[suffix].updated, file, suffix)
             for file, each in seen.items()
-            if self._is_free(each, now) and (claim := self._read(file, "" if "" in each.states else CLAIMED, each, now))
+            if self._is_free(each, now)
+            for suffix in ["" if "" in each.states else CLAIMED]
         ]
-        for waiting in _sorted(claim for claim in free if accept(claim)):
-            if (claim := self._take(waiting, seen[waiting.file], worker)) is not None:
-                return claim
+        for _, file, suffix in sorted(free):
+            waiting = self._read(file, suffix, seen[file], now)
+            if waiting is not None and accept(waiting):
+                claim = self._take(waiting, seen[file], worker)
+                if claim is not None:
+                    return claim
         return None
 
     def beat(self, claim: Claim, worker: str, state: str) -> None:
@@ -321,7 +328,9 @@ class PendingMarkers:
         return seen.get(file, _Seen())
 
     def _look_at_all(self) -> dict[str, _Seen]:
-        return self._collected(self.store.list(PREFIX))
+        seen = self._collected(self.store.list(PREFIX))
+        self._known = {file: known for file, known in self._known.items() if file in seen}
+        return seen
 
     def _collected(self, items: Iterable[ObjectInfo]) -> dict[str, _Seen]:
         seen: dict[str, _Seen] = defaultdict(_Seen)
@@ -358,7 +367,11 @@ class PendingMarkers:
             night = Night.of(match[2]).date
             if info.size > MAX_BYTES:
                 raise InputError(f"{file} has {info.size} bytes, and a marker has at most {MAX_BYTES}")
-            return Claim(file, night, read_marker(self.store.get_bytes(key), file), info.updated, seen.newest)
+            known = self._known.get(file)
+            if known is None or known[0] != info:
+                known = info, read_marker(self.store.get_bytes(key), file)
+                self._known[file] = known
+            return Claim(file, night, known[1], info.updated, seen.newest)
         except NotFound:
             return None
         except UnknownFormat as error:

@@ -24,7 +24,8 @@ from ec1.home import Home
 from ec1.launch.launcher import DeviceWork, Launcher, LocalLauncherSettings
 from ec1.strict_yaml import validate
 
-KEEP_DAYS = 400
+KEEP_DAYS = 3
+"""What a night cost stands in its own records; the bound looks at one day."""
 
 
 class Use(BaseModel):

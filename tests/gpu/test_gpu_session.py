@@ -101,7 +101,7 @@ def test_a_step_ends_in_its_time_and_what_was_measured_stays(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_the_box_runs_where_only_torch_transformers_peft_and_accelerate_are() -> None:
     """What the image lacks, and the folder of `carry` does not bring, must not be asked for before its step."""
-    absent = ("trl", "datasets", "pyarrow", "pandas", "bitsandbytes", "dagster", "vllm", "typer", "httpx2", "sklearn")
+    absent = ("trl", "datasets", "pyarrow", "pandas", "bitsandbytes", "dagster", "vllm", "typer", "sklearn")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent!r}))\n"
         "import tempfile; from pathlib import Path; from benchmarks.gpu.steps import STEPS, Session\n"

@@ -118,6 +118,29 @@ def test_no_marker_is_claimed_by_two_processes(tmp_path: Path) -> None:
     assert len(set(won)) == 40
 
 
+def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
+    """A worker that looks at a thousand waiting markers each time would read a million."""
+    store = DirectoryStore(tmp_path)
+    markers, reads = PendingMarkers(store), []
+    for number in range(30):
+        markers.write(marker(f"role-{number}"), "2026-06-09")
+    get = store.get_bytes
+
+    def counted(key: str) -> bytes:
+        reads.append(key)
+        return get(key)
+
+    store.get_bytes = counted  # type: ignore[method-assign]
+    while claim := markers.claim():
+        markers.complete(claim)
+    assert len(reads) == 30
+    markers.write(marker("role-1"), "2026-06-10")
+    changed = marker("role-1").model_copy(update={"method": "dpo"})
+    assert markers.pending()[0].marker.method == "sft"  # type: ignore[union-attr]
+    store.put_bytes("training-pending/role-1-2026-06-10.json", changed.model_dump_json().encode())
+    assert markers.pending()[0].marker.method == "dpo", "what changed is read"  # type: ignore[union-attr]
+
+
 def test_names_are_checked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a valid name"):
         marker("../up")
