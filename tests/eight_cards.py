@@ -1,4 +1,4 @@
-"""A machine with eight cards, for tests: a fake NVML (the folder `fake_nvml`) and what it tells."""
+"""A machine with eight cards, for tests: a fake NVML, which stands in `tests/fake_nvml/`, and what it tells."""
 
 import json
 import os
