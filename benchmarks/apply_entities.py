@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction.results import ChunkAnswer, ExtractionResult, Mention
-from ec1.graph import changes, database, tables
+from ec1.graph import changes, database, document_plans, news, tables
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.model import entity_key
 
@@ -58,7 +58,7 @@ def seed(store: LadybugStore, size: int) -> None:
     """Fill an empty graph by COPY, which takes seconds: `size` entities, one mention each, 100 per document."""
     owners = [f"meetings/seed-{number // 100}.md" for number in range(size)]
     nodes = [
-        changes.Changes._empty_node(DocumentKey("meetings", f"seed-{number}.md")) for number in range(len(set(owners)))
+        document_plans.empty_node(DocumentKey("meetings", f"seed-{number}.md")) for number in range(len(set(owners)))
     ]
     for node in nodes:
         node.update(status="applied", attempts=0, mentions=100)
@@ -112,11 +112,11 @@ def bare_merge(store: LadybugStore, names: list[str]) -> None:
 def upsert(store: LadybugStore, todo: list[Change]) -> None:
     """The store's own entity step, without ledger and mentions."""
     plans = [
-        changes._Plan(
-            changes.Change(key, identity, "", "", "complete"),
+        document_plans.DocumentPlan(
+            news.Change(key, identity, "", "", "complete"),
             {},
             None,
-            mentions=changes._mention_rows(result, changes._Keys(result)),
+            mentions=news.Change.of(key, identity, result).mentions,
         )
         for key, identity, result in todo
     ]

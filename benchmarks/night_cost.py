@@ -27,7 +27,7 @@ import pyarrow as pa
 from benchmarks.apply_entities import documents
 from benchmarks.resolve_entities import graph, made_names
 from ec1.documents.ledger import DocumentKey
-from ec1.graph import changes, database, tables
+from ec1.graph import database, document_plans, tables
 from ec1.graph.exports import export_night
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.resolution.overrides import NO_OVERRIDES
@@ -50,7 +50,7 @@ def build(store: LadybugStore, size: int, mentions: int) -> list[str]:
     owners = [f"meetings/old-{at // PER_DOCUMENT}.md" for at in range(len(chosen))]
     nodes = []
     for number in range(1 + (len(chosen) - 1) // PER_DOCUMENT):
-        node = changes.Changes._empty_node(DocumentKey("meetings", f"old-{number}.md"))
+        node = document_plans.empty_node(DocumentKey("meetings", f"old-{number}.md"))
         held = min(PER_DOCUMENT, len(chosen) - number * PER_DOCUMENT)
         node.update(
             document_id=f"mk-{number}", content_sha256=f"{number:064}", fingerprint="f" * 64, status="applied",

@@ -68,7 +68,7 @@ def _daemon(instance: dg.DagsterInstance, scheduled: bool) -> Symptom:
 
 
 def _switched_off(instance: dg.DagsterInstance) -> Iterator[Symptom]:
-    """Schedules and sensors that a person switched off; what a deployment declares is no finding."""
+    """Schedules and sensors that a person switched off; what a deployment declares is not reported."""
     off = [state.instigator_name for state in instance.all_instigator_state() if state.status.value == "STOPPED"]
     if off:
         yield Symptom("switched off", "note", f"{', '.join(sorted(off))}: switch it on in the UI (Automation)")

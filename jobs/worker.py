@@ -98,7 +98,7 @@ def with_present_recipes(
 ) -> dg.DagsterRun:
     """The run as today's recipes make it: what has gone is left out, and what came joins a run of a whole job.
 
-    Dagster plans from today's definitions anyhow. It fails for an asset that is no more, and its page of the run shows
+    Dagster plans from today's definitions anyhow. It fails for an asset that is gone, and its page of the run shows
     the steps that were planned when the run was asked for: so the run is rewritten to say what is executed.
     """
     job = recon.get_definition().get_job(run.job_name)

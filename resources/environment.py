@@ -26,7 +26,7 @@ def choice_from_environment() -> DeploymentChoice:
 
 
 def ui_token() -> str | None:
-    """EC1_UI_TOKEN: what a request to the UI must carry; without it none is asked for."""
+    """EC1_UI_TOKEN: what a request to the UI must carry; without it, requests need no token."""
     return os.environ.get("EC1_UI_TOKEN") or None
 
 

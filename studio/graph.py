@@ -103,7 +103,7 @@ def review(request: Request, desk: Desk) -> Response:
 def decide(request: Request, desk: Desk, form: Form) -> str:
     verdict = needed(form, "verdict", "the decision")
     if verdict not in ("same", "different"):
-        raise InputError(f"{verdict!r} is no decision: same or different")
+        raise InputError(f"{verdict!r} is not a decision: say same or different")
     one, other = needed(form, "one", "an entity"), needed(form, "other", "an entity")
     reason = needed(form, "reason", "how it is known")
     return after("/graph/review", doors.decide_pair(desk, one, other, same=verdict == "same", reason=reason))

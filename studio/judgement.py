@@ -62,7 +62,7 @@ def judge(request: Request, desk: Desk, form: Form) -> str:
 
 
 def of_row(desk: Desk, source: RowSource, row: Row) -> Mapping[str, str] | None:
-    """The fields by which the answer of a row is judged; None of what is no single answer of text, or of no recipe."""
+    """The fields by which the answer of a row is judged; None if it is not one text answer of a recipe."""
     messages = [*row.prompt, *row.answers.get("completion", ())]
     plain = all(isinstance(each.get("content"), str) and not each.get("tool_calls") for each in messages)
     role = role_of(desk, source)

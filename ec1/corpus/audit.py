@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ec1.corpus.duplicates import SPACELESS
+from ec1.corpus.rewordings import added
 
 WORDS = 13
 KNOWN_SHARE = 0.5
@@ -114,7 +115,7 @@ def _heldout(folder: Path, words: _WordNumbers) -> Iterator[_HeldOut]:
         for row in batch.to_pylist():
             if row["row"] in checked:
                 text = "\n".join(message["content"] for message in row.get("completion") or row.get("chosen") or ())
-                yield _HeldOut(row["row"], _plain(text), np.unique(_grams([_added(text)], words)))
+                yield _HeldOut(row["row"], _plain(text), np.unique(_grams([added(text)], words)))
 
 
 def _batches(folder: Path, columns: Sequence[str] = (*_MESSAGES, "row")) -> Iterator[Any]:
@@ -136,12 +137,6 @@ def _said(batch: Any) -> tuple[list[str], list[str]]:
             for role, content in zip(messages.field("role").to_pylist(), contents, strict=True):
                 (own if role == "assistant" else other).append(content)
     return own, other
-
-
-def _added(text: str) -> str:
-    if not re.search(r"(?m)^@@ ", text):
-        return text
-    return "\n".join(line[1:] for line in text.splitlines() if line.startswith("+") and not line.startswith("+++"))
 
 
 def _plain(text: str) -> bytes | None:

@@ -28,15 +28,17 @@ import numpy as np
 
 from ec1.corpus import cleaning
 from ec1.corpus.audit import Audit, audit
+from ec1.corpus.choosing import Choice
 from ec1.corpus.cleaning import place_without_persons, without_persons
 from ec1.corpus.dataset_tables import SIDES, DatasetTables
 from ec1.corpus.duplicates import NearDuplicates, StoredSignatures, signature, survivors
 from ec1.corpus.folders import CorpusFolders
 from ec1.corpus.options import DataOptions
 from ec1.corpus.rendering import Encoded, Rendered, encode, rendered, rendered_sides
+from ec1.corpus.rewordings import across, answer_signature, rewordings
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.rows import DatasetRow, Numbers, RowTable, StoredRow
-from ec1.corpus.served import BEYOND, SERVED, Giver, giver_of, within_share
+from ec1.corpus.served import SERVED, Giver, giver_of
 from ec1.corpus.snapshots import Snapshot, SnapshotRow
 from ec1.corpus.split import HeldOutGroups, Leak, Side, clusters, leaks, newest
 from ec1.corpus.tuples import (
@@ -58,9 +60,10 @@ from ec1.seals import FILES, check_files, read_sealed, set_aside, write_sealed
 
 log = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 """Part of a dataset's identity: raise it when the same snapshot and options would give other rows."""
 
+REWORDED = "says in other words what a held-out tuple answers"
 SHARED = "shares a session, commit, prompt or answer with a held-out tuple"
 OUTDATED = "what is named in this text was answered anew later"
 _BATCH = 256
@@ -271,7 +274,8 @@ class _Builder:
         self._givers: dict[int, Giver] = {}
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
-        self._wanted: dict[str, int] = {}
+        self._written: dict[Side, array[int]] = {side: array("q") for side in SIDES}
+        """Numbers of rows in the order of the tables; what is repeated comes more than once."""
         self._labels: dict[str, tuple[str, ...]] = {}
         """Of the rows that have any, by digest."""
 
@@ -281,21 +285,26 @@ class _Builder:
             (self._folder / "rejects.jsonl").open("wb") as self._rejects,
             RowTable(self._folder / "rows.sqlite") as self._rows,
         ):
-            twins = NearDuplicates(self._clean_rows(), self._data.near_duplicate_similarity)
+            self._clean_rows()
+            twins = NearDuplicates(self._signatures("signatures"), self._data.near_duplicate_similarity)
             if not len(self._rows):
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
-            self._rows.cluster(clusters(self._rows, twins.pairs(), self._groups.forced()))
+            reworded = rewordings(self._signatures("answers"))
+            self._rows.cluster(clusters(self._rows, twins.pairs(), reworded.tolist(), self._groups.forced()))
             self._rows.hold_out(self._heldout())
             self._heldout_rows = self._rows.sides()
             outdated = self._rows.outdated()
             self._reject_all(outdated, OUTDATED)
             self._rows.drop(outdated)
-            kept = self._limit(self._weighed(self._without_duplicates(twins)))
+            kept = self._without_duplicates(twins)
+            self._reject_all(known := across(reworded, kept, self._heldout_rows), REWORDED)
+            choice = Choice(self._rows, self._data, self._givers, self._where, self._reject_all)
+            kept = choice.of(kept[~np.isin(kept, known)])
             statistics, hasher = self._write(kept)
             self._require_both_sides()
             manifest = {
                 **{key: self._identity[key] for key in ("objective", "snapshot", "options")},
-                **self._counts(),
+                **self._counts(choice.wanted),
                 "rejected": dict(sorted(self._rejected.items())),
                 "scrubbed": dict(sorted(self._scrubbed.items())),
                 "leaks": [asdict(leak) for leak in leaks(self._rows, twins)],
@@ -303,14 +312,14 @@ class _Builder:
                 "max_known_share": self._data.max_known_share,
                 **({"labels": labels} if (labels := self._labels_written()) else {}),
             }
-        for name in ("examples.jsonl", "signatures", "rows.sqlite"):
+        for name in ("examples.jsonl", "signatures", "answers", "rows.sqlite"):
             (self._folder / name).unlink()
         digest = hasher.hexdigest()
         write_sealed(self._folder, manifest | {"audit": asdict(audit(self._folder)), "digest": digest})
         return digest
 
-    def _counts(self) -> dict[str, Any]:
-        sides = {side: self._rows.written(heldout=side == "heldout") for side in SIDES}
+    def _counts(self, wanted: Mapping[str, int]) -> dict[str, Any]:
+        sides = {side: np.array(self._written[side], np.int64) for side in SIDES}
         return {
             **{f"{side}_rows": len(numbers) for side, numbers in sides.items()},
             **{f"{side}_groups": self._rows.count_groups(written_heldout=side == "heldout") for side in SIDES},
@@ -318,7 +327,7 @@ class _Builder:
                 role: {
                     "snapshot": snapshot.digest,
                     "rows": int(self._rows.of_role(role)[sides["train"]].sum()),
-                    "wanted": self._wanted[role],
+                    "wanted": wanted[role],
                 }
                 for role, snapshot in self._mixed.items()
             },
@@ -347,12 +356,16 @@ class _Builder:
         self._rejected[reason] += 1
         self._rejects.write(canonical_json({"row": digest, "origin": origin, "reason": reason}) + b"\n")
 
-    def _clean_rows(self) -> StoredSignatures:
+    def _signatures(self, name: str) -> StoredSignatures:
+        return StoredSignatures(self._folder / name)
+
+    def _clean_rows(self) -> None:
         """Validate and scrub every tuple; the examples and their signatures go to files, in the order of the rows."""
         started = time.monotonic()
         with (
             (self._folder / "examples.jsonl").open("wb") as examples,
             (self._folder / "signatures").open("wb") as output,
+            (self._folder / "answers").open("wb") as answers,
         ):
             for number, (role, source) in enumerate(self._all_rows(), start=1):
                 if number % 10_000 == 0:
@@ -377,6 +390,7 @@ class _Builder:
                 offset = examples.tell()
                 examples.write(canonical_json(with_system_prompt(example, self._data.system_prompt)) + b"\n")
                 output.write(signature(text).tobytes())
+                answers.write(answer_signature(example, source.digest).tobytes())
                 created = -math.inf if item.created is None else item.created.timestamp()
                 origin, digest = place_without_persons(source.origin), bytes.fromhex(digest_of(text))
                 # A text's names are corrected, not collected: of two answers one is wrong.
@@ -390,7 +404,6 @@ class _Builder:
                     DatasetRow(source.digest, sources, digest, origin, offset, created, role, question, links)
                 )
         self._rows.flush()
-        return StoredSignatures(self._folder / "signatures")
 
     def _all_rows(self) -> Iterator[tuple[str | None, SnapshotRow]]:
         """The tuples of the bucket, then those of the roles that are mixed in."""
@@ -417,55 +430,12 @@ class _Builder:
             else:
                 found.append(number)
         candidates = np.array(found, dtype=np.int64)
-        # Until none is left: of many rows that are alike one round finds some pairs, not all.
+        # Until no pair is left: among many rows that are alike, one round finds only some pairs.
         while dropped := survivors(twins.pairs(candidates)):
             places = np.array(sorted(dropped), dtype=np.int64)
             self._reject_all(candidates[places], "near duplicate")
             candidates = np.delete(candidates, places)
         return candidates
-
-    def _weighed(self, kept: Numbers) -> Numbers:
-        """Of each role that is mixed in, and of feedback on served answers, as many rows as their weight allows, chosen
-        by a stable hash."""
-        own = self._rows.of_role(None)[kept] & ~self._heldout_rows[kept]
-        limit = int(own.sum())
-        for role, weight in self._data.mix.items():
-            found = kept[self._rows.of_role(role)[kept]]
-            self._wanted[role] = round(weight * limit)
-            if len(found) < self._wanted[role]:
-                log.warning(
-                    "%s: data.mix wants %d rows of %s, and there are %d",
-                    *(self._where, self._wanted[role], role, len(found)),
-                )
-            beyond = np.sort(self._by_hash(found)[self._wanted[role] :])
-            self._reject_all(beyond, f"beyond the weight of {role} in data.mix")
-            kept = kept[~np.isin(kept, beyond)]
-        served = self._by_hash(kept[self._rows.of_role(SERVED)[kept]])
-        chosen = within_share([(number, self._givers[number]) for number in served.tolist()], limit)
-        beyond = np.sort(served[~np.isin(served, chosen)])
-        self._reject_all(beyond, BEYOND)
-        return kept[~np.isin(kept, beyond)]
-
-    def _limit(self, kept: Numbers) -> Numbers:
-        """At most as many rows as the recipe allows, in the order of their numbers."""
-        kept, limit = np.sort(kept), self._data.max_rows
-        if limit is None or len(kept) <= limit:
-            return kept
-        sides: dict[Side, Numbers] = {
-            "train": kept[~self._heldout_rows[kept]],
-            "heldout": kept[self._heldout_rows[kept]],
-        }
-        heldout = max(1, round(limit * len(sides["heldout"]) / len(kept)))
-        counts: dict[Side, int] = {"heldout": heldout, "train": limit - heldout}
-        chosen = np.sort(np.concatenate([self._by_hash(sides[side])[:count] for side, count in counts.items()]))
-        self._reject_all(kept[~np.isin(kept, chosen)], "beyond max_rows")
-        return chosen
-
-    def _by_hash(self, numbers: Numbers) -> Numbers:
-        """Rows in an order that depends on each row and the seed alone."""
-        digests = (digest_of([self._data.seed, row.digest])[:16] for row in self._rows.rows(numbers))
-        hashes = np.fromiter((int(digest, 16) for digest in digests), np.uint64, len(numbers))
-        return numbers[np.argsort(hashes, kind="stable")]
 
     def _write(self, kept: Numbers) -> tuple[dict[str, Any], "hashlib._Hash"]:
         """Measure the rows and write those that are short enough; returns figures and the digest."""
@@ -480,15 +450,16 @@ class _Builder:
                 lines = list(self._lines(rows))
                 examples = [json.loads(line) for line in lines]
                 written: list[int] = []
+                rejects: dict[int, tuple[StoredRow, str]] = {}
                 for row, line, example, measure in zip(rows, lines, examples, self._measure(examples), strict=True):
                     if isinstance(measure, str):
-                        self._reject(row.digest, row.origin, measure)
+                        rejects[row.number] = row, measure
                         continue
                     longest, total = measure.longest, measure.total
                     lengths.append(longest)
                     if longest > self._data.max_length:
                         over += 1
-                        self._reject(row.digest, row.origin, "longer than max_length")
+                        rejects[row.number] = row, "longer than max_length"
                         continue
                     record = {**example, "group": row.group, "origin": row.origin, "row": row.digest, "tokens": longest}
                     side: Side = "heldout" if row.heldout else "train"
@@ -498,8 +469,11 @@ class _Builder:
                     hasher.update(b'["%s",%s,%s\n' % (side.encode(), line, names))
                     tokens[side] += total
                     written.append(row.number)
+                    self._written[side].append(row.number)
                     if side == "train" and len(samples) < _SAMPLES:
                         samples.append(_shortened(record))
+                for row, reason in rejects.values():
+                    self._reject(row.digest, row.origin, reason)
                 self._rows.write_down(written)
         if not lengths:
             raise PermanentError(f"{self._where}: no usable example; see the reasons: {dict(self._rejected)}")

@@ -37,8 +37,13 @@ Signatures = NDArray[np.uint32]
 
 def signature(text: str) -> Signatures:
     """The MinHash signature of a text's shingles of three words, shape (PERMUTATIONS,); case does not matter."""
+    return signature_of(_WORD.findall(text.lower()))
+
+
+def signature_of(words: list[str]) -> Signatures:
+    """The same for a text that is cut into words already."""
     minhash = _empty().copy()
-    minhash.update_batch(_shingles(text))
+    minhash.update_batch(_shingles(words))
     return np.asarray(minhash.hashvalues, dtype=np.uint32)
 
 
@@ -86,6 +91,34 @@ class SignaturesInMemory:
         return self._signatures[numbers]
 
 
+def band(signatures: StoredSignatures | SignaturesInMemory, start: int, end: int) -> NDArray[np.uint64]:
+    """A number for what each row has in a band: equal where the band is, else by chance (a comparison tells)."""
+    numbers = np.zeros(len(signatures), np.uint64)
+    first = 0
+    for part_of_all in signatures.parts():
+        part = numbers[first : first + len(part_of_all)]
+        for column in part_of_all[:, start:end].T:
+            part ^= column
+            part *= _FACTOR
+            part ^= part >> np.uint64(29)
+        first += len(part_of_all)
+    return numbers
+
+
+def equal_rows(numbers: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
+    """The rows that have the same number, as groups of one size: shape (groups, size), rows ascending."""
+    # In parts by number, so that sorting needs little memory.
+    parts = np.uint64(1 + len(numbers) // _SORTED)
+    for part in range(int(parts)):
+        places = np.flatnonzero(numbers % parts == part)
+        places = places[np.argsort(numbers[places], kind="stable")]
+        ordered = numbers[places]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        sizes = np.diff(starts, append=len(ordered))
+        for size in np.unique(sizes[sizes > 1]):
+            yield places[starts[sizes == size, np.newaxis] + np.arange(size)]
+
+
 class NearDuplicates:
     """Finds the rows whose estimated Jaccard similarity reaches `similarity`, among all rows or among some.
 
@@ -111,9 +144,9 @@ class NearDuplicates:
         seen = np.empty(0, np.int64)
         rows = _rows_per_band(self._similarity)
         for start in range(0, PERMUTATIONS, rows):
-            band = _taken(_taken(self._band(start, start + rows), numbers), places)
+            numbered = _taken(_taken(band(self._signatures, start, start + rows), numbers), places)
             found = [np.empty(0, np.int64)]
-            for members in _equal_rows(band):
+            for members in equal_rows(numbered):
                 members = members if places is None else places[members]
                 sharing[members] = True
                 found += [left * count + right for left, right in self._alike(members, numbers)]
@@ -124,19 +157,6 @@ class NearDuplicates:
             seen = np.union1d(seen, fresh)
         if numbers is None:
             self._sharing = sharing
-
-    def _band(self, start: int, end: int) -> NDArray[np.uint64]:
-        """A number for what each row has in a band: equal where the band is, else by chance (`_alike` tells)."""
-        band = np.zeros(len(self._signatures), np.uint64)
-        first = 0
-        for signatures in self._signatures.parts():
-            part = band[first : first + len(signatures)]
-            for column in signatures[:, start:end].T:
-                part ^= column
-                part *= _FACTOR
-                part ^= part >> np.uint64(29)
-            first += len(signatures)
-        return band
 
     def _alike(
         self, members: NDArray[np.int64], numbers: NDArray[np.int64] | None
@@ -200,8 +220,7 @@ def _empty() -> Any:
     return MinHash(num_perm=PERMUTATIONS, seed=1, scheme="affine32", hashfunc=zlib.crc32)
 
 
-def _shingles(text: str) -> list[bytes]:
-    words = _WORD.findall(text.lower())
+def _shingles(words: list[str]) -> list[bytes]:
     count = max(1, len(words) - _SHINGLE_WORDS + 1)
     return sorted(
         {" ".join(words[start : start + _SHINGLE_WORDS]).encode("utf-8", "replace") for start in range(count)}
@@ -218,17 +237,3 @@ def _rows_per_band(similarity: float) -> int:
 
 def _taken(values: NDArray[Any], places: NDArray[np.int64] | None) -> NDArray[Any]:
     return values if places is None else values[places]
-
-
-def _equal_rows(band: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
-    """The rows that have the same number, as groups of one size: shape (groups, size), rows ascending."""
-    # In parts by number, so that sorting needs little memory.
-    parts = np.uint64(1 + len(band) // _SORTED)
-    for part in range(int(parts)):
-        places = np.flatnonzero(band % parts == part)
-        places = places[np.argsort(band[places], kind="stable")]
-        ordered = band[places]
-        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-        sizes = np.diff(starts, append=len(ordered))
-        for size in np.unique(sizes[sizes > 1]):
-            yield places[starts[sizes == size, np.newaxis] + np.arange(size)]

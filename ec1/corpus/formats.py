@@ -325,7 +325,7 @@ def _asked(fields: Fields, keys: Sequence[str]) -> tuple[Message, ...]:
     value, key = fields.take(*keys), fields.first(*keys) or keys[0]
     if not isinstance(value, str):
         return messages_of(value, key)
-    # What stands beside a prompt is no part of it: nobody says where it would go.
+    # Text beside a prompt is not part of it: nothing says where it would go.
     extra = "" if key in ("prompt", "input") else fields.take("input", "context") or ""
     if not isinstance(extra, str):
         raise RejectedError("input is not text")

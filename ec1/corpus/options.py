@@ -43,6 +43,7 @@ class DataOptions(Settings):
         description="other roles of the tenant that are trained on too: rows for each row of this role's own, such as "
         "{general: 0.25}; what is held out is this role's alone",
     )
+    mix_repeat: bool = Field(False, description="of a role that has too few rows for its weight, train on some again")
     labels: tuple[Name, ...] | None = Field(
         None, description="access labels of rows that may be learnt from (docs/graph.md); default: rows without any"
     )

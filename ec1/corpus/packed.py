@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MAX_LINE_BYTES = 16 * 2**20
-"""As much as the corpus reads (`index`): what is longer is no row for a model."""
+"""As much as the corpus reads (`index`): a longer line cannot be a row for a model."""
 
 _PACKED = (".gz", ".bz2", ".zst", ".xz")
 _BLOCK = 2**20

@@ -65,7 +65,7 @@ def is_password(value: str) -> bool:
 
 
 def is_token(value: str) -> bool:
-    """A value behind `token` or `key`, in quotes or to the end of a line: letters and digits that are no hash."""
+    """A value behind `token` or `key`, in quotes or to the end of a line: letters and digits that are not a hash."""
     has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     if not has_both or "{" in value or not is_value(value) or is_address(value) or HASH_PREFIX.match(value):
         return False

@@ -55,9 +55,11 @@ def leaks(table: RowTable, twins: NearDuplicates) -> list[Leak]:
     return found
 
 
-def clusters(table: RowTable, twins: Iterable[tuple[int, int]], first: Collection[str]) -> dict[str, str]:
-    """Groups that have nearly equal rows, or the same question or answer in another spelling -> the group that stands
-    for all of them: one side of the split for all.
+def clusters(
+    table: RowTable, twins: Iterable[tuple[int, int]], reworded: Iterable[tuple[int, int]], first: Collection[str]
+) -> dict[str, str]:
+    """Groups that have nearly equal rows, the same question or answer in another spelling, or an answer in other words
+    (`reworded`) -> the group that stands for all of them: one side of the split for all.
 
     It is one of `first`, if there is any, else the oldest: so a new group that resembles old ones joins their side.
     A question or an answer joins no more than a tenth of the groups; where it would, rows of one side are left out.
@@ -78,11 +80,12 @@ def clusters(table: RowTable, twins: Iterable[tuple[int, int]], first: Collectio
             parent[one], sizes[other] = other, size
         return one == other or size <= limit
 
-    for numbers in twins:
-        left, right = map(table.group_of, numbers)
-        if left is not None and right is not None:
-            join(left, right)
     limit = max(2, table.count_groups() // 10)
+    for pairs, most in ((twins, math.inf), (reworded, limit)):
+        for numbers in pairs:
+            left, right = map(table.group_of, numbers)
+            if left is not None and right is not None:
+                join(left, right, most)
     apart = []
     for link, names in table.linked(min(MANY, limit)):
         if not all([join(names[0], other, limit) for other in names[1:]]):

@@ -27,7 +27,7 @@ class UnreadRows:
 
 
 def unread_rows(corpus: Path, roles: Collection[str]) -> UnreadRows:
-    """Look through a corpus of which recipes read `roles`. Hidden files and folders are skipped."""
+    """Look through a corpus whose recipes read `roles`. Hidden files and folders are skipped."""
     rows: Counter[str] = Counter()
     files: Counter[str] = Counter()
     others: Counter[str] = Counter()

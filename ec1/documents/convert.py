@@ -3,7 +3,7 @@
 Belongs here: which files are converted, the limits of it, and keeping what came out. Does not: the conversion itself
 (`converter_process.py`), and what text files look like inside (`parse.py`).
 
-A hostile file can take memory, time or the process, and no more than that: the process has limits, is killed when its
+A hostile file can take only memory, time or the process: the process has limits, is killed when its
 time is over, and starts again for the next file. What came out is kept by content and converter version.
 """
 

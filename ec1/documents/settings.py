@@ -13,7 +13,7 @@ from ec1.settings import Name, Settings
 from ec1.streams import CONTRACT_STREAMS, READABLE, Stream
 
 UNKNOWN = "(unknown)"
-"""A label that nobody has: it is no name."""
+"""A label that nobody has: it is not a valid name."""
 
 
 def _folder(value: str) -> str:

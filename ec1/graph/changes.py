@@ -1,82 +1,24 @@
 """Letting documents count: what one transaction takes back, writes and settles.
 
-Belongs here: the rules by which a document's news become rows. Does not: the database file (`database.py`), publishing
-and resolution (`ladybug_store.py`), which documents are read (`ec1/documents/`).
+Belongs here: the statements of one transaction. Does not: what a document says (`news.py`), what that does to its node
+(`document_plans.py`), the database file (`database.py`), publishing and resolution (`ladybug_store.py`).
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from ec1.documents.ledger import DocumentKey, Status
 from ec1.errors import PermanentError
-from ec1.extraction.results import ExtractionResult, Mention
 from ec1.graph import tables
 from ec1.graph.database import BATCH_MENTIONS, GraphDatabase
-from ec1.graph.model import clean_name, entity_key, preferred_name
-from ec1.graph.resolution.owners import is_own_name, owners
-from ec1.graph.resolution.profile import PERSON
+from ec1.graph.document_plans import Applied, DocumentPlan, planned
+from ec1.graph.model import preferred_name
+from ec1.graph.news import Change
+from ec1.graph.resolution.owners import is_own_name
 
 _BATCH_DOCUMENTS = 1_000
 _ASKED_ONE_BY_ONE = 16
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What became of one document: the ledger's status, whether anything was written, and how many mentions were
-    written and taken back."""
-
-    key: DocumentKey
-    status: Status
-    changed: bool
-    mentions: int = 0
-    retracted: int = 0
-
-
-@dataclass(frozen=True)
-class Change:
-    """One document's news, whatever its kind."""
-
-    key: DocumentKey
-    document_id: str
-    content_sha256: str
-    fingerprint: str
-    outcome: str
-    reason: str | None = None
-    mentions: tuple[dict[str, Any], ...] = ()
-    traits: tuple[dict[str, Any], ...] = ()
-    relations: tuple[dict[str, Any], ...] = ()
-
-    @classmethod
-    def of(cls, key: DocumentKey, document_id: str, result: ExtractionResult) -> "Change":
-        """What an extraction says of a document. Raises PermanentError for a result that cannot be meant."""
-        # A deferred document may have mentions already: of the chunks that were answered.
-        complete = result.status in ("complete", "deferred")
-        keys = _Keys(result) if complete else None
-        return cls(
-            key=key,
-            document_id=document_id,
-            content_sha256=result.content_sha256,
-            fingerprint=result.fingerprint,
-            outcome=result.status,
-            reason=result.reason,
-            mentions=_mention_rows(result, keys) if keys else (),
-            traits=_trait_rows(result, keys) if keys else (),
-            relations=_relation_rows(result, keys) if keys else (),
-        )
-
-
-@dataclass
-class _Plan:
-    """What one change does to one document's node."""
-
-    change: Change
-    node: dict[str, Any]
-    old: dict[str, Any] | None
-    retract: int = 0
-    mentions: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass
@@ -121,7 +63,7 @@ class Changes:
             plans = []
             for change in batch:
                 node = nodes[tables.document_key(change.key)]
-                plans.append(_Plan(change, node, node, node["mentions"], change.mentions))
+                plans.append(DocumentPlan(change, node, node, node["mentions"], change.mentions))
             self._write(plans)
 
     def _look(self) -> None:
@@ -141,9 +83,9 @@ class Changes:
     def _apply_batch(self, batch: list[Change], night: str, quarantine_after: int) -> list[Applied]:
         nodes = self._document_nodes([tables.document_key(change.key) for change in batch])
         plans = [
-            self._plan(change, nodes.get(tables.document_key(change.key)), night, quarantine_after) for change in batch
+            planned(change, nodes.get(tables.document_key(change.key)), night, quarantine_after) for change in batch
         ]
-        todo = [plan for plan in plans if isinstance(plan, _Plan)]
+        todo = [plan for plan in plans if isinstance(plan, DocumentPlan)]
         if todo:
             self._write(todo)
         return [
@@ -153,7 +95,7 @@ class Changes:
             for plan in plans
         ]
 
-    def _write(self, plans: list[_Plan]) -> None:
+    def _write(self, plans: list[DocumentPlan]) -> None:
         """Write the news of documents, in one transaction."""
         with self._db.transaction():
             touched = _Touched(tables.totals(self._db.connection))
@@ -179,7 +121,7 @@ class Changes:
             noted = {row["key"] for row in self._db.load(query, news)}
             self._db.write_nodes("Unresolved", ("key",), [row for row in news if row["key"] not in noted])
 
-    def _keep(self, totals: tables.GraphTotals, plans: Sequence[_Plan]) -> None:
+    def _keep(self, totals: tables.GraphTotals, plans: Sequence[DocumentPlan]) -> None:
         """Count the documents, and keep the figures in the same transaction as what they are of."""
         for plan in plans:
             if plan.old is not None:
@@ -187,61 +129,6 @@ class Changes:
             totals.add("document", plan.node)
         self._db.execute("MATCH (m:Meta {name: 'totals'}) DELETE m")
         self._db.execute("CREATE (:Meta {name: 'totals', value: $totals})", {"totals": totals.to_text()})
-
-    def _plan(self, change: Change, old: dict[str, Any] | None, night: str, quarantine_after: int) -> _Plan | Applied:
-        """The new node of a document, or what already counts if the change says nothing new."""
-        if old is None and change.outcome == "deleted":
-            return Applied(change.key, Status.DELETED, False)
-        same = old is not None and (old["content_sha256"], old["fingerprint"]) == (
-            change.content_sha256,
-            change.fingerprint,
-        )
-        if old is not None and _says_nothing_new(change, old, same, night):
-            return Applied(change.key, Status(old["status"]), False)
-        node = dict(old) if old is not None else self._empty_node(change.key)
-        held = node["mentions"]
-        node.update(status=change.outcome, night=night, reason=change.reason, attempts=0)
-        if change.outcome == "deleted":
-            node.update(mentions=0, applied_id=None, applied_content=None, applied_night=None)
-            return _Plan(change, node, old, retract=held)
-        node.update(
-            document_id=change.document_id, content_sha256=change.content_sha256, fingerprint=change.fingerprint
-        )
-        if change.outcome == "complete":
-            node.update(
-                status=Status.APPLIED,
-                mentions=len(change.mentions),
-                applied_id=change.document_id,
-                applied_content=change.content_sha256,
-                applied_night=night,
-            )
-            return _Plan(change, node, old, retract=held, mentions=change.mentions)
-        if change.outcome == "deferred":
-            node["attempts"] = 1 + (old["attempts"] if old is not None and same and old["status"] == "deferred" else 0)
-            if node["attempts"] >= quarantine_after:
-                node["status"] = Status.QUARANTINED
-            more = node["applied_content"] == change.content_sha256 and len(change.mentions) > held
-            if change.mentions and (node["applied_content"] is None or more):
-                # Better a part of it than nothing, and more than less, until all of it counts; an older version of the
-                # document that counts as a whole is better still.
-                node.update(
-                    mentions=len(change.mentions),
-                    applied_id=change.document_id,
-                    applied_content=change.content_sha256,
-                    applied_night=night,
-                )
-                return _Plan(change, node, old, retract=held, mentions=change.mentions)
-            return _Plan(change, node, old)
-        if node["applied_content"] == change.content_sha256:
-            return _Plan(change, node, old)
-        node.update(mentions=0, applied_id=None, applied_content=None, applied_night=None)
-        return _Plan(change, node, old, retract=held)
-
-    @staticmethod
-    def _empty_node(key: DocumentKey) -> dict[str, Any]:
-        node: dict[str, Any] = dict.fromkeys(tables.DOCUMENT_COLUMNS)
-        path = tables.stored_path(key.path)
-        return node | {"key": tables.document_key(key), "stream": key.stream, "path": path, "mentions": 0}
 
     def _document_nodes(self, keys: list[str]) -> dict[str, dict[str, Any]]:
         returned = ", ".join(f"d.{name} AS {name}" for name in tables.DOCUMENT_COLUMNS)
@@ -251,7 +138,7 @@ class Changes:
         )
         return {row["key"]: row for row in found}
 
-    def _take_back(self, plans: Sequence[_Plan], touched: _Touched) -> None:
+    def _take_back(self, plans: Sequence[DocumentPlan], touched: _Touched) -> None:
         for plan in plans:
             match = {"key": plan.node["key"]}
             if self._relates:
@@ -286,7 +173,7 @@ class Changes:
                 f"{self._db.path}: {written} mentions {what} where {wanted} should be; nothing was kept"
             )
 
-    def _write_entities(self, plans: Sequence[_Plan], touched: _Touched) -> None:
+    def _write_entities(self, plans: Sequence[DocumentPlan], touched: _Touched) -> None:
         """Create the entities that are missing; the preferred spelling of the others is settled by what they gained."""
         classes: dict[str, str] = {}
         for plan in plans:
@@ -316,7 +203,7 @@ class Changes:
             touched.totals.remove("entity", _entity_row(row["key"], names[row["key"]]))
             touched.totals.add("entity", _entity_row(row["key"], row["name"]))
 
-    def _write_mentions(self, plans: Sequence[_Plan], totals: tables.GraphTotals) -> None:
+    def _write_mentions(self, plans: Sequence[DocumentPlan], totals: tables.GraphTotals) -> None:
         mentions = [mention for plan in plans for mention in plan.mentions]
         if not mentions:
             return
@@ -334,7 +221,7 @@ class Changes:
                 values_of = {name: mention[name] for name in ("entity", *tables.MENTION_COLUMNS)}
                 totals.add("mention", {"document": plan.node["key"], **values_of})
 
-    def _write_traits(self, plans: Sequence[_Plan], totals: tables.GraphTotals) -> None:
+    def _write_traits(self, plans: Sequence[DocumentPlan], totals: tables.GraphTotals) -> None:
         traits = [
             {"document": plan.node["key"], **trait} for plan in plans if plan.mentions for trait in plan.change.traits
         ]
@@ -346,7 +233,7 @@ class Changes:
         for trait in traits:
             totals.add("trait", trait)
 
-    def _write_relations(self, plans: Sequence[_Plan], totals: tables.GraphTotals) -> None:
+    def _write_relations(self, plans: Sequence[DocumentPlan], totals: tables.GraphTotals) -> None:
         relations = [
             {"document": plan.node["key"], **relation}
             for plan in plans
@@ -382,7 +269,7 @@ class Changes:
 
     def _spellings(self, keys: Sequence[str]) -> dict[str, set[str]]:
         """How the documents spell some entities. A mention is stored with its document, so each question goes through
-        the neighbours of all documents, and many of them are dearer than to read all mentions."""
+        the neighbours of all documents, and many of them cost more than reading all mentions."""
         found: dict[str, set[str]] = {key: set() for key in keys}
         if len(keys) > _ASKED_ONE_BY_ONE:
             import pyarrow as pa
@@ -419,104 +306,6 @@ def _returned(name: str, columns: tuple[str, ...]) -> str:
 
 def _entity_row(key: str, name: str) -> dict[str, Any]:
     return {"key": key, "name": name, "entity_class": key.partition(":")[0]}
-
-
-def _says_nothing_new(change: Change, old: dict[str, Any], same: bool, night: str) -> bool:
-    status = old["status"]
-    if change.outcome == "deleted":
-        return bool(status == Status.DELETED)
-    if not same or status == Status.DELETED:
-        return False
-    if change.outcome == "complete":
-        return bool(status == Status.APPLIED)
-    if change.outcome == "rejected":
-        return bool(status == Status.REJECTED and old["reason"] == change.reason)
-    # A night counts once, and what counts or was given up is not deferred again.
-    return status in (Status.APPLIED, Status.QUARANTINED) or (status == Status.DEFERRED and old["night"] == night)
-
-
-class _Keys:
-    """The entities that a result's names stand for; short names of people stand for their owners (`owners.py`)."""
-
-    def __init__(self, result: ExtractionResult) -> None:
-        people = (each.name for each in result.mentions if each.entity_class == PERSON)
-        self._owners = owners(name for each in people if (name := clean_name(each)))
-
-    def __call__(self, name: str, entity_class: str) -> str:
-        owner = self._owners.get(clean_name(name)) if entity_class == PERSON else None
-        return owner or entity_key(name, entity_class)
-
-
-def _mention_rows(result: ExtractionResult, key_of: _Keys) -> tuple[dict[str, Any], ...]:
-    """The result's mentions, one per entity and place: overlapping chunks may both have found it."""
-    models = {answer.chunk: answer.model for answer in result.answers}
-    best: dict[tuple[str, int, int], Mention] = {}
-    for mention in result.mentions:
-        if not math.isfinite(mention.confidence):
-            raise PermanentError(f"the result for {result.content_sha256[:12]} has a confidence that is not a number")
-        if not clean_name(mention.name):
-            continue
-        place = (key_of(mention.name, mention.entity_class), mention.start, mention.end)
-        other = best.get(place)
-        if other is None or _rank(mention) < _rank(other):
-            best[place] = mention
-    return tuple(
-        {
-            "entity": place[0],
-            "entity_class": mention.entity_class,
-            "name": clean_name(mention.name),
-            "chunk": mention.chunk,
-            "start_char": mention.start,
-            "end_char": mention.end,
-            "confidence": mention.confidence,
-            "fingerprint": result.fingerprint,
-            "model": models.get(mention.chunk, ""),
-        }
-        for place, mention in sorted(best.items(), key=itemgetter(0))
-    )
-
-
-def _rank(mention: Mention) -> tuple[float, int, str]:
-    return -mention.confidence, mention.chunk, mention.name
-
-
-def _trait_rows(result: ExtractionResult, key_of: _Keys) -> tuple[dict[str, Any], ...]:
-    """The result's traits of entities that it also mentions."""
-    if not result.traits:
-        return ()
-    mentioned = {key_of(mention.name, mention.entity_class) for mention in result.mentions}
-    found = {
-        (key, trait.kind, clean_name(trait.value))
-        for trait in result.traits
-        if (key := key_of(trait.name, trait.entity_class)) in mentioned
-    }
-    return tuple({"entity": entity, "kind": kind, "value": value} for entity, kind, value in sorted(found))
-
-
-def _relation_rows(result: ExtractionResult, key_of: _Keys) -> tuple[dict[str, Any], ...]:
-    """The result's relations between entities that it also mentions."""
-    if not result.relations:
-        return ()
-    models = {answer.chunk: answer.model for answer in result.answers}
-    mentioned = {key_of(mention.name, mention.entity_class) for mention in result.mentions}
-    found = []
-    for each in result.relations:
-        subject, target = key_of(each.subject, each.subject_class), key_of(each.object, each.object_class)
-        if {subject, target} <= mentioned:
-            found.append(
-                {
-                    "subject": subject,
-                    "object": target,
-                    "relation": each.relation,
-                    "chunk": each.chunk,
-                    "start_char": each.start,
-                    "end_char": each.end,
-                    "confidence": each.confidence,
-                    "fingerprint": result.fingerprint,
-                    "model": models.get(each.chunk, ""),
-                }
-            )
-    return tuple(found)
 
 
 def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:

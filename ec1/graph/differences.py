@@ -14,7 +14,7 @@ class NightDifference:
 
     night: str
     since: str | None
-    """The night that it is compared with; None for the oldest that is kept, of which everything is new."""
+    """The night that it is compared with; None for the oldest that is kept, where everything is new."""
     entities_added: tuple[str, ...]
     entities_removed: tuple[str, ...]
     renamed: tuple[tuple[str, str, str], ...]

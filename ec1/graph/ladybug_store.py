@@ -16,9 +16,11 @@ from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.extraction.results import ExtractionResult
 from ec1.files import digest_of
 from ec1.graph import file_seal, reassign, tables
-from ec1.graph.changes import Applied, Change, Changes
+from ec1.graph.changes import Changes
 from ec1.graph.database import GraphDatabase, copy_into_place
+from ec1.graph.document_plans import Applied
 from ec1.graph.model import GraphStats
+from ec1.graph.news import Change
 from ec1.graph.resolution import resolver
 from ec1.graph.resolution import tables as resolved_tables
 from ec1.graph.resolution.clusters import Cluster, Resolution

@@ -12,9 +12,10 @@ from typing import Any
 
 from ec1.documents.ledger import DocumentKey
 from ec1.graph import tables
-from ec1.graph.changes import Change, Changes
+from ec1.graph.changes import Changes
 from ec1.graph.database import GraphDatabase
 from ec1.graph.model import entity_key
+from ec1.graph.news import Change
 from ec1.graph.resolution.overrides import Overrides, Pair
 from ec1.graph.resolution.owners import owners
 from ec1.graph.resolution.profile import PERSON
@@ -81,7 +82,7 @@ def _rewritten(connection: Any, key: str, apart: Set[Pair]) -> Change | None:
             row["entity"] = home
     if all(homes == {before} for before, homes in moved.items()):
         return None
-    # What is stated of an entity that is no more in this document goes with its mentions.
+    # What is stated of an entity that this document no longer names goes with its mentions.
     homes = {before: next(iter(to)) for before, to in moved.items() if len(to) == 1}
     traits = tables.rows(
         connection, f"{tables.TRAITS_OF} RETURN e.key AS entity, t.kind AS kind, t.value AS value", parameters

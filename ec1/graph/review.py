@@ -68,7 +68,7 @@ def write_decisions(path: Path, pairs: Iterable[tuple[str, str]], *, same: bool,
         for key in pair:
             if ":" not in key:
                 raise InputError(
-                    f"{key!r} is no key: name entities as `ec1 graph search` does, such as 'Person:jane smith'"
+                    f"{key!r} is not a key: name entities as `ec1 graph search` does, such as 'Person:jane smith'"
                 )
         decision = {"entities": list(pair), "reason": reason.strip()}
         content.setdefault("same" if same else "different", []).append(decision)

@@ -17,8 +17,8 @@ from typing import Any
 
 from ec1.documents.ledger import DocumentKey
 from ec1.graph import tables
-from ec1.graph.changes import Change
 from ec1.graph.ladybug_store import LadybugStore
+from ec1.graph.news import Change
 from ec1.graph.reader import GraphReader
 from ec1.graph.resolution import tables as resolved_tables
 from ec1.graph.resolution.overrides import Overrides

@@ -1,8 +1,8 @@
 """The GPU machine that a deployment boots for its nights: made from its settings and its home, what runs there, and
 what a night used.
 
-Belongs here: how settings become a machine and phase 2's way to it, when a night needs it no more, and the record. Does
-not: the machine itself (`ec1.machines`).
+Belongs here: how settings become a machine and phase 2's way to it, when a night no longer needs it, and the record.
+Does not: the machine itself (`ec1.machines`).
 """
 
 import contextlib

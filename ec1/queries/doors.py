@@ -78,7 +78,7 @@ def judge(desk: Desk, said: Judgement, who: str, *, release: bool = False) -> st
     """Hold a judgement in front of the door to the corpus, or let it in at once if the person has looked for names and
     secrets; returns what became of it. Raises InputError for what cannot be judged."""
     if said.verdict not in get_args(SaidOf):
-        raise InputError(f"{said.verdict!r} is no verdict: there are {', '.join(get_args(SaidOf))}")
+        raise InputError(f"{said.verdict!r} is not a verdict: there are {', '.join(get_args(SaidOf))}")
     if (said.verdict == "correct") != bool(said.correction.strip()):
         raise InputError("a corrected answer needs the correction, and no other verdict has one")
     if not said.prompt or not said.answer.strip():

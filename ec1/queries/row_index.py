@@ -28,7 +28,7 @@ _VERSION = 2
 """Part of the name of an index: raise it when the same rows would be indexed in another way."""
 _BATCH = 500
 _CLASS_CHARACTERS = 40
-"""A longer answer is no class."""
+"""A longer answer is not a class."""
 _FAST = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -8000;"
 _SCHEMA = """
 CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
@@ -285,7 +285,7 @@ def _where(wanted: RowFilter) -> tuple[str, list[Any]]:
 
 
 def _match(text: str) -> str:
-    """What somebody typed as an expression of FTS5, all parts of which must be there."""
+    """What somebody typed as an expression of FTS5 where all parts must be there."""
     parts = []
     for phrase, word in re.findall(r'"([^"]*)"|([^\s"]+)', text):
         said, star = (phrase, "") if phrase else (word.rstrip("*"), "*" if word.endswith("*") else "")

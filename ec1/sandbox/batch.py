@@ -125,7 +125,7 @@ def _source() -> str:
 
 def _shown(job: Job) -> dict[str, Any]:
     cases = [{"call": case.call, "given": dict(case.given or {})} for case in job.cases]
-    # Half of a surrogate pair is no text, and no program.
+    # Half of a surrogate pair is neither text nor a program.
     return {"program": job.program.encode("utf-8", "replace").decode(), "cases": cases}
 
 

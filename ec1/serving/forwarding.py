@@ -40,7 +40,7 @@ _GONE = 499
 
 @dataclass
 class Exchange:
-    """What becomes of one request. `trial`: the trial of which the version is an arm."""
+    """What becomes of one request. `trial`: the trial that the version is an arm of."""
 
     begin: float = field(default_factory=time.monotonic)
     key: Key | None = None

@@ -157,7 +157,7 @@ class Versions:
                     (number, self.registry.get(tenant, role, number)) for number in self.registry.usable(tenant, role)
                 ]
             except PermanentError as error:
-                # A role that is stopped is no reason to stop the others.
+                # One stopped role must not stop the others.
                 log.warning("%s", error)
                 continue
             numbers = [number for number, manifest in found if manifest.base_model.id == self.base_model]

@@ -94,7 +94,7 @@ class SshStore:
         self._folder = folder.rstrip("/")
 
     def put_file(self, key: str, path: Path, *, if_absent: bool = False) -> None:
-        # What cannot be read here is no trouble of the other side.
+        # A file that cannot be read here is not the other side's fault.
         path.open("rb").close()
         if not if_absent:
             self._host.rsync(str(path), f"{self._host.host}:{self._path(key)}")

@@ -110,20 +110,28 @@ def test_overlapping_pieces_of_a_talk_do_not_leak(tmp_path: Path, home: Home, to
     assert found.rejected[SHARED] >= 1
 
 
-def test_paraphrased_answers_are_found_and_block(tmp_path: Path, home: Home, tokenizer: Any) -> None:
+def answered_twice(padding: int) -> list[dict[str, Any]]:
+    """Each answer a second time, with a new beginning of some words and a new end."""
     rows = []
     for number in range(40):
         text = sentence(number, 80)
-        rows.append({"prompt": f"Explain {number}.", "completion": text})
-        # The same answer with a new beginning and end: too far for near duplicates, and known all the same.
-        rows.append(
-            {
-                "prompt": f"Tell {number}.",
-                "completion": sentence(900 + number, 30) + " " + text + " " + sentence(500, 9),
-            }
-        )
+        longer = f"{sentence(900 + number, padding)} {text} {sentence(500, 9)}"
+        rows += [
+            {"prompt": f"{verb} {number}.", "completion": said} for verb, said in (("Explain", text), ("Tell", longer))
+        ]
+    return rows
+
+
+def test_paraphrased_answers_are_on_one_side(tmp_path: Path, home: Home, tokenizer: Any) -> None:
+    found = dataset(tmp_path, home, tokenizer, answered_twice(30))
+    assert found.audit is not None and (found.audit.known, found.is_clean) == (0, True)
+    assert found.train_rows + found.heldout_rows == 80 and found.heldout_groups >= 4
+
+
+def test_answers_within_longer_ones_are_found_and_block(tmp_path: Path, home: Home, tokenizer: Any) -> None:
+    rows = answered_twice(250)
     found = dataset(tmp_path, home, tokenizer, rows)
-    assert found.audit is not None and found.audit.known_share > 0.3
+    assert found.audit is not None and found.audit.known_share > 0.2
     assert found.leaks == [] and not found.is_clean
     grouped = [row | {"topic": row["prompt"].split()[1]} for row in rows]
     mended = dataset(tmp_path / "grouped", Home(tmp_path / "h"), tokenizer, grouped, group_by=("topic",))

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,12 @@ def test_other_roles_are_mixed_into_training_by_weight(tmp_path: Path, home: Hom
     short = build_dataset(snapshot, options, tokenizer, home=home, objective="sft", mixed={"general": general})
     reached, wanted = short.mixed["general"]["rows"], 3 * plain.train_rows
     assert short.mixed_shares == [f"general: {reached} of {wanted} rows (all that there are)"] and reached < wanted
+    options = DataOptions(mix={"general": 3}, mix_repeat=True)
+    full = build_dataset(snapshot, options, tokenizer, home=home, objective="sft", mixed={"general": general})
+    times = Counter(row["row"] for row in full.rows("train") if row["row"] not in rows["plain"])
+    assert full.mixed["general"] == {"snapshot": general.digest, "rows": wanted, "wanted": wanted}
+    assert sum(times.values()) == wanted and max(times.values()) - min(times.values()) <= 1
+    assert full.train_rows == plain.train_rows + wanted and full.heldout_rows == plain.heldout_rows
 
 
 def test_rows_over_length_are_counted_and_beyond_a_share_refused(tmp_path: Path, home: Home, tokenizer: Any) -> None:

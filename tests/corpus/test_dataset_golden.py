@@ -76,14 +76,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "only equal": {"near_duplicate_similarity": 1},
 }
 GOLDEN: dict[tuple[str, int], str] = {
-    ("plain", 1): "90ba3d04f98a8e95",
-    ("half", 1): "8ad89a626bf9b4a3",
+    ("plain", 1): "fcae85fb123e2938",
+    ("half", 1): "b680046fcb91543b",
     ("tiny share", 1): "beb026d419941fd5",
-    ("newest", 1): "ea8fc128703e1ebb",
+    ("newest", 1): "fc8bd23e8afbfb10",
     ("by thread", 1): "05ae079a236d9784",
-    ("mixed", 1): "273ee4373cf5fa14",
-    ("limited", 1): "541ce6815a357438",
-    ("only equal", 1): "ce7f0a831d8415e3",
+    ("mixed", 1): "24f51a627ec1fbf3",
+    ("limited", 1): "fde17c31f3068cd0",
+    ("only equal", 1): "671d288988418e69",
 }
 
 

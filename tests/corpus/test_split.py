@@ -268,7 +268,7 @@ def test_the_same_answer_or_question_in_another_spelling_is_on_one_side(tmp_path
             links = links_of(parse_record(row))
             table.add(DatasetRow(f"d{number}", (f"g{number}",), b"%d" % number, "a.jsonl:1", 0, number, links=links))
         table.flush()
-        found = clusters(table, [], frozenset())
+        found = clusters(table, [], [], frozenset())
         together = {frozenset(name for name in found if found[name] == each) for each in found.values()}
         # A wrapper that many share, and a label, put nothing together.
         assert together == {frozenset(f"g{4 * place + number}" for number in range(4)) for place in range(3)}
@@ -290,7 +290,7 @@ def test_what_would_join_too_much_is_left_out_of_training_instead(tmp_path: Path
                 )
             )
         table.flush()
-        found = clusters(table, [], frozenset())
+        found = clusters(table, [], [], frozenset())
         sizes = [list(found.values()).count(each) for each in set(found.values())]
         assert max(sizes) <= 4
         table.cluster(found)

@@ -58,7 +58,7 @@ def test_a_decision_is_added_to_what_a_person_wrote(reader: GraphReader, tmp_pat
     assert path.read_text() == text and [each.name for each in tmp_path.iterdir()] == ["overrides.yaml"]
     with pytest.raises(InputError, match="needs a reason"):
         write_decisions(path, [("A:a", "A:b")], same=True, reason=" ")
-    with pytest.raises(InputError, match="is no key"):
+    with pytest.raises(InputError, match="is not a key"):
         write_decisions(path, [("Jane", "Person:jane")], same=True, reason="x")
     assert undo_decision(path, "Person:jane smith", "Person:j. smith") == ["two offices"]
     assert load_overrides(path).different == () and "# ours" in path.read_text()

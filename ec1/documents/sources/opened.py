@@ -23,7 +23,7 @@ from ec1.errors import DeferredError, RejectedError
 _MODULE = "ec1.documents.sources.opening_process"
 _LINE = 2**18
 _ITEM_BYTES = 1024
-"""A generous mean of what an item's line has: names that are longer throughout are no list of documents."""
+"""A generous mean of what an item's line has: if names are longer throughout, this is not a list of documents."""
 
 
 _SLACK_DAYS = 10**6

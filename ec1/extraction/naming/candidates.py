@@ -2,7 +2,7 @@
 
 Belongs here: where a name may begin and end, in any language: what is written with capitals or in a script without
 them, what stands where names stand (speakers of a transcript, values of fields), and what the graph already knows. Does
-not: whether it is a name and of what class (`decision`). A span proposed here is no entity yet: many are none.
+not: whether it is a name and of what class (`decision`). A span proposed here is not an entity yet.
 """
 
 import re

@@ -206,7 +206,7 @@ class _Update:
         return self.blocks[profile.key]
 
     def _compare(self, lost: set[Pair], gained: set[Pair], renamed: set[str]) -> dict[Pair, Link | None]:
-        """Compare again what may be different; returns the links that are, None for one that is no more."""
+        """Compare again what may be different; returns the links that exist now, None for one that is gone."""
         state = self.state
         again = set(gained)
         fresh = {key for key, was in self.old.items() if was is None}
@@ -318,7 +318,7 @@ class _Update:
         state = self.state
         dirty = {key for pair in {*changed, *contested} for key in pair} | renamed | self.judged | self.forced
         gone = {key for key in dirty if not self._is_there(key)}
-        # An operator's group may have kept its members from others for the sake of one that is no more.
+        # An operator's group may have kept its members from others for the sake of one that is gone.
         dirty |= {key for group in self.overrides.groups() if not gone.isdisjoint(group) for key in group}
         gone |= {key for key in dirty if not self._is_there(key)}
         reached, merging = self._connected(dirty - gone)

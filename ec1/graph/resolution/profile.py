@@ -42,7 +42,7 @@ KINDS: Mapping[str, Kind] = {
 @dataclass(frozen=True)
 class Profile:
     """What is known of one entity. `attributes` holds values by kind (`KINDS`), `documents` where it is mentioned,
-    `called` the short names that documents use for it (`owners.py`), which are no names of its own."""
+    `called` the short names that documents use for it (`owners.py`), which are not its own names."""
 
     key: str
     entity_class: str

@@ -161,7 +161,7 @@ class Scorer:
         names = (self._persons if one.entity_class == PERSON else self._things)(one, other, together)
         odds = names.bits - self._prior
         if names.same:
-            # Two documents that spell a name alike are one entity already; a name in another form is no less the same.
+            # Two documents that spell a name alike are one entity already; so are two that spell it in another form.
             odds = max(odds, _SAME_NAME_BITS)
         bits, levels = self._facts(one.attributes, other.attributes)
         odds += bits

@@ -42,7 +42,7 @@ def head_of(path: Path) -> bytes:
 
 
 def is_weights(path: Path) -> bool:
-    """Whether a file is a model's weights, of which only what is written beside the numbers is text."""
+    """Whether a file is a model's weights, where only what is written beside the numbers is text."""
     return path.suffix in (".safetensors", ".gguf")
 
 

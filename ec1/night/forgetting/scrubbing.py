@@ -25,7 +25,7 @@ GONE = "[removed]"
 
 def without_lines(path: Path, wanted: Wanted, *, each: Callable[[Any], None] = lambda record: None) -> None:
     """Remove the lines that hold it from a file of records, packed or not; `each` gets every record that goes. A file
-    of which nothing is left goes. Lines that are no record are judged as text."""
+    with nothing left goes. Lines that are not records are judged as text."""
     packed = path.suffix == ".gz"
     data = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
     kept = []
@@ -48,7 +48,7 @@ def without_lines(path: Path, wanted: Wanted, *, each: Callable[[Any], None] = l
 
 
 def parsed(line: bytes) -> Any:
-    """A line's record; None if it is no JSON."""
+    """A line's record; None if it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -157,7 +157,7 @@ def _cell_without(value: Any, wanted: Wanted) -> Any:
 
 
 def _bound(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Values as SQLite takes them: a text that was no UTF-8 goes back as its bytes."""
+    """Values as SQLite takes them: a text that was not UTF-8 goes back as its bytes."""
     return tuple(
         value.encode("utf-8", "surrogateescape") if isinstance(value, str) and not _encodes(value) else value
         for value in values

@@ -17,7 +17,7 @@ from ec1.home import Home
 
 @dataclass(frozen=True)
 class FoundTuple:
-    """One tuple of the corpus: where it stands, and its digest; a line that is no tuple has an empty one."""
+    """One tuple of the corpus: where it stands, and its digest; a line that is not a tuple has an empty one."""
 
     file: str
     line: int
