@@ -26,6 +26,8 @@ from ec1.launch.orders import Order, order_of
 from ec1.launch.worker import Done, MarkerWorker
 from ec1.night.launchers import open_worker
 from ec1.night.operations.doctor import _device
+from ec1.serving.server import _lease as serving_lease
+from ec1.serving_settings import ServingSettings
 from ec1.storage.directory import DirectoryStore
 
 PRINT = [sys.executable, "-c", "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"]
@@ -222,3 +224,11 @@ def test_a_busy_card_is_retried_however_often_and_no_attempt_of_the_work(tmp_pat
     assert markers.state(file).name == "failed"
     assert "given up after 2 attempts; the card has fallen off the bus" in markers.reason(file)
     assert not list(store.list(f"{PREFIX}.attempts/"))
+
+
+def test_serving_on_a_card_of_its_own_asks_about_that_one(eight: EightCards, tmp_path: Path, home: Home) -> None:
+    eight.tell(0, **FULL)
+    own = serving_lease(ServingSettings(visible_devices="1"), deployed(tmp_path), home)
+    assert own.lock == tmp_path / "ec1-gpu-1.lock" and granted(own, tmp_path / "log") == eight.uuid(1)
+    shared = serving_lease(ServingSettings(), deployed(tmp_path, index=2), home)
+    assert shared.lock == deployed(tmp_path, index=2).gpu_lease(home).lock, "the night's, to which it gives way"
