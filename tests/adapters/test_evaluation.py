@@ -30,8 +30,8 @@ def few_general(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-FORGETFUL = EvaluationOptions(max_forgetting_nats=1.0)
-"""Sixteen rough steps cost the small model 0.8 nats of what else it knew."""
+FORGETFUL = EvaluationOptions(max_forgetting_nats=1.0, max_general_lost=0.2)
+"""Sixteen rough steps cost the small model 0.8 nats of what else it knew, and one of six general questions."""
 JUDGED = {
     "name": "kind",
     "prompt": "Say that you are glad.",
@@ -182,7 +182,7 @@ def test_scores_do_not_depend_on_batch_or_neighbours(
     assert scored.scores["base"] == -scored.losses["base"]  # type: ignore[operator]
 
 
-OPTIONS = EvaluationOptions(sample_tokens=24, min_examples=5, min_groups=4, max_forgetting_nats=1.0)
+OPTIONS = FORGETFUL.model_copy(update={"sample_tokens": 24, "min_examples": 5})
 
 
 def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, few_general: Path, tmp_path: Path) -> None:
