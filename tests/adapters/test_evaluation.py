@@ -30,6 +30,8 @@ def few_general(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+FORGETFUL = EvaluationOptions(max_forgetting_nats=1.0, max_general_lost=0.2)
+"""Sixteen rough steps cost the small model 0.8 nats of what else it knew, and one of six general questions."""
 JUDGED = {
     "name": "kind",
     "prompt": "Say that you are glad.",
@@ -62,7 +64,7 @@ def sft(
         "objective": "sft",
         "output": folder / "out",
         "general": few_general,
-        "options": {"sample_tokens": 24, "sample_generations": 1, "tasks": [TASK, JUDGED]},
+        "options": {"sample_tokens": 24, "sample_generations": 10, "tasks": [TASK, JUDGED]},
         "judge": {"base_url": f"http://127.0.0.1:{free_port()}", "model": "judge", "max_seconds": 5},
         "looked_at": {"Bruno": 5},
     }
@@ -79,10 +81,12 @@ def test_a_trained_adapter_is_accepted(sft: tuple[Scores, Path]) -> None:
     without = {name: {"ledger": tasks["ledger"]} for name, tasks in scores.tasks.items()}
     verdict = judge(
         scores.model_copy(update={"models": ("base", "noop", "trained"), "looks": 0.0, "tasks": without}),
-        EvaluationOptions(),
+        FORGETFUL,
         candidate="trained",
     )
     assert verdict.verdict == "accepted", verdict
+    assert verdict.success is not None and verdict.success.right["trained"] >= 5 > verdict.success.right["base"]
+    assert judge(scores, EvaluationOptions(), candidate="trained").verdict == "rejected", "its training was a rough one"
     assert verdict.differences["base"].better
     assert verdict.differences["noop"].better
     assert verdict.differences["base"].groups == 5
@@ -121,7 +125,7 @@ def test_an_unreachable_judge_costs_no_evaluation_and_accepts_nothing(sft: tuple
     assert {tasks["kind"] for tasks in scores.tasks.values()} == {None}
     assert all(isinstance(tasks["ledger"], bool) for tasks in scores.tasks.values())
     alone = scores.model_copy(update={"models": ("base", "trained"), "looks": 0.0})
-    verdict = judge(alone, EvaluationOptions(), candidate="trained")
+    verdict = judge(alone, FORGETFUL, candidate="trained")
     assert verdict.verdict == "review" and verdict.differences["base"].better
     assert "1 of 2 tasks were not judged: the judge at http://127.0.0.1:" in verdict.reasons[0]
     assert verdict.judge is not None and verdict.judge.model == "judge"
@@ -148,7 +152,7 @@ def test_a_step_back_behind_the_incumbent_is_rejected(sft: tuple[Scores, Path]) 
 
 def test_every_model_answers_for_people_to_read(sft: tuple[Scores, Path]) -> None:
     scores, _ = sft
-    assert len(scores.samples) == 1
+    assert len(scores.samples) == 10
     for sample in scores.samples:
         assert "keep the keys?" in sample.prompt
         assert sample.expected.startswith("Ledger:")
@@ -178,7 +182,7 @@ def test_scores_do_not_depend_on_batch_or_neighbours(
     assert scored.scores["base"] == -scored.losses["base"]  # type: ignore[operator]
 
 
-OPTIONS = EvaluationOptions(sample_generations=0, min_examples=5, min_groups=4)
+OPTIONS = FORGETFUL.model_copy(update={"sample_tokens": 24, "min_examples": 5})
 
 
 def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, few_general: Path, tmp_path: Path) -> None:

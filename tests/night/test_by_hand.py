@@ -156,7 +156,6 @@ def test_a_sweep_compares_its_settings_and_goes_on_after_an_interruption(
     ], "the best first"
     assert found["rows"][0]["gain"] > found["rows"][1]["gain"] and found["rows"][0]["behind"] is None
     assert found["rows"][1]["behind"]["mean"] < 0
-    assert found["rows"][0]["right"] >= found["rows"][1]["right"], "right answers come before likelihood"
     assert Path(found["curves"]).read_bytes().startswith(b"\x89PNG")
 
     runs = {row["run"]: row for row in json.loads(ec1("run", "list", "--json", "--tenant", "acme").stdout)}
