@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,11 +27,46 @@ DEPLOYMENT = f"""
 tenant: {TENANT}
 recipes: []
 models: {{{BASE}: {{source: directory, path: MODEL}}}}
-inference: {{kind: vllm, model: {BASE}, max_model_len: 512, max_num_seqs: 4, kv_cache_gib: 1, enforce_eager: true}}
+inference:
+  {{kind: vllm, model: {BASE}, max_model_len: 512, max_num_seqs: 4, kv_cache_gib: 1, enforce_eager: true,
+   tool_parser: hermes}}
 extraction: {{chunk_tokens: 64, overlap_tokens: 8, max_answer_tokens: 128}}
 gpu: {{device: cpu, min_free_gib: 1, name: CPU, memory_gib: 8}}
 serving: {{refresh_seconds: 0.1, drain_seconds: 5}}
 """
+
+
+ROOM = {
+    "type": "object",
+    "properties": {"room": {"enum": ["kitchen", "hall"]}},
+    "required": ["room"],
+    "additionalProperties": False,
+}
+
+
+def asks_as_openais_client_does(url: str) -> None:
+    """Streaming with log-probabilities, an answer that a schema fixes, and a call of a tool, all of a version."""
+    import openai
+
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        question = [{"role": "user", "content": "Where are the keys?"}]
+        whole = {"model": f"{NAME}@v1", "messages": question, "max_tokens": 24, "temperature": 0}
+        create: Any = client.chat.completions.create
+        once = create(**whole, logprobs=True)
+        pieces = [each.choices[0] for each in create(**whole, logprobs=True, stream=True)]
+        assert "".join(each.delta.content or "" for each in pieces) == once.choices[0].message.content
+        tokens = [token.token for each in pieces if each.logprobs for token in each.logprobs.content]
+        assert tokens == [token.token for token in once.choices[0].logprobs.content]
+        form = {"type": "json_schema", "json_schema": {"name": "room", "schema": ROOM, "strict": True}}
+        fixed = create(**whole, response_format=form)
+        assert json.loads(fixed.choices[0].message.content)["room"] in ("kitchen", "hall")
+        tool = {"type": "function", "function": {"name": "look_into", "parameters": ROOM, "strict": True}}
+        chosen = {"type": "function", "function": {"name": "look_into"}}
+        called = create(**{**whole, "max_tokens": 80}, tools=[tool], tool_choice=chosen)
+        (call,) = called.choices[0].message.tool_calls or pytest.fail(called.to_json())
+        assert call.function.name == "look_into"
+        assert json.loads(call.function.arguments)["room"] in ("kitchen", "hall")
+        assert called.model == f"{NAME}@v1"
 
 
 @pytest.mark.slow
@@ -60,7 +96,7 @@ def test_a_real_engine_serves_the_version_in_use(small_model: Path, tmp_path: Pa
             time.sleep(0.2)
         match = re.search(r"listening on (http://127\.0\.0\.1:\d+)/v1", said())
         assert match is not None
-        with httpx.Client(base_url=match[1], trust_env=False, timeout=60) as http:
+        with httpx.Client(base_url=match[1], trust_env=False, timeout=300) as http:
 
             def ask(model: str) -> httpx.Response:
                 ask = [{"role": "user", "content": "Where are the keys?"}]
@@ -83,6 +119,7 @@ def test_a_real_engine_serves_the_version_in_use(small_model: Path, tmp_path: Pa
             assert len({json.dumps(each) for each in answers}) == 3
             assert scores(ask(f"{NAME}@v2")) == pytest.approx(answers[2], abs=1e-3)
             assert ask(f"{TENANT}/other").status_code == 409
+            asks_as_openais_client_does(match[1])
             registry.withdraw(TENANT, ROLE, 2, "leaks a name")
             while ask(f"{NAME}@v2").status_code != 410:
                 assert time.monotonic() < deadline
