@@ -10,7 +10,6 @@ Run: python -m benchmarks.critical_path [--home .ec1] [--small] [--svg docs/imag
 """
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -72,13 +71,10 @@ class Step:
 
 
 class CpuSampler:
-    """Counts the CPU seconds of a process and all that descend from it, while the block runs; and of the server of
-    loaded libraries at the socket `warm`, which descends from nobody, with what is forked of it."""
+    """Counts the CPU seconds of a process and all that descend from it, while the block runs."""
 
-    def __init__(self, pid: int, warm: Path) -> None:
+    def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
-        self._warm = str(warm)
-        self.forked: set[int] = set()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.parents: dict[int, int] = {}
@@ -99,11 +95,7 @@ class CpuSampler:
                 family = [self._root, *self._root.children(recursive=True)]
             except psutil.Error:
                 return
-            servers = [each for each in psutil.process_iter() if self._is_server(each)]
-            with contextlib.suppress(psutil.Error):
-                servers += [child for each in servers for child in each.children(recursive=True)]
-            self.forked |= {each.pid for each in servers}
-            for process in [*family, *servers]:
+            for process in family:
                 try:
                     times, now = process.cpu_times(), time.time()
                     self.parents[process.pid] = process.ppid()
@@ -111,21 +103,14 @@ class CpuSampler:
                     continue
                 self.samples[process.pid].append((now, times.user + times.system))
 
-    def _is_server(self, process: psutil.Process) -> bool:
-        try:
-            return process.ppid() == 1 and self._warm in process.cmdline()
-        except psutil.Error:
-            return False
-
     @property
     def total(self) -> float:
         """CPU seconds of all processes, but for the last half second of each."""
         return sum(samples[-1][1] for samples in self.samples.values())
 
-    def of(self, pid: int, began: float, ended: float, *, forks: bool) -> float:
-        """CPU seconds that a process and its descendants used between two times since the epoch; with `forks`, also
-        what was forked for it."""
-        family = {each for each in self.samples if pid in self._line(each)} | (self.forked if forks else set())
+    def of(self, pid: int, began: float, ended: float) -> float:
+        """CPU seconds that a process and its descendants used between two times since the epoch."""
+        family = {each for each in self.samples if pid in self._line(each)}
         return sum(_at(self.samples[each], ended) - _at(self.samples[each], began) for each in family)
 
     def _line(self, pid: int) -> Iterator[int]:
@@ -161,11 +146,9 @@ def steps_of(instance: dg.DagsterInstance, run_id: str, cpu: CpuSampler | None) 
         needs = {key for each in step.inputs for key in each.upstream_step_keys}
         made = Step(step.key, mine.start_time - zero, mine.end_time - zero, needs, pids.get(step.key))
         made.stages = _stages(made, [(at - zero, text) for at, text in told.get(step.key, [])])
-        # One of them at a time: whatever is forked works for it.
-        forks = made.key.endswith(("__adapter_candidate", "__evaluation"))
         if cpu is not None and made.pid is not None:
             made.stages = [
-                Stage(s.kind, s.name, s.began, s.ended, cpu.of(made.pid, zero + s.began, zero + s.ended, forks=forks))
+                Stage(s.kind, s.name, s.began, s.ended, cpu.of(made.pid, zero + s.began, zero + s.ended))
                 for s in made.stages
             ]
         found.append(made)
@@ -322,7 +305,7 @@ def night_in(home: Path, checkout: Path, chosen: dict[str, str]) -> CpuSampler:
     env = {**os.environ, "PYTHONPATH": str(checkout), "EC1_HOME": str(home), "EC1_DEPLOYMENT": "embedded", **chosen}
     with (
         subprocess.Popen([sys.executable, "-m", "ec1.cli", "night"], cwd=checkout, env=env, stdout=sys.stderr) as night,
-        CpuSampler(night.pid, Home(home).warm) as cpu,
+        CpuSampler(night.pid) as cpu,
     ):
         status = night.wait()
     # 3: some documents are left for a later night, as on a busy machine.

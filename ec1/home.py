@@ -131,11 +131,6 @@ class Home:
         return self.root / "dagster"
 
     @property
-    def warm(self) -> Path:
-        """The socket of a server of loaded libraries, while there is one."""
-        return self.cache / "warm.sock"
-
-    @property
     def cache(self) -> Path:
         """What may be deleted at any time and only costs time."""
         return self.root / "cache"

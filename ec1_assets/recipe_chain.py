@@ -120,12 +120,9 @@ def recipe_chain(
         check_specs=[checks_after[0]],
         **common,
     )
-    def training_dataset(
-        context: dg.AssetExecutionContext, project: ProjectResource, gpu: GpuResource
-    ) -> dg.MaterializeResult:
+    def training_dataset(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
         step = tonight(context, project)
         snapshot = step.taken_snapshot()
-        gpu.warm_up()
         dataset = step.dataset(snapshot)
         for warning in step.split_warnings(dataset):
             context.log.warning(warning)

@@ -1,6 +1,5 @@
 """The GPU lease as a Dagster resource."""
 
-import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +8,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ec1.gpu.lease import GpuLease, Grant, Phase
-from ec1.launch.environment import process_environment
-from ec1.launch.launcher import Launcher, LocalLauncherSettings
-from ec1.launch.warm import start_server
+from ec1.launch.launcher import Launcher
 from ec1.night.card_book import card_book
 from ec1.night.launchers import open_launcher
-from resources.environment import child_environment
 from resources.project import ProjectResource
 
 if TYPE_CHECKING:
@@ -85,19 +81,6 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
             machine_launcher(deployment, home, machine, phase, context.partition_key, context.log.info) as launcher,
         ):
             yield launcher, machine.seconds_left()
-
-    def warm_up(self) -> None:
-        """Have the libraries of trainings loaded while phase 1 still works, for as long as this run's process lives.
-
-        Not with a card: a process that has looked for one cannot be forked. Not for a step without a process of its
-        own: nobody would end the server.
-        """
-        deployment, run = self.project.deployment(), multiprocessing.parent_process()
-        here = isinstance(deployment.launcher, LocalLauncherSettings) and deployment.machine is None
-        if run is None or run.pid is None or deployment.gpu.device != "cpu" or not here:
-            return
-        home = self.project.home
-        start_server(home.warm, run.pid, process_environment("cpu", child_environment()), home.logs / "warm.log")
 
     def stop_if_done(self, context: dg.AssetExecutionContext) -> None:
         """Stop a machine that is booted for nights as soon as nothing of this run needs it any more."""

@@ -15,8 +15,6 @@ def test_the_domain_reads_no_environment(project: Path) -> None:
         *("ec1/cli.py", "ec1/training/__main__.py", "ec1/adapters/evaluation.py", "ec1/gpu/ray_job.py"),
         # vLLM calls it without an argument.
         "ec1/serving/resolver.py",
-        # A fork gets the environment that whoever asks for it gives it.
-        "ec1/launch/warm.py",
     }
     wrong = []
     for path in sorted((project / "ec1").rglob("*.py")):

@@ -22,7 +22,6 @@ from ec1.launch.environment import process_environment
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.process import SupervisedProcess, ending_signal, how_it_ended
 from ec1.launch.ranks import LOST_OTHERS
-from ec1.launch.warm import SOCKET
 from ec1.settings import Settings
 from ec1.storage.store import ObjectStore
 
@@ -103,20 +102,15 @@ class LocalLauncher:
         *,
         grace_seconds: float = GRACE_SECONDS,
         watch: Callable[[], None] | None = None,
-        warm: Path | None = None,
     ) -> None:
-        """`watch` is called about every second while the process runs; if it raises, the process is stopped. `warm` is
-        where a server of loaded libraries may listen (`warm.py`)."""
+        """`watch` is called about every second while the process runs; if it raises, the process is stopped."""
         self._hold = hold
         self._grace_seconds = grace_seconds
         self._watch = watch
-        self._warm = warm
 
     def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
         command = [sys.executable, "-m", work.module, str(work.specification)]
         environment = {**work.environment, **process_environment(work.device, env)}
-        if self._warm is not None and work.device == "cpu" and work.processes == 1:
-            environment[SOCKET] = str(self._warm)
         with self._hold() as grant:
             began = time.monotonic()
             with grant.start(command, env=environment, log=log, grace_seconds=self._grace_seconds) as process:
@@ -156,8 +150,6 @@ class Place:
     """Days that files which travelled are kept."""
     deployment: str
     """Its name."""
-    warm: Path | None = None
-    """Where a server of loaded libraries may listen."""
 
 
 class LocalLauncherSettings(Settings):
@@ -166,4 +158,4 @@ class LocalLauncherSettings(Settings):
     kind: Literal["local"] = Field("local", description="chooses this section")
 
     def open(self, place: Place) -> Launcher:
-        return LocalLauncher(place.hold, warm=place.warm)
+        return LocalLauncher(place.hold)

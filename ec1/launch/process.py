@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 
 from ec1.launch import warden
-from ec1.launch.warm import MODULES, SOCKET, ForkedProcess
 
 # Weights are on disk before a child starts; nothing in it may ask a hub or report usage.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -41,22 +40,6 @@ def how_it_ended(status: int) -> str:
     return f"was killed ({name}; by the system, probably for memory: see `dmesg -T` and `free -h`)"
 
 
-def _forked(
-    command: Sequence[str], env: Mapping[str, str], log: int, grace_seconds: float, cwd: Path | None
-) -> ForkedProcess | None:
-    """The command as a fork of the server that its environment names; None if there is none that can do it."""
-    if SOCKET not in env or cwd is not None or len(command) < 3:
-        return None
-    program, flag, module, *arguments = command
-    if (program, flag) != (sys.executable, "-m") or module not in MODULES:
-        return None
-    try:
-        return ForkedProcess(env[SOCKET], module, arguments, grace_seconds, env, log)
-    except OSError:
-        # Then it loads its libraries itself.
-        return None
-
-
 class SupervisedProcess:
     """A command under a warden, with its output in a log file.
 
@@ -76,12 +59,12 @@ class SupervisedProcess:
         self.log = log
         self._grace_seconds = grace_seconds
         with log.open("ab") as output:
-            self._process = _forked(command, env, output.fileno(), grace_seconds, cwd) or subprocess.Popen(
+            self._process = subprocess.Popen(
                 [sys.executable, warden.__file__, str(grace_seconds), *command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={name: value for name, value in env.items() if name != SOCKET},
+                env=dict(env),
                 cwd=cwd,
                 start_new_session=True,
             )

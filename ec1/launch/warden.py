@@ -11,35 +11,15 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Protocol
 
 import psutil
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-STOPPED_BY = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-class Child(Protocol):
-    """The command's process, as `subprocess.Popen` has it."""
-
-    pid: int
-
-    def wait(self) -> int:
-        """Its exit status; the negative number of the signal that ended it."""
-
-    def kill(self) -> None:
-        """End it at once."""
 
 
 def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent is gone."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _kill_descendants() -> None:
@@ -54,17 +34,18 @@ def _kill_descendants() -> None:
         psutil.wait_procs(family, timeout=1)
 
 
-def watch(grace_seconds: float, start: Callable[[], Child]) -> int:
-    """Start the command and stay until it has ended. Returns its status; 128 + n after signal n.
-
-    The child is to be in a process group of its own, and to die with this process.
-    """
+def main(grace_seconds: float, command: list[str]) -> int:
     # Orphaned grandchildren (an engine's workers) become ours instead of init's, so that they can be found.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     stopping_reader, stopping_writer = os.pipe()
-    for number in STOPPED_BY:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: os.write(stopping_writer, b"x"))
-    child = start()
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+        preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+    )
     exited = os.pidfd_open(child.pid)
     try:
         ready, _, _ = select.select([exited, sys.stdin.fileno(), stopping_reader], [], [])
@@ -77,13 +58,6 @@ def watch(grace_seconds: float, start: Callable[[], Child]) -> int:
     finally:
         _kill_descendants()
     return status if status >= 0 else 128 - status
-
-
-def main(grace_seconds: float, command: list[str]) -> int:
-    def start() -> Child:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=die_with_parent)
-
-    return watch(grace_seconds, start)
 
 
 if __name__ == "__main__":

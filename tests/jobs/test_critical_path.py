@@ -9,12 +9,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.critical_path import CpuSampler, Stage, Step, _at, _stages, as_svg, critical_path
-from ec1.launch.warm import ForkedProcess, environment_for, is_there
-
-SERVE = (
-    "import sys; from pathlib import Path; from ec1.launch.warm import serve; "
-    "serve(Path(sys.argv[1]), int(sys.argv[2]), [], ['timeit'])"
-)
 
 
 def step(key: str, began: float, ended: float, *needs: str) -> Step:
@@ -50,23 +44,3 @@ def test_what_a_step_told_divides_its_time() -> None:
 def test_cpu_seconds_between_two_samples() -> None:
     samples = [(10.0, 1.0), (12.0, 3.0)]
     assert [_at(samples, at) for at in (9.0, 10.0, 11.0, 12.0, 99.0)] == [0, 1, 2, 3, 3]
-
-
-@pytest.mark.slow
-def test_what_is_forked_of_a_server_counts(tmp_path: Path) -> None:
-    server = tmp_path / "s"
-    # Its parent is gone at once, as that of a night's server.
-    start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SERVE!r}, *sys.argv[1:]])"
-    env = environment_for(dict(os.environ))
-    subprocess.run([sys.executable, "-c", start, str(server), str(os.getpid())], env=env, check=True)
-    while not is_there(server):
-        time.sleep(0.05)
-    with (tmp_path / "log").open("wb") as log, CpuSampler(os.getpid(), server) as cpu:
-        began = time.time()
-        arguments = ["-n", "40000000", "-r", "3", "pass"]
-        process = ForkedProcess(str(server), "timeit", arguments, 5, dict(os.environ), log.fileno())
-        assert process.wait(120) == 0
-        time.sleep(0.6)
-    alone = cpu.of(process.pid, began, time.time(), forks=False)
-    assert cpu.of(os.getpid(), began, time.time(), forks=True) > 0.3
-    assert process.pid in cpu.forked and alone > 0.3, "its command is the warden's child"

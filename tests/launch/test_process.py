@@ -73,7 +73,7 @@ def test_how_a_command_ended_is_told_in_words(status: int, told: str) -> None:
 def test_work_that_was_killed_can_go_on(tmp_path: Path, status: int) -> None:
     work = DeviceWork("training", "x", tmp_path, "cpu", NOBODY, (), tmp_path)
     process = SimpleNamespace(wait=lambda: status, log_tail=lambda: "the end")
-    grant = SimpleNamespace(start=lambda *_, **__: nullcontext(process))
+    grant = SimpleNamespace(start=lambda *_, **__: nullcontext(process), cards=())
     launcher = LocalLauncher(lambda: nullcontext(grant))  # type: ignore[arg-type]
     with pytest.raises(ServiceError, match=r"was killed .* and can go on"):
         launcher.run(work, {}, tmp_path / "log")
