@@ -1,14 +1,6 @@
 """The picture of a night: which step waited for which, what it did, and whose CPU seconds count."""
 
-import os
-import subprocess
-import sys
-import time
-from pathlib import Path
-
-import pytest
-
-from benchmarks.critical_path import CpuSampler, Stage, Step, _at, _stages, as_svg, critical_path
+from benchmarks.critical_path import Stage, Step, _at, _stages, as_svg, critical_path
 
 
 def step(key: str, began: float, ended: float, *needs: str) -> Step:
