@@ -40,7 +40,8 @@ BEGINS = [
     (re.compile(r"vLLM is ready"), WORK, "documents are read"),
     (re.compile(r"external process successfully opened"), IMPORTS, "libraries are imported"),
     (re.compile(r"^loading "), LOADING, "model and rows are loaded"),
-    (re.compile(r"^loaded in"), WORK, "training"),
+    # Progress that comes too fast is left out: then the first step shows that the model is loaded.
+    (re.compile(r"^(loaded in|step \d+ of)"), WORK, "training"),
     (re.compile(r"^loaded .* adapters in"), WORK, "scoring"),
     (re.compile(r"external process.* closed|^converted "), OTHER, "result is written"),
 ]
@@ -179,7 +180,7 @@ def _stages(step: Step, told: Sequence[tuple[float, str]]) -> list[Stage]:
         fits = next(((kind, name) for pattern, kind, name in BEGINS if pattern.search(text)), None)
         if late and fits is not None and fits[0] == IMPORTS:
             fits = (LOADING, "model is loaded")
-        if fits is not None and step.began <= at <= step.ended:
+        if fits is not None and fits[1] != marks[-1][2] and step.began <= at <= step.ended:
             marks.append((at, *fits))
     ends = [at for at, _, _ in marks[1:]] + [step.ended]
     return [Stage(kind, name, at, end) for (at, kind, name), end in zip(marks, ends, strict=True) if end - at >= 0.05]

@@ -21,7 +21,7 @@ def test_a_step_waited_for_what_it_needs_or_for_the_card() -> None:
 
 def test_what_a_step_told_divides_its_time() -> None:
     told = [(2.0, "[pipes] external process successfully opened dagster pipes."), (8.0, "loading a/b"), (9.0, "step 1")]
-    told += [(11.0, "loaded in 3 s; 4 steps")]
+    told += [(11.0, "loaded in 3 s; 4 steps"), (12.0, "step 1 of 4: loss 2.0")]
     found = [(each.name, each.ended - each.began) for each in _stages(Step("x__adapter_candidate", 1, 20, set()), told)]
     assert found == [
         ("before", 1),
