@@ -35,6 +35,15 @@ def inside(root: Path, relative: str) -> Path:
     return path
 
 
+def encodes(text: str) -> bool:
+    """Whether a text can be written as UTF-8: it cannot with half of a surrogate pair in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def canonical_json(value: Any) -> bytes:
     """Encode `value` so that equal values give equal bytes: sorted keys, no spaces, UTF-8."""
     return _CANONICAL.encode(value).encode()

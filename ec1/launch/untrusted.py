@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from ec1.errors import InputError
+from ec1.files import encodes
 from ec1.storage.store import NotFound, ObjectInfo, ObjectStore
 
 MAX_DEPTH = 64
@@ -64,15 +65,7 @@ def _faults(value: dict[str, Any]) -> Iterator[str]:
         elif isinstance(each, str):
             if "\0" in each:
                 yield f"the text {each[:40]!r} holds a NUL"
-            elif not each.isascii() and not _encodes(each):
+            elif not each.isascii() and not encodes(each):
                 yield f"the text {each[:40]!r} holds half a character"
         elif isinstance(each, int | float) and not -_LARGEST < each < _LARGEST:
             yield "a number is too large"
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ec1.files import write_atomic
+from ec1.files import encodes, write_atomic
 from ec1.night.forgetting.containers import cell_text, cells, quoted
 from ec1.night.forgetting.wanted import Wanted
 
@@ -159,14 +159,6 @@ def _cell_without(value: Any, wanted: Wanted) -> Any:
 def _bound(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Values as SQLite takes them: a text that was not UTF-8 goes back as its bytes."""
     return tuple(
-        value.encode("utf-8", "surrogateescape") if isinstance(value, str) and not _encodes(value) else value
+        value.encode("utf-8", "surrogateescape") if isinstance(value, str) and not encodes(value) else value
         for value in values
     )
-
-
-def _encodes(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
