@@ -19,7 +19,7 @@ from benchmarks import sample
 from ec1.documents.reader import DocumentReader
 from ec1.graph.quotes import Quotes
 from ec1.graph.reader import GraphReader
-from ec1.queries.answers import Answer, Source, ask
+from ec1.queries.answers import Answer, AnswerSource, ask
 
 QUESTIONS = Path(__file__).with_name("questions.jsonl")
 
@@ -32,7 +32,7 @@ class Question:
     text: str
     pieces: tuple[tuple[str, str], ...]
 
-    def is_right(self, source: Source) -> bool:
+    def is_right(self, source: AnswerSource) -> bool:
         return any(source.path == path and piece in source.sentence for path, piece in self.pieces)
 
 

@@ -35,7 +35,7 @@ _ASKING = re.compile(rf"\b(?:{_QUANTITY}|which|what|who\w*)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Source:
+class AnswerSource:
     """A sentence that answers, word for word, and where it stands. `share` is how much of what was asked it says, from
     0 to 1, rare words for more than common ones."""
 
@@ -55,8 +55,7 @@ class Source:
 class Answer:
     """The sentences that answer a question, the best first; without any it is not in the graph."""
 
-    question: str
-    sources: tuple[Source, ...]
+    sources: tuple[AnswerSource, ...]
     note: str
     unread: int
     """Documents that could not be read again, so that nothing of them was looked at."""
@@ -75,12 +74,12 @@ def ask(reader: GraphReader, quotes: Quotes, question: str, limit: int = 3) -> A
         asked = _Asked.of(question, words, found, index)
         unread = index.unread
     ranked = sorted(((score, each) for each in found if (score := asked.score(each)) >= _ENOUGH), key=lambda it: -it[0])
-    sources: dict[str, Source] = {}
+    sources: dict[str, AnswerSource] = {}
     for score, each in ranked:
         if len(sources) < limit and (source := _source(quotes, each, score)) is not None:
             # What several documents repeat is shown once.
             sources.setdefault(normalised(source.sentence), replace(source, number=len(sources) + 1))
-    return Answer(question, tuple(sources.values()), "" if sources else NOT_IN_THE_GRAPH, unread)
+    return Answer(tuple(sources.values()), "" if sources else NOT_IN_THE_GRAPH, unread)
 
 
 @dataclass(frozen=True)
@@ -126,12 +125,12 @@ class _Asked:
         return not self.wanted or not classes.isdisjoint(self.wanted.split())
 
 
-def _source(quotes: Quotes, found: FoundSentence, score: float) -> Source | None:
+def _source(quotes: Quotes, found: FoundSentence, score: float) -> AnswerSource | None:
     try:
         document = quotes.document(found.document, found.content_sha256)
     except (DeferredError, RejectedError):
         return None
-    return Source(
+    return AnswerSource(
         number=0,
         sentence=document.text[found.start : found.end],
         stream=found.document.stream,

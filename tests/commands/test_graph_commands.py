@@ -89,7 +89,7 @@ def test_ask_quotes_a_sentence_with_its_source_or_says_that_there_is_none(home: 
     assert first == "1. Then Anna Berg met Acme Inc. in Oslo, said Ben."
     assert place.startswith(f"   {DOCUMENT.path}, characters ")
     assert ec1(home, "ask", "What salary does Anna Berg earn?").stdout == "not in the graph\n"
-    (source, *_) = json.loads(ec1(home, "ask", "Whom did Anna Berg meet?", "--json").stdout)["sources"]
+    (source, *_) = json.loads(ec1(home, "ask", "Whom did Anna Berg meet in Oslo?", "--json").stdout)["sources"]
     assert source["sentence"] == "Then Anna Berg\nmet Acme Inc. in Oslo, said Ben."
 
 

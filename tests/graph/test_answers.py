@@ -18,6 +18,7 @@ from ec1.graph.quotes import Quotes
 from ec1.graph.reader import GraphReader
 from ec1.graph.resolution.overrides import NO_OVERRIDES
 from ec1.graph.sentence_index import sentence_index_path
+from ec1.graph.visible import publish_visible
 from ec1.queries.answers import NOT_IN_THE_GRAPH, Answer, ask
 
 NAMES = {"Anna Berg": "Person", "Anna": "Person", "Tom Reed": "Person", "Acme": "Company", "Oslo": "Location"}
@@ -141,6 +142,17 @@ def test_the_index_has_no_text_and_goes_with_its_publication(tmp_path: Path) -> 
     assert not world.ask("Who keeps pigeons?").sources
     assert b"ilhelmina" not in index.read_bytes()
     assert [path.name for path in tmp_path.iterdir() if "sentences" in path.name] == ["published.sentences"]
+
+
+def test_who_may_not_read_a_document_is_answered_without_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    published = world.publish({**TEXTS, "d.md": "Wilhelmina keeps pigeons for Acme.\n"})
+    copy = tmp_path / "copy"
+    publish_visible(published, copy, lambda key: key.path != "d.md", overrides=NO_OVERRIDES, buffer_pool_mib=64)
+    assert world.ask("Who keeps pigeons?").sources[0].path == "d.md"
+    with GraphReader(copy, buffer_pool_mib=64) as reader:
+        assert not ask(reader, Quotes(DocumentReader(world.documents, 10**6)), "Who keeps pigeons?").sources
+    assert b"ilhelmina" not in sentence_index_path(copy).read_bytes()
 
 
 @pytest.mark.parametrize(("part", "first", "shown", "refused"), [("measured", 18, 28, 6), ("tuned", 20, 23, 4)])
