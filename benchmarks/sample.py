@@ -27,16 +27,19 @@ def read() -> list[Text]:
     return texts
 
 
-def publish(folder: Path) -> Path:
+def publish(folder: Path, copies: int = 0) -> Path:
     """A graph of the sample, as an extractor that misses nothing would give it, published in `folder`. The documents
-    about Lantern come a night later than the others."""
+    about Lantern come a night later than the others. `copies`: the sample so many times, each below a folder that is
+    called by its number."""
     results: list[tuple[DocumentKey, str, ExtractionResult]] = []
     for row in map(json.loads, GOLD.read_text().splitlines()):
         key = DocumentKey(row["stream"], row["path"])
         names = [(each["name"], each["class"]) for each in row["entities"]]
-        results.append((key, f"mk-{len(results)}", _said(key, names)))
+        found = _said(key, names)
+        for place in [f"{copy}/{key.path}" for copy in range(copies)] or [key.path]:
+            results.append((DocumentKey(key.stream, place), f"mk-{len(results)}", found))
     late = [each for each in results if "lantern" in each[0].path]
-    with LadybugStore.open(folder / "live", buffer_pool_mib=64, wait_seconds=0) as store:
+    with LadybugStore.open(folder / "live", buffer_pool_mib=64 if not copies else 2048, wait_seconds=0) as store:
         store.apply_many([each for each in results if each not in late], "2026-06-04")
         store.apply_many(late, "2026-06-05")
         store.resolve(NO_OVERRIDES)
