@@ -6,7 +6,7 @@ wanted answer is the rest written, and no more of it than shows that it is wrong
 tokens that are equally likely in 16 bits, one batch may choose the one and another the other.)
 
 Belongs here: the choice, what is read and what is written, and putting answers beside what was wanted. Does not:
-writing (`answering.py`), what makes one answer right (`success.py`), and what follows (`gate.py`).
+writing (`ec1.answers.answering`), what makes one answer right (`ec1.answers.success`), and what follows (`gate.py`).
 """
 
 import hashlib
@@ -14,11 +14,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ec1.adapters.answering import ModelAnswer, write_answers
-from ec1.adapters.behaviour import faults_of
 from ec1.adapters.likelihood import HeldOutExample, ReadAnswer
 from ec1.adapters.scores import Sample
-from ec1.adapters.success import hopeless, judged_all, kind_of
+from ec1.answers.answering import ModelAnswer, write_answers
+from ec1.answers.behaviour import faults_of
+from ec1.answers.success import hopeless, judged_all, kind_of
 from ec1.recipes.evaluation import EvaluationOptions
 
 _ROOM = 1.25

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ec1.adapters import answering
-from ec1.adapters.answering import ends_of, load_candidates, write_answers
 from ec1.adapters.likelihood import HeldOutExample, read_answers
 from ec1.adapters.written import answers_to
+from ec1.answers import answering
+from ec1.answers.answering import ends_of, load_candidates, write_answers
 
 TOKENS = 10
 PROMPTS = ([11, 12, 13, 14], [21, 22], [31, 32, 33], [41, 42, 43])

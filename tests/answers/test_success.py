@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.likelihood import HeldOutExample
 from ec1.adapters.overlap import overlap_with
-from ec1.adapters.success import hopeless, judged, kind_of, words_of
 from ec1.adapters.written import room_for, to_write
+from ec1.answers.answering import ModelAnswer
+from ec1.answers.success import hopeless, judged, kind_of, words_of
 from ec1.corpus.row_kinds import ANSWERS, PAIRS
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.sandbox.box import why_not

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ec1.adapters.answering import ModelAnswer
-from ec1.adapters.behaviour import Form, form_of
+from ec1.answers.answering import ModelAnswer
+from ec1.answers.behaviour import Form, form_of
 from ec1.files import canonical_json
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.rewards.checks import Check, why_unchecked
