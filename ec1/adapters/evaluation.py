@@ -300,6 +300,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
                 [seen[place][0] for place in places],
                 device=spec.device,
                 max_tokens=room_for(chosen, spec.options),
+                options=spec.options,
             )
             seconds[f"answers of {name}"] = time.monotonic() - asked
             told[name] = _Told(

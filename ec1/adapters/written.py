@@ -48,6 +48,7 @@ def answers_to(
     *,
     device: str,
     max_tokens: int,
+    options: EvaluationOptions,
 ) -> list[ModelAnswer]:
     """The answer to each example, the likeliest token each time: read as far as it is the wanted one, then written."""
     answers: list[ModelAnswer | None] = [
@@ -63,7 +64,9 @@ def answers_to(
             tokenizer,
             [examples[place].prompt for place in open_],
             begun=[examples[place].answers[0][: read[place].same] for place in open_],
-            hopeless=lambda at, text: hopeless(text, examples[open_[at]].expected, examples[open_[at]].prompt_text),
+            hopeless=lambda at, text: hopeless(
+                text, examples[open_[at]].expected, examples[open_[at]].prompt_text, options
+            ),
             device=device,
             max_tokens=max_tokens,
         )
