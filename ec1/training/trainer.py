@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ec1.answers.answering import fold_slices
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
@@ -469,6 +470,9 @@ def build_trainer(
         **({} if objective.rewards is None else {"reward_funcs": objective.rewards(recipe)}),
     )
     in_32_bits(trainer.model)
+    if not spec.fsdp:
+        # What a model writes, and the likelihood of it, are slices.
+        fold_slices(trainer.model)
     trainer.group_rows = wish.group_by_length
     if wish.packing:
         require_hidden_rows(trainer.model, trainer.data_collator)
