@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from studio import data, graph, judgement, make, nights, versions
+from studio import data, graph, judgement, make, nights, versions, vibe
 from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen
 
 _SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
@@ -34,6 +34,8 @@ def application(state: StudioState) -> ASGIApp:
         Route("/versions/{tenant}/{role}", seen(versions.role)),
         Route("/versions/{tenant}/{role}/decide", changed(versions.decide), methods=["POST"]),
         Route("/versions/{tenant}/{role}/v{number:int}", seen(versions.version)),
+        Route("/versions/{tenant}/{role}/vibe", seen(vibe.table), methods=["GET"]),
+        Route("/versions/{tenant}/{role}/vibe", changed(vibe.change), methods=["POST"]),
         Route("/judge", seen(judgement.waiting), methods=["GET"]),
         Route("/judge", changed(judgement.judge), methods=["POST"]),
         Route("/judge/{row}", changed(judgement.decide), methods=["POST"]),

@@ -105,6 +105,7 @@ def generate(request: Request, desk: Desk) -> Response:
         chosen=chosen,
         slots=slots if asked.get("prompt") else [],
         blind=blind,
+        roles=sorted({name.partition("@")[0] for name in chosen if "@" in name}),
         prompt=prompt_field(messages),
     )
 

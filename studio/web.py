@@ -7,7 +7,7 @@ import datetime as dt
 import shlex
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from ec1.errors import EC1Error, InputError
 from ec1.queries.desk import Desk
 from studio import shown
+from studio.background import Background
 
 FOLDER = Path(__file__).parent
 MAX_FORM_BYTES = 4 * 2**20
@@ -43,6 +44,7 @@ class StudioState:
     read_only: bool = False
     gateway: str = ""
     api_key: str | None = None
+    background: Background = field(default_factory=Background)
 
     @property
     def desk(self) -> Desk:

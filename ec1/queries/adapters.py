@@ -181,12 +181,15 @@ def version_page(registry: AdapterRegistry, version: VersionId) -> VersionPage:
 
 @dataclass(frozen=True)
 class HeldOutAnswer:
-    """What a version and the models beside it answered to a held-out prompt; `faults`: what is wrong with whose."""
+    """What a version and the models beside it answered to a held-out prompt; `faults`: what is wrong with whose.
+    `kind`: by what the answers were judged, and whose are `right`; empty where nobody judged them."""
 
     prompt: str
     expected: str
     answers: Mapping[str, str]
     faults: Mapping[str, tuple[str, ...]]
+    kind: str
+    right: Mapping[str, bool]
 
 
 def answers_of(registry: AdapterRegistry, version: VersionId) -> tuple[HeldOutAnswer, ...]:
@@ -201,7 +204,14 @@ def answers_of(registry: AdapterRegistry, version: VersionId) -> tuple[HeldOutAn
             f"the evaluation of {_name(version)} is damaged: `ec1 adapters verify` says more"
         ) from None
     return tuple(
-        HeldOutAnswer(each["prompt"], each["expected"], each["answers"], each.get("faults", {}))
+        HeldOutAnswer(
+            each["prompt"],
+            each["expected"],
+            each["answers"],
+            each.get("faults", {}),
+            each.get("kind", ""),
+            each.get("right", {}),
+        )
         for each in found.get("samples", ())
     )
 

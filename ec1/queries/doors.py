@@ -6,7 +6,7 @@ Belongs here: finding the door, and who went through it. Does not: what a change
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -20,6 +20,7 @@ from ec1.queries.adapters import VersionId
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows
 from ec1.queries.held_back import held_sentences
+from ec1.queries.vibe import MAX_TOKENS, Gateway, ask, book_of, model_of
 from ec1.serving.capture import AnswerCapture, Feedback, Giver
 from ec1.serving.server import open_capture
 from ec1.serving.versions import ServedVersion
@@ -149,6 +150,42 @@ def admit_rows(desk: Desk, role: str, digest: str) -> str:
         raise InputError(f"generation {digest} holds no row")
     admit(rows, desk.deployment.corpus_root(desk.home) / role)
     return f"{len(rows)} rows are in the bucket of {role}: the next night counts them"
+
+
+def change_vibe_check(
+    desk: Desk, tenant: str, role: str, who: str, *, add: str = "", system: str = "", remove: str = ""
+) -> str:
+    """Add a prompt to a role's vibe check, or take out the one of an id; returns what was done. Raises InputError."""
+    book = book_of(desk, tenant, role)
+    if remove:
+        book.remove(remove)
+        return "the prompt is taken out; what was answered to it is kept"
+    book.add(add, system, who)
+    return "the prompt is added: each version is asked it from now on"
+
+
+def run_vibe_check(
+    desk: Desk,
+    tenant: str,
+    role: str,
+    columns: Sequence[str],
+    gateway: Gateway,
+    progress: Callable[[str], None] = lambda text: None,
+) -> str:
+    """Ask the versions (`v3`, or `base`) what they have not answered yet, one after the other, and keep each answer as
+    soon as it is there; returns what was done. Raises ServiceError where a model does not answer."""
+    book, prompts, asked = book_of(desk, tenant, role), book_of(desk, tenant, role).prompts(), 0
+    for column in columns:
+        model = model_of(tenant, role, column, gateway)
+        record = book.record(column)
+        there = set(record.answers) if record and (record.model, record.max_tokens) == (model, MAX_TOKENS) else set()
+        for prompt in prompts:
+            if prompt.id in there:
+                continue
+            progress(f"{column}, prompt {prompts.index(prompt) + 1} of {len(prompts)}")
+            book.keep(column, model, MAX_TOKENS, {prompt.id: ask(gateway, model, prompt)})
+            asked += 1
+    return f"{asked} answers were written" if asked else "every prompt was answered before"
 
 
 @contextlib.contextmanager

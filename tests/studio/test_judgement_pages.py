@@ -4,26 +4,19 @@ Answers come side by side from the real gateway, with a stand-in for the engine 
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine
-from listening import listening
 from published import BASE, publish
-from studio_desk import dataset_of, records, served, snapshot_of, state_at
+from studio_desk import dataset_of, gateway, records, served, snapshot_of, state_at
 
 from ec1.corpus.cleaning import scrub
 from ec1.corpus.dataset import load_dataset
-from ec1.extraction.settings import ServerSettings
-from ec1.gpu.engine import Endpoint
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import votes_of
 from ec1.queries.rows import open_source
-from ec1.serving.backend import Backend
-from ec1.serving.server import build_gateway
 
 pytestmark = pytest.mark.browser
 ROLE = "fernhollow/notes"
@@ -99,21 +92,6 @@ def test_what_cannot_be_judged_is_said(with_recipe: Desk, page: Any) -> None:
         page.get_by_text("the correction is the answer as it was").wait_for()
         page.goto(f"{address}/judge")
     assert not list(with_recipe.home.corpus.rglob("served-*"))
-
-
-@contextmanager
-def gateway(desk: Desk) -> Iterator[tuple[str, FakeEngine]]:
-    """The real gateway of the desk's registry, and the stand-in for the engine behind it."""
-    engine = FakeEngine(desk.registry, BASE)
-    server = ServerSettings(kind="server", base_url="http://127.0.0.1:1", model=BASE)
-    serving = desk.deployment.serving.model_copy(update={"engine": server, "refresh_seconds": 0.02})
-    deployment = desk.deployment.model_copy(update={"serving": serving})
-    backend = Backend(timeout_seconds=20)
-    built = build_gateway(deployment, desk.home, desk.registry, backend, "127.0.0.1", lambda *notice: None)
-    with listening(engine.app) as behind, listening(built.app) as address:
-        backend.open(Endpoint(behind, BASE))
-        yield address, engine
-    built.close()
 
 
 def test_answers_come_side_by_side_and_a_vote_counts_on_the_versions_page(
