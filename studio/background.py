@@ -1,7 +1,7 @@
 """Work that no page waits for, such as questions to a model: one of a name at a time, and what it came to.
 
-Belongs here: threads, and where each stands. Does not: the work. What was done is kept by the work itself, so nothing is
-lost when Studio ends; it is only begun again.
+Belongs here: threads, and where each stands. Does not: the work. What was done is kept by the work itself, so nothing
+is lost when Studio ends; it is only begun again.
 """
 
 import logging

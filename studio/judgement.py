@@ -16,7 +16,7 @@ from ec1.queries.rows import Row, RowSource, role_of
 from studio.web import Form, after, fields_of, needed, problem, render, state_of
 
 PAGE = 20
-MOST_ANSWERS = 6
+MOST_ANSWERS = 12
 _ORDER = secrets.SystemRandom()
 
 
@@ -97,10 +97,15 @@ def generate(request: Request, desk: Desk) -> Response:
     messages = [{"role": "user", "content": asked.get("prompt", "")}]
     if asked.get("system"):
         messages.insert(0, {"role": "system", "content": asked["system"]})
+    trainings: dict[str, list[str]] = {}
+    for name in names:
+        if ":" in name:
+            trainings.setdefault(name.rpartition(":")[0], []).append(name)
     return render(
         request,
         "generate.html",
-        names=names,
+        names=[name for name in names if ":" not in name],
+        trainings=trainings,
         why_not=why_not,
         chosen=chosen,
         slots=slots if asked.get("prompt") else [],

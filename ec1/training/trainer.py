@@ -29,6 +29,7 @@ from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
 from ec1.training.monitor import ROLLOUT_COLUMNS, Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import TRAINERS
+from ec1.training.on_the_way import callback_on_the_way, save_config
 from ec1.training.packed import require_hidden_rows
 from ec1.training.plan import VALIDATION_SHARE, Schedule, schedule_of
 from ec1.training.processes import Team, whole
@@ -220,7 +221,9 @@ def _attempt(
             went_on_after = step_of(checkpoint) if checkpoint else 0
             trackers = tracking_callbacks(spec.tracking, spec.output / TENSORBOARD, went_on_after)
         early = [] if patience is None else [_early_stopping(patience, checkpoint)]
-        for callback in (callback_of(monitor), *early, *extra_callbacks, *trackers):
+        keeps = recipe.optimisation.keep_steps is not None
+        kept = [callback_on_the_way(spec, trainer, tokenizer, monitor)] if keeps else []
+        for callback in (callback_of(monitor), *early, *kept, *extra_callbacks, *trackers):
             trainer.add_callback(callback)
         loaded = time.monotonic()
         monitor.report.progress(
@@ -512,12 +515,7 @@ def _save_weights(trainer: Any, tokenizer: Any, spec: TrainingSpec, name: str) -
         if name == MODEL:
             tokenizer.save_pretrained(staging)
             return
-        config = trainer.model.peft_config["default"]
-        # Readers look for the base by this id; PEFT wrote the folder that it was loaded from.
-        config.base_model_name_or_path = spec.recipe.base_model.id
-        config.revision = spec.recipe.base_model.revision
-        config.inference_mode = True
-        config.save_pretrained(staging)
+        save_config(trainer.model.peft_config["default"], spec.recipe.base_model, staging)
         (staging / "chat_template.jinja").write_text(tokenizer.chat_template)
 
 

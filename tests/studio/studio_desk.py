@@ -129,11 +129,12 @@ def foreign_page(html: str) -> Iterator[str]:
 
 
 @contextmanager
-def gateway(desk: Desk) -> Iterator[tuple[str, FakeEngine]]:
-    """The real gateway of the desk's registry, and the stand-in for the engine behind it."""
+def gateway(desk: Desk, **changes: Any) -> Iterator[tuple[str, FakeEngine]]:
+    """The real gateway of the desk's registry, and the stand-in for the engine behind it. `changes` of its settings."""
     engine = FakeEngine(desk.registry, BASE)
+    engine.runs = desk.home.runs if changes.get("training_steps") else None
     server = ServerSettings(kind="server", base_url="http://127.0.0.1:1", model=BASE)
-    serving = desk.deployment.serving.model_copy(update={"engine": server, "refresh_seconds": 0.02})
+    serving = desk.deployment.serving.model_copy(update={"engine": server, "refresh_seconds": 0.02, **changes})
     deployment = desk.deployment.model_copy(update={"serving": serving})
     backend = Backend(timeout_seconds=20)
     built = build_gateway(deployment, desk.home, desk.registry, backend, "127.0.0.1", lambda *notice: None)
@@ -141,3 +142,17 @@ def gateway(desk: Desk) -> Iterator[tuple[str, FakeEngine]]:
         backend.open(Endpoint(behind, BASE))
         yield address, engine
     built.close()
+
+
+def training_spec(folder: Path, words: Path) -> dict[str, Any]:
+    """The specification of a training, as JSON; nothing trains it."""
+    from ec1.recipes.resolution import SHIPPED, find_recipe
+    from ec1.training.spec import TrainingSpec
+
+    recipe = find_recipe("pointsav/engineering", [SHIPPED]).recipe
+    spec = TrainingSpec(
+        recipe=recipe, recipe_digest="a" * 64, dataset=folder, dataset_digest="b" * 64, base_model=words, output=folder,
+        budget_seconds=60, device="cpu",
+    )  # fmt: skip
+    found: dict[str, Any] = spec.model_dump(mode="json")
+    return found

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from published import publish
-from studio_desk import foreign_page, served, state_at
+from studio_desk import foreign_page, served, state_at, training_spec
 
 from ec1.night.records import Part, Records, RunRecord
 from ec1.queries.desk import Desk
@@ -170,20 +170,6 @@ def test_a_training_is_shown_while_it_runs(
         assert page.locator("svg.chart polyline").count() == 1
         assert faults(page) == []
     writer.close()
-
-
-def training_spec(folder: Path, words: Path) -> dict[str, Any]:
-    """The specification of a training, as JSON; nothing trains it."""
-    from ec1.recipes.resolution import SHIPPED, find_recipe
-    from ec1.training.spec import TrainingSpec
-
-    recipe = find_recipe("pointsav/engineering", [SHIPPED]).recipe
-    spec = TrainingSpec(
-        recipe=recipe, recipe_digest="a" * 64, dataset=folder, dataset_digest="b" * 64, base_model=words, output=folder,
-        budget_seconds=60, device="cpu",
-    )  # fmt: skip
-    found: dict[str, Any] = spec.model_dump(mode="json")
-    return found
 
 
 def test_ec1_studio_says_what_is_wrong_in_one_line(tmp_path: Path, project: Path) -> None:
