@@ -4,23 +4,28 @@ Belongs here: finding the door, and who went through it. Does not: what a change
 `ec1.graph.review`, `ec1.serving.held`). The one module of `ec1.queries` that does not only read.
 """
 
+import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ec1.corpus.generated import admit
+from ec1.corpus.generated import CALLS, admit, answers_folder, asks_of, functions_of, generate, prompts_in, propose
 from ec1.corpus.generated import held_rows as held_rows_of
+from ec1.corpus.generation_recipe import SAMPLED, accept, note_sample, read_recipe, save_recipe, withdraw
 from ec1.errors import InputError
 from ec1.extraction.defence.releases import add
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.settings import ExtractionSettings
 from ec1.files import checked_name, digest_of
 from ec1.graph.review import write_decisions
 from ec1.queries.adapters import VersionId
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows
 from ec1.queries.held_back import held_sentences
-from ec1.queries.vibe import MAX_TOKENS, Gateway, ask, book_of, model_of
+from ec1.queries.vibe import BASE, MAX_TOKENS, Gateway, ask, book_of, model_of
+from ec1.sandbox.batch import why_no_python
 from ec1.serving.capture import AnswerCapture, Feedback, Giver
 from ec1.serving.server import open_capture
 from ec1.serving.versions import ServedVersion
@@ -150,6 +155,49 @@ def admit_rows(desk: Desk, role: str, digest: str) -> str:
         raise InputError(f"generation {digest} holds no row")
     admit(rows, desk.deployment.corpus_root(desk.home) / role)
     return f"{len(rows)} rows are in the bucket of {role}: the next night counts them"
+
+
+def save_generation(desk: Desk, name: str, text: str) -> tuple[str, str]:
+    """Keep a recipe of generation; returns its role and name. Raises InputError for what is not one."""
+    kept = save_recipe(desk.home.generated, name, text)
+    return kept.recipe.role, kept.name
+
+
+def sample_generation(
+    desk: Desk, role: str, name: str, gateway: Gateway, who: str, progress: Callable[[str], None] = lambda text: None
+) -> str:
+    """Have the served base propose what a sample needs, execute it, and keep every step; returns what came of it.
+    Nothing of it is in a bucket. Raises ServiceError without an engine, InputError without a sandbox."""
+    if (why := why_no_python()) is not None:
+        raise InputError(why)
+    kept = read_recipe(desk.home.generated, role, name)
+    recipe, root = kept.recipe, desk.home.generated
+    functions = functions_of(recipe.functions, name)
+    asks = asks_of(functions, recipe.requests)[: -(-SAMPLED // CALLS)]
+    model = model_of("", "", BASE, gateway)
+    answers = answers_folder(root / role, model, functions, recipe.prompting)
+
+    async def ask_all() -> int:
+        settings = ExtractionSettings(max_in_flight=4, max_answer_tokens=256)
+        async with OpenAIClient(gateway.url, model, settings, api_key=gateway.api_key) as client:
+            return await propose(asks, client, answers, progress, prompting=recipe.prompting)
+
+    unanswered = asyncio.run(ask_all())
+    progress("the sandbox executes what was proposed")
+    known = prompts_in(desk.deployment.corpus_root(desk.home) / role)
+    report = generate(asks, answers, kept.folder / "rows", unanswered=unanswered, model=model, known=known)
+    note_sample(kept, report.digest, model, who)
+    return str(report)
+
+
+def decide_generation(desk: Desk, role: str, name: str, action: Literal["accept", "withdraw"], who: str) -> str:
+    """Accept the sample of a recipe, so that nights make the rest, or take that back. Raises InputError."""
+    kept = read_recipe(desk.home.generated, role, name)
+    if action == "withdraw":
+        withdraw(kept)
+        return f"{name} is not accepted any more: nights make nothing of it; rows in the bucket stay"
+    accept(kept, who)
+    return f"{name} is accepted: the next night makes the rest, and puts it into the bucket of {role}"
 
 
 def change_vibe_check(

@@ -41,7 +41,7 @@ def test_copies_of_a_training_answer_beside_versions(
     trained: Desk, page: Any, tmp_path: Path, faults: Callable[[Any], list[str]]
 ) -> None:
     publish(trained.registry, tmp_path / "made", 1, role="notes")
-    with gateway(trained, training_steps=True) as (url, engine), served(state_at(trained, gateway=url)) as address:
+    with gateway(trained, training_steps=True) as (url, _), served(state_at(trained, gateway=url)) as address:
         page.goto(f"{address}/runs/{ROLE}/{NIGHT}")
         through = page.locator("ol.through li").all_inner_texts()
         assert through == ["step 2 At berth 2.", "step 10 At berth 10.", "wanted At berth 4."]
