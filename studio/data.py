@@ -1,5 +1,8 @@
 """The pages of data: sources, their rows, one row, how they are spread, two of them compared."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,6 +15,8 @@ from studio import judgement, shown
 from studio.web import render, state_of
 
 PAGE = 50
+_MOST_ASKED = 6_000
+"""Characters of a question in an address."""
 
 
 def overview(request: Request, desk: Desk) -> Response:
@@ -120,7 +125,19 @@ def row(request: Request, desk: Desk) -> Response:
         learners=row_facts.learners_of(desk, it.digest) if request.query_params.get("learnt") else None,
         judged=None if state_of(request).read_only else judgement.of_row(desk, source, original or it),
         whole=request.query_params.get("whole") == "1",
+        asked=_question((original or it).prompt),
     )
+
+
+def _question(prompt: Sequence[Mapping[str, Any]]) -> dict[str, str] | None:
+    """A row's question as the form of Generate takes it; None if it is more than one, or too long for an address."""
+    texts = [(str(each.get("role")), each.get("content")) for each in prompt]
+    plain = {role: text for role, text in texts if isinstance(text, str)}
+    if [role for role, _ in texts if role != "system"] != ["user"] or len(plain) != len(texts):
+        return None
+    if sum(map(len, plain.values())) > _MOST_ASKED:
+        return None
+    return {"prompt": plain["user"], **({"system": plain["system"]} if plain.get("system") else {})}
 
 
 def _said(row: Row, side: str) -> str:

@@ -13,6 +13,7 @@ from ec1.errors import InputError
 from ec1.queries import decisions, doors
 from ec1.queries import graph as queries
 from ec1.queries.desk import Desk
+from ec1.queries.graph_walks import what_changed
 from ec1.queries.held_back import held_sentences, last_words
 from studio.shown import short
 from studio.web import Form, after, needed, render, state_of
@@ -22,6 +23,7 @@ _SENTENCES = 20
 _AROUND = 12
 _PAIRS = 10
 _HELD = 200
+_CHANGED = 100
 
 
 def search(request: Request, desk: Desk) -> Response:
@@ -92,6 +94,12 @@ def decide_held(request: Request, desk: Desk, form: Form) -> str:
         raise InputError(f"{action!r} is nothing that can be done with a sentence: release or hold")
     sentence, who = needed(form, "sentence", "the sentence"), state_of(request).person
     return after("/graph/held", doors.decide_sentence(desk, sentence, action, who))  # type: ignore[arg-type]
+
+
+def changes(request: Request, desk: Desk) -> Response:
+    with queries.open_graph(desk.home, desk.deployment, desk.labels) as reader:
+        found = what_changed(reader, request.query_params.get("night") or None, _CHANGED)
+    return render(request, "changes.html", found=found, href=href, most=_CHANGED)
 
 
 def review(request: Request, desk: Desk) -> Response:

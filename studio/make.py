@@ -6,6 +6,7 @@ from starlette.responses import Response
 from ec1.errors import InputError
 from ec1.queries import doors, made
 from ec1.queries.desk import Desk
+from ec1.queries.made import KeptRecipe
 from ec1.queries.vibe import Gateway
 from studio.web import Form, after, needed, render, state_of
 
@@ -27,7 +28,7 @@ def recipe(request: Request, desk: Desk) -> Response:
     return _page(request, desk, kept.name, kept.text, kept)
 
 
-def _page(request: Request, desk: Desk, name: str, text: str, kept: made.KeptRecipe | None) -> Response:
+def _page(request: Request, desk: Desk, name: str, text: str, kept: KeptRecipe | None) -> Response:
     sample = made.sample_made(kept) if kept else None
     work = state_of(request).background.state(_work(kept.recipe.role, kept.name)) if kept else None
     return render(request, "recipe.html", name=name, text=text, kept=kept, sample=sample, work=work)

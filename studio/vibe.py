@@ -10,6 +10,7 @@ from starlette.responses import Response
 from ec1.errors import EC1Error, InputError
 from ec1.queries import doors
 from ec1.queries.desk import Desk
+from ec1.queries.feedback import pair_votes
 from ec1.queries.vibe import BASE, Gateway, unanswered, vibe_table
 from studio.web import Form, StudioState, after, needed, render, state_of
 
@@ -27,6 +28,7 @@ def table(request: Request, desk: Desk) -> Response:
         tenant=tenant,
         role=role,
         table=found,
+        votes=pair_votes(desk.home, tenant, role),
         before=dict(zip(found.columns[1:-1], found.columns[2:], strict=True)),
         work=state_of(request).background.state(_work(tenant, role)),
     )

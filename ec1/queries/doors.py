@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ec1.adapters.votes import Choice, Vote, add_vote
 from ec1.corpus.generated import CALLS, admit, answers_folder, asks_of, functions_of, generate, prompts_in, propose
 from ec1.corpus.generated import held_rows as held_rows_of
 from ec1.corpus.generation_recipe import SAMPLED, accept, note_sample, read_recipe, save_recipe, withdraw
@@ -20,9 +21,9 @@ from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import checked_name, digest_of
 from ec1.graph.review import write_decisions
-from ec1.queries.adapters import VersionId
+from ec1.queries.adapters import VersionId, version_id
 from ec1.queries.desk import Desk
-from ec1.queries.feedback import held_rows
+from ec1.queries.feedback import held_rows, votes_file
 from ec1.queries.held_back import held_sentences
 from ec1.queries.vibe import BASE, MAX_TOKENS, Gateway, ask, book_of, model_of
 from ec1.sandbox.batch import why_no_python
@@ -109,6 +110,65 @@ def judge(desk: Desk, said: Judgement, who: str, *, release: bool = False) -> st
             return f"{outcome.held} waits for its release"
         let_in = capture.held.release(outcome.held, who)
         return f"{outcome.held} is released: the next night counts it" if let_in else f"{outcome.held} was given before"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two answers of one role to one question, by `base` or `v3`, and which of them is better. `prompt`: messages of
+    text; `blind`: the person did not know whose they are."""
+
+    tenant: str
+    role: str
+    prompt: tuple[Mapping[str, str], ...]
+    one: str
+    one_answer: str
+    other: str
+    other_answer: str
+    better: Choice
+    blind: bool
+
+
+def vote(desk: Desk, said: Compared, who: str) -> str:
+    """Count a vote, and hold the pair that it makes as a judgement of the worse answer; returns what became of it.
+    Raises InputError for two answers of one version, or what cannot be judged."""
+    if said.one == said.other or not {said.one, said.other} - {BASE}:
+        raise InputError("a vote is between two versions: choose two")
+    if not said.prompt:
+        raise InputError("there is no question that these answers are to")
+    numbers = {each: _number_of(desk, said.tenant, said.role, each) for each in (said.one, said.other)}
+    question = digest_of([dict(each) for each in said.prompt])[:24]
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    counted = Vote(
+        one=said.one, other=said.other, better=said.better, question=question, blind=said.blind, by=who, at=now
+    )
+    add_vote(votes_file(desk.home, said.tenant, said.role), counted)
+    if said.better == "same":
+        return f"counted: {said.one} and {said.other} are alike"
+    answers = {said.one: said.one_answer, said.other: said.other_answer}
+    better, worse = (said.one, said.other) if said.better == "one" else (said.other, said.one)
+    if answers[better].strip() == answers[worse].strip():
+        return f"counted: {better} is better than {worse}; their answers are alike, so no row comes of it"
+    judgement = Judgement(
+        tenant=said.tenant,
+        role=said.role,
+        version=numbers[worse],
+        prompt=said.prompt,
+        answer=answers[worse],
+        verdict="correct",
+        correction=answers[better],
+        why=f"{better} answered better than {worse}",
+        about="a blind comparison" if said.blind else "a comparison",
+    )
+    return f"counted: {better} is better than {worse}; the pair {judge(desk, judgement, who)}"
+
+
+def _number_of(desk: Desk, tenant: str, role: str, name: str) -> int | None:
+    """The number of a version; None of the base. Raises InputError, PermanentError."""
+    if name == BASE:
+        return None
+    number = version_id(f"{tenant}/{role}@{name}")[2]
+    desk.registry.read(tenant, role, number)
+    return number
 
 
 def decide_feedback(desk: Desk, row: str, action: Literal["release", "drop"], who: str) -> str:

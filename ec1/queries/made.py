@@ -20,6 +20,8 @@ from ec1.errors import InputError
 from ec1.files import read_json
 from ec1.queries.desk import Desk
 
+__all__ = ["Generation", "KeptRecipe", "MadeSample", "generations", "recipe", "recipes", "sample_made"]
+
 
 @dataclass(frozen=True)
 class Generation:

@@ -10,7 +10,6 @@ import re
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
-from pydantic.main import IncEx
 
 from ec1.corpus.options import DataOptions
 from ec1.corpus.row_kinds import RowKindName
@@ -363,6 +362,9 @@ class Recipe(Settings):
     def digest(self) -> str:
         """SHA-256 of everything that affects the training; a change of the description or licence does not count, nor
         does what is kept on the way."""
-        left_out: IncEx = {"description": True, "base_model": {"license": True}, "optimisation": {"keep_steps": True}}
-        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True)
+        values = self.model_dump(
+            mode="json",
+            exclude={"description": True, "base_model": {"license": True}, "optimisation": {"keep_steps": True}},
+            exclude_none=True,
+        )
         return digest_of(values)

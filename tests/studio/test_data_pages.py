@@ -95,6 +95,7 @@ def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], li
     rows: list[Any] = [{"prompt": each, "completion": each} for each in HOSTILE]
     rows += [{"prompt": "big", "completion": "x" * 2**20}, {"prompt": "wide", "completion": "w", "metadata": wide}]
     rows += [{"prompt": "json", "completion": '{"a": [1, 2'}, {"prompt": "xml", "completion": "<a><b></a>"}]
+    rows += [{"prompt": "good xml", "completion": "<a><b><c/>1</b></a>"}]
     key = key_of(snapshot_of(desk, rows))
     asked: list[str] = []
     problems: list[str] = []
@@ -118,6 +119,19 @@ def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], li
         assert "U+001B[31mred" in everything and "U+202Egpj.exe" in everything and "U+200Bnothing" in everything
         assert "\u202e" not in everything and "\x1b" not in everything
         assert "characters more" in everything and max(map(len, texts)) < 100_000
+        good = next(each.number for each in open_source(desk, key).every() if "good xml" in each.text)
+        page.goto(f"{address}/data/{key}/row/{good}")
+        page.locator("summary", has_text="Written out").first.click()
+        assert page.get_by_label("Written out").first.inner_text().split() == [
+            "<a>",
+            "<b>",
+            "<c/>",
+            "1",
+            "</b>",
+            "</a>",
+        ]
+        page.get_by_role("link", name="Ask models this").click()
+        assert page.get_by_label("Question").last.input_value() == "good xml"
         assert "malformed: Expecting" in everything and "malformed: mismatched tag" in everything
         page.goto(f"{address}/data/{key}?text=%22%3Cscript%3E")
         assert "taken" not in page.title()

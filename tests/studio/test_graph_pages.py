@@ -56,6 +56,18 @@ def test_an_entity_is_found_with_its_sentences_and_what_stands_around_it(
         assert page.goto(f"{address}/graph/entity?key=Person:nobody").status == 400
 
 
+def test_what_the_last_night_changed(with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+    with served(state_at(with_graph)) as address:
+        page.goto(f"{address}/graph")
+        page.get_by_role("link", name="what the last night changed").click()
+        assert page.get_by_role("heading", level=1).inner_text() == f"What night {NIGHT} changed"
+        assert "6 documents were read" in page.locator("main").inner_text()
+        assert faults(page) == []
+        page.get_by_role("link", name="Jane Smith").click()
+        page.get_by_role("heading", name="Jane Smith").wait_for()
+        assert page.goto(f"{address}/graph/changes?night=2020-01-01").status == 400
+
+
 def test_pairs_are_decided_with_one_key(with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
     path = with_graph.deployment.graph.overrides
     with served(state_at(with_graph)) as address:

@@ -45,9 +45,9 @@ def with_recipe(desk: Desk) -> Desk:
 
 
 def test_a_correction_in_the_browser_is_in_the_next_dataset_and_its_lineage(
-    with_recipe: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+    with_recipe: Desk, page: Any, words: Path, tmp_path: Path, faults: Callable[[Any], list[str]]
 ) -> None:
-    desk = with_recipe
+    desk, made = with_recipe, tmp_path / "made"
     rows = [*records(60), {"prompt": "Where is the Meridian?", "completion": WRONG}]
     snapshot = snapshot_of(desk, rows)
     key = f"snapshot/{snapshot.bucket}/{snapshot.digest}"
@@ -74,10 +74,17 @@ def test_a_correction_in_the_browser_is_in_the_next_dataset_and_its_lineage(
     assert "lena.okafor" not in path.read_text(), "what is kept is scrubbed, the reason too"
     # As the next night does it.
     whole = [json.loads(line) for line in (desk.home.corpus / "notes/all.jsonl").read_text().splitlines()]
-    dataset = load_dataset(desk.home, dataset_of(desk, snapshot_of(desk, whole), words).partition("/")[2])
+    tonight = snapshot_of(desk, whole)
+    dataset = load_dataset(desk.home, dataset_of(desk, tonight, words).partition("/")[2])
     trained = [row for row in dataset.rows("train") if row["completion"][0]["content"] == RIGHT]
     assert [row["origin"] for row in trained] == [f"{path.relative_to(desk.home.corpus)}:1"]
     assert all(row["completion"][0]["content"] != RIGHT for row in dataset.rows("heldout"))
+    publish(desk.registry, made, 1, role="notes", dataset=dataset.digest, snapshot=tonight.digest)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/versions/{ROLE}/v1")
+        lineage = page.locator(".tree").inner_text()
+        assert "1 judgement\n" in lineage and f"correct of {noted['judged']}, released by anna" in lineage
+        assert faults(page) == []
 
 
 def test_what_cannot_be_judged_is_said(with_recipe: Desk, page: Any) -> None:
@@ -128,3 +135,37 @@ def test_answers_come_side_by_side_and_a_vote_counts_on_the_versions_page(
     with served(state_at(desk, gateway="http://127.0.0.1:9")) as address:
         page.goto(f"{address}/generate")
         assert "start ec1 serve" in page.locator(".empty").inner_text().replace("`", "")
+
+
+def test_blind_votes_are_tallied_and_make_a_pair(
+    with_recipe: Desk, page: Any, tmp_path: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    desk = with_recipe
+    for seed in (1, 2):
+        publish(desk.registry, tmp_path / "made", seed, role="notes")
+    with gateway(desk) as (url, _), served(state_at(desk, gateway=url)) as address:
+        for question, key in (("Where is the Meridian?", "1"), ("Where is the Alba?", "1"), ("Which berth?", "0")):
+            page.goto(f"{address}/generate?prompt={question}&blind=1&model={ROLE}@v1&model={ROLE}@v2")
+            page.get_by_role("button", name="A is better").wait_for()
+            names = [each.get_attribute("data-model") for each in page.locator("[data-answer]").all()]
+            assert ROLE not in page.locator("[data-answer] h2").first.inner_text()
+            if key == "1":
+                assert faults(page) == []
+                # Whichever stands first: v2 is the better one.
+                key = str(names.index(f"{ROLE}@v2") + 1)
+            page.keyboard.press(key)
+            page.get_by_role("heading", name="Blind votes").wait_for()
+        row = page.locator("tbody tr").filter(has_text="v2 against v1").inner_text()
+        assert "2, 0, 1" in row and "100 % of the decided ones, 95 % interval 34 to 100 %" in row
+        assert faults(page) == []
+        page.goto(f"{address}/judge")
+        assert page.locator("article").count() == 2
+        first = page.locator("article").first.inner_text()
+        assert f"by {ROLE}@v2" in first.partition("rejected")[0] and f"by {ROLE}@v1" in first.partition("rejected")[2]
+        # A vote of one version against itself, or without a question, counts for nothing.
+        fields = {"one": f"{ROLE}@v1", "other": f"{ROLE}@v1", "better": "one", "prompt": "[]"}
+        answers = {"one_answer": "x", "other_answer": "y"}
+        assert page.request.post(f"{address}/vote", form={**fields, **answers}).status == 400
+        assert page.request.post(f"{address}/vote", form={**fields, **answers, "other": "base"}).status == 400
+        page.goto(f"{address}/versions/{ROLE}/vibe")
+        assert page.locator("tbody tr").count() == 1
