@@ -15,7 +15,7 @@ from ec1.training.on_the_way import answers_on_the_way, steps_of
 from ec1.training.spec import METRICS
 
 _EVENTS = "tensorboard"
-_NAMES = ("loss", "reward", "grad_norm", "learning_rate", "tokens_per_second", "peak_memory_gib")
+_NAMES = ("loss", "reward", "grad_norm", "learning_rate", "tokens_per_second", "gpu_busy", "peak_memory_gib")
 
 
 @dataclass(frozen=True)

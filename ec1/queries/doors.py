@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ec1.adapters.extractor import ROLE
 from ec1.adapters.votes import Choice, Vote, add_vote
 from ec1.corpus.generated import CALLS, admit, answers_folder, asks_of, functions_of, generate, prompts_in, propose
 from ec1.corpus.generated import held_rows as held_rows_of
 from ec1.corpus.generation_recipe import SAMPLED, accept, note_sample, read_recipe, save_recipe, withdraw
+from ec1.corpus.labels import take_records
+from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.extraction.defence.releases import add
 from ec1.extraction.reading.openai import OpenAIClient
@@ -24,6 +27,7 @@ from ec1.graph.review import write_decisions
 from ec1.queries.adapters import VersionId, version_id
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows, votes_file
+from ec1.queries.graph import open_graph, quotes_of, show
 from ec1.queries.held_back import held_sentences
 from ec1.queries.vibe import BASE, MAX_TOKENS, Gateway, ask, book_of, model_of
 from ec1.sandbox.batch import why_no_python
@@ -195,6 +199,41 @@ def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) ->
         )
     write_decisions(path, [(one, other)], same=same, reason=reason)
     return f"{one} and {other} are {'one' if same else 'two'}: written to {path.name}, the next night follows it"
+
+
+def check_learns_names(deployment: Deployment) -> None:
+    """Raises InputError where corrections of what was extracted cannot be learnt."""
+    if not deployment.extraction.vocabulary.is_contracts:
+        raise InputError(
+            "an extractor is trained for the contract's classes only, and extraction.classes names others: such "
+            "corrections cannot be learnt; keep them in a file, and hold what is found against it: `ec1 score --gold`"
+        )
+
+
+def correct_names(desk: Desk, entity: str, path: str, start: int, lines: str, who: str) -> str:
+    """Say which names stand in the sentence of a mention: a line `Class: name` each, none for no name. The extractor
+    learns it; returns what became of it. Raises InputError for a sentence that cannot be read any more, an unknown
+    class, or a name that is not in the sentence."""
+    check_learns_names(desk.deployment)
+    with open_graph(desk.home, desk.deployment, desk.labels) as reader:
+        (it, *_) = show(reader, entity, None, quotes_of(desk.home, desk.deployment))
+    found = next((each for each in it.evidence if (each.path, each.start) == (path, start)), None)
+    if found is None or found.quote is None or not found.quote.name:
+        raise InputError("this sentence cannot be read any more: open the page again")
+    entities = []
+    for line in filter(None, map(str.strip, lines.splitlines())):
+        entity_class, colon, name = line.partition(":")
+        if not colon:
+            raise InputError(f"{line[:80]!r} has no class: write a line as Person: Jane Smith")
+        entities.append({"name": name.strip(), "class": entity_class.strip()})
+    quote = found.quote
+    text = quote.before + quote.name + quote.after
+    record = {"stream": found.stream, "path": path, "text": text, "entities": entities}
+    taken = take_records(
+        [record], f"{found.stream}/{path}", desk.deployment.corpus_root(desk.home) / ROLE, dt.datetime.now(dt.UTC),
+        desk.deployment.documents.labels_of, corrected_by=who,
+    )  # fmt: skip
+    return "the extractor learns it with its next training" if taken.written else "the same was said before"
 
 
 def decide_sentence(desk: Desk, sentence: str, action: Literal["release", "hold"], who: str) -> str:

@@ -524,7 +524,8 @@ def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = [*_METRIC_COLUMNS, *(name for name in ROLLOUT_COLUMNS if any(name in entry for entry in history))]
+    measured = [name for name in ("gpu_busy", *ROLLOUT_COLUMNS) if any(name in entry for entry in history)]
+    columns = [*_METRIC_COLUMNS, *measured]
     table = pa.table({column: [entry.get(column) for entry in history] for column in columns})
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary)

@@ -1,6 +1,7 @@
 """Versions to serve: well-formed adapters with random weights, published by hand."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ def publish(
     base: str = BASE,
     dataset: str = "b" * 64,
     snapshot: str = "c" * 64,
+    attachments: Mapping[str, Path] | None = None,
     **shape: int,
 ) -> int:
     """Publish one more version, trained on a dataset of a snapshot by their digests; return its number."""
@@ -54,6 +56,6 @@ def publish(
         snapshot=SnapshotRef(bucket=f"{role}-{TENANT}", digest=snapshot, tuples=80),
         override="made for a test",
     )
-    version = registry.publish(candidate, manifest).version
+    version = registry.publish(candidate, manifest, attachments).version
     assert version is not None
     return version

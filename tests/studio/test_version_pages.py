@@ -62,6 +62,23 @@ def test_versions_are_promoted_rolled_back_and_quarantined_with_a_reason(
         assert faults(page) == []
 
 
+def test_right_and_wrong_answers_stand_beside_each_other(
+    desk: Desk, page: Any, tmp_path: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    said = {"base": "<i>no</i>", "candidate": "yes"}
+    sample = {"prompt": "Is it <b>so</b>?", "expected": "yes", "answers": said}
+    samples = [{**sample, "kind": "exact", "right": {"base": False, "candidate": True}}, sample]
+    evaluation = tmp_path / "evaluation.json"
+    evaluation.write_text(json.dumps({"samples": samples}))
+    publish(desk.registry, tmp_path / "made", 1, attachments={"evaluation.json": evaluation})
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/versions/{ROLE}/v1")
+        first = page.locator("details").first
+        assert first.get_by_label("base").inner_text().split("\n")[:3:2] == ["base", "wrong"]
+        assert first.get_by_label("candidate").get_by_text("right", exact=True).is_visible()
+        assert faults(page) == []
+
+
 def post(address: str, fields: str, **headers: str) -> int:
     """The status that `curl` gets for a form."""
     sent = [f"-H{name.replace('_', '-')}: {value}" for name, value in headers.items()]
