@@ -162,7 +162,7 @@ class Scores(Settings):
 
     @property
     def counts_right(self) -> bool:
-        """Whether a score counts what is right, and is no likelihood."""
+        """Whether a score counts what is right, and is not a likelihood."""
         return self.rows is None or self.rows is TASKS
 
     def values(self, model: str) -> list[float]:

@@ -40,7 +40,7 @@ def read_tasks(path: Path, ask: Callable[[list[dict[str, str]]], list[int]], lim
             messages = [{"role": each["role"], "content": each["content"]} for each in row["prompt"]]
             checks = tuple(map(Check.model_validate, json.loads(row["checks"][0]["content"])))
         except (KeyError, TypeError, IndexError, ValueError):
-            raise InputError(f"{path}: a row is no task: it needs the columns prompt and checks") from None
+            raise InputError(f"{path}: a row is not a task: it needs the columns prompt and checks") from None
         name = name_of(index, row)
         group = str(row.get("group") or name)
         found.append(HeldOutTask(name, group, ask(messages), messages[-1]["content"], checks))

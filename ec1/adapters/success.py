@@ -51,7 +51,7 @@ class JudgedAnswer:
 def kind_of(wanted: str, prompt: str) -> AnswerKind:
     """By what an answer to this prompt is judged."""
     form: Form = form_of(body_of(wanted))
-    # A diff behind a commit's message is no whole one: it is compared as words.
+    # A diff behind a commit's message is not a whole one: it is compared as words.
     if form == "json" or (form == "diff" and _hunks(body_of(wanted)) is not None):
         return form
     executable = _parsed(body_of(wanted)) is not None and _tests(prompt) is not None

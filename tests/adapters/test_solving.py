@@ -80,7 +80,7 @@ def test_every_task_gets_its_own_answer() -> None:
 def test_rows_of_another_shape_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": [{"role": "user", "content": "a"}], "completion": []}) + "\n")
-    with pytest.raises(InputError, match="is no task"):
+    with pytest.raises(InputError, match="is not a task"):
         read_tasks(path, lambda messages: [1], 9)
 
 
