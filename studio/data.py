@@ -99,6 +99,11 @@ def row(request: Request, desk: Desk) -> Response:
     original = None
     if it.reason and it.raw is None and source.summary.kind == "dataset":
         original = row_facts.source_row(desk, it, str(source.summary.facts["snapshot"]))
+    cleaned = None
+    if not it.reason and source.summary.facts.get("scrubbed"):
+        before_it = row_facts.source_row(desk, it, str(source.summary.facts["snapshot"]))
+        if before_it is not None and _everything_said(before_it) != _everything_said(it):
+            cleaned = shown.differences(_everything_said(before_it), _everything_said(it))
     pieces: tuple[row_facts.TokenPiece, ...] = ()
     why_not = ""
     if request.query_params.get("view") == "tokens":
@@ -122,6 +127,7 @@ def row(request: Request, desk: Desk) -> Response:
         before=before,
         behind=behind,
         pair=pair,
+        cleaned=cleaned,
         learners=row_facts.learners_of(desk, it.digest) if request.query_params.get("learnt") else None,
         judged=None if state_of(request).read_only else judgement.of_row(desk, source, original or it),
         whole=request.query_params.get("whole") == "1",
@@ -138,6 +144,10 @@ def _question(prompt: Sequence[Mapping[str, Any]]) -> dict[str, str] | None:
     if sum(map(len, plain.values())) > _MOST_ASKED:
         return None
     return {"prompt": plain["user"], **({"system": plain["system"]} if plain.get("system") else {})}
+
+
+def _everything_said(row: Row) -> str:
+    return "\n\n".join(str(each.get("content") or "") for part in (row.prompt, *row.answers.values()) for each in part)
 
 
 def _said(row: Row, side: str) -> str:

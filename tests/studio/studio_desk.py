@@ -90,9 +90,8 @@ def dataset_of(desk: Desk, snapshot: Snapshot, words: Path, **options: Any) -> s
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(words / "tokenizer.json"), chat_template=TEMPLATE)
-    built = build_dataset(
-        snapshot, DataOptions(scrub=False, **options), tokenizer, home=desk.home, objective=snapshot.objective
-    )
+    data = DataOptions(**{"scrub": False, **options})
+    built = build_dataset(snapshot, data, tokenizer, home=desk.home, objective=snapshot.objective)
     return f"dataset/{built.digest}"
 
 

@@ -90,6 +90,24 @@ def test_what_a_model_reads_and_pairs_and_left_out_rows_are_shown(
         assert faults(page) == []
 
 
+def test_what_was_scrubbed_out_of_a_row_is_shown(
+    desk: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    told = {"prompt": "Who knows the berth?", "completion": "Ask lena.okafor@example.com about it."}
+    snapshot = snapshot_of(desk, [*records(40), told])
+    dataset = dataset_of(desk, snapshot, words, scrub=True)
+    rows = [each for each in open_source(desk, dataset).every() if each.answers]
+    numbers = {"Who knows" not in each.text: each.number for each in rows}
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{dataset}/row/{numbers[False]}")
+        changed = page.get_by_label("In the snapshot", exact=True).locator("del").all_inner_texts()
+        assert "okafor" in "".join(changed) and "example" in "".join(changed)
+        assert "okafor" not in page.get_by_label("In this dataset", exact=True).inner_text()
+        assert faults(page) == []
+        page.goto(f"{address}/data/{dataset}/row/{numbers[True]}")
+        assert page.get_by_role("heading", name="What cleaning changed").count() == 0
+
+
 def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
     wide = {f"column_{number}": f"value {number}" for number in range(200)}
     rows: list[Any] = [{"prompt": each, "completion": each} for each in HOSTILE]
