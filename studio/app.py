@@ -25,6 +25,7 @@ def application(state: StudioState) -> ASGIApp:
         Route("/data/compare", seen(data.compare)),
         *(Route(path, seen(data.rows)) for path in _SOURCES),
         *(Route(f"{path}/counts", seen(data.counts)) for path in _SOURCES),
+        Route("/data/dataset/{digest}/scores", seen(data.scores)),
         *(Route(f"{path}/row/{{number:int}}", seen(data.row)) for path in _SOURCES),
         Route("/nights", seen(nights.overview)),
         Route("/nights/{night}", seen(nights.night)),

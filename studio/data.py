@@ -10,6 +10,7 @@ from ec1.errors import EC1Error, InputError
 from ec1.queries import row_facts, row_index
 from ec1.queries.desk import Desk
 from ec1.queries.row_index import Indexing, RowFilter
+from ec1.queries.row_scores import ScoreOrder, row_scores
 from ec1.queries.rows import Row, buckets, count_of, open_source, sources
 from studio import judgement, shown
 from studio.web import render, state_of
@@ -161,6 +162,14 @@ def counts(request: Request, desk: Desk) -> Response:
     if isinstance(found, Indexing):
         return _waiting(request, found)
     return render(request, "counts.html", source=source.summary, key=key, counts=found)
+
+
+def scores(request: Request, desk: Desk) -> Response:
+    key, asked = _key(request), request.query_params
+    order: ScoreOrder = "lost" if asked.get("order") == "lost" else "loss"
+    found = row_scores(desk, key, asked.get("run") or None, order, PAGE)
+    source = open_source(desk, key).summary
+    return render(request, "scores.html", source=source, key=key, found=found, order=order, beginning=_beginning)
 
 
 def compare(request: Request, desk: Desk) -> Response:

@@ -1,12 +1,14 @@
 """Data in Studio, in a real browser: rows are found, shown as they are, and can do nothing."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from studio_desk import HOSTILE, dataset_of, foreign_page, records, served, snapshot_of, state_at
+from studio_desk import HOSTILE, dataset_of, foreign_page, records, served, snapshot_of, state_at, training_spec
 
+from ec1.adapters.scores import ExampleScores, Scores, write_scores
 from ec1.queries import row_index
 from ec1.queries.desk import Desk
 from ec1.queries.rows import open_source
@@ -106,6 +108,36 @@ def test_what_was_scrubbed_out_of_a_row_is_shown(
         assert faults(page) == []
         page.goto(f"{address}/data/{dataset}/row/{numbers[True]}")
         assert page.get_by_role("heading", name="What cleaning changed").count() == 0
+
+
+def test_held_out_rows_are_ordered_by_loss(
+    desk: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    dataset = dataset_of(desk, snapshot_of(desk, records(60)), words)
+    held = [each for each in open_source(desk, dataset).every() if each.side == "heldout"]
+    training = desk.home.run("fernhollow", "notes", "2026-06-01") / "training"
+    training.mkdir(parents=True)
+    spec = training_spec(training, words) | {"dataset_digest": dataset.partition("/")[2]}
+    (training / "run.json").write_text(json.dumps({"spec": spec, "provenance": {}, "started": "2026-06-01T01:00:00"}))
+    examples = tuple(
+        ExampleScores(
+            example=each.digest, group="g", tokens=3, scores={"base": -1.0, "candidate": -1.0},
+            losses={"base": 9.0 - place, "candidate": float(place)},
+        )
+        for place, each in enumerate(held)
+    )  # fmt: skip
+    with served(state_at(desk)) as address:
+        assert page.goto(f"{address}/data/{dataset}/scores").status == 400
+        assert "was evaluated" in page.get_by_role("alert").inner_text()
+        scores = Scores(objective="sft", models=("base", "candidate"), examples=examples)
+        write_scores(scores, training.parent / "evaluation")
+        page.goto(f"{address}/data/{dataset}")
+        page.get_by_role("link", name="Held-out rows by their loss").click()
+        losses = [float(each.split("\t")[-1]) for each in page.locator("tbody tr").all_inner_texts()]
+        assert len(losses) == len(held) > 2 and losses == sorted(losses, reverse=True)
+        assert faults(page) == []
+        page.locator("tbody a").first.click()
+        page.get_by_role("heading", name=f"Row {held[-1].number}").wait_for()
 
 
 def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
