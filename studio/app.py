@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from studio import data, graph, judgement, make, nights, versions, vibe
-from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen
+from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen, tried
 
 _SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
 
@@ -22,6 +22,8 @@ def application(state: StudioState) -> ASGIApp:
     """Studio as an ASGI application, without the guard."""
     routes = [
         Route("/", seen(data.overview)),
+        Route("/data/import", seen(data.import_form), methods=["GET"]),
+        Route("/data/import", tried(data.import_preview), methods=["POST"]),
         Route("/data/compare", seen(data.compare)),
         *(Route(path, seen(data.rows)) for path in _SOURCES),
         *(Route(f"{path}/counts", seen(data.counts)) for path in _SOURCES),

@@ -9,11 +9,12 @@ from starlette.responses import Response
 from ec1.errors import EC1Error, InputError
 from ec1.queries import row_facts, row_index
 from ec1.queries.desk import Desk
+from ec1.queries.import_preview import preview_import
 from ec1.queries.row_index import Indexing, RowFilter
 from ec1.queries.row_scores import ScoreOrder, row_scores
 from ec1.queries.rows import Row, buckets, count_of, open_source, sources
 from studio import judgement, shown
-from studio.web import render, state_of
+from studio.web import Form, render, state_of
 
 PAGE = 50
 _MOST_ASKED = 6_000
@@ -170,6 +171,21 @@ def scores(request: Request, desk: Desk) -> Response:
     found = row_scores(desk, key, asked.get("run") or None, order, PAGE)
     source = open_source(desk, key).summary
     return render(request, "scores.html", source=source, key=key, found=found, order=order, beginning=_beginning)
+
+
+def import_form(request: Request, desk: Desk) -> Response:
+    return render(request, "import.html", found=None, text="", kind="jsonl", why_not="")
+
+
+def import_preview(request: Request, desk: Desk, form: Form) -> Response:
+    """What an import would make of the rows in the form."""
+    text, kind, found, why_not = form.get("text", ""), form.get("kind", "jsonl"), None, ""
+    try:
+        found = preview_import(text, kind, PAGE)
+    except InputError as error:
+        # Beside the rows, so that they can be mended.
+        why_not = str(error).partition(": ")[2] or str(error)
+    return render(request, "import.html", found=found, text=text, kind=kind, why_not=why_not)
 
 
 def compare(request: Request, desk: Desk) -> Response:

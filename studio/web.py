@@ -137,6 +137,18 @@ def changed(handler: Callable[[Request, Desk, Form], str]) -> Callable[[Request]
     return endpoint
 
 
+def tried(handler: Callable[[Request, Desk, Form], Response]) -> Callable[[Request], Awaitable[Response]]:
+    """An address that shows what a form would come to, and changes nothing."""
+
+    async def endpoint(request: Request) -> Response:
+        fields = await fields_of(request)
+        if fields is None:
+            return problem(request, "this form holds more than 4 MiB", 413)
+        return await run_in_threadpool(_guarded, request, lambda: handler(request, state_of(request).desk, fields))
+
+    return endpoint
+
+
 async def fields_of(request: Request) -> Form | None:
     """What a form holds; None of one that is too large."""
     data = b""

@@ -140,6 +140,24 @@ def test_held_out_rows_are_ordered_by_loss(
         page.get_by_role("heading", name=f"Row {held[-1].number}").wait_for()
 
 
+def test_rows_are_tried_before_an_import(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+    good = {"messages": [{"role": "user", "content": HOSTILE[0]}, {"role": "assistant", "content": "</textarea>yes"}]}
+    refused = {"prompt": "x", "completion": "y", "label": False}
+    with served(state_at(desk, read_only=True)) as address:
+        page.goto(f"{address}/data/import")
+        assert faults(page) == []
+        page.get_by_label("Rows").fill(f"{json.dumps(good)}\n{json.dumps(refused)}\n")
+        page.get_by_role("button", name="Look at them").click()
+        assert page.get_by_role("status").inner_text().startswith("1 rows would be written")
+        assert "label" in page.locator("table").inner_text() and HOSTILE[0] in page.locator("section").inner_text()
+        assert json.loads(page.get_by_label("Rows").input_value().splitlines()[0]) == good
+        assert faults(page) == [] and "taken" not in page.title()
+        page.get_by_label("Rows").fill("{}")
+        page.get_by_role("button", name="Look at them").click()
+        assert "No row can be learnt from" in page.get_by_role("alert").inner_text()
+    assert not desk.home.corpus.exists()
+
+
 def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
     wide = {f"column_{number}": f"value {number}" for number in range(200)}
     rows: list[Any] = [{"prompt": each, "completion": each} for each in HOSTILE]
