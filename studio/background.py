@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Work:
+class BackgroundWork:
     """`running`, with what it does now, or over: `said` is what it came to, `problem` why it did not."""
 
     running: bool = True
@@ -28,7 +28,7 @@ class Background:
     """The work of one Studio, by name."""
 
     def __init__(self) -> None:
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, BackgroundWork] = {}
         self._lock = threading.Lock()
 
     def begin(self, name: str, work: Callable[[Callable[[str], None]], str]) -> bool:
@@ -37,15 +37,15 @@ class Background:
         with self._lock:
             if (known := self._works.get(name)) is not None and known.running:
                 return False
-            state = self._works[name] = Work()
+            state = self._works[name] = BackgroundWork()
         threading.Thread(target=self._run, args=(name, work, state), name=f"work {name}", daemon=True).start()
         return True
 
-    def state(self, name: str) -> Work | None:
+    def state(self, name: str) -> BackgroundWork | None:
         """Where a work stands; None if it never began."""
         return self._works.get(name)
 
-    def _run(self, name: str, work: Callable[[Callable[[str], None]], str], state: Work) -> None:
+    def _run(self, name: str, work: Callable[[Callable[[str], None]], str], state: BackgroundWork) -> None:
         def tell(text: str) -> None:
             state.now = text
 

@@ -7,7 +7,7 @@ from ec1.errors import InputError
 from ec1.queries import doors, made
 from ec1.queries.desk import Desk
 from ec1.queries.made import KeptRecipe
-from ec1.queries.vibe import Gateway
+from ec1.queries.vibe import GatewayAddress
 from studio.web import Form, after, needed, render, state_of
 
 
@@ -52,7 +52,7 @@ def decide(request: Request, desk: Desk, form: Form) -> str:
 
 def _sampled(request: Request, desk: Desk, role: str, name: str) -> str:
     state = state_of(request)
-    gateway = Gateway(state.gateway, state.api_key)
+    gateway = GatewayAddress(state.gateway, state.api_key)
     begun = state.background.begin(
         _work(role, name), lambda tell: doors.sample_generation(desk, role, name, gateway, state.person, tell)
     )

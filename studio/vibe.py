@@ -11,7 +11,7 @@ from ec1.errors import EC1Error, InputError
 from ec1.queries import doors
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import pair_votes
-from ec1.queries.vibe import BASE, Gateway, unanswered, vibe_table
+from ec1.queries.vibe import BASE, GatewayAddress, unanswered, vibe_table
 from studio.web import Form, StudioState, after, needed, render, state_of
 
 COLUMNS = 8
@@ -58,7 +58,7 @@ def change(request: Request, desk: Desk, form: Form) -> str:
 
 def begin(state: StudioState, desk: Desk, tenant: str, role: str, versions: Sequence[str]) -> bool:
     """Ask versions in the background; False if this role is being asked."""
-    gateway = Gateway(state.gateway, state.api_key)
+    gateway = GatewayAddress(state.gateway, state.api_key)
     return state.background.begin(
         _work(tenant, role), lambda tell: doors.run_vibe_check(desk, tenant, role, versions, gateway, tell)
     )

@@ -29,7 +29,7 @@ from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows, votes_file
 from ec1.queries.graph import open_graph, quotes_of, show
 from ec1.queries.held_back import held_sentences
-from ec1.queries.vibe import BASE, MAX_TOKENS, Gateway, ask, book_of, model_of
+from ec1.queries.vibe import BASE, MAX_TOKENS, GatewayAddress, ask, book_of, model_of
 from ec1.sandbox.batch import why_no_python
 from ec1.serving.capture import AnswerCapture, Feedback, Giver
 from ec1.serving.server import open_capture
@@ -263,7 +263,12 @@ def save_generation(desk: Desk, name: str, text: str) -> tuple[str, str]:
 
 
 def sample_generation(
-    desk: Desk, role: str, name: str, gateway: Gateway, who: str, progress: Callable[[str], None] = lambda text: None
+    desk: Desk,
+    role: str,
+    name: str,
+    gateway: GatewayAddress,
+    who: str,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> str:
     """Have the served base propose what a sample needs, execute it, and keep every step; returns what came of it.
     Nothing of it is in a bucket. Raises ServiceError without an engine, InputError without a sandbox."""
@@ -316,7 +321,7 @@ def run_vibe_check(
     tenant: str,
     role: str,
     columns: Sequence[str],
-    gateway: Gateway,
+    gateway: GatewayAddress,
     progress: Callable[[str], None] = lambda text: None,
 ) -> str:
     """Ask the versions (`v3`, or `base`) what they have not answered yet, one after the other, and keep each answer as

@@ -13,14 +13,14 @@ from ec1.files import checked_name
 from ec1.queries.desk import Desk
 from ec1.queries.generation import models, whole_answer
 
-__all__ = ["BASE", "Gateway", "VibeTable", "ask", "book_of", "model_of", "unanswered", "vibe_table"]
+__all__ = ["BASE", "GatewayAddress", "VibeTable", "ask", "book_of", "model_of", "unanswered", "vibe_table"]
 
 MAX_TOKENS = 200
 """Of an answer. What is longer says little more at a glance."""
 
 
 @dataclass(frozen=True)
-class Gateway:
+class GatewayAddress:
     """Where `ec1 serve` answers, and the key that it asks for."""
 
     url: str
@@ -75,7 +75,7 @@ def unanswered(desk: Desk) -> list[tuple[str, str, str]]:
     return found
 
 
-def model_of(tenant: str, role: str, column: str, gateway: Gateway) -> str:
+def model_of(tenant: str, role: str, column: str, gateway: GatewayAddress) -> str:
     """The name under which the gateway serves a column. Raises ServiceError if it does not."""
     served = models(gateway.url, gateway.api_key)
     wanted = f"{tenant}/{role}@{column}"
@@ -86,7 +86,7 @@ def model_of(tenant: str, role: str, column: str, gateway: Gateway) -> str:
     return wanted
 
 
-def ask(gateway: Gateway, model: str, prompt: VibePrompt) -> VibeAnswer:
+def ask(gateway: GatewayAddress, model: str, prompt: VibePrompt) -> VibeAnswer:
     """One answer, the likeliest. Raises ServiceError."""
     messages = [{"role": "user", "content": prompt.text}]
     if prompt.system:
