@@ -57,8 +57,8 @@ def test_a_recipe_is_written_tried_changed_and_accepted(
             ["scaled(2)", "4", "4", "a row"],
             ["scaled( 2 )", "", "", "left out it was proposed before"],
             ["scaled(7)", "14", "14", "a row"],
-            ["scaled(open('<b>x</b>'))", "", "", "left out it is no call with literal arguments"],
-            ["chance(1)", "", "", "left out it is no call with literal arguments"],
+            ["scaled(open('<b>x</b>'))", "", "", "left out not a literal call of this function"],
+            ["chance(1)", "", "", "left out not a literal call of this function"],
         ]
         assert "two processes do not agree" in page.locator("article").filter(has_text="chance").first.inner_text()
         scaled.get_by_text("What the model was shown").click()
