@@ -91,7 +91,11 @@ def test_a_new_version_is_asked_by_itself_and_equal_answers_are_said_once(
             page.goto(f"{address}/versions/{ROLE}/vibe")
             cells = page.locator("tbody td").all_inner_texts()
             assert cells[0] == "not asked" and "the same as v1" in cells[1] and "The same words" in cells[2]
-    assert len(engine.requests) == 2
+            page.get_by_role("button", name="Run on base").click()
+            page.get_by_text("1 answers were written").wait_for()
+            cells = page.locator("tbody td").all_inner_texts()
+            assert "The same words" in cells[0] and "the same as v1" in cells[1] and "the same as the base" in cells[2]
+    assert len(engine.requests) == 3
 
 
 def test_a_read_only_studio_asks_nothing(desk: Desk, page: Any, tmp_path: Path) -> None:
