@@ -1,7 +1,7 @@
 """Held-out tasks: what each model answers to them, and which of its answers are right by the tasks' own checks.
 
 Belongs here: reading tasks, having them answered in batches, and scoring the answers. Does not: loading models
-(`answering.py`), what a check says (`ec1.rewards`), and what follows (`gate.py`).
+(`ec1.answers.answering`), what a check says (`ec1.rewards`), and what follows (`gate.py`).
 """
 
 import hashlib
@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.likelihood import name_of, rows_of
 from ec1.adapters.scores import ExampleScores, Sample
+from ec1.answers.answering import ModelAnswer
 from ec1.errors import InputError
 from ec1.rewards.checks import Check
 from ec1.rewards.rewards import CheckScore, score_all

@@ -11,11 +11,14 @@ from pathlib import Path
 from ec1.home import Home
 from ec1.night.steps.log_book import find_run
 from ec1.serving.steps import ServedStep
-from ec1.training.on_the_way import answers_on_the_way, steps_of
+from ec1.training.copies import answers_on_the_way, steps_of
 from ec1.training.spec import METRICS
 
 _EVENTS = "tensorboard"
-_NAMES = ("loss", "reward", "grad_norm", "learning_rate", "tokens_per_second", "gpu_busy", "peak_memory_gib")
+_NAMES = (
+    *("loss", "reward", "answered_right", "grad_norm", "learning_rate"),
+    *("tokens_per_second", "gpu_busy", "peak_memory_gib"),
+)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import checked_name, digest_of
 from ec1.graph.review import write_decisions
+from ec1.plural import counted
 from ec1.queries.adapters import VersionId, version_id
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows, votes_file
@@ -337,7 +338,7 @@ def run_vibe_check(
             progress(f"{column}, prompt {prompts.index(prompt) + 1} of {len(prompts)}")
             book.keep(column, model, MAX_TOKENS, {prompt.id: ask(gateway, model, prompt)})
             asked += 1
-    return f"{asked} answers were written" if asked else "every prompt was answered before"
+    return f"written: {counted(asked, 'answer')}" if asked else "every prompt was answered before"
 
 
 @contextlib.contextmanager

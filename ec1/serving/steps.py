@@ -3,7 +3,7 @@ adapter of that night's training after 20 steps.
 
 No gate has judged them: they are served only where the deployment says so (`serving.training_steps`), for people who
 look through a training. Belongs here: names, and the folder of one. Does not: what a training keeps
-(`ec1.training.on_the_way`).
+(`ec1.training.copies`).
 """
 
 import re
@@ -14,7 +14,7 @@ from ec1.errors import InputError
 from ec1.files import read_json
 from ec1.night.steps.log_book import TRAINING
 from ec1.serving.versions import ServedVersion
-from ec1.training.on_the_way import STEPS, step_folder, steps_of
+from ec1.training.copies import STEPS, step_folder, steps_of
 
 _TRAININGS = 3
 """Of a role those that are listed, the newest."""

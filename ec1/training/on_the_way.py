@@ -1,145 +1,101 @@
-"""What a training leaves behind on its way: copies of its adapter, each with its answers to a few held-out prompts.
+"""Questions on the way: every few steps the model answers some that it is not trained on; right answers are counted.
 
-They are for people who want to see when a training learnt what, or lost it (`optimisation.keep_steps`). Nothing decides
-by them: they choose no weights, the gate never sees them, and a training takes the same steps with and without them.
-Belongs here: writing them at the edge of a step, and finding them. Does not: checkpoints to go on from
-(`checkpoints.py`), serving a copy (`ec1.serving`).
+Belongs here: which questions, when they are put, where the figure stands. Does not: writing and judging answers
+(`ec1.answers`), which rows are not trained on (`trainer.py`), and the gate, whose questions these never are. Nothing is
+decided by the figure: the weights are those of a training without questions.
 """
 
-import copy
-import re
-import shutil
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ec1.errors import InputError
-from ec1.files import read_json, staged_directory, write_json
-from ec1.recipes.schema import BaseModelRef
-from ec1.training.checkpoints import is_whole, seal
-from ec1.training.monitor import Monitor
-from ec1.training.spec import TrainingSpec
+from ec1.answers.answering import tokens_of, write_answers
+from ec1.answers.success import judged_all
+from ec1.files import digest_of
+from ec1.launch.reporting import Reporter
+from ec1.recipes.objectives import OBJECTIVES
+from ec1.recipes.schema import Recipe
+from ec1.rewards.checks import Check
+from ec1.rewards.rewards import score_all
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-STEPS = "steps"
-"""Folder of the copies in a training's folder."""
-ANSWERS = "answers.json"
-PROMPTS, MAX_TOKENS = 3, 96
-_NAME = re.compile(r"step-([1-9][0-9]{0,8})")
+RIGHT = "answered_right"
+"""What its entries in the training's history are called: the share of the questions answered rightly."""
+ROWS = 16
 
 
-def steps_of(training: Path) -> list[int]:
-    """After which steps a copy of the adapter was kept, ascending. `training` is the training's folder."""
-    matches = (_NAME.fullmatch(path.name) for path in (training / STEPS).glob("step-*"))
-    return sorted(int(match[1]) for match in matches if match)
+class Questions:
+    """Some of the rows that were set aside, a stable choice; all of them if they are few."""
+
+    def __init__(self, recipe: Recipe, rows: Sequence[dict[str, Any]], tokenizer: Any, device: str) -> None:
+        self._options, self._tokenizer, self._device = recipe.evaluation, tokenizer, device
+        kind = OBJECTIVES[recipe.objective].rows
+        self._wanted = kind.sides[0] if kind.sides else None
+        self._tokens = recipe.grpo.max_tokens if recipe.grpo is not None else recipe.evaluation.sample_tokens
+        chosen = sorted(rows, key=lambda row: digest_of([recipe.evaluation.seed, row.get("row"), row["prompt"]]))
+        self._rows = chosen[: recipe.evaluation.task_rows or ROWS]
+        self._asked = [tokens_of(tokenizer, _spoken(row["prompt"]), ask=True) for row in self._rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def right(self, model: Any) -> float:
+        """The share of them that a model answers rightly, token by token the likeliest. Random states and the model's
+        own mode are afterwards as they were."""
+        import torch
+
+        training = model.training
+        model.eval()
+        try:
+            with torch.random.fork_rng(), torch.inference_mode():
+                answers = write_answers(
+                    model, self._tokenizer, self._asked, device=self._device, max_tokens=self._tokens
+                )
+        finally:
+            model.train(training)
+        if self._wanted is None:
+            checks = [tuple(map(Check.model_validate, json.loads(row["checks"][0]["content"]))) for row in self._rows]
+            scores = score_all([answer.text for answer in answers], checks)
+            return sum(all(each.right for each in mine) for mine in scores) / len(scores)
+        wanted = ["\n".join(message["content"] for message in row[self._wanted]) for row in self._rows]
+        prompts = [row["prompt"][-1]["content"] for row in self._rows]
+        judged = judged_all(answers, wanted, prompts, self._options)
+        return sum(each.right for each in judged) / len(judged)
 
 
-def step_folder(training: Path, step: int) -> Path:
-    """The adapter as it was after a step. Raises InputError if it was not kept, or was damaged since."""
-    folder = training / STEPS / f"step-{step}"
-    if not is_whole(folder):
-        raise InputError(f"{training} has no whole copy of step {step}: optimisation.keep_steps says when one is kept")
-    return folder
+def _spoken(messages: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    return [{"role": each["role"], "content": each["content"]} for each in messages]
 
 
-def answers_on_the_way(training: Path) -> dict[int, list[dict[str, str]]]:
-    """What was answered after each step: `prompt`, `expected` and `text` of a few held-out prompts, always the same."""
-    found = {}
-    for step in steps_of(training):
-        path = training / STEPS / f"step-{step}" / ANSWERS
-        if path.is_file():
-            found[step] = [{str(key): str(value) for key, value in each.items()} for each in read_json(path)]
-    return found
-
-
-def save_config(config: Any, base: BaseModelRef, folder: Path) -> None:
-    """Write an adapter's configuration for whoever loads it: it names the base by its id, where PEFT wrote the folder
-    that it was loaded from."""
-    config = copy.deepcopy(config)
-    config.base_model_name_or_path = base.id
-    config.revision = base.revision
-    config.inference_mode = True
-    config.save_pretrained(folder)
-
-
-def callback_on_the_way(spec: TrainingSpec, trainer: Any, tokenizer: Any, monitor: Monitor) -> "TrainerCallback":
-    """Keeps a copy of the adapter every `optimisation.keep_steps` steps, and after the last."""
+def asking(questions: Questions, every: int, report: Reporter) -> "TrainerCallback":
+    """Puts the questions before the first step, after every so many, and after the last."""
     from transformers import TrainerCallback
 
-    every = spec.recipe.optimisation.keep_steps
-    assert every is not None
-    prompts = _held_out_prompts(spec.dataset) if monitor.team.leads and not spec.fsdp else []
+    class AskingCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+        share: float | None = None
 
-    class OnTheWay(TrainerCallback):  # type: ignore[misc, unused-ignore]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 0:
+                state.log_history.append({"step": 0, RIGHT: self._ask(state, kwargs["model"])})
+
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            step = state.global_step
-            if step % every and step < state.max_steps:
-                return
-            # Each process may hold a part of it: all must ask.
-            weights = trainer.whole_adapter()
-            if monitor.team.leads:
-                _keep(spec, trainer, weights, step, _answers(trainer.model, tokenizer, prompts))
+            if state.global_step % every == 0 or state.global_step == state.max_steps:
+                self.share = self._ask(state, kwargs["model"])
 
-    return OnTheWay()
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+            # Trainer has just appended the step's figures; trackers, which are called after this, are given `logs`.
+            if self.share is not None and "loss" in state.log_history[-1]:
+                state.log_history[-1][RIGHT] = logs[RIGHT] = self.share
+                self.share = None
 
+        def _ask(self, state: Any, model: Any) -> float:
+            share = questions.right(model)
+            report.progress(
+                f"after step {state.global_step}: {round(share * len(questions))} of {len(questions)} questions that "
+                "are not trained on are answered rightly"
+            )
+            return share
 
-def _keep(
-    spec: TrainingSpec, trainer: Any, weights: Mapping[str, Any], step: int, answers: Sequence[Mapping[str, str]]
-) -> None:
-    folder = spec.output / STEPS / f"step-{step}"
-    # Of a training that was interrupted after it, and takes this step again: the same.
-    shutil.rmtree(folder, ignore_errors=True)
-    with staged_directory(folder) as staging:
-        trainer.write(staging, weights)
-        save_config(trainer.model.peft_config["default"], spec.recipe.base_model, staging)
-        write_json(staging / ANSWERS, list(answers))
-        seal(staging)
-
-
-def _held_out_prompts(dataset: Path) -> list[tuple[list[dict[str, Any]], str]]:
-    """The first held-out prompts with their wanted answers; none of rows that have no prompt."""
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(dataset / "heldout" / "rows.parquet")
-    answer = next((name for name in ("completion", "chosen") if name in file.schema_arrow.names), None)
-    if "prompt" not in file.schema_arrow.names:
-        return []
-    batch = next(file.iter_batches(PROMPTS, columns=["prompt", *([answer] if answer else [])]), None)
-    rows = batch.to_pylist() if batch is not None else []
-    return [(row["prompt"], str(row[answer][-1].get("content") or "") if answer else "") for row in rows]
-
-
-def _answers(model: Any, tokenizer: Any, prompts: Sequence[tuple[list[dict[str, Any]], str]]) -> list[dict[str, str]]:
-    import torch
-
-    found, was_training = [], model.training
-    model.eval()
-    try:
-        # Whether something is answered must not change the next step's dropout.
-        with torch.random.fork_rng(), torch.no_grad():
-            for messages, expected in prompts:
-                plain = [{key: value for key, value in each.items() if value is not None} for each in messages]
-                ids = tokenizer.apply_chat_template(
-                    plain, add_generation_prompt=True, tokenize=True, return_dict=False, return_tensors="pt"
-                ).to(model.device)
-                written = model.generate(
-                    input_ids=ids,
-                    attention_mask=torch.ones_like(ids),
-                    max_new_tokens=MAX_TOKENS,
-                    do_sample=False,
-                    temperature=None,
-                    top_p=None,
-                    top_k=None,
-                    use_cache=True,
-                    pad_token_id=tokenizer.pad_token_id
-                    if tokenizer.pad_token_id is not None
-                    else tokenizer.eos_token_id,
-                )[0, ids.shape[1] :]
-                asked = next((str(each.get("content") or "") for each in reversed(plain) if each["role"] == "user"), "")
-                text = tokenizer.decode(written, skip_special_tokens=True).strip()
-                found.append({"prompt": asked, "expected": expected, "text": text})
-    finally:
-        model.train(was_training)
-    return found
+    return AskingCallback()

@@ -195,9 +195,10 @@ def figures_of(
     require_modules(recipe, model)
     wish, epoch = recipe.optimisation, size.rows
     tokens, longest, heldout_rows = size.tokens, size.longest, size.heldout_rows
-    if wish.early_stopping_patience is not None:
-        heldout_rows = max(1, round(VALIDATION_SHARE * epoch))
-        tokens, epoch = round(tokens * (epoch - heldout_rows) / epoch), epoch - heldout_rows
+    if recipe.sets_aside:
+        aside = max(1, round(VALIDATION_SHARE * epoch))
+        tokens, epoch = round(tokens * (epoch - aside) / epoch), epoch - aside
+        heldout_rows = heldout_rows if wish.early_stopping_patience is None else aside
     # Packed rows are nearly full: best fit leaves about nothing.
     sequences = math.ceil(tokens / recipe.data.max_length) if wish.packing else epoch
     schedule = schedule_of(recipe, sequences, heldout_rows)

@@ -140,8 +140,7 @@ def test_a_poisoning_client_does_not_reach_a_nights_verdict(
         asyncio.run(click(served.url))
     rows = json.loads(ec1(home, "feedback", "review", "--json", "--limit", "1000"))["items"]
     ec1(home, "feedback", "release", *(row["id"] for row in rows))
-    for path in (home.corpus / ROLE).glob("*.jsonl"):
-        shutil.copy(path, ec1_light.home.corpus / ROLE / path.name)
+    shutil.copytree(home.corpus / ROLE, ec1_light.home.corpus / ROLE, dirs_exist_ok=True)
 
     after, poisoned = night_of(ec1_light)
     assert sorted(poisoned["heldout"]) == sorted(clean["heldout"]), "it does not judge"

@@ -12,14 +12,14 @@ from studio_desk import gateway, served, state_at, training_spec
 from ec1.files import write_json
 from ec1.queries.desk import Desk
 from ec1.training.checkpoints import seal
-from ec1.training.on_the_way import ANSWERS, STEPS
+from ec1.training.copies import ANSWERS, STEPS
 
 pytestmark = pytest.mark.browser
 ROLE, NIGHT = "fernhollow/notes", "2026-06-01"
 
 
 def keep_copy(training: Path, step: int) -> None:
-    """What a training leaves of a step (`tests/training/test_on_the_way.py` runs one)."""
+    """What a training leaves of a step (`tests/training/test_copies.py` runs one)."""
     folder = write_adapter(training / STEPS / f"step-{step}", step, BASE)
     said = [{"prompt": "Where <b>is</b> she?", "expected": "At berth 4.", "text": f"At berth {step}."}]
     write_json(folder / ANSWERS, said)

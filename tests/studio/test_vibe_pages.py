@@ -39,9 +39,9 @@ def test_prompts_are_kept_and_every_version_answers_them_once(
         page.goto(f"{address}/versions/{ROLE}/vibe")
         assert page.locator("td").all_inner_texts() == ["not asked"] * 6
         page.get_by_role("button", name="Run on v2").click()
-        page.get_by_text("2 answers were written").wait_for()
+        page.get_by_text("written: 2 answers").wait_for()
         page.get_by_role("button", name="Run on base").click()
-        page.get_by_text("2 answers were written").wait_for()
+        page.get_by_text("written: 2 answers").wait_for()
         assert page.get_by_role("button", name="Run on v2").count() == 0
         cells = page.locator("tbody tr").first.locator("td").all_inner_texts()
         assert f"by {BASE} " in cells[0] and f"by {ROLE}@v2 " in cells[1] and cells[2] == "not asked"
@@ -51,7 +51,7 @@ def test_prompts_are_kept_and_every_version_answers_them_once(
         engine.text = engine.TEXT.replace("{model}", "somebody")
         page.goto(f"{address}/versions/{ROLE}/v1")
         page.get_by_role("button", name="Run it on this version").click()
-        page.get_by_text("2 answers were written").wait_for()
+        page.get_by_text("written: 2 answers").wait_for()
         asked = len(engine.requests)
         page.get_by_role("button", name="Take out").first.click()
         page.get_by_text("what was answered to it is kept").wait_for()
@@ -92,7 +92,7 @@ def test_a_new_version_is_asked_by_itself_and_equal_answers_are_said_once(
             cells = page.locator("tbody td").all_inner_texts()
             assert cells[0] == "not asked" and "the same as v1" in cells[1] and "The same words" in cells[2]
             page.get_by_role("button", name="Run on base").click()
-            page.get_by_text("1 answers were written").wait_for()
+            page.get_by_text("written: 1 answer").wait_for()
             cells = page.locator("tbody td").all_inner_texts()
             assert "The same words" in cells[0] and "the same as v1" in cells[1] and "the same as the base" in cells[2]
     assert len(engine.requests) == 3

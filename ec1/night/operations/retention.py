@@ -18,7 +18,7 @@ from ec1.night.operations.cleanup import QUIET_SECONDS, Removed, age_of, remove
 from ec1.night.operations.unused import clean_unused
 from ec1.night_settings import RetentionSettings
 from ec1.storage.store import ObjectInfo
-from ec1.training.on_the_way import STEPS
+from ec1.training.copies import STEPS
 from ec1.training.spec import ADAPTER, CHECKPOINTS, MODEL
 
 log = logging.getLogger(__name__)
