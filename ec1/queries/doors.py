@@ -20,7 +20,6 @@ from ec1.corpus.labels import take_records
 from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.extraction.defence.releases import add
-from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import checked_name, digest_of
 from ec1.graph.review import write_decisions
@@ -273,6 +272,8 @@ def sample_generation(
 ) -> str:
     """Have the served base propose what a sample needs, execute it, and keep every step; returns what came of it.
     Nothing of it is in a bucket. Raises ServiceError without an engine, InputError without a sandbox."""
+    from ec1.extraction.reading.openai import OpenAIClient
+
     if (why := why_no_python()) is not None:
         raise InputError(why)
     kept = read_recipe(desk.home.generated, role, name)

@@ -10,7 +10,6 @@ from typing import Literal
 
 from ec1.adapters.scores import load_scores
 from ec1.errors import InputError
-from ec1.night.steps.candidate import EVALUATION_FOLDER
 from ec1.night.steps.log_book import TRAINING, Run, runs
 from ec1.queries.desk import Desk
 from ec1.queries.rows import DatasetRows, Row, open_source
@@ -68,4 +67,7 @@ def row_scores(desk: Desk, key: str, run: str | None, order: ScoreOrder, limit: 
 
 
 def _evaluation(run: Run) -> Path:
+    # It loads what evaluates: Studio starts without.
+    from ec1.night.steps.candidate import EVALUATION_FOLDER
+
     return (run.folder.parent if run.folder.name == TRAINING else run.folder) / EVALUATION_FOLDER
