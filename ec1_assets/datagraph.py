@@ -6,7 +6,7 @@ the deployment decides on which day its nights begin.
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -27,9 +27,17 @@ OWNERS = ["team:datagraph"]
 OBSERVATION_SECONDS = 30.0
 
 
-def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str, Stream]) -> list[dg.AssetsDefinition]:
-    """The assets of group `datagraph`, one partition per night."""
-    entities = [f"{stream}_entities" for stream in streams]
+def entities_of(streams: Mapping[str, Stream]) -> list[str]:
+    """The assets that hold what was found in the streams."""
+    return [f"{stream}_entities" for stream in streams]
+
+
+def datagraph_assets(
+    nights: dg.DailyPartitionsDefinition, streams: Mapping[str, Stream], before_handover: Sequence[str] = ()
+) -> list[dg.AssetsDefinition]:
+    """The assets of group `datagraph`, one partition per night; those of `before_handover` use the GPU before it is
+    handed over."""
+    entities = entities_of(streams)
 
     @dg.asset(
         partitions_def=nights,
@@ -110,7 +118,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
 
     @dg.asset(
         partitions_def=nights,
-        deps=entities,
+        deps=[*entities, *before_handover],
         group_name=GROUP,
         owners=OWNERS,
         kinds={"gpu"},

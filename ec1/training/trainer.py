@@ -26,6 +26,7 @@ from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.sharing import refusal, shared
 from ec1.seals import FILES, MANIFEST, check_files, read_sealed
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
+from ec1.training.copies import callback_of_copies, save_config
 from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
 from ec1.training.monitor import ROLLOUT_COLUMNS, Monitor, callback_of, peak_memory_gib
@@ -222,12 +223,14 @@ def _attempt(
             went_on_after = step_of(checkpoint) if checkpoint else 0
             trackers = tracking_callbacks(spec.tracking, spec.output / TENSORBOARD, went_on_after)
         early = [] if patience is None else [_early_stopping(patience, checkpoint)]
-        questions = []
+        questions, kept = [], []
         if (every := recipe.evaluation.task_steps) is not None:
             asked = Questions(recipe, aside.to_list(), tokenizer, spec.device)
             monitor.note(f"{len(asked)} rows of sources that are not trained on are questions on the way")
             questions = [asking(asked, every, monitor.report)]
-        for callback in (callback_of(monitor), *early, *questions, *extra_callbacks, *trackers):
+        if recipe.optimisation.keep_steps is not None:
+            kept = [callback_of_copies(spec, trainer, tokenizer, monitor)]
+        for callback in (callback_of(monitor), *early, *questions, *kept, *extra_callbacks, *trackers):
             trainer.add_callback(callback)
         loaded = time.monotonic()
         monitor.report.progress(
@@ -527,12 +530,7 @@ def _save_weights(trainer: Any, tokenizer: Any, spec: TrainingSpec, name: str) -
         if name == MODEL:
             tokenizer.save_pretrained(staging)
             return
-        config = trainer.model.peft_config["default"]
-        # Readers look for the base by this id; PEFT wrote the folder that it was loaded from.
-        config.base_model_name_or_path = spec.recipe.base_model.id
-        config.revision = spec.recipe.base_model.revision
-        config.inference_mode = True
-        config.save_pretrained(staging)
+        save_config(trainer.model.peft_config["default"], spec.recipe.base_model, staging)
         (staging / "chat_template.jinja").write_text(tokenizer.chat_template)
 
 
@@ -541,10 +539,8 @@ def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = [
-        *_METRIC_COLUMNS,
-        *(name for name in (*ROLLOUT_COLUMNS, RIGHT) if any(name in entry for entry in history)),
-    ]
+    measured = ("gpu_busy", *ROLLOUT_COLUMNS, RIGHT)
+    columns = [*_METRIC_COLUMNS, *(name for name in measured if any(name in entry for entry in history))]
     table = pa.table({column: [entry.get(column) for entry in history] for column in columns})
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary)
