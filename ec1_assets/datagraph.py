@@ -95,7 +95,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         kinds={"ladybug"},
         code_version="1",
         description="Mentions and entities applied to the property graph, and a published read-only copy of it.",
-        check_specs=checks.specs_of_graph(),
+        check_specs=checks.specs_of_graph(nights),
     )
     def graph_mutations(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
         night = _night(context, project)
