@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from queue import LifoQueue
 from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
@@ -45,7 +46,7 @@ MEDIA_TYPES = {
 }
 """The media type that kreuzberg knows a file by, for each suffix of `ec1.streams.CONVERTED`."""
 
-CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-2"
+CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-3"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 
 
@@ -61,13 +62,23 @@ _converted: TypeAdapter[Converted] = TypeAdapter(Converted)
 
 
 class Converter:
-    """Converts files within limits; `kept` is a folder for results, or None to keep none. Safe to share by threads."""
+    """Converts files within limits; `kept` is a folder for results, or None to keep none.
+
+    Safe to share by threads: so many files are converted at a time as `settings.processes` says.
+    """
 
     def __init__(self, settings: ConversionSettings, kept: Path | None = None) -> None:
         self._settings = settings
         self._kept = kept
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
+        self._workers = [_Worker(settings) for _ in range(settings.processes)]
+        self._free: LifoQueue[_Worker] = LifoQueue()
+        for worker in reversed(self._workers):
+            self._free.put(worker)
+
+    @property
+    def processes(self) -> int:
+        """How many files it converts at a time."""
+        return len(self._workers)
 
     def convert(self, data: bytes, suffix: str, sha256: str) -> Converted:
         """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason."""
@@ -89,8 +100,11 @@ class Converter:
         path = self._place(suffix, sha256)
         if path is not None and (found := _read_kept(path)) is not None:
             return found
-        with self._lock:
-            answer, lasting = self._ask(data, suffix)
+        worker = self._free.get()
+        try:
+            answer, lasting = worker.ask(data, suffix)
+        finally:
+            self._free.put(worker)
         if path is not None and lasting:
             write_atomic(path, answer)
         return answer
@@ -101,25 +115,39 @@ class Converter:
             path.unlink(missing_ok=True)
 
     def _place(self, suffix: str, sha256: str, converter: str | None = None) -> Path | None:
-        name = digest_of([suffix, sha256, self._settings.model_dump()])
+        limits = self._settings.model_dump(exclude={"processes"})
+        name = digest_of([suffix, sha256, limits])
         version = converter or CONVERTER_VERSION
         return self._kept / version / name[:2] / f"{name}.json" if self._kept is not None else None
 
     def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
+        """End the processes."""
+        for worker in self._workers:
+            worker.close()
+
+
+class _Worker:
+    """One process that converts, started when it is first asked."""
+
+    def __init__(self, settings: ConversionSettings) -> None:
+        self._settings = settings
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def close(self) -> None:
+        """End it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
                 # What a killed process did not take is lost, and closing says so.
                 with suppress(OSError):
                     assert pipe is not None
                     pipe.close()
-            self._process = None
+            self.process = None
 
-    def _ask(self, data: bytes, suffix: str) -> tuple[bytes, bool]:
-        """The process's answer, and whether it would be the same another time."""
-        process = self._process if self._process is not None and self._process.poll() is None else self._start()
+    def ask(self, data: bytes, suffix: str) -> tuple[bytes, bool]:
+        """Its answer, and whether it would be the same another time."""
+        process = self.process if self.process is not None and self.process.poll() is None else self._start()
         assert process.stdin is not None and process.stdout is not None
         seconds = self._settings.max_seconds
         overdue = threading.Event()
@@ -151,7 +179,7 @@ class Converter:
     def _start(self) -> subprocess.Popen[bytes]:
         self.close()
         command = [sys.executable, "-m", "ec1.documents.converter_process", str(self._settings.max_memory_mb)]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,7 +189,7 @@ class Converter:
             start_new_session=True,
         )
         atexit.register(self.close)
-        return self._process
+        return self.process
 
 
 def _line(pipe: IO[bytes]) -> bytes:
