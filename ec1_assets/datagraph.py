@@ -31,8 +31,12 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
     """The assets of group `datagraph`, one partition per night."""
     entities = [f"{stream}_entities" for stream in streams]
 
+    # What phase 1 does first, and its longest step, must not queue behind steps that have time until the handover.
+    first = {"dagster/priority": "10"}
+
     @dg.asset(
         partitions_def=nights,
+        op_tags=first,
         group_name=GROUP,
         owners=OWNERS,
         kinds={"file"},
@@ -50,8 +54,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
     @dg.multi_asset(
         name="extract_entities",
         partitions_def=nights,
-        # The longest step of phase 1: it must not queue behind steps that have time until the handover.
-        op_tags={"dagster/priority": "10"},
+        op_tags=first,
         can_subset=True,
         pool=GPU_POOL,
         specs=[

@@ -10,24 +10,26 @@ time is over, and starts again for the next file. What came out is kept by conte
 import atexit
 import json
 import logging
+import os
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from queue import LifoQueue
-from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
 from ec1.documents.settings import ConversionSettings
 from ec1.errors import RejectedError
-from ec1.files import digest_of, write_atomic
+from ec1.files import digest_of, write_unflushed
 
+_PIECE = 2**20
 log = logging.getLogger(__name__)
 
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
@@ -106,7 +108,7 @@ class Converter:
         finally:
             self._free.put(worker)
         if path is not None and lasting:
-            write_atomic(path, answer)
+            write_unflushed(path, answer)
         return answer
 
     def drop(self, suffix: str, sha256: str) -> None:
@@ -150,27 +152,20 @@ class _Worker:
         process = self.process if self.process is not None and self.process.poll() is None else self._start()
         assert process.stdin is not None and process.stdout is not None
         seconds = self._settings.max_seconds
-        overdue = threading.Event()
-
-        def stop() -> None:
-            overdue.set()
-            process.kill()
-
-        timer = threading.Timer(seconds, stop)
-        timer.start()
+        deadline = time.monotonic() + seconds
+        header = {"type": MEDIA_TYPES[suffix], "bytes": len(data), "max_pages": self._settings.max_pages}
+        answer, overdue = b"", False
         try:
-            header = {"type": MEDIA_TYPES[suffix], "bytes": len(data), "max_pages": self._settings.max_pages}
-            process.stdin.write(json.dumps(header).encode() + b"\n" + data)
-            process.stdin.flush()
-            answer = _line(process.stdout)
+            _send(process.stdin.fileno(), json.dumps(header).encode() + b"\n" + data, deadline)
+            answer = _line(process.stdout.fileno(), deadline)
+        except TimeoutError:
+            overdue = True
         except OSError:
-            answer = b""
-        finally:
-            timer.cancel()
+            pass
         if answer:
             return answer, True
         self.close()
-        if overdue.is_set():
+        if overdue:
             return _refusal(f"not converted within {seconds:g} s (documents.conversion.max_seconds)"), False
         return _refusal(
             f"the converter ended; it may use {self._settings.max_memory_mb:,} MB (documents.conversion.max_memory_mb)"
@@ -188,13 +183,36 @@ class _Worker:
             env={"PATH": "", "LC_ALL": "C.UTF-8", "TMPDIR": tempfile.gettempdir()},
             start_new_session=True,
         )
+        assert self.process.stdin is not None
+        os.set_blocking(self.process.stdin.fileno(), False)
         atexit.register(self.close)
         return self.process
 
 
-def _line(pipe: IO[bytes]) -> bytes:
-    line = pipe.readline()
-    return line if line.endswith(b"\n") else b""
+def _send(pipe: int, data: bytes, deadline: float) -> None:
+    """Raises TimeoutError when the time is over, another OSError when nobody reads any more."""
+    left = memoryview(data)
+    while left:
+        _wait(pipe, select.POLLOUT, deadline)
+        left = left[os.write(pipe, left) :]
+
+
+def _line(pipe: int, deadline: float) -> bytes:
+    """The one line of an answer, or nothing if the process ended before its end. Raises TimeoutError."""
+    pieces: list[bytes] = []
+    while not (pieces and pieces[-1].endswith(b"\n")):
+        _wait(pipe, select.POLLIN, deadline)
+        if not (piece := os.read(pipe, _PIECE)):
+            return b""
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _wait(pipe: int, event: int, deadline: float) -> None:
+    poll = select.poll()
+    poll.register(pipe, event)
+    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        raise TimeoutError
 
 
 def _refusal(reason: str) -> bytes:
@@ -203,9 +221,11 @@ def _refusal(reason: str) -> bytes:
 
 def _read_kept(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        answer = path.read_bytes()
     except OSError:
         return None
+    # A power cut leaves less, or zeros.
+    return answer if answer.endswith(b"\n") else None
 
 
 def _answered(answer: bytes) -> Converted:

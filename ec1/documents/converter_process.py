@@ -127,7 +127,8 @@ def _reason(error: Exception) -> str:
     # It repeats itself: "PDF is password-protected: PDF is password-protected".
     text = text.removeprefix("ParsingError: ")
     half, _, rest = text.partition(": ")
-    return (half if half == rest else text)[:200]
+    # Of a library's own name for its error only the words before it say something.
+    return (half if half == rest or "LibraryInternalError" in rest else text)[:200]
 
 
 if __name__ == "__main__":
