@@ -1,9 +1,9 @@
-"""F1 of the shipped extractor on the sample's Markdown, and on the same texts as HTML, Word, mail and PDF.
+"""F1 on the sample's Markdown, and on the same texts as HTML, Word, mail and PDF: with perfect answers, which says what
+reading a kind loses, and with the shipped extractor.
 
-Each text is written by its kind's own writer and read as a night reads it. What the model said of a chunk is kept, so
-that only what a kind changed is asked again.
+Each text is written by its kind's own writer and read as a night reads it.
 
-Run: python -m benchmarks.format_quality [--record FOLDER] [--only DOCUMENTS]
+Run: python -m benchmarks.format_quality [--oracle] [--record FOLDER] [--only DOCUMENTS]
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import sample
+from benchmarks import oracle, sample
 from benchmarks._engine import embedded, model_of, serving
 from benchmarks._recorded import Recorded
 from benchmarks.extraction_quality import extract, extractor_of, shipped
@@ -40,9 +40,24 @@ def as_kind(texts: Sequence[Text], suffix: str) -> list[Text]:
     return found
 
 
-def main(only: int, record: Path | None) -> None:
+def markdown_of_the_sample(only: int = 0) -> list[Text]:
+    return [each for each in sample.read() if each.name.endswith(".md")][: only or None]
+
+
+def perfect(texts: Sequence[Text]) -> dict[str, float]:
+    """F1 of perfect answers, by kind."""
+    return {
+        suffix: oracle.grounded((text, oracle.perfect(text)) for text in as_kind(texts, suffix))["all"].f1
+        for suffix in KINDS
+    }
+
+
+def main(only: int, record: Path | None, engine: bool) -> None:
     deployment, settings = embedded()
-    texts = [each for each in sample.read() if each.name.endswith(".md")][: only or None]
+    texts = markdown_of_the_sample(only)
+    print("perfect answers:", {suffix: round(f1, 3) for suffix, f1 in perfect(texts).items()}, flush=True)
+    if not engine:
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = record or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +87,8 @@ def _digest(text: str) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--oracle", action="store_true", help="perfect answers alone, without an engine")
     parser.add_argument("--only", type=int, default=0, help="so many documents; 0: all")
     parser.add_argument("--record", type=Path, help="folder that keeps what the model said")
     arguments = parser.parse_args()
-    main(arguments.only, arguments.record)
+    main(arguments.only, arguments.record, not arguments.oracle)
