@@ -12,7 +12,7 @@ from ec1.night.steps.log_book import find_run
 from ec1.training.spec import METRICS
 
 _EVENTS = "tensorboard"
-_NAMES = ("loss", "reward", "grad_norm", "learning_rate", "tokens_per_second", "peak_memory_gib")
+_NAMES = ("loss", "reward", "answered_right", "grad_norm", "learning_rate", "tokens_per_second", "peak_memory_gib")
 
 
 @dataclass(frozen=True)

@@ -301,6 +301,8 @@ class Recipe(Settings):
                 "lora.modules_to_save cannot be served by vLLM: leave it out, or use kind pretraining, which `ec1 "
                 "train` starts and no night publishes"
             )
+        if self.kind == "pretraining" and self.evaluation.task_steps is not None:
+            problems.append("evaluation.task_steps counts right answers, and kind pretraining has no questions: null")
         if self.role in self.data.mix:
             problems.append(f"data.mix names {self.role}, the recipe's own role: it is trained on anyway")
         if not objective.imitates and self.optimisation.packing:
@@ -323,6 +325,11 @@ class Recipe(Settings):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether a part of training's own sources is not trained on, because something is measured on it meanwhile."""
+        return self.optimisation.early_stopping_patience is not None or self.evaluation.task_steps is not None
 
     @property
     def rows(self) -> RowKindName:

@@ -29,6 +29,7 @@ from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
 from ec1.training.monitor import ROLLOUT_COLUMNS, Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import TRAINERS
+from ec1.training.on_the_way import RIGHT, Questions, asking
 from ec1.training.packed import require_hidden_rows
 from ec1.training.plan import VALIDATION_SHARE, Schedule, schedule_of
 from ec1.training.processes import Team, whole
@@ -200,7 +201,7 @@ def _attempt(
     with _quiet_libraries(), tempfile.TemporaryDirectory(prefix="ec1-training-") as scratch:
         monitor.report.progress(f"loading {recipe.base_model.id}")
         tokenizer = load_tokenizer(spec.base_model)
-        rows, heldout = _load_rows(spec, Path(scratch))
+        rows, heldout, aside = _load_rows(spec, Path(scratch))
         trainer = build_trainer(spec, tokenizer, rows, heldout, batch, accumulation, monitor.team.card)
         packing, patience = recipe.optimisation.packing, recipe.optimisation.early_stopping_patience
         usable = len(rows) if packing else len(trainer.train_dataset)
@@ -220,7 +221,12 @@ def _attempt(
             went_on_after = step_of(checkpoint) if checkpoint else 0
             trackers = tracking_callbacks(spec.tracking, spec.output / TENSORBOARD, went_on_after)
         early = [] if patience is None else [_early_stopping(patience, checkpoint)]
-        for callback in (callback_of(monitor), *early, *extra_callbacks, *trackers):
+        questions = []
+        if (every := recipe.evaluation.task_steps) is not None:
+            asked = Questions(recipe, aside.to_list(), tokenizer, spec.device)
+            monitor.note(f"{len(asked)} rows of sources that are not trained on are questions on the way")
+            questions = [asking(asked, every, monitor.report)]
+        for callback in (callback_of(monitor), *early, *questions, *extra_callbacks, *trackers):
             trainer.add_callback(callback)
         loaded = time.monotonic()
         monitor.report.progress(
@@ -279,6 +285,7 @@ def _attempt(
             loss_last=history[-1]["loss"] if history else None,
             heldout_loss_first=evaluations[0] if evaluations else None,
             heldout_loss_last=evaluations[-1] if evaluations else None,
+            answered_right=tuple((each["step"], each[RIGHT]) for each in state.log_history if RIGHT in each),
             heldout_margin_first=margins[0] if margins else None,
             heldout_margin_last=margins[-1] if margins else None,
             trainable_parameters=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
@@ -322,8 +329,8 @@ def _early_stopping(patience: int, checkpoint: Path | None) -> "TrainerCallback"
     return callback  # type: ignore[no-any-return, unused-ignore]
 
 
-def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
-    """Rows to train on and to measure on, with the columns of the objective only.
+def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any, Any]:
+    """Rows to train on and to measure on, with the columns of the objective only, and all of those set aside, if any.
 
     They are the dataset's two sides; with early stopping, both are of the training side: what the gate scores must not
     choose the weights. Raises InputError if the columns are not there.
@@ -350,9 +357,12 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
         parts.append(rows)
     if len(parts[0]) == 0:
         raise PermanentError(f"{spec.dataset} holds no row to train on")
+    aside = None
+    if spec.recipe.sets_aside:
+        parts[0], aside = _set_aside(parts[0], spec)
     if spec.recipe.optimisation.early_stopping_patience is not None:
-        parts = list(_set_aside(parts[0], spec))
-    return parts[0].select_columns(wanted), parts[1].select_columns(wanted)
+        parts[1] = aside
+    return parts[0].select_columns(wanted), parts[1].select_columns(wanted), aside
 
 
 def _set_aside(rows: Any, spec: TrainingSpec) -> tuple[Any, Any]:
@@ -360,7 +370,8 @@ def _set_aside(rows: Any, spec: TrainingSpec) -> tuple[Any, Any]:
     groups = sorted(set(rows["group"]), key=lambda group: digest_of([spec.effective_seed, group]))
     if len(groups) < 2:
         raise PermanentError(
-            f"{spec.dataset}: optimisation.early_stopping_patience needs rows of at least two sources, there is one"
+            f"{spec.dataset}: optimisation.early_stopping_patience and evaluation.task_steps need rows of at least two "
+            "sources, there is one"
         )
     aside = set(groups[: max(1, round(VALIDATION_SHARE * len(groups)))])
     chosen = [group in aside for group in rows["group"]]
@@ -526,7 +537,10 @@ def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = [*_METRIC_COLUMNS, *(name for name in ROLLOUT_COLUMNS if any(name in entry for entry in history))]
+    columns = [
+        *_METRIC_COLUMNS,
+        *(name for name in (*ROLLOUT_COLUMNS, RIGHT) if any(name in entry for entry in history)),
+    ]
     table = pa.table({column: [entry.get(column) for entry in history] for column in columns})
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary)
