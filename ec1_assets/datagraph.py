@@ -39,8 +39,12 @@ def datagraph_assets(
     handed over."""
     entities = entities_of(streams)
 
+    # What phase 1 does first, and its longest step, must not queue behind steps that have time until the handover.
+    first = {"dagster/priority": "10"}
+
     @dg.asset(
         partitions_def=nights,
+        op_tags=first,
         group_name=GROUP,
         owners=OWNERS,
         kinds={"file"},
@@ -58,8 +62,7 @@ def datagraph_assets(
     @dg.multi_asset(
         name="extract_entities",
         partitions_def=nights,
-        # The longest step of phase 1: it must not queue behind steps that have time until the handover.
-        op_tags={"dagster/priority": "10"},
+        op_tags=first,
         can_subset=True,
         pool=GPU_POOL,
         specs=[
@@ -103,7 +106,7 @@ def datagraph_assets(
         kinds={"ladybug"},
         code_version="1",
         description="Mentions and entities applied to the property graph, and a published read-only copy of it.",
-        check_specs=checks.specs_of_graph(),
+        check_specs=checks.specs_of_graph(nights),
     )
     def graph_mutations(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
         night = _night(context, project)
