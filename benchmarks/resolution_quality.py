@@ -3,7 +3,9 @@
 Names of GUM (people, organisations, places; two names are one thing where coreference says so) in three parts: `gum`,
 which the rules were written on; of `gum-more`, the documents that may be looked at and those that nobody looked at
 (int(sha1(stem), 16) % 3 == 0). Names of people in novels (LitBank), in two parts.
-Contact records of FEBRL 1 and 3. A pair is two names of one document, or two records.
+Contact records of FEBRL 1 and 3. A pair is two names of one document, or two records. Beside that, of the bundled
+sample: how many mentions of people are left with somebody of whom only one word is known, and how many short names
+found the person whom the gold says.
 
 Run: python -m benchmarks.resolution_quality [--show PART] [--litbank FOLDER]
 """
@@ -11,15 +13,19 @@ Run: python -m benchmarks.resolution_quality [--show PART] [--litbank FOLDER]
 import argparse
 import csv
 import itertools
+import json
 import re
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import litbank
+from benchmarks import litbank, sample
 from benchmarks.gum import CLASSES, DATA, is_unseen, marked, parsed
 from ec1.graph.model import entity_key
+from ec1.graph.reader import GraphReader
 from ec1.graph.resolution.clusters import resolve
+from ec1.graph.resolution.names import TITLES
 from ec1.graph.resolution.owners import owners
 from ec1.graph.resolution.profile import Profile
 
@@ -154,6 +160,39 @@ def main() -> None:
             for label, pairs in (("wrong", found - true), ("missed", true - found)):
                 for one, other in sorted(pairs):
                     print(f"    {label}: {one} | {other}{'  (review)' if (one, other) in linked else ''}")
+
+    _print_short_names()
+
+
+def _print_short_names() -> None:
+    """Of the sample, with the gold's names as mentions: whose the names of one word, and those with a title, became."""
+    said: dict[tuple[str, str], str] = {}
+    for row in map(json.loads, sample.GOLD.read_text().splitlines()):
+        people = {each["name"]: each for each in row["entities"] if each["class"] == "Person"}
+        for name, each in people.items():
+            owner = each.get("same_as", name)
+            said[row["path"], name.casefold()] = people.get(owner, {}).get("same_as", owner)
+    total = alone = right = wrong = 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        GraphReader(sample.publish(Path(folder))) as reader,
+    ):
+        for entity in reader.entities(limit=None, entity_class="Person"):
+            short = len(_plain(entity.name)) == 1
+            for mention in reader.mentions_of(*(entity.members or (entity.key,))):
+                total += 1
+                alone += short
+                if not short and len(_plain(mention.name)) == 1:
+                    is_right = said[mention.path, mention.name.casefold()] == entity.name
+                    right, wrong = right + is_right, wrong + (not is_right)
+    print(
+        f"sample: {alone} of {total} mentions of people are left with a name of one word; "
+        f"of {right + wrong} short names that found their owner {right} are right"
+    )
+
+
+def _plain(name: str) -> list[str]:
+    return [word for word in name.split() if word.casefold().rstrip(".") not in TITLES]
 
 
 def _measured(data: Path, novels: Path | None) -> Iterator[tuple[str, tuple[int, Pairs, Pairs, Pairs]]]:

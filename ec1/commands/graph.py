@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import Options, out, print_answer, print_json, printable
+from ec1.queries import answers
 from ec1.queries import graph as queries
 
 graph_app = typer.Typer(help="The published graph: what it holds, and the source of each fact.", no_args_is_help=True)
@@ -132,6 +133,31 @@ def _found_lines(found: tuple[queries.Entity, ...]) -> Iterator[str]:
         line = f"{printable(each.name)}  {each.entity_class}, {each.mentions} mentions in {each.documents} documents"
         line += f", under {len(each.members)} names" if each.members else ""
         yield f"{line}  [{printable(each.key)}]"
+
+
+@graph_app.command()
+def ask(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument(help="such as 'Who makes the buttons for the cabs?'")],
+    limit: Annotated[int, typer.Option(min=1, help="sentences to show, the best first")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question with the sentences of documents that do, word for word; or say that it is not in the graph."""
+    options: Options = context.obj
+    quotes = queries.quotes_of(options.home, options.deployment())
+    with _reader(context) as reader:
+        print_answer(answers.ask(reader, quotes, question, limit), as_json, _answer_lines)
+
+
+def _answer_lines(found: answers.Answer) -> Iterator[str]:
+    for each in found.sources:
+        yield f"{each.number}. {printable(' '.join(each.sentence.split()))}"
+        said = ", ".join(filter(None, (each.path, each.page, each.date)))
+        yield f"   {printable(said)}, characters {each.start} to {each.end}"
+    if found.note:
+        yield found.note
+    if found.unread:
+        yield f"{found.unread} documents were changed or removed since, and were not looked at"
 
 
 @graph_app.command()

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ec1.errors import EC1Error, InputError
+from ec1.queries import answers
 from ec1.queries import graph as queries
 from ec1.queries import graph_walks as walks
 
@@ -138,6 +139,14 @@ def _add_walks(server: "MCPServer[Any]", published: Published, quotes: "queries.
             return walks.what_changed(reader, night, _checked(limit))
 
     if quotes is not None:
+
+        @server.tool(annotations=_reads())
+        def ask(question: str, limit: int = 5) -> answers.Answer:
+            """The sentences that answer a question best, numbered, each with document, page and date; none, and a note,
+            where it is not in the graph. They share its words: judge whether they answer it, and say nothing that none
+            of them says."""
+            with published() as reader:
+                return answers.ask(reader, quotes, question, _checked(limit))
 
         @server.tool(annotations=_reads())
         def read_document(path: str, start: int = 0, length: int = 8_000) -> walks.DocumentPart:

@@ -27,6 +27,7 @@ from ec1.graph.resolution.clusters import Cluster, Resolution
 from ec1.graph.resolution.overrides import Overrides
 from ec1.graph.resolution.resolver import DRIFT, WHOLE_BELOW
 from ec1.graph.search_index import index_path
+from ec1.graph.sentence_index import sentence_index_path
 from ec1.graph.writer_lock import writer_lock
 
 QUARANTINE_AFTER = 3
@@ -234,8 +235,9 @@ class LadybugStore:
 
         with self._db.closed():
             # The lock beside the live file keeps other writers out.
-            # What was found by name before is of the copy before, and may name what is forgotten now.
-            index_path(destination).unlink(missing_ok=True)
+            # What was found in it before is of the copy before, and may say what is forgotten now.
+            for index in (index_path(destination), sentence_index_path(destination)):
+                index.unlink(missing_ok=True)
             copy_into_place(self._db.path, destination, check)
             file_seal.seal_copy(destination, self._db.path, state)
         return destination

@@ -59,6 +59,11 @@ class GraphReader:
         if database is not None:
             database.close()
 
+    @property
+    def path(self) -> Path:
+        """Where the copy that is read was published."""
+        return self._path
+
     def stats(self) -> GraphStats:
         """Count what the graph holds."""
         with self.reading() as connection:

@@ -84,6 +84,15 @@ def test_show_gives_the_sentence_with_the_name_marked_and_its_origin(home: Home)
         assert evidence in shown
 
 
+def test_ask_quotes_a_sentence_with_its_source_or_says_that_there_is_none(home: Home) -> None:
+    first, place, *_ = ec1(home, "ask", "Whom did Anna Berg meet in Oslo?").stdout.splitlines()
+    assert first == "1. Then Anna Berg met Acme Inc. in Oslo, said Ben."
+    assert place.startswith(f"   {DOCUMENT.path}, characters ")
+    assert ec1(home, "ask", "What salary does Anna Berg earn?").stdout == "not in the graph\n"
+    (source, *_) = json.loads(ec1(home, "ask", "Whom did Anna Berg meet in Oslo?", "--json").stdout)["sources"]
+    assert source["sentence"] == "Then Anna Berg\nmet Acme Inc. in Oslo, said Ben."
+
+
 def test_show_as_json_holds_the_same(home: Home) -> None:
     (entity,) = json.loads(ec1(home, "show", "Person:anna berg", "--json").stdout)
     assert (entity["key"], entity["mentions"]) == ("Person:anna berg", 3)

@@ -81,6 +81,8 @@ def test_every_place_is_a_mention_and_offsets_are_the_documents() -> None:
         ("In Q3 2026 we grow.", "Q3 2026", "date"),
         ("It costs 12,000 dollars.", "12,000 dollars", "number"),
         ("About 40 MW of it.", "40 MW", "number"),
+        ("Balance Baltic Timber 7,310 Sum", "Baltic Timber 7,310", "number"),
+        ("Paid Baltic Timber $7,310.50 USD", "Baltic Timber $7,310.50 USD", "number"),
         ("At 9:05 we began.", "9:05", "date"),
         ("Under the Data Protection Act we must.", "Data Protection Act", "law"),
         ("Under the Clean Air Act of 1990 we must.", "Clean Air Act of 1990", "law"),
@@ -120,6 +122,8 @@ def test_what_is_no_entity_is_dropped_with_its_reason(text: str, name: str, expe
     [
         *(
             "3M",
+            "Area 51",
+            "Fund 1,000 Trees",
             "1031 Exchange Corp",
             "Smith, Jones LLP",
             "Murfreesboro, Tennessee",

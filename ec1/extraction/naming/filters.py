@@ -22,6 +22,8 @@ _UNITS = word_list("units")
 _ROLES = word_list("roles")
 _FUNCTION = word_list("function_words")
 _ORDINAL = re.compile(r"\d{1,4}(?:st|nd|rd|th)?|[qh][1-4]|fy\d*")
+# `Baltic Timber 7,310` is a name and what stands in its line.
+_LINE_WITH_AMOUNT = re.compile(r".*[^\W\d_].*\s[^\w\s]{0,2}\d{1,3}(?:,\d{3})+(?:\.\d+)?(?:\s([^\W\d_]+))?")
 _LAW = re.compile(
     r"(?:.*\s)?(?:act|regulations?|directive|statute|amendment|ordinance|bylaws?|code of federal regulations)"
     r"(?:\s*(?:of\s+)?\(?\d{4}\)?)?"
@@ -110,7 +112,9 @@ def _is_date(plain: str) -> bool:
 
 
 def _is_number(name: str) -> bool:
-    """True for figures and amounts; `3M` and `AC-448` are names."""
+    """True for figures and amounts, and for a line of a table with one; `3M` and `AC-448` are names."""
+    if (line := _LINE_WITH_AMOUNT.fullmatch(name)) and (line[1] or "usd").casefold() in _UNITS:
+        return True
     if not re.match(r"[^\w\s]{0,2}\d", name) or re.fullmatch(r"\d+[A-Z]", name):
         return False
     return all(word in _UNITS for word in re.findall(r"[^\W\d_]+", name.casefold()))

@@ -30,7 +30,7 @@ from ec1.extraction.wordlists import word_list
 from ec1.vocabulary import CONTRACT, Vocabulary
 
 # Raise this when the same answer would give other mentions.
-GROUNDING_VERSION = 5
+GROUNDING_VERSION = 6
 
 # How many characters on each side of a chunk the filters may look at.
 _CONTEXT = 5000

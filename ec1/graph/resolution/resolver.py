@@ -61,7 +61,7 @@ def update(database: GraphDatabase, overrides: Overrides, *, drift: float, whole
     documents = tables.unresolved(connection) if record is not None else []
     if len(documents) > max(_FEW, _MANY * totals.stats.documents):
         record = None
-    with _without_garbage_collection():
+    with without_garbage_collection():
         if record is not None:
             try:
                 if _by_changes(database, path, record, documents, overrides, basis):
@@ -73,7 +73,7 @@ def update(database: GraphDatabase, overrides: Overrides, *, drift: float, whole
 
 
 @contextlib.contextmanager
-def _without_garbage_collection() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Resolution makes many small things and no cycles of them, so looking for cycles finds nothing: of a night, that
     was a third of the time, and more the more the process holds beside."""
     was = gc.isenabled()
