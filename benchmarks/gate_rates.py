@@ -26,12 +26,11 @@ from typing import Any
 from benchmarks._gate_sample import SampleWorld
 from benchmarks._gate_tiny import TinyWorld
 from benchmarks._gate_world import Row, World, log_probs
-from ec1.adapters.answering import write_answers
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.adapters.gate import Verdict, judge
-from ec1.adapters.likelihood import tokens_of
 from ec1.adapters.scores import BASE, ScoredObjective
-from ec1.adapters.success import judged
+from ec1.answers.answering import tokens_of, write_answers
+from ec1.answers.success import judged
 from ec1.errors import InputError
 
 ANSWERED = 48

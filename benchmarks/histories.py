@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tokenizer = AutoTokenizer.from_pretrained(
         prepare_model(model, embedded.inference.revision, embedded.models, Home(PROJECT / ".ec1").models)
     )
-    print("history              held out    train   held   reworded   known   passes   CPU s")
+    print("history              held out    train   held   left out   alike   known   passes   CPU s")
     for number, repository in enumerate(options.repositories):
         with tempfile.TemporaryDirectory() as folder:
             capture(repository, None, None, f"h{number}", "bench", Path(folder) / "engineering", max_tokens=TOKENS)
@@ -59,7 +59,7 @@ def _measured(snapshot: Snapshot, newest: bool, tokenizer: object, home: Home) -
     reworded = found.rejected.get(REWORDED, 0)
     return (
         f"{'newest' if newest else 'by hash':8} {found.train_rows:8} {found.heldout_rows:6} {reworded:10} "
-        f"{found.audit.known_share:7.1%}   {'yes' if found.is_clean else 'NO':6} {spent:7.1f}"
+        f"{found.audit.reworded:7} {found.audit.known_share:7.1%}   {'yes' if found.is_clean else 'NO':6} {spent:7.1f}"
     )
 
 

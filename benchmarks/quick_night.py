@@ -1,6 +1,7 @@
 """How long a night takes in which nothing has to be done, and what loading the definitions costs as recipes gather.
 
-A no-op night: `ec1 night` for the second time on a home without documents and tuples, as an operator runs it.
+A no-op night: `ec1 night` on a home without documents and tuples, with two recipes, as an operator runs it; and what it
+leaves on the disk.
 Definitions: loaded in a fresh process with so many recipes, over a year of nights. Both also as CPU seconds, which
 other work on the machine changes least.
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
 from ec1.models import prepare_model
+from ec1.night.operations.cleanup import size_of
 
 DEPLOYMENT = """
 tenant: acme
@@ -40,6 +42,7 @@ role: role-{number}
 base_model: {{id: {id}}}
 hardware: {{device: cpu, memory_gib: 12}}
 """
+QUIET_NIGHTS = 3
 LOAD = "import ec1_assets.definitions as module; module.defs.get_repository_def() if hasattr(module, 'defs') else None"
 
 
@@ -88,9 +91,15 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         env = project(Path(folder), 2)
-        for name in ("first night, empty home", "no-op night"):
-            seconds, cpu = timed([sys.executable, "-m", "ec1.cli", "night"], env)
-            print(f"{name:<36}: {seconds:6.2f} s, {cpu:6.2f} CPU s", flush=True)
+        home, left = Path(env["EC1_HOME"]), (0, 0)
+        for back in range(QUIET_NIGHTS, -1, -1):
+            date = (dt.date.today() - dt.timedelta(days=back)).isoformat()
+            before = left
+            seconds, cpu = timed([sys.executable, "-m", "ec1.cli", "night", "--date", date], env)
+            left = size_of(home), sum(path.is_file() for path in home.rglob("*"))
+            name = "first night, empty home" if back == QUIET_NIGHTS else "no-op night"
+            grown = f"{(left[0] - before[0]) / 2**20:5.2f} MiB, {left[1] - before[1]:3} files"
+            print(f"{name:<36}: {seconds:6.2f} s, {cpu:6.2f} CPU s, leaves {grown}", flush=True)
 
 
 if __name__ == "__main__":

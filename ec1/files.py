@@ -104,6 +104,18 @@ def write_atomic(path: Path, data: bytes | str) -> None:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
+def write_unflushed(path: Path, data: bytes) -> None:
+    """Write a whole file of a cache in one step, without waiting for the disk. After a power cut it may hold less than
+    that, or zeros: whoever reads it must be able to tell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_json(path: Path, value: Any) -> None:
     """`write_atomic` of indented, key-sorted JSON."""
     write_atomic(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")

@@ -119,6 +119,11 @@ class Home:
         return self.root / "generated"
 
     @property
+    def vibe_checks(self) -> Path:
+        """Prompts that people want every version of a role to answer, and the answers, `<tenant>/<role>/`."""
+        return self.root / "vibe-checks"
+
+    @property
     def pending(self) -> Path:
         return self.root / "training-pending"
 

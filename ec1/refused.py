@@ -35,6 +35,7 @@ ADVICE = {
 }
 """The same with what is not the disk's."""
 PROBE_BYTES = 64 * 2**10
+LITTLE_BYTES = 2**20
 _PATTERNS = (
     (re.compile(r"database or disk is full|No space left on device", re.IGNORECASE), errno.ENOSPC),
     (re.compile(r"Disk quota exceeded", re.IGNORECASE), errno.EDQUOT),
@@ -61,6 +62,9 @@ def refuses(text: str, folder: Path) -> str | None:
     if (asked := refusal_of(folder)) is not None:
         # It knows better than the text.
         return f"{folder}: {advice_of(asked)}"
+    if code == errno.EIO and free_bytes(folder) < LITTLE_BYTES:
+        # A full disk, on which the room for what was not written is free again.
+        code = errno.ENOSPC
     return f"{folder}: {DISK[code]}" if code else f"{folder}: the disk did not take what was written; run it again"
 
 
@@ -79,7 +83,7 @@ def advice_for(error: OSError) -> str:
 
 def refusal_of(folder: Path) -> OSError | None:
     """The error with which the disk under a folder refuses a small file now, or None. Leaves nothing."""
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    existing = _existing(folder)
     try:
         with tempfile.TemporaryFile(dir=existing, buffering=0) as stream:
             stream.write(bytes(PROBE_BYTES))
@@ -101,4 +105,9 @@ def disks_of(folders: Iterable[Path]) -> list[Path]:
 
 def free_bytes(folder: Path) -> int:
     """Bytes that can still be written below a folder, which need not exist yet."""
-    return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
+    return shutil.disk_usage(_existing(folder)).free
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists; a path that is too long does not."""
+    return next(path for path in (folder, *folder.parents) if os.path.exists(path))  # noqa: PTH110  Path.exists raises

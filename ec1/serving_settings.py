@@ -53,6 +53,11 @@ class ServingSettings(Settings):
     visible_devices: str | None = Field(
         None, description="the cards that serve, by number or UUID, such as 1; default: the night's"
     )
+    training_steps: bool = Field(
+        False,
+        description="whether copies that trainings kept on their way (`optimisation.keep_steps`) can be asked by name, "
+        "such as tenant/role@2026-06-01:20; no gate has judged them",
+    )
     refresh_seconds: float = Field(1, gt=0, description="how soon a promotion or a withdrawal counts")
     stale_seconds: float = Field(
         300, ge=0, description="how long what was last known counts while the registry does not answer"

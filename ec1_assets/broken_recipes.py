@@ -8,6 +8,7 @@ import dagster as dg
 
 from ec1.night.steps.recipes import broken_recipes
 from ec1.recipes.resolution import BrokenRecipe
+from ec1_assets import checks
 from resources.project import ProjectResource
 
 GROUP = "broken_recipes"
@@ -39,7 +40,7 @@ def _asset(key: dg.AssetKey, broken: BrokenRecipe, nights: dg.DailyPartitionsDef
         owners=["team:training"],
         kinds={"yaml"},
         description=f"{broken.path} cannot be used: {broken.problem}",
-        check_specs=[dg.AssetCheckSpec(CHECK, asset=key, description="The recipe can be used.")],
+        check_specs=[checks.spec(CHECK, key, nights, "The recipe can be used.")],
     )
     def asset(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
         still = broken_recipes(project.deployment(), Path(project.project_root))

@@ -4,6 +4,7 @@ A separate step per check would start a process for each; the ones here look at 
 stop what is downstream in the same run.
 """
 
+import warnings
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -21,15 +22,28 @@ if TYPE_CHECKING:
 GRAPH = dg.AssetKey("graph_mutations")
 
 
-def specs_of_graph() -> list[dg.AssetCheckSpec]:
+Nights = dg.DailyPartitionsDefinition
+
+
+def spec(
+    name: str, asset: dg.AssetKey, nights: Nights, description: str, *, blocking: bool = False
+) -> dg.AssetCheckSpec:
+    """A check that has one result a night.
+
+    Dagster plans each check of a night's run for that night. A result without a night does not answer such a plan, and
+    the history then shows a second, skipped execution each night.
+    """
+    with warnings.catch_warnings():
+        # Dagster calls the night of a check a preview; what it writes there is tested.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return dg.AssetCheckSpec(name, asset=asset, description=description, blocking=blocking, partitions_def=nights)
+
+
+def specs_of_graph(nights: Nights) -> list[dg.AssetCheckSpec]:
     return [
-        dg.AssetCheckSpec("graph_not_shrunk", asset=GRAPH, description="No large loss of entities in one night."),
-        dg.AssetCheckSpec(
-            "grounding", asset=GRAPH, description="Every mention of tonight's documents stands in their text."
-        ),
-        dg.AssetCheckSpec(
-            "hallucination", asset=GRAPH, description="Few of the names in tonight's answers were invented."
-        ),
+        spec("graph_not_shrunk", GRAPH, nights, "No large loss of entities in one night."),
+        spec("grounding", GRAPH, nights, "Every mention of tonight's documents stands in their text."),
+        spec("hallucination", GRAPH, nights, "Few of the names in tonight's answers were invented."),
     ]
 
 
@@ -71,8 +85,8 @@ def of_graph(graph: GraphOfNight, deployment: Deployment) -> list[dg.AssetCheckR
     ]
 
 
-def spec_of_threshold(asset: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec("corpus_threshold", asset=asset, description="Enough new trainable tuples have gathered.")
+def spec_of_threshold(asset: dg.AssetKey, nights: Nights) -> dg.AssetCheckSpec:
+    return spec("corpus_threshold", asset, nights, "Enough new trainable tuples have gathered.")
 
 
 def of_threshold(
@@ -96,13 +110,8 @@ def of_threshold(
     )
 
 
-def spec_of_leaks(asset: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(
-        "no_leak",
-        asset=asset,
-        blocking=True,
-        description="Training knows nothing of what is held out.",
-    )
+def spec_of_leaks(asset: dg.AssetKey, nights: Nights) -> dg.AssetCheckSpec:
+    return spec("no_leak", asset, nights, "Training knows nothing of what is held out.", blocking=True)
 
 
 def of_leaks(dataset: Dataset, asset: dg.AssetKey) -> dg.AssetCheckResult:
@@ -119,10 +128,8 @@ def of_leaks(dataset: Dataset, asset: dg.AssetKey) -> dg.AssetCheckResult:
     )
 
 
-def spec_of_no_op(asset: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(
-        "not_a_no_op", asset=asset, blocking=True, description="The adapter changes the model and can be served."
-    )
+def spec_of_no_op(asset: dg.AssetKey, nights: Nights) -> dg.AssetCheckSpec:
+    return spec("not_a_no_op", asset, nights, "The adapter changes the model and can be served.", blocking=True)
 
 
 def of_no_op(candidate: "TrainedCandidate", asset: dg.AssetKey) -> dg.AssetCheckResult:
@@ -146,10 +153,8 @@ def of_postponed(late: PostponedRecord, asset: dg.AssetKey, check: str) -> dg.As
     )
 
 
-def spec_of_gate(asset: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(
-        "evaluation_gate", asset=asset, description="No worse than base and incumbent, shown with confidence."
-    )
+def spec_of_gate(asset: dg.AssetKey, nights: Nights) -> dg.AssetCheckSpec:
+    return spec("evaluation_gate", asset, nights, "No worse than base and incumbent, shown with confidence.")
 
 
 def of_gate(judged: "CandidateVerdict", asset: dg.AssetKey) -> dg.AssetCheckResult:

@@ -6,7 +6,7 @@ the deployment decides on which day its nights begin.
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -27,12 +27,24 @@ OWNERS = ["team:datagraph"]
 OBSERVATION_SECONDS = 30.0
 
 
-def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str, Stream]) -> list[dg.AssetsDefinition]:
-    """The assets of group `datagraph`, one partition per night."""
-    entities = [f"{stream}_entities" for stream in streams]
+def entities_of(streams: Mapping[str, Stream]) -> list[str]:
+    """The assets that hold what was found in the streams."""
+    return [f"{stream}_entities" for stream in streams]
+
+
+def datagraph_assets(
+    nights: dg.DailyPartitionsDefinition, streams: Mapping[str, Stream], before_handover: Sequence[str] = ()
+) -> list[dg.AssetsDefinition]:
+    """The assets of group `datagraph`, one partition per night; those of `before_handover` use the GPU before it is
+    handed over."""
+    entities = entities_of(streams)
+
+    # What phase 1 does first, and its longest step, must not queue behind steps that have time until the handover.
+    first = {"dagster/priority": "10"}
 
     @dg.asset(
         partitions_def=nights,
+        op_tags=first,
         group_name=GROUP,
         owners=OWNERS,
         kinds={"file"},
@@ -50,8 +62,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
     @dg.multi_asset(
         name="extract_entities",
         partitions_def=nights,
-        # The longest step of phase 1: it must not queue behind steps that have time until the handover.
-        op_tags={"dagster/priority": "10"},
+        op_tags=first,
         can_subset=True,
         pool=GPU_POOL,
         specs=[
@@ -95,7 +106,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
         kinds={"ladybug"},
         code_version="1",
         description="Mentions and entities applied to the property graph, and a published read-only copy of it.",
-        check_specs=checks.specs_of_graph(),
+        check_specs=checks.specs_of_graph(nights),
     )
     def graph_mutations(context: dg.AssetExecutionContext, project: ProjectResource) -> dg.MaterializeResult:
         night = _night(context, project)
@@ -110,7 +121,7 @@ def datagraph_assets(nights: dg.DailyPartitionsDefinition, streams: Mapping[str,
 
     @dg.asset(
         partitions_def=nights,
-        deps=entities,
+        deps=[*entities, *before_handover],
         group_name=GROUP,
         owners=OWNERS,
         kinds={"gpu"},

@@ -9,7 +9,8 @@ from ec1.launch.launcher import LocalLauncherSettings
 from ec1.night.report.first import first_night
 from ec1.night.steps.recipes import sound_and_broken
 from ec1_assets.broken_recipes import broken_recipe_assets
-from ec1_assets.datagraph import datagraph_assets
+from ec1_assets.datagraph import datagraph_assets, entities_of
+from ec1_assets.generated_rows import NAME, generation_assets
 from ec1_assets.night_report import night_report_asset
 from ec1_assets.partitions import nights_of
 from ec1_assets.recipe_chain import recipe_chain
@@ -42,9 +43,12 @@ def build_defs(choice: DeploymentChoice) -> dg.Definitions:
     # Of the machine that is booted for nights there is one, as of this one.
     here = isinstance(deployment.launcher, LocalLauncherSettings) or deployment.trains_on_machine
     pool = GPU_POOL if here else None
+    streams = deployment.documents.all_streams
+    generation = generation_assets(nights, project.home, entities_of(streams))
     return dg.Definitions(
         assets=[
-            *datagraph_assets(nights, deployment.documents.all_streams),
+            *datagraph_assets(nights, streams, [NAME] * bool(generation)),
+            *generation,
             *(asset for each in recipes for asset in recipe_chain(each, nights, pool)),
             *broken_recipe_assets(broken, nights),
             night_report_asset(nights, ends),

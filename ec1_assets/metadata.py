@@ -292,6 +292,7 @@ def of_candidate(candidate: "TrainedCandidate", folder: Path) -> Metadata:
         "reference": result.reference or "none",
         "notes": _list(result.notes),
         **(_curves(curves, folder) if len(curves["step"]) > 1 else {}),
+        **(_answered(result.answered_right, folder) if result.answered_right else {}),
         "path": dg.MetadataValue.path(candidate.folder),
     }
 
@@ -305,6 +306,17 @@ def _curves(curves: Mapping[str, Sequence[float]], folder: Path) -> Metadata:
     lines = {name: (steps, curves[name]) for name in ("reward", "right", "spread")}
     title = "Reward of the model's own answers, those that are right, and groups that differ"
     return {"reward_curve": line_plot(title, lines, "step", "share", folder / "reward.png")}
+
+
+def _answered(points: Sequence[tuple[int, float]], folder: Path) -> Metadata:
+    """Right answers on the way, to questions that are neither trained on nor the gate's."""
+    steps, shares = zip(*points, strict=True)
+    return {
+        "answered_right": line_plot(
+            "Questions answered rightly while it trained", {"right": (steps, shares)}, "step", "share",
+            folder / "answered.png",
+        )
+    }  # fmt: skip
 
 
 def of_evaluation(judged: "CandidateVerdict", folder: Path) -> Metadata:

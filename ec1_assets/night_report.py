@@ -42,8 +42,10 @@ def metadata_of(report: NightReport, page: Path) -> dict[str, dg.MetadataValue |
         "tokens_per_second": report.done.tokens_per_second,
         "cost_usd": report.cost if report.cost is None else round(report.cost, 2),
     }
+    why = report.failure.cause if report.failure is not None else report.deferred_because
     return {
         "status": report.status,
+        **({"why": why} if why else {}),
         "report": dg.MetadataValue.md(as_markdown(report)),
         **{name: value for name, value in figures.items() if value is not None},
         "page": dg.MetadataValue.path(page),

@@ -54,6 +54,7 @@ def show_quiet(
                 description=f"nothing new to check; in use: {in_use}",
                 metadata={},
                 blocking=spec.blocking,
+                partition=night,
             )
         )
 

@@ -45,9 +45,9 @@ def recipe_chain(
     version = f"1-{resolved.digest[:12]}"
 
     checks_after = [
-        checks.spec_of_leaks(keys["training_dataset"]),
-        checks.spec_of_no_op(keys["adapter_candidate"]),
-        checks.spec_of_gate(keys["evaluation"]),
+        checks.spec_of_leaks(keys["training_dataset"], nights),
+        checks.spec_of_no_op(keys["adapter_candidate"], nights),
+        checks.spec_of_gate(keys["evaluation"], nights),
     ]
 
     def tonight(context: dg.AssetExecutionContext, project: ProjectResource) -> RecipeNight:
@@ -92,7 +92,7 @@ def recipe_chain(
         code_version=version,
         description="The decision to train. Below the threshold everything after this is skipped.",
         output_required=False,
-        check_specs=[checks.spec_of_threshold(keys["threshold_check"])],
+        check_specs=[checks.spec_of_threshold(keys["threshold_check"], nights)],
         **common,
     )
     def threshold_check(

@@ -16,7 +16,7 @@ from ec1.night.card_book import card_book
 from ec1.night.machines import machine_of, stop_after_run, used_by
 from ec1.night.operations.recheck import recheck
 from ec1.night.records import Records, RunRecord
-from ec1.night.report.failure import one_line
+from ec1.night.report.failure import one_line, write_failure
 from ec1.night.report.morning import PAGE, conclude_night
 from ec1.night.report.summary import NightReport, night_report
 from ec1.night.report.unbegun import did_not_begin, give_up_reserve
@@ -25,21 +25,23 @@ from ec1.night.stores import open_registry
 from ec1.refused import advice_for
 from ec1_assets.night_report import KEY, metadata_of
 from ec1_assets.run_tags import VERDICT_TAG
-from jobs.failure import PARTITION_TAG, record_failure
+from jobs.failure import PARTITION_TAG, failure_with, record_failure
 from jobs.timeline import run_record
 from resources.dagster_private import StepMaterializationData
 from resources.environment import DeploymentChoice, choice_from_environment, shell_environment
 
 
-def conclude(instance: dg.DagsterInstance, home: Home, run_id: str, stopped_by: str | None = None) -> None:
-    """Write down what a run of a night came to, and who or what stopped it, if somebody did. What goes wrong here is
-    said, and never fails the run."""
+def conclude(
+    instance: dg.DagsterInstance, home: Home, run_id: str, stopped_by: str | None = None, broke: str | None = None
+) -> None:
+    """Write down what a run of a night came to, who or what stopped it, if somebody did, and what broke it where
+    Dagster could not write that down. What goes wrong here is said, and never fails the run."""
     try:
         give_up_reserve(home)
         problem = stop_machine(home)
         if problem:
             sys.stderr.write(f"{problem}\n")
-        _conclude(instance, home, run_id, problem, stopped_by)
+        _conclude(instance, home, run_id, problem, stopped_by, broke)
     except OSError as error:
         # The home takes no files; perhaps that is why the run failed. Its last words are on the terminal.
         sys.stderr.write(f"the report could not be written: {advice_for(error)}\n")
@@ -77,7 +79,12 @@ def conclude_unbegun(instance: dg.DagsterInstance, home: Home, run: dg.DagsterRu
 
 
 def _conclude(
-    instance: dg.DagsterInstance, home: Home, run_id: str, problem: str | None, stopped_by: str | None
+    instance: dg.DagsterInstance,
+    home: Home,
+    run_id: str,
+    problem: str | None,
+    stopped_by: str | None,
+    broke: str | None,
 ) -> None:
     run = instance.get_run_by_id(run_id)
     if run is None or PARTITION_TAG not in run.tags:
@@ -99,6 +106,9 @@ def _conclude(
         cost_per_hour=deployment.gpu.cost_per_hour if deployment.machine is None and not elsewhere else 0.0,
         cost_per_card_hour=deployment.gpu.cost_per_hour / deployment.gpu.processes if elsewhere else 0.0,
     )
+    if stopped_by is None and broke is not None and not run.is_finished:
+        write_failure(home, failure_with(run, broke))
+        record = record.model_copy(update={"status": "failed"})
     if stopped_by is not None:
         record = record.model_copy(update={"status": "interrupted", "stopped_by": stopped_by})
         instance.add_run_tags(run_id, {VERDICT_TAG: f"stopped by {stopped_by}"})

@@ -1,6 +1,8 @@
 """Reads from a run's events why it failed: the innermost error that means something, in steps and outside of them."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -31,13 +33,18 @@ def failure_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Failure:
             ended = _cause(error) if error is not None else event.message or ""
     first = next(iter(steps.items()), None)
     cause = f"{first[0]}: {first[1]}" if first else (outside[0] if outside else ended or "no error was recorded")
+    return failure_with(run, cause, steps)
+
+
+def failure_with(run: dg.DagsterRun, cause: str, steps: Mapping[str, str] = MappingProxyType({})) -> Failure:
+    """The failure of a run of a night with this cause."""
     night = run.tags.get(PARTITION_TAG, "")
     return Failure(
         night=night,
         run=run.run_id,
         job=run.job_name,
         cause=cause,
-        steps=steps,
+        steps=dict(steps),
         again=f"ec1 night --date {night}",
     )
 

@@ -79,7 +79,10 @@ def recipes_watched(context: WorkspaceProcessContext, choice: DeploymentChoice) 
     def marks() -> dict[str, tuple[int, int]]:
         deployment = load_deployment(choice.deployment, choice.project)
         check_schedule(deployment)
-        settings = [deployment_file(choice.deployment, choice.project), Home(choice.home).first_night]
+        home = Home(choice.home)
+        # What people accept in Studio is a part of the night, too.
+        said = [*home.generated.glob("*/recipes/*/*.json"), *home.generated.glob("*/recipes/*/*.yaml")]
+        settings = [deployment_file(choice.deployment, choice.project), home.first_night, *said]
         return recipe_marks(settings, recipe_folders(deployment, choice.project))
 
     def watch(done: threading.Event) -> None:

@@ -22,7 +22,9 @@ from ec1.home import CHECKOUT, Home
 from ec1.night.health.peers import peers
 from ec1.night.health.preflight import why_not
 from ec1.night.machines import machine_of
+from ec1.night.report.failure import one_line
 from ec1.night.report.unbegun import keep_reserve
+from ec1.refused import refuses
 from jobs.background import in_background
 from jobs.conclusion import conclude, conclude_unbegun
 from jobs.instance import prepare_instance
@@ -70,14 +72,29 @@ def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
     if (why := _why_not(home)) is not None:
         conclude_unbegun(instance, home, run, why)
         return _found(instance, run_id).status
+    broke: str | None = None
     try:
         with _machine_reserved(home), _ended_from_outside(instance, run_id):
             for _ in core_execute_run(job, run, instance, inject_env_vars=False):
                 pass
+    except Exception as error:
+        # Dagster's own, such as that a full disk took no more of its history: it leaves the run as if it went on.
+        broke = refuses(str(error), home.root) or one_line(type(error).__name__, str(error))
+        raise
     finally:
-        conclude(instance, home, run_id, stopped_by())
+        conclude(instance, home, run_id, stopped_by(), broke)
+        if broke is not None:
+            _end_as_failed(instance, run_id, broke)
     clean_up(instance, choice, run_id)
     return _found(instance, run_id).status
+
+
+def _end_as_failed(instance: dg.DagsterInstance, run_id: str, why: str) -> None:
+    """End a run that broke, if it has no end and its history takes one: the next night does it otherwise."""
+    with contextlib.suppress(Exception):
+        run = _found(instance, run_id)
+        if not run.is_finished:
+            instance.report_run_failed(run, why)
 
 
 def _why_not(home: Home) -> str | None:

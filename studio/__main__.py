@@ -13,6 +13,7 @@ from ec1.errors import EC1Error, InputError
 from ec1.queries.desk import Desk, open_desk
 from jobs.guard import Guard
 from resources.environment import api_key, choice_from_environment, ui_token
+from studio import vibe
 from studio.app import application
 from studio.web import StudioState
 
@@ -39,6 +40,8 @@ def main() -> int:
         with socket.socket() as listener:
             _bind(listener, arguments.port)
             threading.Thread(target=_warm, name="warm", daemon=True).start()
+            if not state.read_only:
+                threading.Thread(target=vibe.keep_up, args=(state,), name="vibe checks", daemon=True).start()
             sys.stdout.write(f"Studio: http://{HOST}:{listener.getsockname()[1]}\n")
             sys.stdout.flush()
             config = uvicorn.Config(

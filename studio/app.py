@@ -12,8 +12,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from studio import data, graph, judgement, make, nights, versions
-from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen
+from studio import data, graph, judgement, make, nights, versions, vibe
+from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen, tried
 
 _SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
 
@@ -22,9 +22,12 @@ def application(state: StudioState) -> ASGIApp:
     """Studio as an ASGI application, without the guard."""
     routes = [
         Route("/", seen(data.overview)),
+        Route("/data/import", seen(data.import_form), methods=["GET"]),
+        Route("/data/import", tried(data.import_preview), methods=["POST"]),
         Route("/data/compare", seen(data.compare)),
         *(Route(path, seen(data.rows)) for path in _SOURCES),
         *(Route(f"{path}/counts", seen(data.counts)) for path in _SOURCES),
+        Route("/data/dataset/{digest}/scores", seen(data.scores)),
         *(Route(f"{path}/row/{{number:int}}", seen(data.row)) for path in _SOURCES),
         Route("/nights", seen(nights.overview)),
         Route("/nights/{night}", seen(nights.night)),
@@ -34,19 +37,28 @@ def application(state: StudioState) -> ASGIApp:
         Route("/versions/{tenant}/{role}", seen(versions.role)),
         Route("/versions/{tenant}/{role}/decide", changed(versions.decide), methods=["POST"]),
         Route("/versions/{tenant}/{role}/v{number:int}", seen(versions.version)),
+        Route("/versions/{tenant}/{role}/vibe", seen(vibe.table), methods=["GET"]),
+        Route("/versions/{tenant}/{role}/vibe", changed(vibe.change), methods=["POST"]),
         Route("/judge", seen(judgement.waiting), methods=["GET"]),
         Route("/judge", changed(judgement.judge), methods=["POST"]),
+        Route("/vote", changed(judgement.vote), methods=["POST"]),
         Route("/judge/{row}", changed(judgement.decide), methods=["POST"]),
         Route("/generate", seen(judgement.generate), methods=["GET"]),
         Route("/generate/answer", judgement.answer, methods=["POST"]),
         Route("/graph", seen(graph.search)),
-        Route("/graph/entity", seen(graph.entity)),
+        Route("/graph/entity", seen(graph.entity), methods=["GET"]),
+        Route("/graph/entity", changed(graph.correct), methods=["POST"]),
+        Route("/graph/changes", seen(graph.changes)),
         Route("/graph/review", seen(graph.review), methods=["GET"]),
         Route("/graph/review", changed(graph.decide), methods=["POST"]),
         Route("/graph/held", seen(graph.held), methods=["GET"]),
         Route("/graph/held", changed(graph.decide_held), methods=["POST"]),
-        Route("/make", seen(make.overview)),
-        Route("/make/{role}/{digest}", changed(make.admit), methods=["POST"]),
+        Route("/make", seen(make.overview), methods=["GET"]),
+        Route("/make", changed(make.save), methods=["POST"]),
+        Route("/make/new", seen(make.new)),
+        Route("/make/{role}/{name}", seen(make.recipe), methods=["GET"]),
+        Route("/make/{role}/{name}", changed(make.decide), methods=["POST"]),
+        Route("/make/{role}/{digest}/admit", changed(make.admit), methods=["POST"]),
         Route("/keys", seen(lambda request, _: render(request, "keys.html"))),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]

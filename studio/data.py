@@ -1,17 +1,24 @@
 """The pages of data: sources, their rows, one row, how they are spread, two of them compared."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ec1.errors import EC1Error, InputError
 from ec1.queries import row_facts, row_index
 from ec1.queries.desk import Desk
+from ec1.queries.import_preview import preview_import
 from ec1.queries.row_index import Indexing, RowFilter
+from ec1.queries.row_scores import ScoreOrder, row_scores
 from ec1.queries.rows import Row, buckets, count_of, open_source, sources
 from studio import judgement, shown
-from studio.web import render, state_of
+from studio.web import Form, render, state_of
 
 PAGE = 50
+_MOST_ASKED = 6_000
+"""Characters of a question in an address."""
 
 
 def overview(request: Request, desk: Desk) -> Response:
@@ -94,6 +101,11 @@ def row(request: Request, desk: Desk) -> Response:
     original = None
     if it.reason and it.raw is None and source.summary.kind == "dataset":
         original = row_facts.source_row(desk, it, str(source.summary.facts["snapshot"]))
+    cleaned = None
+    if not it.reason and source.summary.facts.get("scrubbed"):
+        before_it = row_facts.source_row(desk, it, str(source.summary.facts["snapshot"]))
+        if before_it is not None and _everything_said(before_it) != _everything_said(it):
+            cleaned = shown.differences(_everything_said(before_it), _everything_said(it))
     pieces: tuple[row_facts.TokenPiece, ...] = ()
     why_not = ""
     if request.query_params.get("view") == "tokens":
@@ -117,10 +129,27 @@ def row(request: Request, desk: Desk) -> Response:
         before=before,
         behind=behind,
         pair=pair,
+        cleaned=cleaned,
         learners=row_facts.learners_of(desk, it.digest) if request.query_params.get("learnt") else None,
         judged=None if state_of(request).read_only else judgement.of_row(desk, source, original or it),
         whole=request.query_params.get("whole") == "1",
+        asked=_question((original or it).prompt),
     )
+
+
+def _question(prompt: Sequence[Mapping[str, Any]]) -> dict[str, str] | None:
+    """A row's question as the form of Generate takes it; None if it is more than one, or too long for an address."""
+    texts = [(str(each.get("role")), each.get("content")) for each in prompt]
+    plain = {role: text for role, text in texts if isinstance(text, str)}
+    if [role for role, _ in texts if role != "system"] != ["user"] or len(plain) != len(texts):
+        return None
+    if sum(map(len, plain.values())) > _MOST_ASKED:
+        return None
+    return {"prompt": plain["user"], **({"system": plain["system"]} if plain.get("system") else {})}
+
+
+def _everything_said(row: Row) -> str:
+    return "\n\n".join(str(each.get("content") or "") for part in (row.prompt, *row.answers.values()) for each in part)
 
 
 def _said(row: Row, side: str) -> str:
@@ -134,6 +163,29 @@ def counts(request: Request, desk: Desk) -> Response:
     if isinstance(found, Indexing):
         return _waiting(request, found)
     return render(request, "counts.html", source=source.summary, key=key, counts=found)
+
+
+def scores(request: Request, desk: Desk) -> Response:
+    key, asked = _key(request), request.query_params
+    order: ScoreOrder = "lost" if asked.get("order") == "lost" else "loss"
+    found = row_scores(desk, key, asked.get("run") or None, order, PAGE)
+    source = open_source(desk, key).summary
+    return render(request, "scores.html", source=source, key=key, found=found, order=order, beginning=_beginning)
+
+
+def import_form(request: Request, desk: Desk) -> Response:
+    return render(request, "import.html", found=None, text="", kind="jsonl", why_not="")
+
+
+def import_preview(request: Request, desk: Desk, form: Form) -> Response:
+    """What an import would make of the rows in the form."""
+    text, kind, found, why_not = form.get("text", ""), form.get("kind", "jsonl"), None, ""
+    try:
+        found = preview_import(text, kind, PAGE)
+    except InputError as error:
+        # Beside the rows, so that they can be mended.
+        why_not = str(error).partition(": ")[2] or str(error)
+    return render(request, "import.html", found=found, text=text, kind=kind, why_not=why_not)
 
 
 def compare(request: Request, desk: Desk) -> Response:

@@ -13,6 +13,7 @@ from ec1.errors import InputError
 from ec1.queries import decisions, doors
 from ec1.queries import graph as queries
 from ec1.queries.desk import Desk
+from ec1.queries.graph_walks import what_changed
 from ec1.queries.held_back import held_sentences, last_words
 from studio.shown import short
 from studio.web import Form, after, needed, render, state_of
@@ -20,8 +21,10 @@ from studio.web import Form, after, needed, render, state_of
 PAGE = 30
 _SENTENCES = 20
 _AROUND = 12
+_KNOWN = 300
 _PAIRS = 10
 _HELD = 200
+_CHANGED = 100
 
 
 def search(request: Request, desk: Desk) -> Response:
@@ -45,10 +48,36 @@ def entity(request: Request, desk: Desk) -> Response:
     quotes = queries.quotes_of(desk.home, desk.deployment)
     with queries.open_graph(desk.home, desk.deployment, desk.labels) as reader:
         it, *others = queries.show(reader, key, None if whole else _SENTENCES, quotes)
-        around = queries.neighbours(reader, it.key, _AROUND)
+        around = queries.neighbours(reader, it.key, _KNOWN)
     return render(
-        request, "entity.html", it=it, others=others, around=around, drawing=neighbourhood(it.name, around), href=href
+        request,
+        "entity.html",
+        it=it,
+        others=others,
+        around=around[:_AROUND],
+        drawing=neighbourhood(it.name, around[:_AROUND]),
+        href=href,
+        lines=lambda quote: _lines(it, around, quote),
     )
+
+
+def _lines(it: queries.EntityPage, around: Sequence[queries.Neighbour], quote: queries.Quote) -> str:
+    """What is known of the names in a sentence, a line `Class: name` each, for a person to correct."""
+    text = quote.before + quote.name + quote.after
+    found = {quote.name: it.entity_class}
+    found |= {each.name: each.key.partition(":")[0] for each in around if each.name in text}
+    return "\n".join(f"{entity_class}: {name}" for name, entity_class in found.items())
+
+
+def correct(request: Request, desk: Desk, form: Form) -> str:
+    """What a form of `entity.html` says of the names in a sentence."""
+    key, start = needed(form, "key", "the entity"), form.get("start", "")
+    if not (start.isascii() and start.isdecimal()):
+        raise InputError("the place of this sentence is damaged: open the page again")
+    said = doors.correct_names(
+        desk, key, needed(form, "path", "the document"), int(start), form.get("names", ""), state_of(request).person
+    )
+    return after("/graph/entity", said, key=key)
 
 
 def href(key: str) -> str:
@@ -92,6 +121,12 @@ def decide_held(request: Request, desk: Desk, form: Form) -> str:
         raise InputError(f"{action!r} is nothing that can be done with a sentence: release or hold")
     sentence, who = needed(form, "sentence", "the sentence"), state_of(request).person
     return after("/graph/held", doors.decide_sentence(desk, sentence, action, who))  # type: ignore[arg-type]
+
+
+def changes(request: Request, desk: Desk) -> Response:
+    with queries.open_graph(desk.home, desk.deployment, desk.labels) as reader:
+        found = what_changed(reader, request.query_params.get("night") or None, _CHANGED)
+    return render(request, "changes.html", found=found, href=href, most=_CHANGED)
 
 
 def review(request: Request, desk: Desk) -> Response:

@@ -16,7 +16,7 @@ from ec1.queries.rows import Row, RowSource, role_of
 from studio.web import Form, after, fields_of, needed, problem, render, state_of
 
 PAGE = 20
-MOST_ANSWERS = 6
+MOST_ANSWERS = 12
 _ORDER = secrets.SystemRandom()
 
 
@@ -40,17 +40,11 @@ def judge(request: Request, desk: Desk, form: Form) -> str:
         tenant, role, number = version_id(model)
     else:
         tenant, _, role = needed(form, "role", "whose row it is").partition("/")
-    try:
-        prompt = tuple(
-            {"role": str(each["role"]), "content": str(each["content"])} for each in json.loads(form["prompt"])
-        )
-    except (ValueError, KeyError, TypeError):
-        raise InputError("the question of this form is damaged: open the page again") from None
     said = doors.Judgement(
         tenant=tenant,
         role=role,
         version=number if model else None,
-        prompt=prompt,
+        prompt=_messages_of(form),
         answer=form.get("answer", "").replace("\r\n", "\n"),
         verdict=needed(form, "verdict", "the verdict"),  # type: ignore[arg-type]
         correction=form.get("correction", "").replace("\r\n", "\n") if form.get("verdict") == "correct" else "",
@@ -59,6 +53,41 @@ def judge(request: Request, desk: Desk, form: Form) -> str:
     )
     told = doors.judge(desk, said, state_of(request).person, release=form.get("release") == "1")
     return after("/judge", f"{model}: {told}" if model else told)
+
+
+def vote(request: Request, desk: Desk, form: Form) -> str:
+    """What the form of two answers says: which of them is better."""
+    better = needed(form, "better", "which answer is better")
+    if better not in ("one", "other", "same"):
+        raise InputError(f"{better!r} is not a vote: say one, other or same")
+    names = [needed(form, each, "a version") for each in ("one", "other")]
+    roles = {name.partition("@")[0] for name in names if "@v" in name}
+    if len(roles) != 1:
+        raise InputError("a vote is between two versions of one role, or one of them and the base")
+    tenant, role, _ = version_id(next(name for name in names if "@v" in name))
+    one, other = (name.partition("@")[2] if "@v" in name else "base" for name in names)
+    said = doors.Compared(
+        tenant=tenant,
+        role=role,
+        prompt=_messages_of(form),
+        one=one,
+        one_answer=needed(form, "one_answer", "an answer"),
+        other=other,
+        other_answer=needed(form, "other_answer", "an answer"),
+        better=better,  # type: ignore[arg-type]
+        blind=form.get("blind") == "1",
+    )
+    return after(f"/versions/{tenant}/{role}/vibe", doors.vote(desk, said, state_of(request).person))
+
+
+def _messages_of(form: Form) -> tuple[Mapping[str, str], ...]:
+    """The question that a form holds. Raises InputError."""
+    try:
+        return tuple(
+            {"role": str(each["role"]), "content": str(each["content"])} for each in json.loads(form["prompt"])
+        )
+    except (ValueError, KeyError, TypeError):
+        raise InputError("the question of this form is damaged: open the page again") from None
 
 
 def of_row(desk: Desk, source: RowSource, row: Row) -> Mapping[str, str] | None:
@@ -97,14 +126,20 @@ def generate(request: Request, desk: Desk) -> Response:
     messages = [{"role": "user", "content": asked.get("prompt", "")}]
     if asked.get("system"):
         messages.insert(0, {"role": "system", "content": asked["system"]})
+    trainings: dict[str, list[str]] = {}
+    for name in names:
+        if ":" in name:
+            trainings.setdefault(name.rpartition(":")[0], []).append(name)
     return render(
         request,
         "generate.html",
-        names=names,
+        names=[name for name in names if ":" not in name],
+        trainings=trainings,
         why_not=why_not,
         chosen=chosen,
         slots=slots if asked.get("prompt") else [],
         blind=blind,
+        roles=sorted({name.partition("@")[0] for name in chosen if "@" in name}),
         prompt=prompt_field(messages),
     )
 

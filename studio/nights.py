@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ec1.queries import nights
-from ec1.queries.curves import curves_of
+from ec1.queries.curves import answers_of_steps, copies_of, curves_of
 from ec1.queries.desk import Desk
 from studio.drawing import Chart, bar, chart
 from studio.web import render
@@ -46,7 +46,15 @@ def runs(request: Request, desk: Desk) -> Response:
 def run(request: Request, desk: Desk) -> Response:
     name = request.path_params["run"]
     details = nights.run_details(desk.home, name)
-    return render(request, "run.html", run=details, charts=_charts(desk, [name]), live=details.result is None)
+    return render(
+        request,
+        "run.html",
+        run=details,
+        charts=_charts(desk, [name]),
+        live=details.result is None,
+        answers=answers_of_steps(desk.home, name),
+        copies=copies_of(desk.home, name),
+    )
 
 
 def _charts(desk: Desk, names: list[str]) -> list[Chart]:

@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import dataclass
 from typing import Literal
+from xml.dom import minidom
 from xml.parsers import expat
 
 from markupsafe import Markup, escape
@@ -66,7 +67,9 @@ def body(text: str, whole: bool = False) -> Body:
     if inner[:1] in ("{", "["):
         return _json(shown, inner, left_out)
     if inner[:1] == "<" and re.match(r"<(\?xml|[A-Za-z][\w:.-]*[\s/>])", inner):
-        return Body(safe(shown), "XML", _xml_problem(inner), left_out=left_out)
+        if problem := _xml_problem(inner):
+            return Body(safe(shown), "XML", problem, left_out=left_out)
+        return Body(safe(shown), "XML", folded=safe(_xml_written_out(inner)[:LIMIT]), left_out=left_out)
     return Body(safe(shown), left_out=left_out)
 
 
@@ -91,6 +94,15 @@ def _xml_problem(text: str) -> str:
     except (expat.ExpatError, ValueError) as error:
         return str(error)
     return ""
+
+
+def _xml_written_out(text: str) -> str:
+    """XML with an element a line; it was checked before. As it stands where it is nested too deeply."""
+    try:
+        written = minidom.parseString(text.encode("utf-8", "replace")).toprettyxml(indent="  ")
+    except RecursionError:
+        return text
+    return "\n".join(line for line in written.splitlines()[1:] if line.strip())
 
 
 def diff(text: str) -> Markup:

@@ -57,7 +57,7 @@ def version(request: Request, desk: Desk) -> Response:
 def _sources(lineage: adapters.Lineage) -> list[tuple[str, list[str], int]]:
     """What the tuples of a version were cut from: the kind, the first names, and how many there are."""
     found = []
-    for kind in ("commit", "document", "session", "author"):
+    for kind in ("commit", "document", "session", "author", "judgement"):
         values = sorted({value for origin in lineage.tuples if (value := getattr(origin, kind))})
         if values:
             found.append((kind, values[:_SHOWN], len(values)))

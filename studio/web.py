@@ -7,7 +7,7 @@ import datetime as dt
 import shlex
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from ec1.errors import EC1Error, InputError
 from ec1.queries.desk import Desk
 from studio import shown
+from studio.background import Background
 
 FOLDER = Path(__file__).parent
 MAX_FORM_BYTES = 4 * 2**20
@@ -43,6 +44,7 @@ class StudioState:
     read_only: bool = False
     gateway: str = ""
     api_key: str | None = None
+    background: Background = field(default_factory=Background)
 
     @property
     def desk(self) -> Desk:
@@ -131,6 +133,18 @@ def changed(handler: Callable[[Request, Desk, Form], str]) -> Callable[[Request]
         return await run_in_threadpool(
             _guarded, request, lambda: RedirectResponse(handler(request, state_of(request).desk, fields), 303)
         )
+
+    return endpoint
+
+
+def tried(handler: Callable[[Request, Desk, Form], Response]) -> Callable[[Request], Awaitable[Response]]:
+    """An address that shows what a form would come to, and changes nothing."""
+
+    async def endpoint(request: Request) -> Response:
+        fields = await fields_of(request)
+        if fields is None:
+            return problem(request, "this form holds more than 4 MiB", 413)
+        return await run_in_threadpool(_guarded, request, lambda: handler(request, state_of(request).desk, fields))
 
     return endpoint
 

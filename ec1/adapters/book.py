@@ -101,7 +101,7 @@ class DecisionBook:
                 continue
             head: dict[str, Any] = {"role": self._role, "count": number, "digest": hashlib.sha256(data).hexdigest()}
             head["signature"] = self._keys.seal(canonical_json(head))
-            # A crash before this leaves a head that says too little, which is no fault.
+            # A crash before this leaves a head that says too little, which is not a fault.
             self._store.put_bytes(f"{self._folder}/{_HEAD}", canonical_json(head) + b"\n")
             return
 

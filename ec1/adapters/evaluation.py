@@ -8,8 +8,8 @@ and for the recipe's task cases; the base once more in another batching. What tr
 no score. Extractors are not asked for any of it: they read the held-out chunks (`reading.py`); tasks are answered,
 and the answers executed (`solving.py`).
 
-Belongs here: asking and writing down. Does not: loading and answering (`answering.py`), whether an answer is right
-(`success.py`), the likelihoods (`likelihood.py`), reading (`reading.py`) and the decision (`gate.py`).
+Belongs here: asking and writing down. Does not: loading and answering, whether an answer is right (`ec1.answers`), the
+likelihoods (`likelihood.py`), reading (`reading.py`) and the decision (`gate.py`).
 """
 
 import functools
@@ -24,10 +24,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ec1.adapters.answering import ModelAnswer, ends_of, load_candidates, write_answers
 from ec1.adapters.extractor import extractor_adapter
 from ec1.adapters.judging import base_judge, judged_by, server_judge
-from ec1.adapters.likelihood import HeldOutExample, ReadAnswer, read_answers, read_examples, shuffled, tokens_of
+from ec1.adapters.likelihood import HeldOutExample, ReadAnswer, read_answers, read_examples, shuffled
 from ec1.adapters.manifest import ADAPTER_FILES
 from ec1.adapters.overlap import overlap_with
 from ec1.adapters.reading import (
@@ -43,6 +42,7 @@ from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Overlap, 
 from ec1.adapters.settings import JudgeSettings
 from ec1.adapters.solving import HeldOutTask, answered, read_tasks, scored_tasks
 from ec1.adapters.written import answers_to, room_for, samples_of, to_write
+from ec1.answers.answering import ModelAnswer, ends_of, load_candidates, tokens_of, write_answers
 from ec1.corpus.row_kinds import ROW_KINDS, TASKS
 from ec1.errors import InputError
 from ec1.extraction.naming.calibration import CALIBRATION
@@ -300,6 +300,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
                 [seen[place][0] for place in places],
                 device=spec.device,
                 max_tokens=room_for(chosen, spec.options),
+                options=spec.options,
             )
             seconds[f"answers of {name}"] = time.monotonic() - asked
             told[name] = _Told(

@@ -20,11 +20,10 @@ from typing import Any
 
 import httpx
 
-from ec1.adapters.answering import ModelAnswer
-from ec1.adapters.behaviour import repeats
-from ec1.adapters.likelihood import tokens_of
 from ec1.adapters.scores import Judge
 from ec1.adapters.settings import JudgeSettings
+from ec1.answers.answering import ModelAnswer, tokens_of
+from ec1.answers.behaviour import repeats
 from ec1.errors import EC1Error, PermanentError, ServiceError
 from ec1.extraction.prompt import escape
 from ec1.extraction.reading.client import Messages

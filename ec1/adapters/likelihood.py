@@ -2,7 +2,7 @@
 
 Belongs here: tokenising as training does, mean log-probabilities, which see small changes that right-or-wrong answers
 do not, and how much of an answer the model would write itself. Does not: which models are asked (`evaluation.py`),
-writing (`answering.py`) and what follows (`gate.py`).
+writing (`ec1.answers.answering`) and what follows (`gate.py`).
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ec1.answers.answering import tokens_of
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.errors import InputError
 from ec1.files import canonical_json
@@ -122,11 +123,6 @@ def name_of(index: int, row: dict[str, Any]) -> str:
     """What a row is called in scores."""
     name = row.get("row")
     return str(name) if name else hashlib.sha256(canonical_json(row)).hexdigest()[:16] + f"-{index}"
-
-
-def tokens_of(tokenizer: Any, messages: list[dict[str, str]], *, ask: bool) -> list[int]:
-    """A conversation in the model's own template; `ask`: with the opening of an answer."""
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=ask, tokenize=True, return_dict=False))
 
 
 def _last_answer(mask: Sequence[int]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ec1.adapters.likelihood import HeldOutExample
 from ec1.adapters.scores import Overlap
-from ec1.adapters.success import words_of
+from ec1.answers.success import words_of
 from ec1.corpus.row_kinds import RowKind
 
 N = 8

@@ -46,7 +46,7 @@ class ExampleScores(Settings):
 class Sample(Settings):
     """What each model answered to one held-out prompt, whether that is right, and what is wrong with its form.
 
-    `kind`: by what it was judged (`ec1.adapters.success`); empty where nobody judged it, as before there were counts.
+    `kind`: by what it was judged (`ec1.answers.success`); empty where nobody judged it, as before there were counts.
     """
 
     prompt: str
@@ -162,7 +162,7 @@ class Scores(Settings):
 
     @property
     def counts_right(self) -> bool:
-        """Whether a score counts what is right, and is no likelihood."""
+        """Whether a score counts what is right, and is not a likelihood."""
         return self.rows is None or self.rows is TASKS
 
     def values(self, model: str) -> list[float]:

@@ -1,7 +1,7 @@
 """Held-out tasks: what each model answers to them, and which of its answers are right by the tasks' own checks.
 
 Belongs here: reading tasks, having them answered in batches, and scoring the answers. Does not: loading models
-(`answering.py`), what a check says (`ec1.rewards`), and what follows (`gate.py`).
+(`ec1.answers.answering`), what a check says (`ec1.rewards`), and what follows (`gate.py`).
 """
 
 import hashlib
@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.likelihood import name_of, rows_of
 from ec1.adapters.scores import ExampleScores, Sample
+from ec1.answers.answering import ModelAnswer
 from ec1.errors import InputError
 from ec1.rewards.checks import Check
 from ec1.rewards.rewards import CheckScore, score_all
@@ -40,7 +40,7 @@ def read_tasks(path: Path, ask: Callable[[list[dict[str, str]]], list[int]], lim
             messages = [{"role": each["role"], "content": each["content"]} for each in row["prompt"]]
             checks = tuple(map(Check.model_validate, json.loads(row["checks"][0]["content"])))
         except (KeyError, TypeError, IndexError, ValueError):
-            raise InputError(f"{path}: a row is no task: it needs the columns prompt and checks") from None
+            raise InputError(f"{path}: a row is not a task: it needs the columns prompt and checks") from None
         name = name_of(index, row)
         group = str(row.get("group") or name)
         found.append(HeldOutTask(name, group, ask(messages), messages[-1]["content"], checks))

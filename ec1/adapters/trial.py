@@ -11,8 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ec1.adapters.answering import load_candidates, write_answers
-from ec1.adapters.likelihood import tokens_of
+from ec1.answers.answering import load_candidates, tokens_of, write_answers
 from ec1.files import write_json
 from ec1.launch.by_spec import run_by_spec
 from ec1.settings import Settings

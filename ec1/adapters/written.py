@@ -6,7 +6,7 @@ wanted answer is the rest written, and no more of it than shows that it is wrong
 tokens that are equally likely in 16 bits, one batch may choose the one and another the other.)
 
 Belongs here: the choice, what is read and what is written, and putting answers beside what was wanted. Does not:
-writing (`answering.py`), what makes one answer right (`success.py`), and what follows (`gate.py`).
+writing (`ec1.answers.answering`), what makes one answer right (`ec1.answers.success`), and what follows (`gate.py`).
 """
 
 import hashlib
@@ -14,11 +14,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ec1.adapters.answering import ModelAnswer, write_answers
-from ec1.adapters.behaviour import faults_of
 from ec1.adapters.likelihood import HeldOutExample, ReadAnswer
 from ec1.adapters.scores import Sample
-from ec1.adapters.success import hopeless, judged_all, kind_of
+from ec1.answers.answering import ModelAnswer, write_answers
+from ec1.answers.behaviour import faults_of
+from ec1.answers.success import hopeless, judged_all, kind_of
 from ec1.recipes.evaluation import EvaluationOptions
 
 _ROOM = 1.25
@@ -48,6 +48,7 @@ def answers_to(
     *,
     device: str,
     max_tokens: int,
+    options: EvaluationOptions,
 ) -> list[ModelAnswer]:
     """The answer to each example, the likeliest token each time: read as far as it is the wanted one, then written."""
     answers: list[ModelAnswer | None] = [
@@ -63,7 +64,9 @@ def answers_to(
             tokenizer,
             [examples[place].prompt for place in open_],
             begun=[examples[place].answers[0][: read[place].same] for place in open_],
-            hopeless=lambda at, text: hopeless(text, examples[open_[at]].expected, examples[open_[at]].prompt_text),
+            hopeless=lambda at, text: hopeless(
+                text, examples[open_[at]].expected, examples[open_[at]].prompt_text, options
+            ),
             device=device,
             max_tokens=max_tokens,
         )

@@ -164,7 +164,7 @@ def _lineage_lines(found: queries.Lineage, indent: str = "") -> Iterator[str]:
             f"{indent}  dataset {found.dataset[:12]} of snapshot {found.bucket} {found.snapshot[:12]}: "
             f"{len(found.tuples)} tuples (--json lists them)"
         )
-        for what in ("commit", "document", "session", "author"):
+        for what in ("commit", "document", "session", "author", "judgement"):
             values = sorted({value for origin in found.tuples if (value := getattr(origin, what))})
             if values:
                 shown = ", ".join(printable(value[:48]) for value in values[:5]) + (", …" if len(values) > 5 else "")

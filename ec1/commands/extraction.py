@@ -13,6 +13,7 @@ from ec1.documents.ledger import Status, extractor_fingerprint
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.plural import counted
+from ec1.queries.doors import check_learns_names
 from ec1.queries.held_back import held_sentences
 
 if TYPE_CHECKING:
@@ -48,11 +49,7 @@ def label(
         return
     assert corrected is not None
     deployment = options.deployment()
-    if not deployment.extraction.vocabulary.is_contracts:
-        raise InputError(
-            "an extractor is trained for the contract's classes only, and extraction.classes names others: such "
-            "corrections cannot be learnt; keep the file, and hold what is found against it with `ec1 score --gold`"
-        )
+    check_learns_names(deployment)
     bucket = deployment.corpus_root(options.home) / ROLE
     taken = take(corrected, bucket, dt.datetime.now(dt.UTC), deployment.documents.labels_of)
     if as_json:

@@ -11,19 +11,23 @@ import typer
 from ec1.commands.corpus import AsJson
 from ec1.commands.shell import Options, err, out, print_answer, printable
 from ec1.corpus.generated import (
+    DEFAULT_PROMPTING,
+    Ask,
     GenerationReport,
-    SourceFunction,
     admit,
+    answers_folder,
+    asks_of,
     functions_in,
     generate,
     held_rows,
+    prompts_in,
     propose,
     sample_of,
 )
 from ec1.errors import InputError
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.settings import ExtractionSettings
-from ec1.files import checked_name, digest_of
+from ec1.files import checked_name
 from ec1.sandbox.batch import why_no_python
 
 SHOWN = 5
@@ -48,12 +52,10 @@ def corpus_generate(
         raise InputError(why)
     found = functions_in(functions)
     folder = options.home.generated / checked_name(role, "role")
-    answers = folder / "answers" / digest_of([model, *(each.text for each in found)])[:24]
-    unanswered = asyncio.run(_propose(found, url, model, answers, requests))
+    answers, asks = answers_folder(folder, model, found, DEFAULT_PROMPTING), asks_of(found, requests)
+    unanswered = asyncio.run(_propose(asks, url, model, answers))
     bucket = options.deployment().corpus_root(options.home) / role
-    report = generate(
-        found, answers, folder, requests=requests, unanswered=unanswered, model=model, known=_prompts_in(bucket)
-    )
+    report = generate(asks, answers, folder, unanswered=unanswered, model=model, known=prompts_in(bucket))
     print_answer(report, as_json, lambda each: _lines(each, role, held_rows(folder, each.digest)))
 
 
@@ -76,21 +78,9 @@ def corpus_admit(
     out.print(f"{len(rows)} rows in {path}", markup=False)
 
 
-async def _propose(functions: Sequence[SourceFunction], url: str, model: str, answers: Path, requests: int) -> int:
+async def _propose(asks: Sequence[Ask], url: str, model: str, answers: Path) -> int:
     async with OpenAIClient(url, model, ExtractionSettings(max_in_flight=8, max_answer_tokens=256)) as client:
-        return await propose(functions, client, answers, requests, lambda line: err.print(f"  {line}", markup=False))
-
-
-def _prompts_in(bucket: Path) -> frozenset[str]:
-    """What earlier generations of a bucket ask; whatever is held out of them must not come back as training."""
-    from ec1.corpus.tuples import load_record
-
-    records = (
-        load_record(line)
-        for path in sorted(bucket.glob("generated-*.jsonl"))
-        for line in path.read_bytes().splitlines()
-    )
-    return frozenset(str(record.get("prompt")) for record in records)
+        return await propose(asks, client, answers, lambda line: err.print(f"  {line}", markup=False))
 
 
 def _lines(report: GenerationReport, role: str, rows: Sequence[dict[str, Any]]) -> Iterator[str]:

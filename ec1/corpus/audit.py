@@ -3,9 +3,11 @@
 Belongs here: a second look at the rows as they were written, by a separate rule. Does not: the split and its rules
 (split, dataset), whose work this judges: nothing of theirs is used.
 
-A held-out answer counts as known if a training answer is the same text, or if half of its runs of thirteen words stand
-in training answers (the n-gram of https://arxiv.org/abs/2005.14165 appendix C). Of a diff the added lines count: what
-surrounds them stands in the prompt anyway. Text that training only reads, and does not learn, is counted apart.
+A held-out answer counts as known if a training answer is the same text; if half of its runs of thirteen words stand in
+training answers (the n-gram of https://arxiv.org/abs/2005.14165 appendix C); or if it has a fifth of all runs of five
+words in common with one training answer, which says the same in other words. Runs that many answers have are a
+template. Of a diff the added lines count: what surrounds them stands in the prompt anyway. Text that training only
+reads, and does not learn, is counted apart.
 """
 
 import hashlib
@@ -26,6 +28,15 @@ from ec1.corpus.rewordings import added
 
 WORDS = 13
 KNOWN_SHARE = 0.5
+FEW_WORDS = 5
+REWORDED_SIMILARITY = 0.2
+"""Jaccard similarity of two answers' runs of five words: 0.36 is left of it with one word of eight replaced."""
+MIN_RUNS = 16
+"""Answers with fewer runs of five words resemble each other by nature."""
+MAX_RUNS = 128
+"""Runs of five words that are kept of a held-out row: the smallest, so that each text has the same choice."""
+TEMPLATE = 16
+"""A run of five words that more answers have, on either side, says nothing."""
 VERBATIM_CHARACTERS = 40
 """Shorter answers are the same by nature: yes, no, a number."""
 MAX_CHECKED = 20_000
@@ -45,8 +56,9 @@ Grams = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Audit:
-    """`checked` held-out rows; of them `verbatim` stand whole among training answers and `contained` in pieces, `known`
-    in either way; `read` stand in what training reads without learning it. `examples` are digests of known rows."""
+    """`checked` held-out rows; of them `verbatim` stand whole among training answers, `contained` in pieces, `reworded`
+    in other words, and `known` in any of these ways; `read` stand in what training reads without learning it.
+    `examples` are digests of known rows."""
 
     checked: int
     verbatim: int
@@ -54,6 +66,8 @@ class Audit:
     known: int
     read: int
     examples: tuple[str, ...]
+    reworded: int = 0
+    """0 in the record of an audit that did not look for them."""
 
     @property
     def known_share(self) -> float:
@@ -68,23 +82,28 @@ def audit(folder: Path) -> Audit:
     learnt = np.zeros(len(wanted), dtype=bool)
     read = np.zeros(len(wanted), dtype=bool)
     answers = {each.plain: False for each in heldout if each.plain is not None}
+    reworded = _Rewordings([each.few for each in heldout], [each.runs for each in heldout])
     for batch in _batches(folder / "train"):
         own, other = _said(batch)
         for text in own:
             if (plain := _plain(text)) in answers:
                 answers[plain] = True
-        _mark(learnt, wanted, _grams(own, words))
-        _mark(read, wanted, _grams(other, words))
+        spoken = _numbers(own, words)
+        _mark(learnt, wanted, _runs(spoken, WORDS)[0])
+        _mark(read, wanted, _runs(_numbers(other, words), WORDS)[0])
+        reworded.look(*_runs(spoken, FEW_WORDS))
         words = words if len(words) < MAX_WORDS else _WordNumbers()
     verbatim = np.array([each.plain is not None and answers[each.plain] for each in heldout], dtype=bool)
     contained = np.array([_share(each.grams, wanted, learnt) >= KNOWN_SHARE for each in heldout], dtype=bool)
     given = np.array([_share(each.grams, wanted, learnt | read) >= KNOWN_SHARE for each in heldout], dtype=bool)
-    known = verbatim | contained
+    alike = reworded.similarities() >= REWORDED_SIMILARITY
+    known = verbatim | contained | alike
     return Audit(
         checked=len(heldout),
         verbatim=int(verbatim.sum()),
         contained=int(contained.sum()),
         known=int(known.sum()),
+        reworded=int(alike.sum()),
         read=int((given & ~known).sum()),
         examples=tuple(heldout[place].row for place in np.flatnonzero(known)[:_EXAMPLES]),
     )
@@ -92,11 +111,66 @@ def audit(folder: Path) -> Audit:
 
 @dataclass(frozen=True, slots=True)
 class _HeldOut:
-    """What is kept of a held-out row: its digest, its answer's plain form if that says something, and its runs."""
+    """What is kept of a held-out row: its digest, its answer's plain form if that says something, its runs of thirteen
+    words, and of its `runs` of five words some."""
 
     row: str
     plain: bytes | None
     grams: Grams
+    few: Grams
+    runs: int
+
+
+class _Rewordings:
+    """How much each held-out answer resembles the training answer that it resembles most, by runs of five words."""
+
+    def __init__(self, heldout: Sequence[Grams], lengths: Sequence[int]) -> None:
+        self._count, self._lengths = len(heldout), np.array(lengths, np.int64)
+        owners = np.repeat(np.arange(self._count), [len(each) for each in heldout])
+        codes = np.concatenate([*heldout, np.empty(0, np.uint64)])
+        self._codes, place, holders = np.unique(codes, return_inverse=True, return_counts=True)
+        order = np.argsort(place, kind="stable")
+        self._owners, self._ends = owners[order], np.cumsum(holders)
+        self._said = np.zeros(len(self._codes), np.int64)
+        self._texts = 0
+        self._hits: list[NDArray[np.int64]] = []
+        self._runs: list[NDArray[np.int64]] = []
+        self._template = holders > TEMPLATE
+
+    def look(self, runs: Grams, text: NDArray[np.int64]) -> None:
+        """Note which of the wanted runs stand in which of some training answers."""
+        places = np.minimum(np.searchsorted(self._codes, runs), max(0, len(self._codes) - 1))
+        wanted = self._codes[places] == runs if len(self._codes) else np.zeros(len(runs), bool)
+        if not wanted.any():
+            return
+        pairs = np.unique((text[wanted] + self._texts) * len(self._codes) + places[wanted])
+        self._runs.append(np.bincount(text))
+        self._texts += len(self._runs[-1])
+        self._said += np.bincount(pairs % len(self._codes), minlength=len(self._codes))
+        self._template |= self._said > TEMPLATE
+        self._hits.append(pairs[~self._template[pairs % len(self._codes)]])
+
+    def similarities(self) -> NDArray[np.float64]:
+        """Estimated Jaccard similarity of each held-out answer, shape (rows,): 0 of one that has fewer than MIN_RUNS
+        left when templates are away."""
+        similarities = np.zeros(self._count)
+        if not self._hits:
+            return similarities
+        texts, places = np.divmod(np.concatenate(self._hits), len(self._codes))
+        texts, places = texts[~self._template[places]], places[~self._template[places]]
+        holders = np.diff(self._ends, prepend=0)
+        owned = np.repeat(~self._template, holders)
+        lengths = np.bincount(self._owners[owned], minlength=self._count)
+        repeats = holders[places]
+        starts = np.repeat(self._ends[places] - np.cumsum(repeats), repeats)
+        owners = self._owners[starts + np.arange(repeats.sum())]
+        codes, shared = np.unique(np.repeat(texts, repeats) * self._count + owners, return_counts=True)
+        texts, owners = np.divmod(codes, self._count)
+        common = shared / lengths[owners] * self._lengths[owners]
+        together = self._lengths[owners] + np.concatenate(self._runs)[texts] - common
+        enough = lengths[owners] >= MIN_RUNS
+        np.maximum.at(similarities, owners[enough], (common / together)[enough])
+        return similarities
 
 
 class _WordNumbers(dict[str, int]):
@@ -115,7 +189,10 @@ def _heldout(folder: Path, words: _WordNumbers) -> Iterator[_HeldOut]:
         for row in batch.to_pylist():
             if row["row"] in checked:
                 text = "\n".join(message["content"] for message in row.get("completion") or row.get("chosen") or ())
-                yield _HeldOut(row["row"], _plain(text), np.unique(_grams([added(text)], words)))
+                numbers = _numbers([added(text)], words)
+                few = np.unique(_runs(numbers, FEW_WORDS)[0])
+                many = np.unique(_runs(numbers, WORDS)[0])
+                yield _HeldOut(row["row"], _plain(text), many, few[:MAX_RUNS], len(few))
 
 
 def _batches(folder: Path, columns: Sequence[str] = (*_MESSAGES, "row")) -> Iterator[Any]:
@@ -147,20 +224,26 @@ def _plain(text: str) -> bytes | None:
     return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def _grams(texts: Sequence[str], words: _WordNumbers) -> Grams:
-    """A number for each run of thirteen words in one of the texts; none in a shorter text."""
+def _numbers(texts: Sequence[str], words: _WordNumbers) -> tuple[Grams, list[int]]:
+    """The number of each word of some texts, one after the other, and how many words each text has."""
     found = [_WORD.findall(text.lower()) for text in texts]
     lengths = [len(each) for each in found]
-    count = sum(lengths) - WORDS + 1
-    if count < 1:
-        return np.empty(0, np.uint64)
     numbers = np.fromiter(map(words.__getitem__, itertools.chain.from_iterable(found)), np.uint64, sum(lengths))
+    return numbers, lengths
+
+
+def _runs(numbers: tuple[Grams, list[int]], length: int) -> tuple[Grams, NDArray[np.int64]]:
+    """A number for each run of so many words in one of the texts, and the text's place; none in a shorter text."""
+    values, lengths = numbers
+    count = len(values) - length + 1
+    if count < 1:
+        return np.empty(0, np.uint64), np.empty(0, np.int64)
     runs = np.zeros(count, np.uint64)
-    for place, factor in enumerate(_FACTORS):
-        runs += numbers[place : place + count] * factor
+    for place, factor in enumerate(_FACTORS[:length]):
+        runs += values[place : place + count] * factor
     text = np.repeat(np.arange(len(lengths)), lengths)
-    within: Grams = runs[text[:count] == text[WORDS - 1 :]]
-    return within
+    within = text[:count] == text[length - 1 :]
+    return runs[within], text[:count][within]
 
 
 def _mark(seen: NDArray[np.bool_], wanted: Grams, grams: Grams) -> None:

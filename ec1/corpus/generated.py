@@ -13,11 +13,12 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from ec1.corpus.tuples import load_record
 from ec1.errors import DeferredError, InputError
 from ec1.extraction.reading.client import Completion, Messages
 from ec1.files import digest_of, read_json, write_atomic, write_json
@@ -26,7 +27,7 @@ from ec1.sandbox.batch import Case, Job, Value, call
 CALLS = 5
 """Calls that one request asks for."""
 MAX_CASES = 32
-ROWS, REPORT = "rows.jsonl", "report.json"
+ROWS, REPORT, STEPS = "rows.jsonl", "report.json", "steps.jsonl"
 _MAX_CALL, _MAX_VALUE = 200, 2_000
 _SCHEMA = {
     "type": "object",
@@ -41,9 +42,37 @@ _SCHEMA = {
     "required": ["calls"],
     "additionalProperties": False,
 }
-_SYSTEM = "You write calls of a Python function, with literal arguments only, each different from the others."
-# One example: without it a small model repeats the function's own words.
-_EXAMPLE = ("def area(width, height):\n    return width * height", ["area(3, 4)", "area(0.5, 10)", "area(7, height=2)"])
+Became = Literal["row", "not_literal", "duplicates", "failed", "unstable", "known"]
+"""What becomes of a proposed call; all but the first are reasons to leave it out."""
+
+
+@dataclass(frozen=True)
+class Prompting:
+    """How a model is asked for calls of a function: a system prompt, and one example of a function with its calls."""
+
+    instruction: str
+    example: str
+    example_calls: tuple[str, ...]
+
+    def messages(self, function: "SourceFunction") -> list[dict[str, str]]:
+        """What a model is shown of a function."""
+        shown = [
+            {"role": "user", "content": self.example},
+            {"role": "assistant", "content": json.dumps({"calls": list(self.example_calls)})},
+        ]
+        return [
+            {"role": "system", "content": self.instruction},
+            *(shown if self.example.strip() and self.example_calls else ()),
+            {"role": "user", "content": function.text},
+        ]
+
+
+DEFAULT_PROMPTING = Prompting(
+    "You write calls of a Python function, with literal arguments only, each different from the others.",
+    # One example: without it a small model repeats the function's own words.
+    "def area(width, height):\n    return width * height",
+    ("area(3, 4)", "area(0.5, 10)", "area(7, height=2)"),
+)
 
 
 class Asks(Protocol):
@@ -67,6 +96,24 @@ class SourceFunction:
     name: str
     text: str
     module: str
+
+
+Ask = tuple[SourceFunction, int]
+"""A request about a function; the number tells it from the other requests about the same one."""
+
+
+@dataclass(frozen=True)
+class GenerationStep:
+    """One proposed call, from the answer to what became of it: the `request` about the function, the `call` in one
+    spelling, and what each of the two processes gave, as JSON, or why nothing."""
+
+    function: str
+    request: int
+    proposed: str
+    call: str
+    first: str
+    second: str
+    became: Became
 
 
 @dataclass(frozen=True)
@@ -95,34 +142,55 @@ class GenerationReport:
 
 def functions_in(path: Path) -> list[SourceFunction]:
     """The functions at the top of a Python file. Raises InputError if there is none."""
-    text = path.read_text(encoding="utf-8")
+    return functions_of(path.read_text(encoding="utf-8"), str(path))
+
+
+def functions_of(text: str, where: str) -> list[SourceFunction]:
+    """The functions at the top of a Python module; `where` names it in errors. Raises InputError if there is none."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        raise InputError(f"{path} is not Python: {error}") from None
+        raise InputError(f"{where} is not Python: {error}") from None
     found = [
         SourceFunction(node.name, ast.get_source_segment(text, node) or "", text)
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     ]
     if not found:
-        raise InputError(f"{path} defines no function at its top")
+        raise InputError(f"{where} defines no function at its top")
     return found
 
 
+def asks_of(functions: Sequence[SourceFunction], requests: int) -> list[Ask]:
+    """So many requests about each function: one about each before there is a second about any."""
+    return [(function, number) for number in range(requests) for function in functions]
+
+
+def answers_folder(role: Path, model: str, functions: Sequence[SourceFunction], prompting: Prompting) -> Path:
+    """Where the answers about these functions are kept, below the folder of a role's generations."""
+    return role / "answers" / digest_of([model, asdict(prompting), *(each.text for each in functions)])[:24]
+
+
 async def propose(
-    functions: Sequence[SourceFunction], client: Asks, folder: Path, requests: int, progress: Callable[[str], None]
+    asks: Sequence[Ask],
+    client: Asks,
+    folder: Path,
+    progress: Callable[[str], None],
+    *,
+    prompting: Prompting = DEFAULT_PROMPTING,
+    deadline: float | None = None,
 ) -> int:
-    """Ask `requests` times for calls of each function, and write each answer to `folder`; what is there is not asked
-    again. Returns how many requests have no answer. Raises ServiceError if the server answers nobody."""
+    """Ask for calls, and write each answer to `folder`; what is there is not asked again. Returns how many requests
+    have no answer, such as those that had no time before `deadline` (`time.monotonic`). Raises ServiceError if the
+    server answers nobody."""
 
     async def one(function: SourceFunction, variation: int) -> bool:
-        path = folder / f"{digest_of([function.module, function.name])[:24]}-{variation}.json"
+        path = _answer_path(folder, function, variation)
         if path.is_file():
             return True
         try:
             answer = await client.complete(
-                _messages(function), _SCHEMA, stream="generation", deadline=None, variation=variation
+                prompting.messages(function), _SCHEMA, stream="generation", deadline=deadline, variation=variation
             )
             calls = [str(each) for each in json.loads(answer.content)["calls"]][:CALLS]
         except (DeferredError, ValueError, KeyError, TypeError):
@@ -132,65 +200,95 @@ async def propose(
         return True
 
     folder.mkdir(parents=True, exist_ok=True)
-    done = await asyncio.gather(*(one(function, number) for function in functions for number in range(requests)))
+    done = await asyncio.gather(*(one(function, number) for function, number in asks))
     return done.count(False)
 
 
 def generate(
-    functions: Sequence[SourceFunction],
+    asks: Sequence[Ask],
     answers: Path,
     held: Path,
     *,
-    requests: int,
     unanswered: int,
     model: str,
     known: frozenset[str] = frozenset(),
+    noted: Mapping[str, str] | None = None,
 ) -> GenerationReport:
-    """Execute what was proposed, twice, and hold the rows that come of it in a folder of `held`, named by their digest.
+    """Execute what was proposed, twice, and hold the rows that come of it in a folder of `held`, named by their digest,
+    beside the steps that led to them.
 
-    `known`: prompts that the bucket has already, which what is held out is among.
+    `known`: prompts that the bucket has already, which what is held out is among. `noted` stands in the metadata of
+    each row.
     """
-    counts: Counter[str] = Counter()
     proposed: dict[tuple[str, str], SourceFunction] = {}
-    for function in functions:
-        for number in range(requests):
-            path = answers / f"{digest_of([function.module, function.name])[:24]}-{number}.json"
-            for text in read_json(path)["calls"] if path.is_file() else ():
-                counts["proposed"] += 1
-                plain = literal_call(text, function.name)
-                counts["not_literal"] += plain is None
-                counts["duplicates"] += plain is not None and (function.name, plain) in proposed
-                if plain is not None:
-                    proposed.setdefault((function.name, plain), function)
+    steps: list[GenerationStep] = []
+    for function, number in asks:
+        path = _answer_path(answers, function, number)
+        for text in read_json(path)["calls"] if path.is_file() else ():
+            plain = literal_call(text, function.name)
+            became: Became = "not_literal" if plain is None else "row"
+            if plain is not None and (function.name, plain) in proposed:
+                became = "duplicates"
+            elif plain is not None:
+                proposed[function.name, plain] = function
+            steps.append(GenerationStep(function.name, number, text, plain or "", "", "", became))
+    ran = _executed(proposed)
     rows: list[dict[str, Any]] = []
-    for (name, text), value in _executed(proposed, counts).items():
-        prompt = f"{proposed[name, text].text}\n\nWhat does {text} give?"
-        if prompt in known:
-            counts["known"] += 1
+    for place, step in enumerate(steps):
+        if step.became != "row":
             continue
-        rows.append(
-            {
-                "tuple_type": "task",
-                "prompt": prompt,
-                "checks": [{"check": "python", "value": {"expected": value}}],
-                "group": f"function:{digest_of([proposed[name, text].module, name])[:16]}",
-            }
-        )
+        function, (first, second) = proposed[step.function, step.call], ran[step.function, step.call]
+        prompt = f"{function.text}\n\nWhat does {step.call} give?"
+        became = _outcome(first, second)
+        if became == "row" and prompt in known:
+            became = "known"
+        steps[place] = replace(step, first=_told(first), second=_told(second), became=became)
+        if became == "row" and isinstance(first, Value):
+            rows.append(
+                {
+                    "tuple_type": "task",
+                    "prompt": prompt,
+                    "checks": [{"check": "python", "value": {"expected": first.value}}],
+                    "group": f"function:{digest_of([function.module, step.function])[:16]}",
+                }
+            )
     digest = digest_of([model, rows])[:32]
     for row in rows:
-        row["metadata"] = {"origin": f"generated/{digest}", "model": model}
-    figures = {name: counts[name] for name in ("proposed", "not_literal", "duplicates", "failed", "unstable", "known")}
+        row["metadata"] = {"origin": f"generated/{digest}", "model": model, **(noted or {})}
+    counts = Counter[str](step.became for step in steps)
+    figures = {name: counts[name] for name in ("not_literal", "duplicates", "failed", "unstable", "known")}
     report = GenerationReport(
-        functions=len(functions),
-        requests=len(functions) * requests,
+        functions=len({(function.module, function.name) for function, _ in asks}),
+        requests=len(asks),
         unanswered=unanswered,
+        proposed=len(steps),
         rows=len(rows),
         digest=digest,
         **figures,
     )
     write_atomic(held / digest / ROWS, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    lines = (json.dumps(asdict(step), ensure_ascii=False) + "\n" for step in steps)
+    write_atomic(held / digest / STEPS, "".join(lines))
     write_json(held / digest / REPORT, asdict(report))
     return report
+
+
+def steps_in(folder: Path) -> list[GenerationStep]:
+    """The steps of a generation in its folder; none where an earlier release generated."""
+    if not (folder / STEPS).is_file():
+        return []
+    lines = (folder / STEPS).read_text(encoding="utf-8").splitlines()
+    return [GenerationStep(**json.loads(line)) for line in lines]
+
+
+def prompts_in(bucket: Path) -> frozenset[str]:
+    """What earlier generations of a bucket ask; whatever is held out of them must not come back as training."""
+    records = (
+        load_record(line)
+        for path in sorted(bucket.glob("generated-*.jsonl"))
+        for line in path.read_bytes().splitlines()
+    )
+    return frozenset(str(record.get("prompt")) for record in records)
 
 
 def literal_call(text: str, name: str) -> str | None:
@@ -228,8 +326,15 @@ def admit(rows: Sequence[dict[str, Any]], bucket: Path) -> Path:
     return path
 
 
-def _executed(proposed: dict[tuple[str, str], SourceFunction], counts: Counter[str]) -> dict[tuple[str, str], Any]:
-    """What each call gives, where two processes agree on it."""
+def _answer_path(folder: Path, function: SourceFunction, number: int) -> Path:
+    return folder / f"{digest_of([function.module, function.name])[:24]}-{number}.json"
+
+
+Ran = Value | str
+
+
+def _executed(proposed: Mapping[tuple[str, str], SourceFunction]) -> dict[tuple[str, str], tuple[Ran, Ran]]:
+    """What each call gives in each of two processes, or why nothing."""
     jobs, names = [], []
     for function in {id(each): each for each in proposed.values()}.values():
         own = [key for key, each in proposed.items() if each is function]
@@ -238,23 +343,19 @@ def _executed(proposed: dict[tuple[str, str], SourceFunction], counts: Counter[s
             jobs.append(Job(function.module, tuple(Case(text) for _, text in names[-1])))
     # Two boxes: each has its own seed of hashes, of `random` and its own time.
     first, second = call(jobs), call(jobs)
-    values: dict[tuple[str, str], Any] = {}
-    for keys, one, other in zip(names, first, second, strict=True):
-        for key, mine, theirs in zip(keys, one.results, other.results, strict=True):
-            if not isinstance(mine, Value) or len(json.dumps(mine.value)) > _MAX_VALUE:
-                counts["failed"] += 1
-            elif mine != theirs:
-                counts["unstable"] += 1
-            else:
-                values[key] = mine.value
-    return values
+    return {
+        key: (mine, theirs)
+        for keys, one, other in zip(names, first, second, strict=True)
+        for key, mine, theirs in zip(keys, one.results, other.results, strict=True)
+    }
 
 
-def _messages(function: SourceFunction) -> list[dict[str, str]]:
-    text, calls = _EXAMPLE
-    return [
-        {"role": "system", "content": _SYSTEM},
-        {"role": "user", "content": text},
-        {"role": "assistant", "content": json.dumps({"calls": calls})},
-        {"role": "user", "content": function.text},
-    ]
+def _outcome(first: Ran, second: Ran) -> Became:
+    if not isinstance(first, Value) or len(json.dumps(first.value)) > _MAX_VALUE:
+        return "failed"
+    return "row" if first == second else "unstable"
+
+
+def _told(ran: Ran) -> str:
+    text = json.dumps(ran.value, ensure_ascii=False) if isinstance(ran, Value) else ran
+    return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "\u2026"

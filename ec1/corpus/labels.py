@@ -60,14 +60,27 @@ def take(
     """
     if not source.is_file():
         raise InputError(f"there is no file {source}: `ec1 extraction label --out {source}` writes one to correct")
+    return take_records(_records(source), str(source), bucket, now, labels_of)
+
+
+def take_records(
+    records: Iterable[Mapping[str, Any]],
+    source: str,
+    bucket: Path,
+    now: dt.datetime,
+    labels_of: Callable[[DocumentKey], Collection[str]] = lambda key: (),
+    **noted: str,
+) -> Taken:
+    """As `take`, for records that came another way; `source` names them in errors, `noted` stands in their metadata."""
     made: list[dict[str, Any]] = []
-    for number, record in enumerate(_records(source), 1):
+    beside = {"metadata": noted} if noted else {}
+    for number, record in enumerate(records, 1):
         try:
             _check_classes(record)
             document = DocumentKey(str(record["stream"]), str(record["path"]))
             access = {KEY: labels} if (labels := sorted(labels_of(document))) else {}
             name = f"{document.stream}/{document.path}"
-            made.append(tuple_of(name, record["text"], record["entities"], **access))
+            made.append(tuple_of(name, record["text"], record["entities"], **access, **beside))
         except KeyError as error:
             raise InputError(f"{source}, record {number}: {error} is missing") from None
         except RejectedError as error:

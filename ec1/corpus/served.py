@@ -35,8 +35,9 @@ def giver_of(record: Mapping[str, Any]) -> Giver | None:
 
 def within_share(givers: Iterable[tuple[int, Giver]], others: int) -> list[int]:
     """The numbers of the rows (number, giver; the first ones first) that are trained on beside `others` rows."""
-    limit = int(others * MAX_SHARE / (1 - MAX_SHARE))
-    each = max(1, int((others + limit) * MAX_PERSON_SHARE))
+    # One person's may be all that there are: the share is of what is trained on then.
+    limit, each = (int(others * share / (1 - share)) for share in (MAX_SHARE, MAX_PERSON_SHARE))
+    each = max(1, each)
     kept: list[int] = []
     counts: Counter[Giver] = Counter()
     for number, giver in givers:

@@ -10,23 +10,26 @@ time is over, and starts again for the next file. What came out is kept by conte
 import atexit
 import json
 import logging
+import os
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO
+from queue import LifoQueue
 
 from pydantic import TypeAdapter, ValidationError
 
 from ec1.documents.settings import ConversionSettings
 from ec1.errors import RejectedError
-from ec1.files import digest_of, write_atomic
+from ec1.files import digest_of, write_unflushed
 
+_PIECE = 2**20
 log = logging.getLogger(__name__)
 
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
@@ -45,7 +48,7 @@ MEDIA_TYPES = {
 }
 """The media type that kreuzberg knows a file by, for each suffix of `ec1.streams.CONVERTED`."""
 
-CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-2"
+CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-3"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 
 
@@ -61,13 +64,23 @@ _converted: TypeAdapter[Converted] = TypeAdapter(Converted)
 
 
 class Converter:
-    """Converts files within limits; `kept` is a folder for results, or None to keep none. Safe to share by threads."""
+    """Converts files within limits; `kept` is a folder for results, or None to keep none.
+
+    Safe to share by threads: so many files are converted at a time as `settings.processes` says.
+    """
 
     def __init__(self, settings: ConversionSettings, kept: Path | None = None) -> None:
         self._settings = settings
         self._kept = kept
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
+        self._workers = [_Worker(settings) for _ in range(settings.processes)]
+        self._free: LifoQueue[_Worker] = LifoQueue()
+        for worker in reversed(self._workers):
+            self._free.put(worker)
+
+    @property
+    def processes(self) -> int:
+        """How many files it converts at a time."""
+        return len(self._workers)
 
     def convert(self, data: bytes, suffix: str, sha256: str) -> Converted:
         """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason."""
@@ -89,10 +102,13 @@ class Converter:
         path = self._place(suffix, sha256)
         if path is not None and (found := _read_kept(path)) is not None:
             return found
-        with self._lock:
-            answer, lasting = self._ask(data, suffix)
+        worker = self._free.get()
+        try:
+            answer, lasting = worker.ask(data, suffix)
+        finally:
+            self._free.put(worker)
         if path is not None and lasting:
-            write_atomic(path, answer)
+            write_unflushed(path, answer)
         return answer
 
     def drop(self, suffix: str, sha256: str) -> None:
@@ -101,48 +117,55 @@ class Converter:
             path.unlink(missing_ok=True)
 
     def _place(self, suffix: str, sha256: str, converter: str | None = None) -> Path | None:
-        name = digest_of([suffix, sha256, self._settings.model_dump()])
+        limits = self._settings.model_dump(exclude={"processes"})
+        name = digest_of([suffix, sha256, limits])
         version = converter or CONVERTER_VERSION
         return self._kept / version / name[:2] / f"{name}.json" if self._kept is not None else None
 
     def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
+        """End the processes."""
+        for worker in self._workers:
+            worker.close()
+
+
+class _Worker:
+    """One process that converts, started when it is first asked."""
+
+    def __init__(self, settings: ConversionSettings) -> None:
+        self._settings = settings
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def close(self) -> None:
+        """End it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
                 # What a killed process did not take is lost, and closing says so.
                 with suppress(OSError):
                     assert pipe is not None
                     pipe.close()
-            self._process = None
+            self.process = None
 
-    def _ask(self, data: bytes, suffix: str) -> tuple[bytes, bool]:
-        """The process's answer, and whether it would be the same another time."""
-        process = self._process if self._process is not None and self._process.poll() is None else self._start()
+    def ask(self, data: bytes, suffix: str) -> tuple[bytes, bool]:
+        """Its answer, and whether it would be the same another time."""
+        process = self.process if self.process is not None and self.process.poll() is None else self._start()
         assert process.stdin is not None and process.stdout is not None
         seconds = self._settings.max_seconds
-        overdue = threading.Event()
-
-        def stop() -> None:
-            overdue.set()
-            process.kill()
-
-        timer = threading.Timer(seconds, stop)
-        timer.start()
+        deadline = time.monotonic() + seconds
+        header = {"type": MEDIA_TYPES[suffix], "bytes": len(data), "max_pages": self._settings.max_pages}
+        answer, overdue = b"", False
         try:
-            header = {"type": MEDIA_TYPES[suffix], "bytes": len(data), "max_pages": self._settings.max_pages}
-            process.stdin.write(json.dumps(header).encode() + b"\n" + data)
-            process.stdin.flush()
-            answer = _line(process.stdout)
+            _send(process.stdin.fileno(), json.dumps(header).encode() + b"\n" + data, deadline)
+            answer = _line(process.stdout.fileno(), deadline)
+        except TimeoutError:
+            overdue = True
         except OSError:
-            answer = b""
-        finally:
-            timer.cancel()
+            pass
         if answer:
             return answer, True
         self.close()
-        if overdue.is_set():
+        if overdue:
             return _refusal(f"not converted within {seconds:g} s (documents.conversion.max_seconds)"), False
         return _refusal(
             f"the converter ended; it may use {self._settings.max_memory_mb:,} MB (documents.conversion.max_memory_mb)"
@@ -151,7 +174,7 @@ class Converter:
     def _start(self) -> subprocess.Popen[bytes]:
         self.close()
         command = [sys.executable, "-m", "ec1.documents.converter_process", str(self._settings.max_memory_mb)]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -160,13 +183,36 @@ class Converter:
             env={"PATH": "", "LC_ALL": "C.UTF-8", "TMPDIR": tempfile.gettempdir()},
             start_new_session=True,
         )
+        assert self.process.stdin is not None
+        os.set_blocking(self.process.stdin.fileno(), False)
         atexit.register(self.close)
-        return self._process
+        return self.process
 
 
-def _line(pipe: IO[bytes]) -> bytes:
-    line = pipe.readline()
-    return line if line.endswith(b"\n") else b""
+def _send(pipe: int, data: bytes, deadline: float) -> None:
+    """Raises TimeoutError when the time is over, another OSError when nobody reads any more."""
+    left = memoryview(data)
+    while left:
+        _wait(pipe, select.POLLOUT, deadline)
+        left = left[os.write(pipe, left) :]
+
+
+def _line(pipe: int, deadline: float) -> bytes:
+    """The one line of an answer, or nothing if the process ended before its end. Raises TimeoutError."""
+    pieces: list[bytes] = []
+    while not (pieces and pieces[-1].endswith(b"\n")):
+        _wait(pipe, select.POLLIN, deadline)
+        if not (piece := os.read(pipe, _PIECE)):
+            return b""
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _wait(pipe: int, event: int, deadline: float) -> None:
+    poll = select.poll()
+    poll.register(pipe, event)
+    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        raise TimeoutError
 
 
 def _refusal(reason: str) -> bytes:
@@ -175,9 +221,11 @@ def _refusal(reason: str) -> bytes:
 
 def _read_kept(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        answer = path.read_bytes()
     except OSError:
         return None
+    # A power cut leaves less, or zeros.
+    return answer if answer.endswith(b"\n") else None
 
 
 def _answered(answer: bytes) -> Converted:

@@ -15,8 +15,11 @@ from typing import Any
 import kreuzberg
 
 from ec1.documents.limits import limit_process
+from ec1.documents.word_text import with_references, without_references
 
-_PDF = "application/pdf"
+_PDF, _BOOK = "application/pdf", "application/epub+zip"
+_WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+_ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
 _SHEET = re.compile(r"^## (.+)$", re.MULTILINE)
 # A line at least this long, as a share of its page's longest, was broken by the page's width and not by its author.
@@ -56,11 +59,17 @@ def _convert(data: bytes, media_type: str, max_pages: int) -> dict[str, Any]:
     try:
         if media_type == _PDF:
             return _pdf(data, max_pages)
+        data = without_references(data) if media_type == _WORD else data
         # Markdown keeps the cells of tables apart.
         found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format="markdown"))
         if len(found.content) > _MAX_CHARACTERS:
             return {"refused": f"more than {_MAX_CHARACTERS:,} characters"}
-        return {"title": _title(found.metadata), "parts": _sheets(found.content, found.metadata)}
+        parts = _sheets(found.content, found.metadata)
+        if media_type != _BOOK:  # Of a book it escapes nothing.
+            parts = [[place, _unescaped(text)] for place, text in parts]
+        if media_type == _WORD:
+            parts = [[place, with_references(text)] for place, text in parts]
+        return {"title": _title(found.metadata), "parts": parts}
     except kreuzberg.KreuzbergError as error:
         return {"refused": f"not converted: {_reason(error)}"}
     except MemoryError:
@@ -93,6 +102,11 @@ def _unwrapped(page: str) -> str:
     return "".join(pieces)
 
 
+def _unescaped(text: str) -> str:
+    """Markdown without the backslashes that keep a character from being markup: names are quoted as they stand."""
+    return _ESCAPED.sub(r"\1", text)
+
+
 def _sheets(text: str, metadata: Any) -> list[list[str]]:
     """A workbook's sheets, each with its name as the place; anything else is one part without a place."""
     names = set(metadata.get("sheet_names") or ())
@@ -113,7 +127,8 @@ def _reason(error: Exception) -> str:
     # It repeats itself: "PDF is password-protected: PDF is password-protected".
     text = text.removeprefix("ParsingError: ")
     half, _, rest = text.partition(": ")
-    return (half if half == rest else text)[:200]
+    # Of a library's own name for its error only the words before it say something.
+    return (half if half == rest or "LibraryInternalError" in rest else text)[:200]
 
 
 if __name__ == "__main__":

@@ -47,6 +47,11 @@ class DocumentReader:
             raise RejectedError(REMOVED)
         return document
 
+    @property
+    def at_a_time(self) -> int:
+        """How many documents can be read at a time with profit."""
+        return self._converter.processes if self._converter is not None else 1
+
     def converts_otherwise(self, key: DocumentKey, content_sha256: str, before: str) -> bool:
         """Whether the text of a version is another one than the converter `before` gave; False if it is gone."""
         if self._converter is None:

@@ -79,6 +79,9 @@ class ConversionSettings(Settings):
         description="address space of the converting process, and of the one that opens archives and mails, in MiB",
     )
     max_pages: int = Field(2000, gt=0, description="of a PDF")
+    processes: int = Field(
+        2, ge=1, le=64, description="how many files are converted at a time; each may take `max_memory_mb`; 1 to 8"
+    )
 
 
 class DocumentSettings(Settings):

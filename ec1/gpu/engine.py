@@ -211,7 +211,7 @@ class VllmEngine:
 
 
 def why_ended(status: int, log: Path, since: int, when: str = "") -> str:
-    """How the engine ended, and where to read on. What it said last is no reason if it was killed."""
+    """How the engine ended, and where to read on. What it said last is not the reason if it was killed."""
     said = "" if ending_signal(status) == signal.SIGKILL else f": {meaning(log, since)}"
     return f"vLLM {how_it_ended(status)}{when}{said} (log: {log})"
 

@@ -141,7 +141,7 @@ class MarkerWorker:
                 reason = f"{self._name}: {advice_for(error)}"
                 self._fail(claim, reason)
                 return ended("failed", reason)
-            # A card that is taken is no fault of the work, however often.
+            # A card that is taken is not a fault of the work, however often.
             self._markers.release(claim, str(error), counts=not isinstance(error, BusyError))
             return ended("released", str(error))
         except Exception as error:

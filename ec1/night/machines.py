@@ -21,7 +21,8 @@ from ec1.home import Home
 from ec1.launch.launcher import DeviceGrant, Launcher
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.machines.installation import Installation
-from ec1.machines.machine import Machine, Progress, Running
+from ec1.machines.machine import Machine
+from ec1.machines.running import Progress, Running
 from ec1.night.launchers import place_of
 from ec1.night.records import (
     DecisionRecord,

@@ -17,6 +17,7 @@ from ec1.adapters.decisions import IN_USE, ArmResult, ReleaseDecision, Withdrawa
 from ec1.adapters.manifest import AdapterManifest, RecipeRef
 from ec1.adapters.registry import AdapterRegistry
 from ec1.adapters.scores import EVALUATION
+from ec1.corpus.served import giver_of
 from ec1.corpus.snapshots import load_snapshot
 from ec1.corpus.tuples import metadata_of, sources_of
 from ec1.errors import InputError, PermanentError
@@ -74,7 +75,8 @@ class VersionPage:
 
 @dataclass(frozen=True)
 class Origin:
-    """One tuple that a version was trained on: its digest, where it stood in the corpus, and what it was cut from."""
+    """One tuple that a version was trained on: its digest, where it stood in the corpus, and what it was cut from, or
+    which judgement of a person it is."""
 
     digest: str
     place: str
@@ -82,6 +84,7 @@ class Origin:
     commit: str | None
     document: str | None
     session: str | None
+    judgement: str | None = None
 
 
 @dataclass(frozen=True)
@@ -181,12 +184,15 @@ def version_page(registry: AdapterRegistry, version: VersionId) -> VersionPage:
 
 @dataclass(frozen=True)
 class HeldOutAnswer:
-    """What a version and the models beside it answered to a held-out prompt; `faults`: what is wrong with whose."""
+    """What a version and the models beside it answered to a held-out prompt; `faults`: what is wrong with whose.
+    `kind`: by what the answers were judged, and whose are `right`; empty where nobody judged them."""
 
     prompt: str
     expected: str
     answers: Mapping[str, str]
     faults: Mapping[str, tuple[str, ...]]
+    kind: str
+    right: Mapping[str, bool]
 
 
 def answers_of(registry: AdapterRegistry, version: VersionId) -> tuple[HeldOutAnswer, ...]:
@@ -201,7 +207,14 @@ def answers_of(registry: AdapterRegistry, version: VersionId) -> tuple[HeldOutAn
             f"the evaluation of {_name(version)} is damaged: `ec1 adapters verify` says more"
         ) from None
     return tuple(
-        HeldOutAnswer(each["prompt"], each["expected"], each["answers"], each.get("faults", {}))
+        HeldOutAnswer(
+            each["prompt"],
+            each["expected"],
+            each["answers"],
+            each.get("faults", {}),
+            each.get("kind", ""),
+            each.get("right", {}),
+        )
         for each in found.get("samples", ())
     )
 
@@ -296,7 +309,14 @@ def _origin(digest: str, place: str, record: Mapping[str, Any]) -> Origin:
         commit=value("source_commit", "commit"),
         document=value("document_id", "document"),
         session=value("session_id", "brief_id"),
+        judgement=_judgement(metadata_of(record)) if giver_of(record) is not None else None,
     )
+
+
+def _judgement(noted: Mapping[str, Any]) -> str:
+    of = noted.get("judged") or noted.get("adapter") or "a served answer"
+    why = f", because {noted['why']}" if noted.get("why") else ""
+    return f"{noted.get('verdict')} of {of}, released by {noted.get('released_by')}{why}"
 
 
 def matcher(text: str) -> Callable[[str, Mapping[str, Any]], bool]:

@@ -1,18 +1,24 @@
-"""What a training measured at each step, also while it still runs.
+"""What a training measured at its steps, and answered after some of them, also while it still runs.
 
-Belongs here: reading curves. Does not: which trainings there are (`nights`), drawing (`studio`).
+Belongs here: reading curves and answers. Does not: which trainings there are (`nights`), drawing (`studio`).
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ec1.home import Home
 from ec1.night.steps.log_book import find_run
+from ec1.serving.steps import ServedStep
+from ec1.training.copies import answers_on_the_way, steps_of
 from ec1.training.spec import METRICS
 
 _EVENTS = "tensorboard"
-_NAMES = ("loss", "reward", "grad_norm", "learning_rate", "tokens_per_second", "peak_memory_gib")
+_NAMES = (
+    *("loss", "reward", "answered_right", "grad_norm", "learning_rate"),
+    *("tokens_per_second", "gpu_busy", "peak_memory_gib"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,34 @@ def curves_of(home: Home, name: str) -> Curves:
     return Curves(name, run.result is None, _of_events(run.folder / _EVENTS))
 
 
-def _of_events(folder: object) -> dict[str, tuple[tuple[int, float], ...]]:
+@dataclass(frozen=True)
+class StepAnswers:
+    """What the copies of an adapter that a training kept answered to a held-out prompt: (step, answer)."""
+
+    prompt: str
+    expected: str
+    answers: tuple[tuple[int, str], ...]
+
+
+def answers_of_steps(home: Home, name: str) -> tuple[StepAnswers, ...]:
+    """By prompt; none of a training that keeps no copies. Raises InputError if there is no such run."""
+    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for step, answers in answers_on_the_way(find_run(home, name).folder).items():
+        for each in answers:
+            found.setdefault((each["prompt"], each["expected"]), []).append((step, each["text"]))
+    return tuple(StepAnswers(*key, tuple(each)) for key, each in found.items())
+
+
+def copies_of(home: Home, name: str) -> tuple[str, ...]:
+    """The names by which the gateway is asked for the copies that a training kept. Raises InputError."""
+    tenant, role, run = find_run(home, name).name.split("/", 2)
+    return tuple(ServedStep(tenant, role, 0, run, step).name for step in steps_of(find_run(home, name).folder))
+
+
+def _of_events(folder: Path) -> dict[str, tuple[tuple[int, float], ...]]:
+    # A training makes it at its first step.
+    if not folder.is_dir():
+        return {}
     from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
     found = EventAccumulator(str(folder), size_guidance={SCALARS: 10_000})

@@ -4,22 +4,33 @@ Belongs here: finding the door, and who went through it. Does not: what a change
 `ec1.graph.review`, `ec1.serving.held`). The one module of `ec1.queries` that does not only read.
 """
 
+import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ec1.corpus.generated import admit
+from ec1.adapters.extractor import ROLE
+from ec1.adapters.votes import Choice, Vote, add_vote
+from ec1.corpus.generated import CALLS, admit, answers_folder, asks_of, functions_of, generate, prompts_in, propose
 from ec1.corpus.generated import held_rows as held_rows_of
+from ec1.corpus.generation_recipe import SAMPLED, accept, note_sample, read_recipe, save_recipe, withdraw
+from ec1.corpus.labels import take_records
+from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.extraction.defence.releases import add
+from ec1.extraction.settings import ExtractionSettings
 from ec1.files import checked_name, digest_of
 from ec1.graph.review import write_decisions
-from ec1.queries.adapters import VersionId
+from ec1.plural import counted
+from ec1.queries.adapters import VersionId, version_id
 from ec1.queries.desk import Desk
-from ec1.queries.feedback import held_rows
+from ec1.queries.feedback import held_rows, votes_file
+from ec1.queries.graph import open_graph, quotes_of, show
 from ec1.queries.held_back import held_sentences
+from ec1.queries.vibe import BASE, MAX_TOKENS, GatewayAddress, ask, book_of, model_of
+from ec1.sandbox.batch import why_no_python
 from ec1.serving.capture import AnswerCapture, Feedback, Giver
 from ec1.serving.server import open_capture
 from ec1.serving.versions import ServedVersion
@@ -105,6 +116,65 @@ def judge(desk: Desk, said: Judgement, who: str, *, release: bool = False) -> st
         return f"{outcome.held} is released: the next night counts it" if let_in else f"{outcome.held} was given before"
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Two answers of one role to one question, by `base` or `v3`, and which of them is better. `prompt`: messages of
+    text; `blind`: the person did not know whose they are."""
+
+    tenant: str
+    role: str
+    prompt: tuple[Mapping[str, str], ...]
+    one: str
+    one_answer: str
+    other: str
+    other_answer: str
+    better: Choice
+    blind: bool
+
+
+def vote(desk: Desk, said: Compared, who: str) -> str:
+    """Count a vote, and hold the pair that it makes as a judgement of the worse answer; returns what became of it.
+    Raises InputError for two answers of one version, or what cannot be judged."""
+    if said.one == said.other or not {said.one, said.other} - {BASE}:
+        raise InputError("a vote is between two versions: choose two")
+    if not said.prompt:
+        raise InputError("there is no question that these answers are to")
+    numbers = {each: _number_of(desk, said.tenant, said.role, each) for each in (said.one, said.other)}
+    question = digest_of([dict(each) for each in said.prompt])[:24]
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    counted = Vote(
+        one=said.one, other=said.other, better=said.better, question=question, blind=said.blind, by=who, at=now
+    )
+    add_vote(votes_file(desk.home, said.tenant, said.role), counted)
+    if said.better == "same":
+        return f"counted: {said.one} and {said.other} are alike"
+    answers = {said.one: said.one_answer, said.other: said.other_answer}
+    better, worse = (said.one, said.other) if said.better == "one" else (said.other, said.one)
+    if answers[better].strip() == answers[worse].strip():
+        return f"counted: {better} is better than {worse}; their answers are alike, so no row comes of it"
+    judgement = Judgement(
+        tenant=said.tenant,
+        role=said.role,
+        version=numbers[worse],
+        prompt=said.prompt,
+        answer=answers[worse],
+        verdict="correct",
+        correction=answers[better],
+        why=f"{better} answered better than {worse}",
+        about="a blind comparison" if said.blind else "a comparison",
+    )
+    return f"counted: {better} is better than {worse}; the pair {judge(desk, judgement, who)}"
+
+
+def _number_of(desk: Desk, tenant: str, role: str, name: str) -> int | None:
+    """The number of a version; None of the base. Raises InputError, PermanentError."""
+    if name == BASE:
+        return None
+    number = version_id(f"{tenant}/{role}@{name}")[2]
+    desk.registry.read(tenant, role, number)
+    return number
+
+
 def decide_feedback(desk: Desk, row: str, action: Literal["release", "drop"], who: str) -> str:
     """Release or drop a row that waits; returns what became of it. Raises InputError."""
     with held_rows(desk.deployment, desk.home) as held:
@@ -131,6 +201,41 @@ def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) ->
     return f"{one} and {other} are {'one' if same else 'two'}: written to {path.name}, the next night follows it"
 
 
+def check_learns_names(deployment: Deployment) -> None:
+    """Raises InputError where corrections of what was extracted cannot be learnt."""
+    if not deployment.extraction.vocabulary.is_contracts:
+        raise InputError(
+            "an extractor is trained for the contract's classes only, and extraction.classes names others: such "
+            "corrections cannot be learnt; keep them in a file, and hold what is found against it: `ec1 score --gold`"
+        )
+
+
+def correct_names(desk: Desk, entity: str, path: str, start: int, lines: str, who: str) -> str:
+    """Say which names stand in the sentence of a mention: a line `Class: name` each, none for no name. The extractor
+    learns it; returns what became of it. Raises InputError for a sentence that cannot be read any more, an unknown
+    class, or a name that is not in the sentence."""
+    check_learns_names(desk.deployment)
+    with open_graph(desk.home, desk.deployment, desk.labels) as reader:
+        (it, *_) = show(reader, entity, None, quotes_of(desk.home, desk.deployment))
+    found = next((each for each in it.evidence if (each.path, each.start) == (path, start)), None)
+    if found is None or found.quote is None or not found.quote.name:
+        raise InputError("this sentence cannot be read any more: open the page again")
+    entities = []
+    for line in filter(None, map(str.strip, lines.splitlines())):
+        entity_class, colon, name = line.partition(":")
+        if not colon:
+            raise InputError(f"{line[:80]!r} has no class: write a line as Person: Jane Smith")
+        entities.append({"name": name.strip(), "class": entity_class.strip()})
+    quote = found.quote
+    text = quote.before + quote.name + quote.after
+    record = {"stream": found.stream, "path": path, "text": text, "entities": entities}
+    taken = take_records(
+        [record], f"{found.stream}/{path}", desk.deployment.corpus_root(desk.home) / ROLE, dt.datetime.now(dt.UTC),
+        desk.deployment.documents.labels_of, corrected_by=who,
+    )  # fmt: skip
+    return "the extractor learns it with its next training" if taken.written else "the same was said before"
+
+
 def decide_sentence(desk: Desk, sentence: str, action: Literal["release", "hold"], who: str) -> str:
     """Let a sentence be read that was held back, or say that it is held back rightly. Raises InputError for one that is
     not held back."""
@@ -149,6 +254,92 @@ def admit_rows(desk: Desk, role: str, digest: str) -> str:
         raise InputError(f"generation {digest} holds no row")
     admit(rows, desk.deployment.corpus_root(desk.home) / role)
     return f"{len(rows)} rows are in the bucket of {role}: the next night counts them"
+
+
+def save_generation(desk: Desk, name: str, text: str) -> tuple[str, str]:
+    """Keep a recipe of generation; returns its role and name. Raises InputError for what is not one."""
+    kept = save_recipe(desk.home.generated, name, text)
+    return kept.recipe.role, kept.name
+
+
+def sample_generation(
+    desk: Desk,
+    role: str,
+    name: str,
+    gateway: GatewayAddress,
+    who: str,
+    progress: Callable[[str], None] = lambda text: None,
+) -> str:
+    """Have the served base propose what a sample needs, execute it, and keep every step; returns what came of it.
+    Nothing of it is in a bucket. Raises ServiceError without an engine, InputError without a sandbox."""
+    from ec1.extraction.reading.openai import OpenAIClient
+
+    if (why := why_no_python()) is not None:
+        raise InputError(why)
+    kept = read_recipe(desk.home.generated, role, name)
+    recipe, root = kept.recipe, desk.home.generated
+    functions = functions_of(recipe.functions, name)
+    asks = asks_of(functions, recipe.requests)[: -(-SAMPLED // CALLS)]
+    model = model_of("", "", BASE, gateway)
+    answers = answers_folder(root / role, model, functions, recipe.prompting)
+
+    async def ask_all() -> int:
+        settings = ExtractionSettings(max_in_flight=4, max_answer_tokens=256)
+        async with OpenAIClient(gateway.url, model, settings, api_key=gateway.api_key) as client:
+            return await propose(asks, client, answers, progress, prompting=recipe.prompting)
+
+    unanswered = asyncio.run(ask_all())
+    progress("the sandbox executes what was proposed")
+    known = prompts_in(desk.deployment.corpus_root(desk.home) / role)
+    report = generate(asks, answers, kept.folder / "rows", unanswered=unanswered, model=model, known=known)
+    note_sample(kept, report.digest, model, who)
+    return str(report)
+
+
+def decide_generation(desk: Desk, role: str, name: str, action: Literal["accept", "withdraw"], who: str) -> str:
+    """Accept the sample of a recipe, so that nights make the rest, or take that back. Raises InputError."""
+    kept = read_recipe(desk.home.generated, role, name)
+    if action == "withdraw":
+        withdraw(kept)
+        return f"{name} is not accepted any more: nights make nothing of it; rows in the bucket stay"
+    accept(kept, who)
+    return f"{name} is accepted: the next night makes the rest, and puts it into the bucket of {role}"
+
+
+def change_vibe_check(
+    desk: Desk, tenant: str, role: str, who: str, *, add: str = "", system: str = "", remove: str = ""
+) -> str:
+    """Add a prompt to a role's vibe check, or take out the one of an id; returns what was done. Raises InputError."""
+    book = book_of(desk, tenant, role)
+    if remove:
+        book.remove(remove)
+        return "the prompt is taken out; what was answered to it is kept"
+    book.add(add, system, who)
+    return "the prompt is added: each version is asked it from now on"
+
+
+def run_vibe_check(
+    desk: Desk,
+    tenant: str,
+    role: str,
+    columns: Sequence[str],
+    gateway: GatewayAddress,
+    progress: Callable[[str], None] = lambda text: None,
+) -> str:
+    """Ask the versions (`v3`, or `base`) what they have not answered yet, one after the other, and keep each answer as
+    soon as it is there; returns what was done. Raises ServiceError where a model does not answer."""
+    book, prompts, asked = book_of(desk, tenant, role), book_of(desk, tenant, role).prompts(), 0
+    for column in columns:
+        model = model_of(tenant, role, column, gateway)
+        record = book.record(column)
+        there = set(record.answers) if record and (record.model, record.max_tokens) == (model, MAX_TOKENS) else set()
+        for prompt in prompts:
+            if prompt.id in there:
+                continue
+            progress(f"{column}, prompt {prompts.index(prompt) + 1} of {len(prompts)}")
+            book.keep(column, model, MAX_TOKENS, {prompt.id: ask(gateway, model, prompt)})
+            asked += 1
+    return f"written: {counted(asked, 'answer')}" if asked else "every prompt was answered before"
 
 
 @contextlib.contextmanager

@@ -4,14 +4,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from ec1.adapters.votes import VoteTally, tallies_of
 from ec1.deployment import Deployment
+from ec1.files import checked_name
 from ec1.home import Home
 from ec1.queries.page import Page, cut, start_of
+from ec1.serving.capture import wilson
 from ec1.serving.held import HeldRow, HeldRows
 from ec1.serving.server import open_capture
 
-__all__ = ["HeldRow", "Votes", "votes_of", "waiting"]
+__all__ = ["HeldRow", "PairVotes", "Votes", "pair_votes", "votes_of", "waiting"]
 
 
 def waiting(
@@ -49,6 +53,31 @@ def votes_of(deployment: Deployment, home: Home, tenant: str, role: str) -> tupl
     finally:
         capture.close()
     return tuple(Votes(each.version.number, each.good, each.bad, each.interval()) for each in found)
+
+
+@dataclass(frozen=True)
+class PairVotes:
+    """How two versions did against each other in blind votes; `share`: of the newer one's wins among those that were
+    decided, `interval` with 95 % confidence; both None while none was."""
+
+    tally: VoteTally
+    share: float | None
+    interval: tuple[float, float] | None
+
+
+def pair_votes(home: Home, tenant: str, role: str) -> tuple[PairVotes, ...]:
+    """The blind votes of a role, by pair of versions, the newest first."""
+    found = []
+    for each in tallies_of(votes_file(home, tenant, role)):
+        decided = each.one_better + each.other_better
+        share = each.one_better / decided if decided else None
+        found.append(PairVotes(each, share, wilson(each.one_better, decided)))
+    return tuple(found)
+
+
+def votes_file(home: Home, tenant: str, role: str) -> Path:
+    """Where the votes of a role are kept."""
+    return home.vibe_checks / checked_name(tenant, "tenant") / checked_name(role, "role") / "votes.jsonl"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a page asks of `ec1 serve`: which models answer there, and an answer, piece by piece.
+"""What a page asks of `ec1 serve`: which models answer there, and an answer, piece by piece or whole.
 
 Belongs here: OpenAI's form of question and stream, as the gateway passes it on. Does not: what becomes of an answer.
 """
@@ -21,6 +21,15 @@ class Piece:
     text: str
     logprob: float | None = None
     end: str | None = None
+
+
+@dataclass(frozen=True)
+class WholeAnswer:
+    """An answer, why it ended, and the mean log-probability of its pieces in nats (None: the engine does not say)."""
+
+    text: str
+    end: str
+    nats: float | None
 
 
 def models(url: str, api_key: str | None) -> list[str]:
@@ -66,6 +75,25 @@ async def answer(
         raise ServiceError(
             f"{model} gave no whole answer: {type(error).__name__}, look at the log of ec1 serve"
         ) from None
+
+
+async def whole_answer(
+    url: str,
+    api_key: str | None,
+    model: str,
+    messages: Sequence[Mapping[str, str]],
+    *,
+    max_tokens: int,
+) -> WholeAnswer:
+    """The likeliest answer of a model. Raises ServiceError as `answer`, and if it broke off."""
+    pieces = [
+        each async for each in answer(url, api_key, model, messages, temperature=0, max_tokens=max_tokens, seed=0)
+    ]
+    end = next((each.end for each in reversed(pieces) if each.end), None)
+    if end is None:
+        raise ServiceError(f"{model} gave no whole answer: it broke off, look at the log of ec1 serve")
+    logprobs = [each.logprob for each in pieces if each.logprob is not None]
+    return WholeAnswer("".join(each.text for each in pieces), end, sum(logprobs) / len(logprobs) if logprobs else None)
 
 
 def _piece(choice: dict[str, Any]) -> Piece:

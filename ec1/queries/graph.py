@@ -12,7 +12,7 @@ from ec1.deployment import Deployment
 from ec1.errors import InputError
 from ec1.files import checked_name, digest_of
 from ec1.graph import neighbours as around
-from ec1.graph.model import Entity, Evidence, GraphStats, StoredMention, StoredRelation, entity_key
+from ec1.graph.model import Entity, Evidence, GraphStats, Quote, StoredMention, StoredRelation, entity_key
 from ec1.graph.neighbours import Neighbour
 from ec1.graph.quotes import Quotes
 from ec1.graph.reader import QUERY_ROWS, GraphReader
@@ -27,7 +27,8 @@ from ec1.queries.page import Page, cut, page_of, start_of
 # With what a face needs to name of the rooms below.
 __all__ = [
     "QUERY_ROWS", "Entity", "EntityPage", "Evidence", "GraphReader", "GraphStats", "GraphTable", "Joint", "Link",
-    "Neighbour", "Page", "Quotes", "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search", "show",
+    "Neighbour", "Page", "Quote", "Quotes", "neighbours", "open_graph", "quotes_of", "review", "schema_of", "search",
+    "show",
 ]  # fmt: skip
 
 Place = TypeVar("Place", StoredMention, StoredRelation)

@@ -10,7 +10,7 @@ import ctypes
 import datetime as dt
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -385,6 +385,13 @@ class DatasetRows:
                 entry = json.loads(line)
                 yield Row(number, "rejected", entry["row"], entry["origin"], reason=entry["reason"])
                 number += 1
+
+    def held_out_numbers(self, digests: Collection[str]) -> dict[str, int]:
+        """The numbers of held-out rows by their digest; those that are not here are left out."""
+        file, _ = self._tables["heldout"]
+        first = self.summary.rows["train"]
+        stored = file.read(columns=["row"])["row"].to_pylist()
+        return {digest: first + place for place, digest in enumerate(stored) if digest in digests}
 
     def tokens_of(self, number: int) -> tuple[list[int], list[int]]:
         """What the model reads of a row of single answers, and which of it is learnt. Raises InputError for a row that

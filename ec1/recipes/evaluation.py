@@ -78,6 +78,14 @@ class EvaluationOptions(Settings):
     sample_tokens: int = Field(
         256, gt=0, description="tokens of such an answer at most; prompts whose wanted answer is longer are left out"
     )
+    task_steps: int | None = Field(
+        None,
+        ge=1,
+        description="after so many steps of a training the model answers questions, and the right answers are counted: "
+        "rows of a tenth of training's own sources, which are then not trained on. They choose nothing, and are never "
+        "the gate's",
+    )
+    task_rows: int | None = Field(None, ge=1, le=500, description="how many such questions; default: 16")
     seed: int = Field(17, description="of the bootstrap")
 
     @field_validator("tasks")

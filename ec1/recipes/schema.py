@@ -139,6 +139,12 @@ class OptimisationOptions(Settings):
     )
     checkpoint_minutes: float = Field(10, gt=0, description="minutes between checkpoints; typically 5–30")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that are kept during a training")
+    keep_steps: int | None = Field(
+        None,
+        ge=1,
+        description="steps between two copies of the adapter that are kept with its answers to three held-out prompts, "
+        "for Studio; lora and qlora, some MB each; default: none",
+    )
     divergence_factor: float = Field(
         3.0, gt=1, description="stop if the loss exceeds its running median this many times; typically 2–5"
     )
@@ -301,6 +307,8 @@ class Recipe(Settings):
                 "lora.modules_to_save cannot be served by vLLM: leave it out, or use kind pretraining, which `ec1 "
                 "train` starts and no night publishes"
             )
+        if self.kind == "pretraining" and self.evaluation.task_steps is not None:
+            problems.append("evaluation.task_steps counts right answers, and kind pretraining has no questions: null")
         if self.role in self.data.mix:
             problems.append(f"data.mix names {self.role}, the recipe's own role: it is trained on anyway")
         if not objective.imitates and self.optimisation.packing:
@@ -318,11 +326,18 @@ class Recipe(Settings):
             )
         if objective.rolls_out and self.method == "full":
             problems.append(f"objective {self.objective} starts from a version, an adapter: method lora or qlora")
+        if self.optimisation.keep_steps is not None and self.method == "full":
+            problems.append("optimisation.keep_steps keeps copies of an adapter: method lora or qlora")
         if self.hardware.device == "cpu" and self.optimisation.optimizer == "paged_adamw_8bit":
             problems.append("optimisation.optimizer paged_adamw_8bit needs hardware.device cuda")
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether a part of training's own sources is not trained on, because something is measured on it meanwhile."""
+        return self.optimisation.early_stopping_patience is not None or self.evaluation.task_steps is not None
 
     @property
     def rows(self) -> RowKindName:
@@ -352,8 +367,11 @@ class Recipe(Settings):
         return self.kind not in ("pretraining", "experiment") and self.method != "full"
 
     def digest(self) -> str:
-        """SHA-256 of everything that affects the training; a change of the description or licence does not count."""
+        """SHA-256 of everything that affects the training; a change of the description or licence does not count, nor
+        does what is kept on the way."""
         values = self.model_dump(
-            mode="json", exclude={"description": True, "base_model": {"license": True}}, exclude_none=True
+            mode="json",
+            exclude={"description": True, "base_model": {"license": True}, "optimisation": {"keep_steps": True}},
+            exclude_none=True,
         )
         return digest_of(values)

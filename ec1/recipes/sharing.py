@@ -30,6 +30,8 @@ def refusal(recipe: Recipe, processes: int, fsdp: bool) -> str | None:
     if not objective.shares:
         others = those(lambda each: each.shares)
         return f"objective {recipe.objective} is trained by one process: set gpu.processes to 1, or use {others}"
+    if recipe.evaluation.task_steps is not None:
+        return "evaluation.task_steps is for one process: set gpu.processes to 1, or leave it out"
     if fsdp and not objective.shards:
         allowed = f"{those(lambda each: each.shards)}, not {recipe.objective}"
         return f"gpu.fsdp is for objective {allowed}: switch it off, each card then holds the model"

@@ -181,7 +181,9 @@ class Forwarder:
             await connection.admit(version)
         await self._forward(connection, {**body, "model": exchange.adapter}, exchange, send)
         content, capture = exchange.content, gateway.capture
-        if version is not None and capture is not None and exchange.status == 200 and self._chat and wanted(body):
+        # A copy that a training kept has no number: what is said of it teaches nothing.
+        kept = capture is not None and exchange.status == 200 and self._chat and wanted(body)
+        if version is not None and version.number and kept:
             asker = Giver(exchange.key.name if exchange.key else "", exchange.user)
             if content is not None:
                 gateway.in_background(gateway.keep(version, body, exchange.kind, content, asker))

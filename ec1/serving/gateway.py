@@ -10,6 +10,7 @@ version answers (`versions.py`), the engine (`backend.py`, `keeper.py`), what is
 import asyncio
 import json
 import time
+from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ec1.adapters.decisions import ReleaseDecision
-from ec1.errors import EC1Error
+from ec1.errors import EC1Error, InputError
 from ec1.serving.backend import Backend
 from ec1.serving.canary import Canary
 from ec1.serving.capture import AnswerCapture, Feedback, Giver
@@ -29,6 +30,7 @@ from ec1.serving.keys import Key, Keys
 from ec1.serving.metrics import Metrics
 from ec1.serving.refusals import refusal
 from ec1.serving.request_log import RequestLog
+from ec1.serving.steps import ServedStep, folder_of, kept_steps, parse_step
 from ec1.serving.versions import RefusedError, ServedVersion, Versions, parse_name
 
 _ASKED = ("/v1/chat/completions", "/v1/completions", "/v1/responses")
@@ -37,7 +39,8 @@ _LOOK_SECONDS = 1.0
 
 
 class Gateway:
-    """The application. `key_needed`: whether a request without a key is refused."""
+    """The application. `key_needed`: whether a request without a key is refused. `runs`: the log book, if copies that
+    trainings kept can be asked."""
 
     def __init__(
         self,
@@ -51,12 +54,14 @@ class Gateway:
         capture: AnswerCapture | None = None,
         canary: Canary | None = None,
         request_log: RequestLog | None = None,
+        runs: Path | None = None,
     ) -> None:
         self.versions = versions
         self.backend = backend
         self.keys = keys
         self.capture = capture
         self.metrics = Metrics()
+        self.runs = runs
         self._key_needed = key_needed
         self._max_request_bytes = max_request_bytes
         self._background: set[asyncio.Task[None]] = set()
@@ -117,9 +122,12 @@ class Gateway:
         name = body.get("model")
         if not isinstance(name, str) or not name:
             raise RefusedError(400, "the request names no model: ask for tenant/role, tenant/role@vN or the base")
-        parsed = parse_name(name)
-        if key is not None and parsed is not None and not key.allows(parsed[0]):
-            raise RefusedError(403, f"the key {key.name!r} is not for tenant {parsed[0]}")
+        tenant = _tenant_of(name)
+        if key is not None and tenant is not None and not key.allows(tenant):
+            raise RefusedError(403, f"the key {key.name!r} is not for tenant {tenant}")
+        if self.runs is not None and (copy := parse_step(name)) is not None:
+            await asyncio.to_thread(_checked, self.runs, self.versions.base_model, copy)
+            return copy
         return await self.versions.resolve(name, user)
 
     def in_background(self, work: Any) -> None:
@@ -182,7 +190,9 @@ class Gateway:
     async def _models(self, request: Request) -> Response:
         key = self.key_of(request.headers.get("authorization"))
         names = await asyncio.to_thread(self.versions.listed)
-        shown = [name for name in names if key is None or (who := parse_name(name)) is None or key.allows(who[0])]
+        if self.runs is not None:
+            names += await asyncio.to_thread(kept_steps, self.runs, self.versions.base_model)
+        shown = [name for name in names if key is None or (who := _tenant_of(name)) is None or key.allows(who)]
         return JSONResponse({"object": "list", "data": [_described(name) for name in shown]})
 
     async def _model(self, request: Request) -> Response:
@@ -206,6 +216,22 @@ class Gateway:
         self.metrics.in_flight.set(self.backend.in_flight)
         self.metrics.ready.set(self.backend.state is None)
         return Response(self.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _tenant_of(name: str) -> str | None:
+    found = parse_name(name)
+    if found is not None:
+        return found[0]
+    copy = parse_step(name)
+    return None if copy is None else copy.tenant
+
+
+def _checked(runs: Path, base_model: str, copy: ServedStep) -> None:
+    """Raises RefusedError for a copy that is not there, or not whole."""
+    try:
+        folder_of(runs, base_model, copy)
+    except InputError as error:
+        raise RefusedError(404, str(error)) from None
 
 
 def _described(name: str) -> dict[str, Any]:

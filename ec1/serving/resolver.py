@@ -18,6 +18,7 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.home import Home
 from ec1.night.stores import open_store
+from ec1.serving.steps import folder_of, parse_step
 from ec1.serving.versions import parse_name
 from ec1.settings import Settings
 from ec1.storage.settings import DirectoryStoreSettings, StoreSettings
@@ -35,6 +36,7 @@ class ResolverSettings(Settings):
     store: StoreSettings = DirectoryStoreSettings()
     home: Path = Field(description="of the store, if it is a directory, and of this machine's copies")
     base_model: str
+    training_steps: bool = Field(False, description="whether copies that trainings kept on their way can be asked, too")
 
     def environment(self) -> dict[str, str]:
         """What an engine's environment needs, so that it resolves adapters by this registry and nothing else."""
@@ -45,12 +47,15 @@ class ResolverSettings(Settings):
         }
 
 
-def checked_folder(registry: AdapterRegistry, base_model: str, name: str) -> Path:
-    """The folder of the version `tenant/role@vN`, checked against its manifest.
+def checked_folder(registry: AdapterRegistry, base_model: str, name: str, runs: Path | None = None) -> Path:
+    """The folder of the version `tenant/role@vN`, checked against its manifest; with `runs`, the folder of the log
+    book, also that of a copy that a training kept.
 
     Raises InputError for any other name, an unknown or withdrawn version or one of another base model;
     PermanentError for a damaged one.
     """
+    if runs is not None and (copy := parse_step(name)) is not None:
+        return folder_of(runs, base_model, copy)
     parsed = parse_name(name)
     if parsed is None or parsed[2] is None:
         raise InputError(f"{name[:200]!r} is not a version: ask for tenant/role@vN")
@@ -77,12 +82,13 @@ def register() -> None:
         raise InputError(f"{VARIABLE} is not understood: {error.errors()[0]['msg']}; see docs/serving.md") from None
     home = Home(settings.home)
     registry = AdapterRegistry(open_store(settings.store, home), home.adapters)
+    runs = home.runs if settings.training_steps else None
 
     class RegistryResolver(LoRAResolver):  # type: ignore[misc]
         async def resolve_lora(self, base_model_name: str, lora_name: str) -> Any:
             # `base_model_name` is the folder of the engine's weights, which says nothing about the model's id.
             try:
-                folder = await asyncio.to_thread(checked_folder, registry, settings.base_model, lora_name)
+                folder = await asyncio.to_thread(checked_folder, registry, settings.base_model, lora_name, runs)
             except ServiceError:
                 # The store is away: that the adapter does not exist would be a lie.
                 raise

@@ -124,6 +124,7 @@ def build_gateway(
         capture=capture,
         canary=Canary(registry, counts, capture, tell or (lambda *_: None)),
         request_log=RequestLog(home.served, settings.request_log_days) if settings.request_log_days else None,
+        runs=home.runs if settings.training_steps else None,
     )
     gateway.metrics.registry.register(NightCollector(home))
     return gateway
@@ -192,7 +193,9 @@ def _keeper(
     if isinstance(engine, ServerSettings):
         return FixedServer(Endpoint(engine.base_url, engine.model), backend)
     folder = prepare_model(engine.model, engine.revision, deployment.models, home.models)
-    resolver = ResolverSettings(store=deployment.store, home=home.root, base_model=engine.model)
+    resolver = ResolverSettings(
+        store=deployment.store, home=home.root, base_model=engine.model, training_steps=settings.training_steps
+    )
     ours = resolver.environment()
     return Keeper(
         VllmEngine(engine, folder, engine.model, deployment.gpu.device),

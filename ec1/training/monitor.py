@@ -107,6 +107,8 @@ class Monitor:
         entry["seconds"] = self._step_seconds
         entry["tokens_per_second"] = tokens / max(self._step_seconds, 1e-9)
         entry["peak_memory_gib"] = peak_memory_gib(self.cuda)
+        if (busy := gpu_busy(self.cuda)) is not None:
+            entry["gpu_busy"] = busy
         loss, norm = float(entry["loss"]), float(entry.get("grad_norm", 0.0))
         rolled_out = "frac_reward_zero_std" in entry
         if rolled_out:
@@ -171,6 +173,19 @@ def peak_memory_gib(cuda: bool) -> float:
 
         return float(torch.cuda.max_memory_reserved() / 2**30)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def gpu_busy(cuda: bool) -> float | None:
+    """The share of the last moments (up to a second) in which the card computed, 0 to 1; None on a CPU, or where the
+    driver does not say."""
+    if not cuda:
+        return None
+    import torch
+
+    try:
+        return torch.cuda.utilization() / 100
+    except (ImportError, RuntimeError):
+        return None
 
 
 def callback_of(monitor: Monitor) -> "TrainerCallback":

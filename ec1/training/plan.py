@@ -6,6 +6,7 @@ that the plan promised.
 """
 
 import math
+from dataclasses import dataclass
 
 from ec1.errors import InputError, PermanentError
 from ec1.recipes.objectives import OBJECTIVES
@@ -71,6 +72,17 @@ class Schedule(Settings):
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class DatasetSize:
+    """What a plan wants to know of a dataset: `tokens` of one epoch (of a pair both answers with their prompts), and
+    the `longest` row in tokens, before it is cut."""
+
+    rows: int
+    tokens: int
+    longest: int
+    heldout_rows: int
+
+
 class TrainingPlan(Settings):
     tokens: int
     """All tokens that training reads, over all epochs; of a preference pair both answers, each with its prompt."""
@@ -134,11 +146,8 @@ def plan_training(
     recipe: Recipe,
     model: ModelShape,
     hardware: HardwareFigures,
+    size: DatasetSize,
     *,
-    rows: int,
-    tokens: int,
-    longest: int,
-    heldout_rows: int,
     budget_seconds: float,
     learned: Learned | None = None,
 ) -> TrainingPlan:
@@ -152,16 +161,7 @@ def plan_training(
         raise InputError(f"recipe {recipe.name} asks for device {wanted}, the deployment has {hardware.device}")
     if (why := refusal(recipe, hardware.processes, hardware.fsdp)) is not None:
         raise InputError(f"recipe {recipe.name}: {why}")
-    planned = figures_of(
-        recipe,
-        model,
-        hardware,
-        rows=rows,
-        tokens=tokens,
-        longest=longest,
-        heldout_rows=heldout_rows,
-        learned=learned,
-    )
+    planned = figures_of(recipe, model, hardware, size, learned=learned)
     memory, seconds = planned.peak_memory_gib, planned.seconds
     room = min(hardware.memory_gib, recipe.hardware.memory_gib or math.inf)
     if memory > room:
@@ -183,24 +183,22 @@ def figures_of(
     recipe: Recipe,
     model: ModelShape,
     hardware: HardwareFigures,
+    size: DatasetSize,
     *,
-    rows: int,
-    tokens: int,
-    longest: int,
-    heldout_rows: int,
     learned: Learned | None = None,
 ) -> TrainingPlan:
     """What a training takes on a machine, whether it fits there or not.
 
-    `tokens` counts one epoch (of a pair both answers with their prompts), `longest` is the longest row in tokens,
-    before it is cut. What was `learned` takes the place of the machine's figures and of the arithmetic. Raises
-    PermanentError for a recipe whose modules the model lacks, or without rows.
+    What was `learned` takes the place of the machine's figures and of the arithmetic. Raises PermanentError for a
+    recipe whose modules the model lacks, or without rows.
     """
     require_modules(recipe, model)
-    wish, epoch = recipe.optimisation, rows
-    if wish.early_stopping_patience is not None:
-        heldout_rows = max(1, round(VALIDATION_SHARE * rows))
-        tokens, epoch = round(tokens * (rows - heldout_rows) / rows), rows - heldout_rows
+    wish, epoch = recipe.optimisation, size.rows
+    tokens, longest, heldout_rows = size.tokens, size.longest, size.heldout_rows
+    if recipe.sets_aside:
+        aside = max(1, round(VALIDATION_SHARE * epoch))
+        tokens, epoch = round(tokens * (epoch - aside) / epoch), epoch - aside
+        heldout_rows = heldout_rows if wish.early_stopping_patience is None else aside
     # Packed rows are nearly full: best fit leaves about nothing.
     sequences = math.ceil(tokens / recipe.data.max_length) if wish.packing else epoch
     schedule = schedule_of(recipe, sequences, heldout_rows)

@@ -109,6 +109,9 @@ class TrainingResult(Settings):
     loss_last: float | None
     heldout_loss_first: float | None = None
     heldout_loss_last: float | None = None
+    answered_right: tuple[tuple[int, float], ...] = Field(
+        (), description="step, and the share of the questions on the way that were answered rightly after it"
+    )
     heldout_margin_first: float | None = Field(None, description="pairs: reward of the chosen less the rejected one's")
     heldout_margin_last: float | None = None
     trainable_parameters: int

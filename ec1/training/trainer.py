@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ec1.answers.answering import fold_slices
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
@@ -25,10 +26,12 @@ from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.sharing import refusal, shared
 from ec1.seals import FILES, MANIFEST, check_files, read_sealed
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
+from ec1.training.copies import callback_of_copies, save_config
 from ec1.training.cpu import score_answers_only
 from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
 from ec1.training.monitor import ROLLOUT_COLUMNS, Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import TRAINERS
+from ec1.training.on_the_way import RIGHT, Questions, asking
 from ec1.training.packed import require_hidden_rows
 from ec1.training.plan import VALIDATION_SHARE, Schedule, schedule_of
 from ec1.training.processes import Team, whole
@@ -200,7 +203,7 @@ def _attempt(
     with _quiet_libraries(), tempfile.TemporaryDirectory(prefix="ec1-training-") as scratch:
         monitor.report.progress(f"loading {recipe.base_model.id}")
         tokenizer = load_tokenizer(spec.base_model)
-        rows, heldout = _load_rows(spec, Path(scratch))
+        rows, heldout, aside = _load_rows(spec, Path(scratch))
         trainer = build_trainer(spec, tokenizer, rows, heldout, batch, accumulation, monitor.team.card)
         packing, patience = recipe.optimisation.packing, recipe.optimisation.early_stopping_patience
         usable = len(rows) if packing else len(trainer.train_dataset)
@@ -220,7 +223,14 @@ def _attempt(
             went_on_after = step_of(checkpoint) if checkpoint else 0
             trackers = tracking_callbacks(spec.tracking, spec.output / TENSORBOARD, went_on_after)
         early = [] if patience is None else [_early_stopping(patience, checkpoint)]
-        for callback in (callback_of(monitor), *early, *extra_callbacks, *trackers):
+        questions, kept = [], []
+        if (every := recipe.evaluation.task_steps) is not None:
+            asked = Questions(recipe, aside.to_list(), tokenizer, spec.device)
+            monitor.note(f"{len(asked)} rows of sources that are not trained on are questions on the way")
+            questions = [asking(asked, every, monitor.report)]
+        if recipe.optimisation.keep_steps is not None:
+            kept = [callback_of_copies(spec, trainer, tokenizer, monitor)]
+        for callback in (callback_of(monitor), *early, *questions, *kept, *extra_callbacks, *trackers):
             trainer.add_callback(callback)
         loaded = time.monotonic()
         monitor.report.progress(
@@ -279,6 +289,7 @@ def _attempt(
             loss_last=history[-1]["loss"] if history else None,
             heldout_loss_first=evaluations[0] if evaluations else None,
             heldout_loss_last=evaluations[-1] if evaluations else None,
+            answered_right=tuple((each["step"], each[RIGHT]) for each in state.log_history if RIGHT in each),
             heldout_margin_first=margins[0] if margins else None,
             heldout_margin_last=margins[-1] if margins else None,
             trainable_parameters=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
@@ -322,8 +333,8 @@ def _early_stopping(patience: int, checkpoint: Path | None) -> "TrainerCallback"
     return callback  # type: ignore[no-any-return, unused-ignore]
 
 
-def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
-    """Rows to train on and to measure on, with the columns of the objective only.
+def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any, Any]:
+    """Rows to train on and to measure on, with the columns of the objective only, and all of those set aside, if any.
 
     They are the dataset's two sides; with early stopping, both are of the training side: what the gate scores must not
     choose the weights. Raises InputError if the columns are not there.
@@ -350,9 +361,12 @@ def _load_rows(spec: TrainingSpec, scratch: Path) -> tuple[Any, Any]:
         parts.append(rows)
     if len(parts[0]) == 0:
         raise PermanentError(f"{spec.dataset} holds no row to train on")
+    aside = None
+    if spec.recipe.sets_aside:
+        parts[0], aside = _set_aside(parts[0], spec)
     if spec.recipe.optimisation.early_stopping_patience is not None:
-        parts = list(_set_aside(parts[0], spec))
-    return parts[0].select_columns(wanted), parts[1].select_columns(wanted)
+        parts[1] = aside
+    return parts[0].select_columns(wanted), parts[1].select_columns(wanted), aside
 
 
 def _set_aside(rows: Any, spec: TrainingSpec) -> tuple[Any, Any]:
@@ -360,7 +374,8 @@ def _set_aside(rows: Any, spec: TrainingSpec) -> tuple[Any, Any]:
     groups = sorted(set(rows["group"]), key=lambda group: digest_of([spec.effective_seed, group]))
     if len(groups) < 2:
         raise PermanentError(
-            f"{spec.dataset}: optimisation.early_stopping_patience needs rows of at least two sources, there is one"
+            f"{spec.dataset}: optimisation.early_stopping_patience and evaluation.task_steps need rows of at least two "
+            "sources, there is one"
         )
     aside = set(groups[: max(1, round(VALIDATION_SHARE * len(groups)))])
     chosen = [group in aside for group in rows["group"]]
@@ -458,6 +473,9 @@ def build_trainer(
         **({} if objective.rewards is None else {"reward_funcs": objective.rewards(recipe)}),
     )
     in_32_bits(trainer.model)
+    if not spec.fsdp:
+        # What a model writes, and the likelihood of it, are slices.
+        fold_slices(trainer.model)
     trainer.group_rows = wish.group_by_length
     if wish.packing:
         require_hidden_rows(trainer.model, trainer.data_collator)
@@ -512,12 +530,7 @@ def _save_weights(trainer: Any, tokenizer: Any, spec: TrainingSpec, name: str) -
         if name == MODEL:
             tokenizer.save_pretrained(staging)
             return
-        config = trainer.model.peft_config["default"]
-        # Readers look for the base by this id; PEFT wrote the folder that it was loaded from.
-        config.base_model_name_or_path = spec.recipe.base_model.id
-        config.revision = spec.recipe.base_model.revision
-        config.inference_mode = True
-        config.save_pretrained(staging)
+        save_config(trainer.model.peft_config["default"], spec.recipe.base_model, staging)
         (staging / "chat_template.jinja").write_text(tokenizer.chat_template)
 
 
@@ -526,7 +539,8 @@ def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = [*_METRIC_COLUMNS, *(name for name in ROLLOUT_COLUMNS if any(name in entry for entry in history))]
+    measured = ("gpu_busy", *ROLLOUT_COLUMNS, RIGHT)
+    columns = [*_METRIC_COLUMNS, *(name for name in measured if any(name in entry for entry in history))]
     table = pa.table({column: [entry.get(column) for entry in history] for column in columns})
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary)

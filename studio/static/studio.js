@@ -78,8 +78,15 @@ async function answer(slot) {
     judge.querySelector("[name=answer]").value = whole;
     judge.querySelector("[name=correction]").value = whole;
   }
+  return ended === "done" ? whole : null;
 }
-document.querySelectorAll("[data-answer]").forEach(answer);
+const slots = [...document.querySelectorAll("[data-answer]")];
+Promise.all(slots.map(answer)).then((answers) => {
+  const vote = document.querySelector("[data-vote]");
+  if (!vote || answers.some((each) => each == null)) return;
+  ["one", "other"].forEach((name, place) => { vote.elements[`${name}_answer`].value = answers[place]; });
+  vote.hidden = false;
+});
 
 // How far a correction is from the answer, while it is written.
 document.querySelectorAll("[data-correction]").forEach((field) => field.addEventListener("input", () => {

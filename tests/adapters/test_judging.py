@@ -12,10 +12,10 @@ import pytest
 from loopback_server import free_port, send, serving
 from pydantic import ValidationError
 
-from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.judging import base_judge, judged_by, server_judge
 from ec1.adapters.scores import Judge
 from ec1.adapters.settings import JudgeSettings
+from ec1.answers.answering import ModelAnswer
 from ec1.deployment import Deployment
 from ec1.home import Home
 from ec1.night.health.finding import Symptom

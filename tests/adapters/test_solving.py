@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.evaluation import GENERAL, EvaluationSpec, evaluate
 from ec1.adapters.gate import judge
 from ec1.adapters.scores import ExampleScores, Scores, load_scores
 from ec1.adapters.solving import HeldOutTask, answered, read_tasks, scored_tasks
+from ec1.answers.answering import ModelAnswer
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.rewards.checks import Check
@@ -80,7 +80,7 @@ def test_every_task_gets_its_own_answer() -> None:
 def test_rows_of_another_shape_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": [{"role": "user", "content": "a"}], "completion": []}) + "\n")
-    with pytest.raises(InputError, match="is no task"):
+    with pytest.raises(InputError, match="is not a task"):
         read_tasks(path, lambda messages: [1], 9)
 
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from ec1.adapters import answering
-from ec1.adapters.answering import ends_of, load_candidates, write_answers
 from ec1.adapters.likelihood import HeldOutExample, read_answers
 from ec1.adapters.written import answers_to
+from ec1.answers import answering
+from ec1.answers.answering import ends_of, load_candidates, write_answers
+from ec1.recipes.evaluation import EvaluationOptions
 
 TOKENS = 10
+OPTIONS = EvaluationOptions()
 PROMPTS = ([11, 12, 13, 14], [21, 22], [31, 32, 33], [41, 42, 43])
 
 
@@ -94,7 +96,7 @@ def test_what_is_read_of_an_answer_is_what_would_be_written(
         assert few[:2] + few[3:] == whole[:2] + whole[3:], "rounds change nothing"
         assert few[2].text.endswith(" \u2026") and whole[2].text.startswith(few[2].text[:-2]) and not few[2].cut
         del asked[:]
-        assert answers_to(model, tokenizer, examples, read, device="cpu", max_tokens=TOKENS) == whole
+        assert answers_to(model, tokenizer, examples, read, device="cpu", max_tokens=TOKENS, options=OPTIONS) == whole
         assert asked == [3], "the answer that is read whole is not written"
         assert [each.cut for each in whole] == [False, True, True, True]
 

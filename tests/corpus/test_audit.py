@@ -1,6 +1,7 @@
 """What training knows of the held-out side is found by a second look, and what is merely alike is not."""
 
 import datetime as dt
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from corpus_builder import NIGHT, write_lines
 
 from ec1.corpus.audit import audit
 from ec1.corpus.buckets import bucket
-from ec1.corpus.dataset import SHARED, Dataset, build_dataset
+from ec1.corpus.dataset import REWORDED, SHARED, Dataset, build_dataset
 from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.split import moved
@@ -71,6 +72,37 @@ def test_each_way_of_knowing_is_told_apart(tmp_path: Path) -> None:
     assert found.known_share == pytest.approx(3 / 7)
 
 
+def reworded(text: str, share: float, pool: list[str], seed: int = 4) -> str:
+    """A text with a share of its words replaced."""
+    rng = random.Random(f"{seed}{text}")
+    return " ".join(rng.choice(pool) if rng.random() < share else word for word in text.split())
+
+
+def test_an_answer_in_other_words_is_known(tmp_path: Path) -> None:
+    """With 12 % of the words replaced, runs of thirteen words find next to none of them."""
+    texts = [sentence(number, 120) for number in range(60)]
+    train = [row(number, "a", text) for number, text in enumerate(texts)]
+    heldout = [row(100 + number, "b", reworded(text, 0.12, WORDS)) for number, text in enumerate(texts)]
+    found = audit(folder(tmp_path, train, heldout))
+    assert found.contained <= 6 and found.reworded >= 54 and found.known >= 54
+
+
+def test_a_form_that_many_answers_fill_in_is_not_known(tmp_path: Path) -> None:
+    form = sentence(0, 80)
+    train = [row(number, "a", f"{form} {sentence(1 + number, 20)}") for number in range(40)]
+    heldout = [row(100 + number, "b", f"{form} {sentence(200 + number, 20)}") for number in range(8)]
+    found = audit(folder(tmp_path, train, heldout))
+    assert found.reworded == 0
+
+
+def test_runs_from_many_answers_are_not_one_answer_in_other_words(tmp_path: Path) -> None:
+    """Code is made of the same short runs of words everywhere; only one answer that has them all says the same."""
+    parts = [sentence(number, 12) for number in range(60)]
+    train = [row(number, "a", f"{part} {sentence(100 + number, 60)}") for number, part in enumerate(parts)]
+    heldout = [row(200 + number, "b", " ".join(parts[number * 10 : number * 10 + 10])) for number in range(6)]
+    assert audit(folder(tmp_path, train, heldout)).reworded == 0
+
+
 def test_nothing_held_out_is_nothing_known(tmp_path: Path) -> None:
     path = folder(tmp_path, [row(0, "a", sentence(0))], [row(1, "b", "short")])
     assert audit(path).known_share == 0.0
@@ -126,6 +158,22 @@ def test_paraphrased_answers_are_on_one_side(tmp_path: Path, home: Home, tokeniz
     found = dataset(tmp_path, home, tokenizer, answered_twice(30))
     assert found.audit is not None and (found.audit.known, found.is_clean) == (0, True)
     assert found.train_rows + found.heldout_rows == 80 and found.heldout_groups >= 4
+
+
+def test_one_answer_in_many_wordings_is_held_out_and_not_trained_on(tmp_path: Path, home: Home, tokenizer: Any) -> None:
+    """Six wordings are more than a tenth of the groups, so they need not be on one side: what training would know of
+    the held-out side is left out, and said so."""
+    rows = [
+        {"prompt": f"Tell {number}.{wording}.", "completion": reworded(sentence(number, 100), 0.08, WORDS, wording)}
+        for number in range(8)
+        for wording in range(6)
+    ]
+    found = dataset(tmp_path, home, tokenizer, rows)
+    assert found.rejected[REWORDED] >= 1
+    assert found.train_rows + found.heldout_rows + sum(found.rejected.values()) == 48
+    assert found.audit is not None and found.audit.known <= 1 and found.is_clean
+    rejects = [json.loads(line) for line in (found.path / "rejects.jsonl").read_text().splitlines()]
+    assert sum(each["reason"] == REWORDED for each in rejects) == found.rejected[REWORDED]
 
 
 def test_answers_within_longer_ones_are_found_and_block(tmp_path: Path, home: Home, tokenizer: Any) -> None:

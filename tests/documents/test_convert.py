@@ -1,5 +1,6 @@
 """Documents of other programs: what is read of each kind, what is refused, and that a hostile one takes nothing."""
 
+import html
 import io
 import tempfile
 import time
@@ -107,6 +108,36 @@ def test_what_cannot_be_converted_is_refused_with_a_reason(
     assert written.TEXT in parse("a.docx", written.EACH["a.docx"], converter).text
 
 
+SIGNS = """Smith & Sons <of> "Riga", O'Neil *and* Müller #1 ~ back\\slash, `so`!"""
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.docx", written.word("Before.", SIGNS)),
+        ("a.docx", written.word("A table:", rows=(("name", "note"), ("x", SIGNS)))),
+        ("a.pptx", written.slides("Plan", SIGNS)),
+        ("a.xlsx", written.workbook(People=[("note",), (SIGNS,)])),
+        ("a.odt", written.open_document(html.escape(SIGNS))),
+        ("a.epub", written.book(html.escape(SIGNS))),
+        ("a.eml", written.as_kind(".eml", SIGNS)),
+        ("a.html", written.as_kind(".html", SIGNS)),
+        ("a.pdf", written.pdf(SIGNS)),
+    ],
+)
+def test_no_sign_is_lost_or_escaped(name: str, data: bytes, converter: Converter) -> None:
+    assert SIGNS in " ".join(parse(name, data, converter).text.split())
+
+
+def test_a_reference_by_number_is_its_character(converter: Converter) -> None:
+    files = {}
+    with zipfile.ZipFile(io.BytesIO(written.word("Smith & Sons, Muller"))) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    body = files["word/document.xml"].replace(b"&amp;", b"&#38;").replace(b"Muller", b"M&#xFC;ller&#0;")
+    found = parse("a.docx", written.zipped({**files, "word/document.xml": body}), converter)
+    assert "Smith & Sons, Müller" in found.text
+
+
 def test_a_document_that_takes_too_long_is_refused(tmp_path: Path) -> None:
     slow = Converter(ConversionSettings(max_seconds=0.001), tmp_path)
     with pytest.raises(RejectedError, match=r"not converted within 0\.001 s"):
@@ -138,7 +169,7 @@ def test_nothing_is_converted_twice(tmp_path: Path) -> None:
     # What is kept is by content, so the bytes are not looked at.
     second = Converter(ConversionSettings(), tmp_path)
     assert second.convert(b"", ".pdf", "4" * 64) == found
-    assert second._process is None
+    assert all(worker.process is None for worker in second._workers)
 
 
 def test_a_pdf_is_read_where_none_was_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,8 +186,9 @@ def test_a_pdf_is_read_where_none_was_before(tmp_path: Path, monkeypatch: pytest
 
 def test_many_documents_share_one_process(converter: Converter) -> None:
     converter.convert(written.EACH["a.docx"], ".docx", "5" * 64)
-    process, started = converter._process, time.process_time()
+    (worker, *_) = converter._workers
+    process, started = worker.process, time.process_time()
     for number in range(50):
         converter.convert(written.EACH["a.docx"], ".docx", f"{number:064d}")
-    assert converter._process is process
+    assert worker.process is process
     assert time.process_time() - started < 1

@@ -38,6 +38,11 @@ def test_the_snapshot_of_the_graph(graph: Any) -> None:
     assert found == json.loads(SNAPSHOT.read_text()), json.dumps(found, indent=2, sort_keys=True)
 
 
+def test_every_check_is_one_of_a_night(graph: Any) -> None:
+    found = [graph.get(key) for key in graph.asset_check_keys]
+    assert found and all(check.partitions_def is not None for check in found)
+
+
 def test_training_comes_after_the_handover(graph: Any) -> None:
     handover = dg.AssetKey("gpu_handover")
     trained = [node.key for node in graph.asset_nodes if node.key.path[-1] in (*TRAINS, "adapter")]

@@ -27,6 +27,24 @@ def test_a_quiet_role_is_warned_about_when_it_is_stale(quiet: int, limit: int, p
     assert (f"not trained for {quiet} nights" in str(check.description)) is not passed
 
 
+def test_a_night_has_one_result_of_a_check() -> None:
+    nights = dg.DailyPartitionsDefinition("2026-06-01")
+
+    @dg.asset(key=KEY, partitions_def=nights, check_specs=[checks.spec_of_threshold(KEY, nights)])
+    def decided() -> dg.MaterializeResult:
+        return dg.MaterializeResult(check_results=[checks.of_threshold(QUIET, KEY, 0, 0)])
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        for night in ("2026-06-01", "2026-06-02"):
+            assert dg.materialize([decided], instance=instance, partition_key=night).success
+        key = dg.AssetCheckKey(KEY, "corpus_threshold")
+        found = instance.event_log_storage.get_asset_check_execution_history(key, limit=9)
+    assert [(each.partition, each.status.value) for each in found] == [
+        ("2026-06-02", "SUCCEEDED"),
+        ("2026-06-01", "SUCCEEDED"),
+    ]
+
+
 def version(number: int) -> AdapterManifest:
     digest = f"{number:x}" * 64
     gain = ScoreDifference(mean=number, lower=number - 0.5, upper=number + 0.5, examples=60, groups=9, better=True)

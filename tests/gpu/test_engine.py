@@ -11,10 +11,10 @@ import httpx
 import psutil
 import pytest
 
-from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.judging import judged_by, server_judge
 from ec1.adapters.scores import Judge
 from ec1.adapters.settings import JudgeSettings
+from ec1.answers.answering import ModelAnswer
 from ec1.errors import ServiceError
 from ec1.gpu.engine import Endpoint, VllmEngine, meaning, stage
 from ec1.gpu.lease import GpuLease, Grant, marked_processes

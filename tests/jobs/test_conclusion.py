@@ -13,6 +13,7 @@ from ec1.night.report.morning import PAGE, REPORT
 from ec1.night.report.summary import night_report
 from ec1_assets.night_report import KEY
 from jobs.conclusion import conclude, is_concluded
+from jobs.failure import PARTITION_TAG
 from jobs.timeline import run_record
 from resources.gpu import LEASE_HELD, LEASE_WAIT
 
@@ -83,6 +84,21 @@ def test_every_ended_run_leaves_a_report(
     shown = event.asset_materialization.metadata
     assert shown["status"].value == report.status
     assert ("no model" in str(shown["report"].value)) is fail
+    assert ("no model" in str(shown["why"].value)) if fail else "why" not in shown
+
+
+def test_a_run_that_dagster_left_going_is_failed_with_what_broke_it(
+    instance: dg.DagsterInstance, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EC1_HOME", str(home.root))
+    job = dg.Definitions([dg.asset(lambda: None, name="one")], jobs=[dg.define_asset_job("job")])
+    run = instance.create_run_for_job(
+        job.resolve_job_def("job"), status=dg.DagsterRunStatus.STARTED, tags={PARTITION_TAG: NIGHT}
+    )
+    conclude(instance, home, run.run_id, broke="the disk is full: free some space")
+    report = night_report(home, NIGHT)
+    assert report.status == "failed" and report.failure is not None
+    assert report.failure.cause == "the disk is full: free some space"
 
 
 def test_a_report_that_cannot_be_written_fails_nothing(

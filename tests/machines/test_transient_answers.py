@@ -14,7 +14,8 @@ from fake_compute import TEMPLATE
 
 from ec1.errors import DeferredError, PermanentError
 from ec1.machines.cloud import NotNowError
-from ec1.machines.machine import Machine, Running
+from ec1.machines.machine import Machine
+from ec1.machines.running import Running
 
 CALLS = ("rateLimitExceeded", "userRateLimitExceeded", "backendError", "resourceNotReady")
 CHANGES = ("RESOURCE_NOT_READY", "RATE_LIMIT_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED", "INTERNAL_ERROR")

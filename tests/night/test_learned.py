@@ -15,7 +15,7 @@ from ec1.recipes.resolution import load_recipe
 from ec1.recipes.schema import Recipe
 from ec1.training.cards import card_named, without_sheet
 from ec1.training.physics import work_of
-from ec1.training.plan import HardwareFigures, figures_of, plan_training
+from ec1.training.plan import DatasetSize, HardwareFigures, figures_of, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import RUN, SUMMARY, TrainingResult, TrainingSpec
 
@@ -85,10 +85,7 @@ def planned(recipe: Recipe, home: Home, shape: ModelShape, tokens: int) -> tuple
         recipe,
         shape,
         hardware,
-        rows=74,
-        tokens=tokens,
-        longest=400,
-        heldout_rows=20,
+        DatasetSize(rows=74, tokens=tokens, longest=400, heldout_rows=20),
         budget_seconds=3600,
         learned=learned(home, recipe, shape, GPU),
     )
@@ -157,9 +154,9 @@ def test_what_trainings_of_other_kinds_reached_counts_before_the_first_of_a_kind
     trained("2026-06-03", 20_000, 2, **{**facts, "base_model": home.models / "gone"})
     assert efficiency(home, GPU, card) == found
     hardware = hardware_of(home, GPU)
-    figures: dict[str, Any] = {"rows": 74, "tokens": 10_000, "longest": 400, "heldout_rows": 20}
+    size = DatasetSize(rows=74, tokens=10_000, longest=400, heldout_rows=20)
     other = recipe.model_copy(update={"method": "lora"})
-    plan = figures_of(other, shape, hardware, **figures)
+    plan = figures_of(other, shape, hardware, size)
     assert any("as 1 earlier training reached" in note for note in plan.notes)
     expected = work_of(other, shape, tokens=plan.tokens, batches=plan.steps, updates=plan.steps).operations
     assert plan.seconds - 30 == pytest.approx(expected / 1e12 / reached, abs=0.1)

@@ -36,6 +36,7 @@ class FakeEngine:
         self.base_model = base_model
         self.api_key = api_key
         self.loaded: dict[str, Path] = {}
+        self.runs: Path | None = None
         self.without_effect: set[str] = set()
         self.failing = self.refusing = ""
         self.delay = 0.0
@@ -68,7 +69,9 @@ class FakeEngine:
         name = body.get("model", "")
         if name and name != self.base_model and name not in self.loaded:
             try:
-                self.loaded[name] = await asyncio.to_thread(checked_folder, self.registry, self.base_model, name)
+                self.loaded[name] = await asyncio.to_thread(
+                    checked_folder, self.registry, self.base_model, name, self.runs
+                )
             except EC1Error:
                 error = {"message": f"The model `{name}` does not exist.", "type": "NotFoundError", "code": 404}
                 return JSONResponse({"error": error}, 404)

@@ -1,6 +1,7 @@
 """Versions to serve: well-formed adapters with random weights, published by hand."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +31,18 @@ def write_adapter(folder: Path, seed: int, base: str, *, size: int = 8, outputs:
 
 
 def publish(
-    registry: AdapterRegistry, folder: Path, seed: int, *, role: str = ROLE, base: str = BASE, **shape: int
+    registry: AdapterRegistry,
+    folder: Path,
+    seed: int,
+    *,
+    role: str = ROLE,
+    base: str = BASE,
+    dataset: str = "b" * 64,
+    snapshot: str = "c" * 64,
+    attachments: Mapping[str, Path] | None = None,
+    **shape: int,
 ) -> int:
-    """Publish one more version; return its number."""
+    """Publish one more version, trained on a dataset of a snapshot by their digests; return its number."""
     candidate = write_adapter(folder / f"candidate-{role}-{seed}", seed, base, **shape)
     manifest = AdapterManifest(
         tenant=TENANT,
@@ -42,10 +52,10 @@ def publish(
         method="lora",
         objective="sft",
         recipe=RecipeRef(name=f"{TENANT}/{role}", version=1, digest="a" * 64),
-        dataset=DatasetRef(digest="b" * 64, train_rows=64, heldout_rows=16),
-        snapshot=SnapshotRef(bucket=f"{role}-{TENANT}", digest="c" * 64, tuples=80),
+        dataset=DatasetRef(digest=dataset, train_rows=64, heldout_rows=16),
+        snapshot=SnapshotRef(bucket=f"{role}-{TENANT}", digest=snapshot, tuples=80),
         override="made for a test",
     )
-    version = registry.publish(candidate, manifest).version
+    version = registry.publish(candidate, manifest, attachments).version
     assert version is not None
     return version

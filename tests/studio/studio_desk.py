@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fake_engine import FakeEngine
+from listening import listening
 from loopback_server import free_port
+from published import BASE
 
 from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import build_dataset
 from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import Snapshot, take_snapshot
+from ec1.extraction.settings import ServerSettings
+from ec1.gpu.engine import Endpoint
 from ec1.queries.desk import Desk
+from ec1.serving.backend import Backend
+from ec1.serving.server import build_gateway
 from jobs.guard import Guard
 from studio.app import application
 from studio.web import StudioState
@@ -83,9 +90,8 @@ def dataset_of(desk: Desk, snapshot: Snapshot, words: Path, **options: Any) -> s
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(words / "tokenizer.json"), chat_template=TEMPLATE)
-    built = build_dataset(
-        snapshot, DataOptions(scrub=False, **options), tokenizer, home=desk.home, objective=snapshot.objective
-    )
+    data = DataOptions(**{"scrub": False, **options})
+    built = build_dataset(snapshot, data, tokenizer, home=desk.home, objective=snapshot.objective)
     return f"dataset/{built.digest}"
 
 
@@ -119,3 +125,33 @@ def foreign_page(html: str) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_port}"
         server.shutdown()
+
+
+@contextmanager
+def gateway(desk: Desk, **changes: Any) -> Iterator[tuple[str, FakeEngine]]:
+    """The real gateway of the desk's registry, and the stand-in for the engine behind it. `changes` of its settings."""
+    engine = FakeEngine(desk.registry, BASE)
+    engine.runs = desk.home.runs if changes.get("training_steps") else None
+    server = ServerSettings(kind="server", base_url="http://127.0.0.1:1", model=BASE)
+    serving = desk.deployment.serving.model_copy(update={"engine": server, "refresh_seconds": 0.02, **changes})
+    deployment = desk.deployment.model_copy(update={"serving": serving})
+    backend = Backend(timeout_seconds=20)
+    built = build_gateway(deployment, desk.home, desk.registry, backend, "127.0.0.1", lambda *notice: None)
+    with listening(engine.app) as behind, listening(built.app) as address:
+        backend.open(Endpoint(behind, BASE))
+        yield address, engine
+    built.close()
+
+
+def training_spec(folder: Path, words: Path) -> dict[str, Any]:
+    """The specification of a training, as JSON; nothing trains it."""
+    from ec1.recipes.resolution import SHIPPED, find_recipe
+    from ec1.training.spec import TrainingSpec
+
+    recipe = find_recipe("pointsav/engineering", [SHIPPED]).recipe
+    spec = TrainingSpec(
+        recipe=recipe, recipe_digest="a" * 64, dataset=folder, dataset_digest="b" * 64, base_model=words, output=folder,
+        budget_seconds=60, device="cpu",
+    )  # fmt: skip
+    found: dict[str, Any] = spec.model_dump(mode="json")
+    return found

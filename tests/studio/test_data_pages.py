@@ -1,12 +1,14 @@
 """Data in Studio, in a real browser: rows are found, shown as they are, and can do nothing."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from studio_desk import HOSTILE, dataset_of, foreign_page, records, served, snapshot_of, state_at
+from studio_desk import HOSTILE, dataset_of, foreign_page, records, served, snapshot_of, state_at, training_spec
 
+from ec1.adapters.scores import ExampleScores, Scores, write_scores
 from ec1.queries import row_index
 from ec1.queries.desk import Desk
 from ec1.queries.rows import open_source
@@ -90,11 +92,78 @@ def test_what_a_model_reads_and_pairs_and_left_out_rows_are_shown(
         assert faults(page) == []
 
 
+def test_what_was_scrubbed_out_of_a_row_is_shown(
+    desk: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    told = {"prompt": "Who knows the berth?", "completion": "Ask lena.okafor@example.com about it."}
+    snapshot = snapshot_of(desk, [*records(40), told])
+    dataset = dataset_of(desk, snapshot, words, scrub=True)
+    rows = [each for each in open_source(desk, dataset).every() if each.answers]
+    numbers = {"Who knows" not in each.text: each.number for each in rows}
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{dataset}/row/{numbers[False]}")
+        changed = page.get_by_label("In the snapshot", exact=True).locator("del").all_inner_texts()
+        assert "okafor" in "".join(changed) and "example" in "".join(changed)
+        assert "okafor" not in page.get_by_label("In this dataset", exact=True).inner_text()
+        assert faults(page) == []
+        page.goto(f"{address}/data/{dataset}/row/{numbers[True]}")
+        assert page.get_by_role("heading", name="What cleaning changed").count() == 0
+
+
+def test_held_out_rows_are_ordered_by_loss(
+    desk: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    dataset = dataset_of(desk, snapshot_of(desk, records(60)), words)
+    held = [each for each in open_source(desk, dataset).every() if each.side == "heldout"]
+    training = desk.home.run("fernhollow", "notes", "2026-06-01") / "training"
+    training.mkdir(parents=True)
+    spec = training_spec(training, words) | {"dataset_digest": dataset.partition("/")[2]}
+    (training / "run.json").write_text(json.dumps({"spec": spec, "provenance": {}, "started": "2026-06-01T01:00:00"}))
+    examples = tuple(
+        ExampleScores(
+            example=each.digest, group="g", tokens=3, scores={"base": -1.0, "candidate": -1.0},
+            losses={"base": 9.0 - place, "candidate": float(place)},
+        )
+        for place, each in enumerate(held)
+    )  # fmt: skip
+    with served(state_at(desk)) as address:
+        assert page.goto(f"{address}/data/{dataset}/scores").status == 400
+        assert "was evaluated" in page.get_by_role("alert").inner_text()
+        scores = Scores(objective="sft", models=("base", "candidate"), examples=examples)
+        write_scores(scores, training.parent / "evaluation")
+        page.goto(f"{address}/data/{dataset}")
+        page.get_by_role("link", name="Held-out rows by their loss").click()
+        losses = [float(each.split("\t")[-1]) for each in page.locator("tbody tr").all_inner_texts()]
+        assert len(losses) == len(held) > 2 and losses == sorted(losses, reverse=True)
+        assert faults(page) == []
+        page.locator("tbody a").first.click()
+        page.get_by_role("heading", name=f"Row {held[-1].number}").wait_for()
+
+
+def test_rows_are_tried_before_an_import(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+    good = {"messages": [{"role": "user", "content": HOSTILE[0]}, {"role": "assistant", "content": "</textarea>yes"}]}
+    refused = {"prompt": "x", "completion": "y", "label": False}
+    with served(state_at(desk, read_only=True)) as address:
+        page.goto(f"{address}/data/import")
+        assert faults(page) == []
+        page.get_by_label("Rows").fill(f"{json.dumps(good)}\n{json.dumps(refused)}\n")
+        page.get_by_role("button", name="Look at them").click()
+        assert page.get_by_role("status").inner_text().startswith("1 rows would be written")
+        assert "label" in page.locator("table").inner_text() and HOSTILE[0] in page.locator("section").inner_text()
+        assert json.loads(page.get_by_label("Rows").input_value().splitlines()[0]) == good
+        assert faults(page) == [] and "taken" not in page.title()
+        page.get_by_label("Rows").fill("{}")
+        page.get_by_role("button", name="Look at them").click()
+        assert "No row can be learnt from" in page.get_by_role("alert").inner_text()
+    assert not desk.home.corpus.exists()
+
+
 def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
     wide = {f"column_{number}": f"value {number}" for number in range(200)}
     rows: list[Any] = [{"prompt": each, "completion": each} for each in HOSTILE]
     rows += [{"prompt": "big", "completion": "x" * 2**20}, {"prompt": "wide", "completion": "w", "metadata": wide}]
     rows += [{"prompt": "json", "completion": '{"a": [1, 2'}, {"prompt": "xml", "completion": "<a><b></a>"}]
+    rows += [{"prompt": "good xml", "completion": "<a><b><c/>1</b></a>"}]
     key = key_of(snapshot_of(desk, rows))
     asked: list[str] = []
     problems: list[str] = []
@@ -118,6 +187,19 @@ def test_hostile_rows_are_text(desk: Desk, page: Any, faults: Callable[[Any], li
         assert "U+001B[31mred" in everything and "U+202Egpj.exe" in everything and "U+200Bnothing" in everything
         assert "\u202e" not in everything and "\x1b" not in everything
         assert "characters more" in everything and max(map(len, texts)) < 100_000
+        good = next(each.number for each in open_source(desk, key).every() if "good xml" in each.text)
+        page.goto(f"{address}/data/{key}/row/{good}")
+        page.locator("summary", has_text="Written out").first.click()
+        assert page.get_by_label("Written out").first.inner_text().split() == [
+            "<a>",
+            "<b>",
+            "<c/>",
+            "1",
+            "</b>",
+            "</a>",
+        ]
+        page.get_by_role("link", name="Ask models this").click()
+        assert page.get_by_label("Question").last.input_value() == "good xml"
         assert "malformed: Expecting" in everything and "malformed: mismatched tag" in everything
         page.goto(f"{address}/data/{key}?text=%22%3Cscript%3E")
         assert "taken" not in page.title()

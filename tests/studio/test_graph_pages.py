@@ -1,5 +1,6 @@
 """The published graph in Studio: entities are found and drawn, and pairs are decided with one key."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,47 @@ def test_an_entity_is_found_with_its_sentences_and_what_stands_around_it(
         page.locator("ol.rows > li > a").click()
         assert "<b onclick=alert(1)>Kim" in page.locator("h1").inner_text()
         assert page.goto(f"{address}/graph/entity?key=Person:nobody").status == 400
+
+
+def test_what_was_read_in_a_sentence_is_corrected_for_the_extractor(
+    with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]
+) -> None:
+    text = "Jane Smith Carl Sommerfeld"
+    (with_graph.home.documents).mkdir()
+    (with_graph.home.documents / "z.md").write_text(text)
+    with LadybugStore.open(with_graph.home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
+        store.apply(key("z.md"), "mk-z", result(text, ("Jane Smith", "Person"), ("Carl Sommerfeld", "Person")), NIGHT)
+        store.publish(with_graph.home.published_graph)
+    with served(state_at(with_graph)) as address:
+        page.goto(f"{address}/graph/entity?key=Person:jane smith")
+        page.get_by_text("Correct what was read here").click()
+        names = page.get_by_label("All names in this sentence")
+        assert sorted(names.input_value().split("\n")) == ["Person: Carl Sommerfeld", "Person: Jane Smith"]
+        assert faults(page) == []
+        names.fill("Person: Jane Smyth")
+        page.get_by_role("button", name="The extractor should learn this").click()
+        assert "does not stand in the text" in page.get_by_role("alert").inner_text()
+        page.go_back()
+        page.get_by_text("Correct what was read here").click()
+        names.fill("Person: Jane Smith\nCompany: Carl Sommerfeld")
+        page.get_by_role("button", name="The extractor should learn this").click()
+        page.get_by_text("the extractor learns it").wait_for()
+    (file,) = (with_graph.home.corpus / "extractor").iterdir()
+    record = json.loads(file.read_text())
+    assert record["metadata"] == {"corrected_by": "anna"} and record["document_id"] == "meetings/z.md"
+    assert [each["class"] for each in record["entities"]] == ["Person", "Company"]
+
+
+def test_what_the_last_night_changed(with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+    with served(state_at(with_graph)) as address:
+        page.goto(f"{address}/graph")
+        page.get_by_role("link", name="what the last night changed").click()
+        assert page.get_by_role("heading", level=1).inner_text() == f"What night {NIGHT} changed"
+        assert "6 documents were read" in page.locator("main").inner_text()
+        assert faults(page) == []
+        page.get_by_role("link", name="Jane Smith").click()
+        page.get_by_role("heading", name="Jane Smith").wait_for()
+        assert page.goto(f"{address}/graph/changes?night=2020-01-01").status == 400
 
 
 def test_pairs_are_decided_with_one_key(with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:

@@ -4,26 +4,19 @@ Answers come side by side from the real gateway, with a stand-in for the engine 
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine
-from listening import listening
 from published import BASE, publish
-from studio_desk import dataset_of, records, served, snapshot_of, state_at
+from studio_desk import dataset_of, gateway, records, served, snapshot_of, state_at
 
 from ec1.corpus.cleaning import scrub
 from ec1.corpus.dataset import load_dataset
-from ec1.extraction.settings import ServerSettings
-from ec1.gpu.engine import Endpoint
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import votes_of
 from ec1.queries.rows import open_source
-from ec1.serving.backend import Backend
-from ec1.serving.server import build_gateway
 
 pytestmark = pytest.mark.browser
 ROLE = "fernhollow/notes"
@@ -52,9 +45,9 @@ def with_recipe(desk: Desk) -> Desk:
 
 
 def test_a_correction_in_the_browser_is_in_the_next_dataset_and_its_lineage(
-    with_recipe: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+    with_recipe: Desk, page: Any, words: Path, tmp_path: Path, faults: Callable[[Any], list[str]]
 ) -> None:
-    desk = with_recipe
+    desk, made = with_recipe, tmp_path / "made"
     rows = [*records(60), {"prompt": "Where is the Meridian?", "completion": WRONG}]
     snapshot = snapshot_of(desk, rows)
     key = f"snapshot/{snapshot.bucket}/{snapshot.digest}"
@@ -81,10 +74,17 @@ def test_a_correction_in_the_browser_is_in_the_next_dataset_and_its_lineage(
     assert "lena.okafor" not in path.read_text(), "what is kept is scrubbed, the reason too"
     # As the next night does it.
     whole = [json.loads(line) for line in (desk.home.corpus / "notes/all.jsonl").read_text().splitlines()]
-    dataset = load_dataset(desk.home, dataset_of(desk, snapshot_of(desk, whole), words).partition("/")[2])
+    tonight = snapshot_of(desk, whole)
+    dataset = load_dataset(desk.home, dataset_of(desk, tonight, words).partition("/")[2])
     trained = [row for row in dataset.rows("train") if row["completion"][0]["content"] == RIGHT]
     assert [row["origin"] for row in trained] == [f"{path.relative_to(desk.home.corpus)}:1"]
     assert all(row["completion"][0]["content"] != RIGHT for row in dataset.rows("heldout"))
+    publish(desk.registry, made, 1, role="notes", dataset=dataset.digest, snapshot=tonight.digest)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/versions/{ROLE}/v1")
+        lineage = page.locator(".tree").inner_text()
+        assert "1 judgement\n" in lineage and f"correct of {noted['judged']}, released by anna" in lineage
+        assert faults(page) == []
 
 
 def test_what_cannot_be_judged_is_said(with_recipe: Desk, page: Any) -> None:
@@ -99,21 +99,6 @@ def test_what_cannot_be_judged_is_said(with_recipe: Desk, page: Any) -> None:
         page.get_by_text("the correction is the answer as it was").wait_for()
         page.goto(f"{address}/judge")
     assert not list(with_recipe.home.corpus.rglob("served-*"))
-
-
-@contextmanager
-def gateway(desk: Desk) -> Iterator[tuple[str, FakeEngine]]:
-    """The real gateway of the desk's registry, and the stand-in for the engine behind it."""
-    engine = FakeEngine(desk.registry, BASE)
-    server = ServerSettings(kind="server", base_url="http://127.0.0.1:1", model=BASE)
-    serving = desk.deployment.serving.model_copy(update={"engine": server, "refresh_seconds": 0.02})
-    deployment = desk.deployment.model_copy(update={"serving": serving})
-    backend = Backend(timeout_seconds=20)
-    built = build_gateway(deployment, desk.home, desk.registry, backend, "127.0.0.1", lambda *notice: None)
-    with listening(engine.app) as behind, listening(built.app) as address:
-        backend.open(Endpoint(behind, BASE))
-        yield address, engine
-    built.close()
 
 
 def test_answers_come_side_by_side_and_a_vote_counts_on_the_versions_page(
@@ -150,3 +135,37 @@ def test_answers_come_side_by_side_and_a_vote_counts_on_the_versions_page(
     with served(state_at(desk, gateway="http://127.0.0.1:9")) as address:
         page.goto(f"{address}/generate")
         assert "start ec1 serve" in page.locator(".empty").inner_text().replace("`", "")
+
+
+def test_blind_votes_are_tallied_and_make_a_pair(
+    with_recipe: Desk, page: Any, tmp_path: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    desk = with_recipe
+    for seed in (1, 2):
+        publish(desk.registry, tmp_path / "made", seed, role="notes")
+    with gateway(desk) as (url, _), served(state_at(desk, gateway=url)) as address:
+        for question, key in (("Where is the Meridian?", "1"), ("Where is the Alba?", "1"), ("Which berth?", "0")):
+            page.goto(f"{address}/generate?prompt={question}&blind=1&model={ROLE}@v1&model={ROLE}@v2")
+            page.get_by_role("button", name="A is better").wait_for()
+            names = [each.get_attribute("data-model") for each in page.locator("[data-answer]").all()]
+            assert ROLE not in page.locator("[data-answer] h2").first.inner_text()
+            if key == "1":
+                assert faults(page) == []
+                # Whichever stands first: v2 is the better one.
+                key = str(names.index(f"{ROLE}@v2") + 1)
+            page.keyboard.press(key)
+            page.get_by_role("heading", name="Blind votes").wait_for()
+        row = page.locator("tbody tr").filter(has_text="v2 against v1").inner_text()
+        assert "2, 0, 1" in row and "100 % of the decided ones, 95 % interval 34 to 100 %" in row
+        assert faults(page) == []
+        page.goto(f"{address}/judge")
+        assert page.locator("article").count() == 2
+        first = page.locator("article").first.inner_text()
+        assert f"by {ROLE}@v2" in first.partition("rejected")[0] and f"by {ROLE}@v1" in first.partition("rejected")[2]
+        # A vote of one version against itself, or without a question, counts for nothing.
+        fields = {"one": f"{ROLE}@v1", "other": f"{ROLE}@v1", "better": "one", "prompt": "[]"}
+        answers = {"one_answer": "x", "other_answer": "y"}
+        assert page.request.post(f"{address}/vote", form={**fields, **answers}).status == 400
+        assert page.request.post(f"{address}/vote", form={**fields, **answers, "other": "base"}).status == 400
+        page.goto(f"{address}/versions/{ROLE}/vibe")
+        assert page.locator("tbody tr").count() == 1

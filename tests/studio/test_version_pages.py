@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from published import publish
-from studio_desk import foreign_page, served, state_at
+from studio_desk import foreign_page, served, state_at, training_spec
 
 from ec1.night.records import Part, Records, RunRecord
 from ec1.queries.desk import Desk
@@ -59,6 +59,23 @@ def test_versions_are_promoted_rolled_back_and_quarantined_with_a_reason(
         page.goto(f"{address}/versions/{ROLE}/v3")
         assert "it learnt a secret" in page.locator("main").inner_text()
         assert "is not in this home" in page.locator(".tree").inner_text()
+        assert faults(page) == []
+
+
+def test_right_and_wrong_answers_stand_beside_each_other(
+    desk: Desk, page: Any, tmp_path: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    said = {"base": "<i>no</i>", "candidate": "yes"}
+    sample = {"prompt": "Is it <b>so</b>?", "expected": "yes", "answers": said}
+    samples = [{**sample, "kind": "exact", "right": {"base": False, "candidate": True}}, sample]
+    evaluation = tmp_path / "evaluation.json"
+    evaluation.write_text(json.dumps({"samples": samples}))
+    publish(desk.registry, tmp_path / "made", 1, attachments={"evaluation.json": evaluation})
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/versions/{ROLE}/v1")
+        first = page.locator("details").first
+        assert first.get_by_label("base").inner_text().split("\n")[:3:2] == ["base", "wrong"]
+        assert first.get_by_label("candidate").get_by_text("right", exact=True).is_visible()
         assert faults(page) == []
 
 
@@ -170,20 +187,6 @@ def test_a_training_is_shown_while_it_runs(
         assert page.locator("svg.chart polyline").count() == 1
         assert faults(page) == []
     writer.close()
-
-
-def training_spec(folder: Path, words: Path) -> dict[str, Any]:
-    """The specification of a training, as JSON; nothing trains it."""
-    from ec1.recipes.resolution import SHIPPED, find_recipe
-    from ec1.training.spec import TrainingSpec
-
-    recipe = find_recipe("pointsav/engineering", [SHIPPED]).recipe
-    spec = TrainingSpec(
-        recipe=recipe, recipe_digest="a" * 64, dataset=folder, dataset_digest="b" * 64, base_model=words, output=folder,
-        budget_seconds=60, device="cpu",
-    )  # fmt: skip
-    found: dict[str, Any] = spec.model_dump(mode="json")
-    return found
 
 
 def test_ec1_studio_says_what_is_wrong_in_one_line(tmp_path: Path, project: Path) -> None:

@@ -106,6 +106,25 @@ def test_checkpoints_come_by_the_clock(monitor: Monitor, recipe: Recipe) -> None
     assert monitor.step_ends(2, 10) == (True, False)
 
 
+def test_how_busy_a_card_is_stands_with_each_step(monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def told(answer: Any) -> dict[str, Any]:
+        monkeypatch.setattr(torch.cuda, "utilization", answer)
+        monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 0)
+        entry: dict[str, Any] = {"loss": 2.0}
+        monitor.logged(1, 10, entry)
+        return entry
+
+    def silent() -> int:
+        raise RuntimeError("no driver")
+
+    assert "gpu_busy" not in told(lambda: 50), "a CPU is no card"
+    monitor.cuda = True
+    assert told(lambda: 50)["gpu_busy"] == 0.5
+    assert "gpu_busy" not in told(silent), "a training does not end for it"
+
+
 def checkpoint(folder: Path, step: int, *, sealed: bool = True) -> Path:
     path = folder / f"checkpoint-{step}"
     path.mkdir(parents=True)

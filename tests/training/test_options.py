@@ -28,7 +28,7 @@ WEIGHTS = "adapter/adapter_model.safetensors"
 def pairs_trainer(make: Callable[..., TrainingSpec], tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("pairs")
     spec = make("apprenticeship", folder, dpo={"loss": "robust", "label_smoothing": 0.1})
-    rows, heldout = _load_rows(spec, folder)
+    rows, heldout, _ = _load_rows(spec, folder)
     trainer = build_trainer(spec, load_tokenizer(spec.base_model), rows, heldout, 4, 1)
     assert trainer.loss_types == ["robust"] and trainer.label_smoothing == 0.1
     trainer.create_optimizer()
@@ -125,7 +125,7 @@ def test_packed_rows_are_learnt_as_if_each_stood_alone(make: Callable[..., Train
     found = {}
     for packing in (False, True):
         spec = make("engineering", tmp_path / str(packing), optimisation={"packing": packing}, data={"max_length": 128})
-        rows, heldout = _load_rows(spec, tmp_path)
+        rows, heldout, _ = _load_rows(spec, tmp_path)
         trainer = build_trainer(spec, load_tokenizer(spec.base_model), rows, heldout, 2, 1)
         found[packing] = _loss(trainer)
     assert found[True][0] == pytest.approx(found[False][0], rel=2e-3)

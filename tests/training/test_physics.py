@@ -14,7 +14,7 @@ from ec1.settings import Settings
 from ec1.training.cards import CardSheet, card_named, cards, find_card, without_sheet
 from ec1.training.memory import trainable_parameters
 from ec1.training.physics import DEFAULT_EFFICIENCY, TrainingWork, multiplied_parameters, operations_per_token, work_of
-from ec1.training.plan import HardwareFigures, figures_of
+from ec1.training.plan import DatasetSize, HardwareFigures, figures_of
 from ec1.training.shape import ModelShape
 
 CONFIG: dict[str, Any] = {
@@ -22,7 +22,7 @@ CONFIG: dict[str, Any] = {
     **{"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32},
     **{"num_key_value_heads": 32, "vocab_size": 100278, "tie_word_embeddings": False},
 }
-FIGURES: dict[str, Any] = {"rows": 400, "tokens": 200_000, "longest": 500, "heldout_rows": 80}
+SIZE = DatasetSize(rows=400, tokens=200_000, longest=500, heldout_rows=80)
 
 
 @pytest.fixture(scope="module")
@@ -136,19 +136,19 @@ def test_the_table_of_cards() -> None:
     ("card", "method", "fits"), [("L4", "qlora", True), ("L4", "full", False), ("H100", "full", True)]
 )
 def test_what_fits_which_card(recipe: Recipe, olmo: ModelShape, card: str, method: str, fits: bool) -> None:
-    plan = figures_of(changed(recipe, method), olmo, hardware(card), **FIGURES)
+    plan = figures_of(changed(recipe, method), olmo, hardware(card), SIZE)
     assert (plan.peak_memory_gib <= card_named(card).usable_gib) == fits, plan.peak_memory_gib
 
 
 def test_a_faster_card_is_planned_faster_and_says_what_that_rests_on(recipe: Recipe, olmo: ModelShape) -> None:
-    plans = {name: figures_of(recipe, olmo, hardware(name), **FIGURES) for name in ("L4", "A100-80", "H100")}
+    plans = {name: figures_of(recipe, olmo, hardware(name), SIZE) for name in ("L4", "A100-80", "H100")}
     assert plans["L4"].seconds > plans["A100-80"].seconds > plans["H100"].seconds
     assert any("assumed" in note and "121 TFLOP/s, 300 GB/s" in note for note in plans["L4"].notes)
     # 2,000 tokens in a batch of a 7B on an L4; measured nowhere yet, so only the magnitude is held.
     steps = plans["L4"].seconds - 30
     assert 700 < plans["L4"].tokens / steps < 1400
     measured = hardware("L4").model_copy(update={"efficiency": DEFAULT_EFFICIENCY / 2, "efficiency_from": 3})
-    slower = figures_of(recipe, olmo, measured, **FIGURES)
+    slower = figures_of(recipe, olmo, measured, SIZE)
     assert slower.seconds - 30 == pytest.approx(2 * steps, rel=0.001)
     assert any("as 3 earlier trainings reached" in note for note in slower.notes)
 

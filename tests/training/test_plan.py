@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ec1.recipes.resolution import load_recipe, survey
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings
 from ec1.training.memory import peak_memory_gib, trainable_parameters
-from ec1.training.plan import HardwareFigures, plan_training, schedule_of
+from ec1.training.plan import DatasetSize, HardwareFigures, plan_training, schedule_of
 from ec1.training.shape import ModelShape
 
 L4 = HardwareFigures(name="NVIDIA L4", device="cuda", memory_gib=24, tokens_per_second=900, cost_per_hour=0.3)
@@ -61,7 +62,8 @@ def olmo(tmp_path_factory: pytest.TempPathFactory) -> ModelShape:
     )
 
 
-FIGURES: dict[str, Any] = {"rows": 400, "tokens": 160_000, "longest": 500, "heldout_rows": 80, "budget_seconds": 7200}
+SIZE = DatasetSize(rows=400, tokens=160_000, longest=500, heldout_rows=80)
+FIGURES: dict[str, Any] = {"size": SIZE, "budget_seconds": 7200}
 
 
 def test_parameters_from_the_config_are_those_of_the_weights(small_model: Path) -> None:
@@ -216,7 +218,7 @@ def test_memory_on_a_cpu_is_what_was_measured_or_a_little_more(
 
 
 def test_a_plan_says_when_it_moves_nothing(dpo: Recipe, olmo: ModelShape) -> None:
-    few = {**FIGURES, "rows": 48, "tokens": 9_000}
+    few = {**FIGURES, "size": replace(SIZE, rows=48, tokens=9_000)}
     old = changed(dpo, optimisation={"learning_rate": 5e-6, "epochs": 1})
     assert any("too little to change an answer" in note for note in plan_training(old, olmo, L4, **few).notes)
     assert not any("too little" in note for note in plan_training(dpo, olmo, L4, **few).notes)
@@ -278,7 +280,7 @@ def test_nothing_to_train_on_is_refused(sft: Recipe) -> None:
 
 
 def test_rows_that_will_be_cut_are_said(sft: Recipe, olmo: ModelShape) -> None:
-    plan = plan_training(sft, olmo, L4, **{**FIGURES, "longest": 2900})
+    plan = plan_training(sft, olmo, L4, **{**FIGURES, "size": replace(SIZE, longest=2900)})
     assert "rows are cut at 2048 tokens; the longest has 2900" in plan.notes
 
 
@@ -309,18 +311,12 @@ def test_the_roles_of_gastown_are_deltas_that_fit_the_l4(project: Path, role: st
     assert (wish.epochs, wish.warmup_steps, wish.evaluation_steps, *batch) == ROLES[role]
     assert (wish.learning_rate, wish.scheduler, wish.warmup_share) == (2e-4, "cosine", None)
 
-    figures: dict[str, Any] = {
-        "rows": 8000,
-        "tokens": 2_000_000,
-        "longest": 4096,
-        "heldout_rows": 100,
-        "budget_seconds": 12 * 3600,
-    }
-    plan = plan_training(recipe, olmo, L4, **figures)
+    size = DatasetSize(rows=8000, tokens=2_000_000, longest=4096, heldout_rows=100)
+    plan = plan_training(recipe, olmo, L4, size, budget_seconds=12 * 3600)
     assert plan.steps == 1000 * wish.epochs and plan.warmup_steps == wish.warmup_steps
     assert plan.evaluations == plan.steps // (wish.evaluation_steps or 1)
     assert 5 < plan.peak_memory_gib < 22
-    few = plan_training(recipe, olmo, L4, **{**figures, "rows": 200, "tokens": 50_000})
+    few = plan_training(recipe, olmo, L4, replace(size, rows=200, tokens=50_000), budget_seconds=12 * 3600)
     assert any("warm-up cut from" in note for note in few.notes), "adapted to the real number of steps, and said"
 
 

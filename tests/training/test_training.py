@@ -103,7 +103,7 @@ def test_what_counts_in_a_dataset_is_what_is_learnt(
     options = DataOptions(near_duplicate_similarity=1)
     dataset = build_dataset(snapshot, options, tokenizer, home=home, objective="sft")
     spec = make("engineering", tmp_path, data={"max_length": 256}).model_copy(update={"dataset": dataset.path})
-    train_rows, heldout = _load_rows(spec, tmp_path / "scratch")
+    train_rows, heldout, _ = _load_rows(spec, tmp_path / "scratch")
     trainer = build_trainer(spec, tokenizer, train_rows, heldout, 4, 1)
     assert len(trainer.train_dataset) == dataset.train_rows > 10
     for row in trainer.train_dataset:
@@ -127,7 +127,7 @@ def test_a_finished_training_is_recognised_and_not_repeated(sft: TrainingSpec) -
 def test_the_end_of_the_turn_is_learnt_and_padding_is_not(sft: TrainingSpec, small_model: Path, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(small_model)
     assert tokenizer.pad_token_id == tokenizer.eos_token_id, "the trap that this test is about"
-    rows, heldout = _load_rows(sft, tmp_path)
+    rows, heldout, _ = _load_rows(sft, tmp_path)
     trainer = build_trainer(sft, tokenizer, rows, heldout, 4, 1)
     batch = trainer.data_collator([trainer.train_dataset[number] for number in range(4)])
     for ids, labels, mask in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):

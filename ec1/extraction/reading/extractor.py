@@ -4,12 +4,13 @@ Belongs here: what the model is asked, in its words and tokens. Does not: the wi
 trust (`grounding`), and the order of work (`loop`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ec1.documents.ahead import in_order
 from ec1.documents.chunks import Chunk, TokenCounter, chunk_text
 from ec1.documents.ledger import Fingerprints
 from ec1.documents.parse import Document
@@ -318,14 +319,14 @@ class Extractor:
                 ]
         return []
 
-    def plan(self, documents: Iterable[WorkItem]) -> ExtractionEstimate:
-        """Count what these units would ask of the model."""
+    def plan(self, documents: Sequence[WorkItem], at_a_time: int = 1) -> ExtractionEstimate:
+        """Count what these units would ask of the model; so many are loaded at a time."""
         count_tokens = self.counter()
         read = chunks = tokens = 0
         rejected = []
-        for item in documents:
+        for item, load in zip(documents, in_order((each.load for each in documents), at_a_time), strict=True):
             try:
-                parts = self.chunks(self.readable(item.load().text, item.content_sha256)[0])
+                parts = self.chunks(self.readable(load().text, item.content_sha256)[0])
                 self.check_chunks(len(parts))
             except (RejectedError, DeferredError) as error:
                 rejected.append((item.content_sha256, str(error)))

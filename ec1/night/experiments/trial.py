@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.scores import BASE
-from ec1.adapters.success import judged
 from ec1.adapters.trial import TrialAnswer, TrialSpec
+from ec1.answers.answering import ModelAnswer
+from ec1.answers.success import judged
 from ec1.deployment import Deployment
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json

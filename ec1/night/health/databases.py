@@ -25,9 +25,6 @@ def damage_of(path: Path, *, deep: bool) -> str | None:
 
     Raises DiskError where the disk does not let it be checked, OSError where it cannot be read.
     """
-    if path.stat().st_size == 0:
-        # As SQLite makes them, before the first table.
-        return None
     try:
         with path.open("rb") as stream:
             head = stream.read(len(_HEADER))
@@ -35,6 +32,9 @@ def damage_of(path: Path, *, deep: bool) -> str | None:
         # A read names no file.
         error.filename = str(path)
         raise
+    if not head:
+        # As SQLite makes them, before the first table.
+        return None
     if head != _HEADER:
         return "is not an SQLite file any more"
     try:

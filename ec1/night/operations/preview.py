@@ -151,10 +151,11 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         as_of=night.as_of(now),
         now=now,
     )
-    work = work_of(listing, deployment.documents.all_streams, deployment.document_reader(home))
+    reader = deployment.document_reader(home)
+    work = work_of(listing, deployment.documents.all_streams, reader)
     waiting = pending(work, fingerprints, outbox)
     extractor.check()
-    asked = extractor.plan(waiting)
+    asked = extractor.plan(waiting, reader.at_a_time)
     return ExtractionPlan(
         documents=len(work),
         reused=len(work) - len(waiting),

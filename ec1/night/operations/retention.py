@@ -18,6 +18,7 @@ from ec1.night.operations.cleanup import QUIET_SECONDS, Removed, age_of, remove
 from ec1.night.operations.unused import clean_unused
 from ec1.night_settings import RetentionSettings
 from ec1.storage.store import ObjectInfo
+from ec1.training.copies import STEPS
 from ec1.training.spec import ADAPTER, CHECKPOINTS, MODEL
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ def _runs(home: Home, keep: int, dry_run: bool) -> Iterator[Removed]:
         for night in nights[:-keep]:
             if age_of(night) < QUIET_SECONDS:
                 continue
-            for name in (CHECKPOINTS, ADAPTER, MODEL):
+            for name in (CHECKPOINTS, STEPS, ADAPTER, MODEL):
                 for folder in sorted(night.glob(f"**/{name}")):
                     if folder.is_dir():
                         where = folder.relative_to(home.runs).as_posix()

@@ -97,6 +97,8 @@ def remembered(home: Home) -> Iterator[State]:
             with contextlib.suppress(OSError):
                 _path(home).replace(home.notices / "state.damaged.json")
             state = State()
+        except OSError:  # such as a home whose path is too long
+            state = State()
         try:
             yield state
         finally:

@@ -53,7 +53,7 @@ from ec1.nights import Night
 from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.cards import CardSheet
-from ec1.training.plan import TrainingPlan, figures_of, plan_training
+from ec1.training.plan import DatasetSize, TrainingPlan, figures_of, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished
 
@@ -243,10 +243,7 @@ class RecipeNight:
             self.recipe,
             model,
             hardware_of(self.home, gpu),
-            rows=dataset.train_rows,
-            tokens=dataset.tokens,
-            longest=dataset.percentiles["p100"],
-            heldout_rows=dataset.heldout_rows,
+            _size_of(dataset),
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
             learned=learned(self.home, self.recipe, model, gpu),
         )
@@ -259,15 +256,7 @@ class RecipeNight:
         gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
         other = hardware_with(self.home, gpu, card)
         known = learned(self.home, self.recipe, model, gpu)
-        figures = figures_of(
-            self.recipe,
-            model,
-            other,
-            rows=dataset.train_rows,
-            tokens=dataset.tokens,
-            longest=dataset.percentiles["p100"],
-            heldout_rows=dataset.heldout_rows,
-        )
+        figures = figures_of(self.recipe, model, other, _size_of(dataset))
         if known is None or gpu.device != other.device:
             return figures
         # What a training holds does not depend on the card that holds it.
@@ -487,3 +476,7 @@ class RecipeNight:
             return None
         folder = self.registry.fetch(manifest.tenant, manifest.role, manifest.version)
         return StartAdapter(folder=folder, name=manifest.name, digest=manifest.identity)
+
+
+def _size_of(dataset: Dataset) -> DatasetSize:
+    return DatasetSize(dataset.train_rows, dataset.tokens, dataset.percentiles["p100"], dataset.heldout_rows)

@@ -8,7 +8,7 @@
 | anything else | the same words, or nearly (`min_similarity`) | as right |
 
 An answer that is empty or cut off, and one that only repeats its prompt, is neither, whatever another model wrote; nor
-is a diff or JSON that comes after more than an introduction of 80 characters.
+is one that comes after more than an introduction of 80 characters.
 
 Belongs here: the kinds, and what an answer of each is held against. Does not: asking for answers (`evaluation.py`),
 task cases with checks of their own (`ec1.rewards`), and what follows (`gate.py`).
@@ -19,12 +19,13 @@ import difflib
 import functools
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ec1.adapters.answering import ModelAnswer
-from ec1.adapters.behaviour import Form, form_of
+from ec1.answers.answering import ModelAnswer
+from ec1.answers.behaviour import Form, form_of
 from ec1.files import canonical_json
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.rewards.checks import Check, why_unchecked
@@ -51,7 +52,7 @@ class JudgedAnswer:
 def kind_of(wanted: str, prompt: str) -> AnswerKind:
     """By what an answer to this prompt is judged."""
     form: Form = form_of(body_of(wanted))
-    # A diff behind a commit's message is no whole one: it is compared as words.
+    # A diff behind a commit's message is not a whole one: it is compared as words.
     if form == "json" or (form == "diff" and _hunks(body_of(wanted)) is not None):
         return form
     executable = _parsed(body_of(wanted)) is not None and _tests(prompt) is not None
@@ -78,13 +79,31 @@ def judged_all(
     ]
 
 
-def hopeless(text: str, wanted: str, prompt: str) -> bool:
+def hopeless(text: str, wanted: str, prompt: str, options: EvaluationOptions) -> bool:
     """Whether an answer that begins like this can neither be right nor well formed, however it goes on."""
-    opens = _OPENS.get(kind_of(wanted, prompt))
     said = text.rpartition("</think>")[2].lstrip()
-    if opens is None or len(said) <= _INTRODUCTION or said.startswith(("<think>", *opens)):
+    if said.startswith("<think>"):
         return False
-    return "```" not in said[: _INTRODUCTION + 3]
+    kind = kind_of(wanted, prompt)
+    before, fence, inside = said.partition("```")
+    introduced = len(before) <= _INTRODUCTION
+    if kind == "text":
+        return not introduced and _too_much_else(before, wanted, options.min_similarity)
+    opens = _OPENS.get(kind)
+    if opens is None or said.startswith(opens):
+        return False
+    if fence and introduced:
+        body = inside.partition("\n")[2].lstrip()
+        return len(body) >= max(map(len, opens)) and not body.startswith(opens)
+    return not introduced
+
+
+def _too_much_else(text: str, wanted: str, least: float) -> bool:
+    """Whether so many words are not the wanted ones that, were all the others to follow, the similarity stayed below
+    the least. The last word may go on."""
+    words, target = words_of(text)[:-1], words_of(body_of(wanted))
+    missing = len(target) - sum((Counter(words) & Counter(target)).values())
+    return 2 * len(target) < least * (len(words) + missing + len(target))
 
 
 def _judged(
@@ -92,7 +111,7 @@ def _judged(
 ) -> JudgedAnswer:
     text, target = body_of(answer.text), body_of(wanted)
     likeness = similarity(text, target)
-    if answer.cut or not text or hopeless(answer.text, wanted, prompt):
+    if answer.cut or not text or hopeless(answer.text, wanted, prompt, options):
         return JudgedAnswer(False, False, likeness)
     if kind == "diff":
         right, formed = _diff(text, target, prompt)

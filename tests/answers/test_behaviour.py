@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ec1.adapters.behaviour import faults_of
+from ec1.answers.behaviour import faults_of
 from ec1.recipes.evaluation import EvaluationOptions, TaskCase, why_unchecked
 from ec1.rewards.rewards import passes
 from ec1.sandbox.box import why_not

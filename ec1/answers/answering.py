@@ -1,7 +1,7 @@
 """A base model with adapters on it, in this process, and what it writes.
 
-Belongs here: loading as adapters are served (bf16, unmerged), switching, writing answers out. Does not: likelihoods
-(`likelihood.py`) and who is asked what (`evaluation.py`, `trial.py`).
+Belongs here: loading as adapters are served (bf16, unmerged), switching, writing answers out. Does not: likelihoods,
+and who is asked what (`ec1.adapters`, `ec1.training.on_the_way`).
 """
 
 import contextlib
@@ -70,10 +70,22 @@ def load_candidates(
                 yield
 
     model.eval()
-    # Of a slice of places, which both reading and writing ask for, torch multiplies each row on its own with a weight
-    # that is frozen: sixty times as slow as all rows at once (`should_fold` in ATen/native/LinearAlgebra.cpp).
-    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(), *given[1:]))
+    fold_slices(model)
     return model, switch
+
+
+def fold_slices(model: Any) -> None:
+    """Make a frozen head multiply all rows of a batch at once.
+
+    Of a slice of places, which both reading and writing ask for, torch multiplies each row on its own with a weight
+    that is frozen: sixty times as slow (`should_fold` in ATen/native/LinearAlgebra.cpp).
+    """
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(), *given[1:]))
+
+
+def tokens_of(tokenizer: Any, messages: list[dict[str, str]], *, ask: bool) -> list[int]:
+    """A conversation in the model's own template; `ask`: with the opening of an answer."""
+    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=ask, tokenize=True, return_dict=False))
 
 
 def ends_of(model: Any, tokenizer: Any) -> frozenset[int]:
@@ -143,6 +155,8 @@ def _write(
         attention_mask=torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in asked], device=device),
         max_new_tokens=tokens,
         do_sample=False,
+        # A training with gradient checkpointing has switched it off in the model's own settings.
+        use_cache=True,
         temperature=None,
         top_p=None,
         top_k=None,

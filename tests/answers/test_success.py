@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ec1.adapters.answering import ModelAnswer
 from ec1.adapters.likelihood import HeldOutExample
 from ec1.adapters.overlap import overlap_with
-from ec1.adapters.success import hopeless, judged, kind_of, words_of
 from ec1.adapters.written import room_for, to_write
+from ec1.answers.answering import ModelAnswer
+from ec1.answers.success import hopeless, judged, kind_of, words_of
 from ec1.corpus.row_kinds import ANSWERS, PAIRS
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.sandbox.box import why_not
@@ -51,7 +51,10 @@ def test_a_diff_applies_and_does_what_was_meant(answer: str, right: bool, formed
 def test_what_can_be_right_no_more_is_known_from_its_beginning() -> None:
     talk = "The wait was raised, since the answer came too late, and what stood there is noted behind it. "
     for text in (talk, FILE * 3, f"{talk}\n```diff\n{DIFF}```"):
-        assert hopeless(text, DIFF, ASKED) and not judged(ModelAnswer(text, cut=False), DIFF, ASKED, OPTIONS).formed
+        assert (
+            hopeless(text, DIFF, ASKED, OPTIONS)
+            and not judged(ModelAnswer(text, cut=False), DIFF, ASKED, OPTIONS).formed
+        )
     for text in (
         talk[:80],
         DIFF,
@@ -59,11 +62,40 @@ def test_what_can_be_right_no_more_is_known_from_its_beginning() -> None:
         f"<think>{talk}",
         f"<think>{talk}</think>\n{DIFF}",
     ):
-        assert not hopeless(text, DIFF, ASKED), text
-    assert hopeless(talk, '{"a": 1}', "As JSON.") and not hopeless('{"b": ' + "1" * 99, '{"a": 1}', "As JSON.")
-    assert not hopeless(talk, "Words.", "Which?"), "of words it is not known"
+        assert not hopeless(text, DIFF, ASKED, OPTIONS), text
+    for text in ("```python\n# -*- coding", "Here:\n```\nx = 1  # as asked"):
+        assert hopeless(text, DIFF, ASKED, OPTIONS), "what is fenced is not a diff"
+    assert not hopeless("```diff\n--- ", DIFF, ASKED, OPTIONS) and not hopeless("```di", DIFF, ASKED, OPTIONS)
+    as_json = ('{"a": 1}', "As JSON.", OPTIONS)
+    assert hopeless(talk, *as_json) and not hopeless('{"b": ' + "1" * 99, *as_json)
     told = f"fix(x): wait longer\n\n{DIFF}"
     assert kind_of(told, ASKED) == "text" and judged(ModelAnswer(told, cut=False), told, ASKED, OPTIONS).right
+
+
+def test_words_are_given_up_where_no_end_could_make_them_right() -> None:
+    """Of every beginning of an answer: one that is given up is that of an answer which is wrong as a whole."""
+    wanted = "The valve of the second boiler was changed on Tuesday because its seat had worn, and the pump runs again."
+    others = "Nobody knows where the key to the archive is kept, and the list that says so has been lost since May. "
+    asked = "What became of the valve?"
+    words = wanted.split()
+    answers = [
+        wanted,
+        others * 3,
+        f"Well, {wanted}",
+        " ".join([*words[:5], *others.split(), *words[5:]]),
+        " ".join([*words[:-3], "and", "that", "is", "all"]),
+        f"{others}{wanted}",
+    ]
+    given_up = 0
+    for answer in answers:
+        right = judged(ModelAnswer(answer, cut=False), wanted, asked, OPTIONS).right
+        for end in range(len(answer)):
+            if hopeless(answer[:end], wanted, asked, OPTIONS):
+                assert not right, answer[:end]
+                given_up += 1
+                break
+    assert given_up == 3
+    assert not hopeless(others[:80], wanted, asked, OPTIONS), "an introduction"
 
 
 def test_a_new_file_is_a_diff_too() -> None:
