@@ -8,9 +8,7 @@ publication whose `state` it names and goes with it; the first search after a pu
 
 import contextlib
 import json
-import os
 import sqlite3
-import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 from ec1.errors import InputError
 from ec1.extraction.folding import normalised
 from ec1.graph import tables
+from ec1.graph.index_file import index_of, quoted
 from ec1.graph.model import Entity
 
 _SCHEMA = """
@@ -42,16 +41,14 @@ def opened(graph: Path, connection: Any) -> Iterator[sqlite3.Connection]:
     """The index of a published graph that is open as `connection`; made if there is none of this publication."""
     state = tables.meta(connection)["state"]
     path = index_path(graph)
-    index = _open(path, state)
-    if index is None:
-        _make(path, connection, state)
-        index = _open(path, state)
-    if index is None:
-        raise InputError("the index of names beside the graph was replaced by another program: search again")
-    try:
+
+    def fill(index: sqlite3.Connection) -> None:
+        index.executemany("INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _answers(connection))
+        index.execute("INSERT INTO spelling(rowid, names) SELECT id, names FROM answer")
+        index.execute("INSERT INTO made_from VALUES (?)", (state,))
+
+    with contextlib.closing(index_of(path, state, _SCHEMA, fill, "names")) as index:
         yield index
-    finally:
-        index.close()
 
 
 def search(
@@ -75,7 +72,7 @@ _OF_CLASS = "(:class IS NULL OR a.entity_class = :class)"
 
 def _containing(index: sqlite3.Connection, wanted: str, entity_class: str | None, limit: int) -> Iterator[Entity]:
     order = f"{_OF_CLASS} ORDER BY a.mentions DESC, a.key LIMIT :limit"
-    values = {"wanted": wanted, "class": entity_class, "limit": limit, "match": _quoted(wanted)}
+    values = {"wanted": wanted, "class": entity_class, "limit": limit, "match": quoted(wanted)}
     # Fewer letters than a piece are in no index.
     where = (
         "a.id IN (SELECT rowid FROM spelling WHERE spelling MATCH :match)"
@@ -97,7 +94,7 @@ def _like(index: sqlite3.Connection, wanted: str, entity_class: str | None) -> l
         "(SELECT rowid AS id FROM spelling WHERE spelling MATCH :match ORDER BY rank LIMIT :limit) s "
         f"JOIN answer a ON a.id = s.id WHERE {_OF_CLASS}"
     )
-    match = " OR ".join(sorted(map(_quoted, pieces)))
+    match = " OR ".join(sorted(map(quoted, pieces)))
     ranked = []
     for row in index.execute(query, {"match": match, "class": entity_class, "limit": _CANDIDATES}):
         words = row[-1].split()
@@ -110,41 +107,6 @@ def _like(index: sqlite3.Connection, wanted: str, entity_class: str | None) -> l
 def _entity(row: tuple[Any, ...]) -> Entity:
     key, name, entity_class, mentions, documents, confidence, members, _ = row
     return Entity(key, name, entity_class, mentions, documents, confidence, tuple(json.loads(members)))
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
-
-
-def _open(path: Path, state: str) -> sqlite3.Connection | None:
-    if not path.is_file():
-        return None
-    index = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
-    with contextlib.suppress(sqlite3.DatabaseError):
-        if index.execute("SELECT state FROM made_from").fetchone() == (state,):
-            return index
-    index.close()
-    return None
-
-
-def _make(path: Path, connection: Any, state: str) -> None:
-    """Write the index under another name, then put it in its place: others may make the same at once."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-    beside.unlink(missing_ok=True)
-    try:
-        index = sqlite3.connect(beside)
-        try:
-            index.executescript(_SCHEMA)
-            index.execute("PRAGMA synchronous=OFF")
-            index.executemany("INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _answers(connection))
-            index.execute("INSERT INTO spelling(rowid, names) SELECT id, names FROM answer")
-            index.execute("INSERT INTO made_from VALUES (?)", (state,))
-            index.commit()
-        finally:
-            index.close()
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _answers(connection: Any) -> Iterable[tuple[Any, ...]]:

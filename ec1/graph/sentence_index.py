@@ -8,10 +8,8 @@ publication, goes with it, and is made by the first question after it.
 
 import contextlib
 import json
-import os
 import re
 import sqlite3
-import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +17,10 @@ from pathlib import Path, PurePosixPath
 
 from ec1.documents.chunks import sentences
 from ec1.documents.ledger import DocumentKey
-from ec1.errors import DeferredError, InputError, RejectedError
+from ec1.errors import DeferredError, RejectedError
 from ec1.extraction.wordlists import word_list
 from ec1.graph import tables
+from ec1.graph.index_file import index_of, quoted
 from ec1.graph.quotes import Quotes
 from ec1.graph.reader import GraphReader
 
@@ -106,7 +105,7 @@ class SentenceIndex:
             return []
         ranked = self._index.execute(
             "SELECT rowid FROM said WHERE said MATCH ? AND rank MATCH 'bm25(2.0, 2.0, 0.7)' ORDER BY rank LIMIT ?",
-            (" OR ".join(map(_quoted, words)), limit),
+            (" OR ".join(map(quoted, words)), limit),
         ).fetchall()
         own: dict[int, set[str]] = {row: set() for (row,) in ranked}
         beside: dict[int, set[str]] = {row: set() for (row,) in ranked}
@@ -115,7 +114,7 @@ class SentenceIndex:
             for columns, has in (("{sentence names}", own), ("around", beside)):
                 for (row,) in self._index.execute(
                     f"SELECT rowid FROM said WHERE said MATCH ? AND rowid IN ({among})",
-                    (f"{columns}: {_quoted(word)}",),
+                    (f"{columns}: {quoted(word)}",),
                 ):
                     has[row].add(word)
         return [self._sentence(row, frozenset(own[row]), frozenset(beside[row])) for row in own]
@@ -154,49 +153,12 @@ def opened(reader: GraphReader, quotes: Quotes) -> Iterator[SentenceIndex]:
     with reader.reading() as connection:
         state = tables.meta(connection)["state"]
     path = sentence_index_path(reader.path)
-    index = _open(path, state)
-    if index is None:
-        _make(path, reader, quotes, state)
-        index = _open(path, state)
-    if index is None:
-        raise InputError("the index of sentences beside the graph was replaced by another program: ask again")
-    try:
+
+    def fill(index: sqlite3.Connection) -> None:
+        index.execute("INSERT INTO made_from VALUES (?, ?)", (state, _fill(index, reader, quotes)))
+
+    with contextlib.closing(index_of(path, state, _SCHEMA, fill, "sentences")) as index:
         yield SentenceIndex(index)
-    finally:
-        index.close()
-
-
-def _quoted(word: str) -> str:
-    return '"' + word.replace('"', '""') + '"'
-
-
-def _open(path: Path, state: str) -> sqlite3.Connection | None:
-    if not path.is_file():
-        return None
-    index = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
-    with contextlib.suppress(sqlite3.DatabaseError):
-        if index.execute("SELECT state FROM made_from").fetchone() == (state,):
-            return index
-    index.close()
-    return None
-
-
-def _make(path: Path, reader: GraphReader, quotes: Quotes, state: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-    beside.unlink(missing_ok=True)
-    try:
-        index = sqlite3.connect(beside)
-        try:
-            index.executescript(_SCHEMA)
-            index.execute("PRAGMA synchronous=OFF")
-            unread = _fill(index, reader, quotes)
-            index.execute("INSERT INTO made_from VALUES (?, ?)", (state, unread))
-            index.commit()
-        finally:
-            index.close()
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
