@@ -173,7 +173,7 @@ async def changes(url: str, registry: AdapterRegistry, clients: int, turns: int,
                 good = answer.status_code == 200 and answer.json()["model"] == name
                 # Batches differ in the last digits, versions in the first.
                 if not good or abs(score - known[name]) > apart / 3:
-                    failed.append(f"{answer.status_code} {name} {score:.3f} {known.get(name)}: {answer.text[:200]}")
+                    failed.append(f"{answer.status_code} {name} {score:.3f}, alone {known}: {answer.text[:200]}")
                 told[name] += 1
 
         running = [asyncio.create_task(client()) for _ in range(clients)]
