@@ -5,7 +5,6 @@ Belongs here: reading tasks, having them answered in batches, and scoring the an
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from ec1.adapters.likelihood import name_of, rows_of
 from ec1.adapters.scores import ExampleScores, Sample
 from ec1.answers.answering import ModelAnswer
 from ec1.errors import InputError
-from ec1.rewards.checks import Check
+from ec1.rewards.checks import Check, checks_of
 from ec1.rewards.rewards import CheckScore, score_all
 
 _BATCH = 32
@@ -38,7 +37,7 @@ def read_tasks(path: Path, ask: Callable[[list[dict[str, str]]], list[int]], lim
     for index, row in enumerate(rows_of(path)):
         try:
             messages = [{"role": each["role"], "content": each["content"]} for each in row["prompt"]]
-            checks = tuple(map(Check.model_validate, json.loads(row["checks"][0]["content"])))
+            checks = checks_of(row["checks"][0]["content"])
         except (KeyError, TypeError, IndexError, ValueError):
             raise InputError(f"{path}: a row is not a task: it needs the columns prompt and checks") from None
         name = name_of(index, row)

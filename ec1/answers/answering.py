@@ -133,6 +133,22 @@ def write_answers(
     ]
 
 
+def write_meanwhile(
+    model: Any, tokenizer: Any, prompts: Sequence[list[int]], *, device: str, max_tokens: int
+) -> list[ModelAnswer]:
+    """As `write_answers`, of a model that is being trained: its mode and all random states are afterwards as they were,
+    so whether something was answered does not change the next step."""
+    import torch
+
+    training = model.training
+    model.eval()
+    try:
+        with torch.random.fork_rng(), torch.inference_mode():
+            return write_answers(model, tokenizer, prompts, device=device, max_tokens=max_tokens)
+    finally:
+        model.train(training)
+
+
 def _batches(asked: Mapping[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
     """Prompts of like length share a batch: little of it is padding."""
     left = sorted(asked, key=lambda place: -len(asked[place]))

@@ -5,6 +5,7 @@ Belongs here: the kinds of check and what each needs as its value. Does not: hol
 """
 
 import ast
+import json
 import re
 from typing import Any, Literal
 
@@ -71,6 +72,11 @@ class Check(Settings):
             several = self.value if isinstance(self.value, list | tuple) else [self.value]
             return tuple(map(PythonCase.model_validate, several))
         return ()
+
+
+def checks_of(text: str) -> tuple[Check, ...]:
+    """The checks of a row of tasks, which it holds as JSON. Raises ValueError for anything else."""
+    return tuple(map(Check.model_validate, json.loads(text)))
 
 
 def why_unchecked(checks: set[CheckName]) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ec1.answers.answering import tokens_of, write_answers
+from ec1.answers.answering import tokens_of, write_meanwhile
 from ec1.errors import InputError
 from ec1.files import read_json, staged_directory, write_json
 from ec1.recipes.schema import BaseModelRef
@@ -115,22 +115,13 @@ def _held_out_prompts(dataset: Path) -> list[tuple[list[dict[str, Any]], str]]:
 def _answers(
     model: Any, tokenizer: Any, prompts: Sequence[tuple[list[dict[str, Any]], str]], device: str
 ) -> list[dict[str, str]]:
-    import torch
-
     if not prompts:
         return []
     plain = [
         [{key: value for key, value in each.items() if value is not None} for each in asked] for asked, _ in prompts
     ]
-    was_training = model.training
-    model.eval()
-    try:
-        # Whether something is answered must not change the next step's dropout.
-        with torch.random.fork_rng(), torch.inference_mode():
-            asked = [tokens_of(tokenizer, each, ask=True) for each in plain]
-            written = write_answers(model, tokenizer, asked, device=device, max_tokens=MAX_TOKENS)
-    finally:
-        model.train(was_training)
+    asked = [tokens_of(tokenizer, each, ask=True) for each in plain]
+    written = write_meanwhile(model, tokenizer, asked, device=device, max_tokens=MAX_TOKENS)
     return [
         {
             "prompt": next((str(each.get("content") or "") for each in reversed(said) if each["role"] == "user"), ""),

@@ -5,17 +5,16 @@ Belongs here: which questions, when they are put, where the figure stands. Does 
 decided by the figure: the weights are those of a training without questions.
 """
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ec1.answers.answering import tokens_of, write_answers
+from ec1.answers.answering import tokens_of, write_meanwhile
 from ec1.answers.success import judged_all
 from ec1.files import digest_of
 from ec1.launch.reporting import Reporter
 from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
-from ec1.rewards.checks import Check
+from ec1.rewards.checks import checks_of
 from ec1.rewards.rewards import score_all
 
 if TYPE_CHECKING:
@@ -42,21 +41,10 @@ class Questions:
         return len(self._rows)
 
     def right(self, model: Any) -> float:
-        """The share of them that a model answers rightly, token by token the likeliest. Random states and the model's
-        own mode are afterwards as they were."""
-        import torch
-
-        training = model.training
-        model.eval()
-        try:
-            with torch.random.fork_rng(), torch.inference_mode():
-                answers = write_answers(
-                    model, self._tokenizer, self._asked, device=self._device, max_tokens=self._tokens
-                )
-        finally:
-            model.train(training)
+        """The share of them that a model answers rightly, token by token the likeliest."""
+        answers = write_meanwhile(model, self._tokenizer, self._asked, device=self._device, max_tokens=self._tokens)
         if self._wanted is None:
-            checks = [tuple(map(Check.model_validate, json.loads(row["checks"][0]["content"]))) for row in self._rows]
+            checks = [checks_of(row["checks"][0]["content"]) for row in self._rows]
             scores = score_all([answer.text for answer in answers], checks)
             return sum(all(each.right for each in mine) for mine in scores) / len(scores)
         wanted = ["\n".join(message["content"] for message in row[self._wanted]) for row in self._rows]

@@ -7,15 +7,15 @@ https://huggingface.co/docs/trl/grpo_trainer, https://arxiv.org/abs/2402.03300
 """
 
 import functools
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ec1.recipes.schema import Recipe
-from ec1.rewards.checks import Check
+from ec1.rewards.checks import checks_of
 from ec1.rewards.rewards import score_all
 
 Messages = Sequence[dict[str, Any]]
+_checks = functools.lru_cache(maxsize=4096)(checks_of)
 
 
 def grpo() -> tuple[Any, Any]:
@@ -68,9 +68,3 @@ def grpo_rewards(recipe: Recipe) -> Callable[..., list[float]]:
         return [worth[pair] for pair in pairs]
 
     return reward
-
-
-@functools.lru_cache(maxsize=4096)
-def _checks(text: str) -> tuple[Check, ...]:
-    """The checks of a dataset's row."""
-    return tuple(map(Check.model_validate, json.loads(text)))

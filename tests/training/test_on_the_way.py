@@ -95,7 +95,7 @@ def test_an_answer_that_is_the_wanted_one_counts(
         return [answering.ModelAnswer(text, cut=False) for text in said]
 
     model = torch.nn.Linear(1, 1).train()
-    monkeypatch.setattr("ec1.training.on_the_way.write_answers", write)
+    monkeypatch.setattr("ec1.answers.answering.write_answers", write)
     assert questions.right(model) == 0.75 and model.training
 
 
