@@ -1,7 +1,7 @@
 """What small trainings in tests share: their words, and starting one in this process."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
@@ -23,6 +23,26 @@ def messages(role: str, text: str) -> list[dict[str, str]]:
 
 def run(spec: TrainingSpec, *callbacks: "TrainerCallback") -> TrainingResult:
     return train(spec, JsonLinesReporter(sys.stderr), extra_callbacks=callbacks)
+
+
+def run_until(spec: TrainingSpec, step: int) -> None:
+    """Start one that is asked to end during a step, as a signal handler asks: `train` raises what says so."""
+    from transformers import TrainerCallback
+
+    class StopAfter(TrainerCallback):
+        monitor: Any = None
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == step - 1:
+                self.monitor.stop_requested = True
+
+    stopper = StopAfter()
+    train(
+        spec,
+        JsonLinesReporter(sys.stderr),
+        on_monitor=lambda monitor: setattr(stopper, "monitor", monitor),
+        extra_callbacks=[stopper],
+    )
 
 
 def losses(spec: TrainingSpec) -> list[float]:

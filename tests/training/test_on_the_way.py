@@ -1,6 +1,5 @@
 """Questions that a training is asked on the way: counted, drawn, and without effect on what it learns."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_trainings import ROWS, run
-from test_training import StopAfter
+from small_trainings import ROWS, run, run_until
 
-from ec1.launch.reporting import JsonLinesReporter
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import refusal
 from ec1.training.on_the_way import RIGHT, Questions
 from ec1.training.spec import METRICS, TrainingSpec
-from ec1.training.trainer import train
 
 WEIGHTS = "adapter/adapter_model.safetensors"
 EVERY_SECOND = {"task_steps": 2, "task_rows": 4, "sample_tokens": 6}
@@ -40,14 +36,9 @@ def test_questions_change_nothing_that_is_learnt_and_go_on_after_an_interruption
     assert [step for step, _ in result.answered_right] == [0, *range(2, result.steps + 1, 2)]
     assert any("1 rows of sources that are not trained on are questions" in note for note in result.notes)
 
-    parted, stopper = make(role, tmp_path / "parted", evaluation=EVERY_SECOND, lora=DROPOUT), StopAfter(3)
+    parted = make(role, tmp_path / "parted", evaluation=EVERY_SECOND, lora=DROPOUT)
     with pytest.raises(Exception, match="stopped after step 3"):
-        train(
-            parted,
-            JsonLinesReporter(sys.stderr),
-            on_monitor=lambda monitor: setattr(stopper, "monitor", monitor),
-            extra_callbacks=[stopper],
-        )
+        run_until(parted, 3)
     resumed = run(parted)
     assert resumed.resumed_from == 3 and resumed.answered_right == result.answered_right
     assert same_weights(parted, asked)

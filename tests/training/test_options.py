@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -11,14 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_trainings import ROWS, run
+from small_trainings import ROWS, run, run_until
 
 from ec1.errors import PermanentError
-from ec1.launch.reporting import JsonLinesReporter
 from ec1.recipes.schema import PROJECTIONS, DpoLoss
 from ec1.training.packed import require_hidden_rows
 from ec1.training.spec import METRICS, TrainingSpec
-from ec1.training.trainer import _load_rows, build_trainer, load_tokenizer, train
+from ec1.training.trainer import _load_rows, build_trainer, load_tokenizer
 
 pytestmark = pytest.mark.slow
 WEIGHTS = "adapter/adapter_model.safetensors"
@@ -92,16 +90,9 @@ def test_a_training_that_gets_no_better_ends_with_its_best_weights(
     ours, theirs = load_file(spec.output / WEIGHTS), load_file(first.output / WEIGHTS)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
-    from test_training import StopAfter
-
-    parted, stopper = made("parted"), StopAfter(2)
+    parted = made("parted")
     with pytest.raises(Exception, match="stopped after step 2"):
-        train(
-            parted,
-            JsonLinesReporter(sys.stderr),
-            on_monitor=lambda monitor: setattr(stopper, "monitor", monitor),
-            extra_callbacks=[stopper],
-        )
+        run_until(parted, 2)
     resumed = run(parted)
     assert (resumed.resumed_from, resumed.steps) == (2, 3), "it goes on counting, and knows the best checkpoint"
     ours = load_file(parted.output / WEIGHTS)

@@ -2,7 +2,6 @@
 and an end where nothing can be learnt. That a real model learns is shown by benchmarks/expressions.py."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_trainings import ROWS, run
-from test_training import StopAfter
+from small_trainings import ROWS, run, run_until
 
 from ec1.errors import InputError, PermanentError
-from ec1.launch.reporting import JsonLinesReporter
 from ec1.recipes.schema import Recipe
 from ec1.sandbox.batch import why_no_python
 from ec1.training.plan import schedule_of
 from ec1.training.rollouts import grpo_rewards
 from ec1.training.spec import METRICS, TrainingSpec
-from ec1.training.trainer import train
 
 pytestmark = pytest.mark.needs("bwrap")
 WEIGHTS = "adapter/adapter_model.safetensors"
@@ -77,14 +73,8 @@ def test_an_interrupted_training_goes_on_with_the_same_answers(
 ) -> None:
     """In its second epoch, whose order of prompts is another one."""
     spec = undisturbed.model_copy(update={"output": tmp_path})
-    stopper = StopAfter(8)
     with pytest.raises(Exception, match="stopped after step 8"):
-        train(
-            spec,
-            JsonLinesReporter(sys.stderr),
-            on_monitor=lambda monitor: setattr(stopper, "monitor", monitor),
-            extra_callbacks=[stopper],
-        )
+        run_until(spec, 8)
     assert run(spec).resumed_from == 8
     columns = ("loss", "reward", "entropy", "tokens")
     ours, theirs = (pq.read_table(each.output / METRICS).select(columns) for each in (spec, undisturbed))

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_trainings import ROWS, losses, run
+from small_trainings import ROWS, losses, run, run_until
 from transformers import LlamaForCausalLM, TrainerCallback
 
 from ec1.adapters.likelihood import read_examples
@@ -145,18 +145,6 @@ def test_two_runs_of_one_specification_give_the_same_curve(
     assert losses(again) == losses(sft)
 
 
-class StopAfter(TrainerCallback):
-    """Send this process's monitor a wish to stop, as a signal handler does."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.monitor: Any = None
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == self.step - 1:
-            self.monitor.stop_requested = True
-
-
 def test_a_killed_run_goes_on_with_the_same_curve(
     sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
 ) -> None:
@@ -222,14 +210,8 @@ def test_dpo_goes_on_from_the_sft_adapter_and_resumes_its_own_weights(
     assert any(not torch.equal(trained[name], before[name]) for name in before)
 
     parted = make("apprenticeship", tmp_path / "parted", start_adapter=start, budget_seconds=600)
-    stopper = StopAfter(3)
     with pytest.raises(Exception, match="stopped after step 3 of 6"):
-        train(
-            parted,
-            JsonLinesReporter(sys.stderr),
-            on_monitor=lambda monitor: setattr(stopper, "monitor", monitor),
-            extra_callbacks=[stopper],
-        )
+        run_until(parted, 3)
     resumed = run(parted)
     assert resumed.resumed_from == 3
     assert losses(parted) == losses(whole)
@@ -309,14 +291,8 @@ def test_the_end_of_the_budget_leaves_a_usable_adapter_that_can_go_on(
 
 
 def test_checkpoints_of_another_recipe_are_not_resumed(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
-    stopper = StopAfter(2)
     with pytest.raises(Exception, match="stopped after step 2"):
-        train(
-            make("engineering", tmp_path),
-            JsonLinesReporter(sys.stderr),
-            on_monitor=lambda monitor: setattr(stopper, "monitor", monitor),
-            extra_callbacks=[stopper],
-        )
+        run_until(make("engineering", tmp_path), 2)
     result = run(make("engineering", tmp_path, optimisation={"learning_rate": 2e-3}))
     assert result.resumed_from is None
     assert any("belong to another recipe" in note for note in result.notes)
