@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -244,25 +244,36 @@ def _trace_lines(found: Trace) -> Iterator[str]:
 def export_corpus(
     context: typer.Context,
     role: Annotated[str, typer.Argument(help="such as engineering: the bucket is <role>-<tenant>")],
-    file: Annotated[Path, typer.Argument(help="where to write, a .jsonl or .parquet file")],
+    path: Annotated[Path, typer.Argument(help="where to write, a .jsonl or .parquet file; of iceberg a folder")],
     tenant: Annotated[str | None, typer.Option(help="default: the deployment's")] = None,
     objective: Annotated[Objective | None, typer.Option(help="default: the bucket's own")] = None,
+    to: Annotated[
+        Literal["file", "iceberg"], typer.Option(help="iceberg: a table in a folder with a SQLite catalog")
+    ] = "file",
     as_json: AsJson = False,
 ) -> None:
     """Write a bucket's trainable tuples, scrubbed, in the form that TRL and Hugging Face datasets read."""
     from ec1.corpus.buckets import bucket
     from ec1.corpus.export import export
+    from ec1.corpus.iceberg import export_iceberg
     from ec1.corpus.snapshots import take_snapshot
 
     options: Options = context.obj
     deployment = options.deployment()
-    source = bucket(deployment.corpus_root(options.home), role, tenant or deployment.tenant)
+    owner, path = tenant or deployment.tenant, path.expanduser()
+    source = bucket(deployment.corpus_root(options.home), role, owner)
     wanted = objective or source.objective
     snapshot = take_snapshot(source, wanted, as_of=dt.datetime.now(dt.UTC), home=options.home, check_all=True)
-    written = export(snapshot, wanted, file.expanduser())
+    if to == "iceberg":
+        written = export_iceberg(snapshot, wanted, path, tenant=owner, role=role)
+    else:
+        written = export(snapshot, wanted, path)
     if as_json:
-        print_json(vars(written))
+        print_json(vars(written) if written is not None else {"rows": 0, "rejected": {}, "unchanged": True})
         return
-    out.print(f"{written.rows} rows written to {file}", markup=False)
+    if written is None:
+        out.print(f"{path} holds this snapshot of {source.name} already: nothing written", markup=False)
+        return
+    out.print(f"{written.rows} rows written to {path}", markup=False)
     for reason, count in written.rejected.items():
         out.print(f"  left out: {count} {reason}", markup=False)
