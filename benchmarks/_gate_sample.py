@@ -16,6 +16,7 @@ from ec1.adapters.likelihood import rows_of
 from ec1.adapters.scores import ScoredObjective
 from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
+from ec1.models import precision_on
 from ec1.night.operations.sample import install_sample
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.night.steps.recipes import recipe_folders
@@ -51,12 +52,16 @@ class SampleWorld(World):
                 for each in rows_of(dataset.path / side)
             ]
             self.base = step.base_model
+        answered = self._rows["sft"]
+        for each, other in zip(answered, answered[1:] + answered[:1], strict=True):
+            # What is not wanted there: the right answer to another question.
+            each["rejected"] = other["completion"]
         self.general = GENERAL
         self.options = EvaluationOptions(sample_tokens=96)
         self.rate = {"sft": 1e-3, "dpo": 5e-4}
         self.steps = {"sft": 12, "dpo": 8}
         self.batch, self.rank = 4, 16
-        self.dtype, self.max_length = "bfloat16", 256
+        self.dtype, self.max_length = precision_on("cpu"), 256
 
     def honest(self, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
         return self._sides(objective, seed)[2]

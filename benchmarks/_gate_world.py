@@ -69,6 +69,8 @@ def log_probs(model: Any, tokenizer: Any, rows: list[Row], column: str) -> Any:
         [[len(a) <= place < len(w) for place in range(width)] for a, w in zip(asked, whole, strict=True)]
     )
     there = torch.tensor([[place < len(each) for place in range(width)] for each in whole])
-    logits = model(input_ids=tokens, attention_mask=there.long()).logits[:, :-1].float().log_softmax(-1)
-    found = logits.gather(-1, tokens[:, 1:, None])[..., 0] * answer[:, 1:]
-    return found.sum(1) / answer[:, 1:].sum(1)
+    # The head is half of a small model's work, and only answers are asked about; see `fold_slices` for the slice.
+    first = min(map(len, asked))
+    seen = model(input_ids=tokens, attention_mask=there.long(), logits_to_keep=width - first + 1).logits[:, :-1]
+    found = seen.float().log_softmax(-1).gather(-1, tokens[:, first:, None])[..., 0] * answer[:, first:]
+    return found.sum(1) / answer[:, first:].sum(1)

@@ -29,7 +29,7 @@ from benchmarks._gate_world import Row, World, log_probs
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.adapters.gate import Verdict, judge
 from ec1.adapters.scores import BASE, ScoredObjective
-from ec1.answers.answering import tokens_of, write_answers
+from ec1.answers.answering import fold_slices, tokens_of, write_answers
 from ec1.answers.success import judged
 from ec1.errors import InputError
 
@@ -170,6 +170,7 @@ def make_candidate(kind: Kind, world: World, seed: int, folder: Path) -> Path:
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     config = LoraConfig(r=world.rank, lora_alpha=2 * world.rank, target_modules=targets, task_type="CAUSAL_LM")
     model = get_peft_model(model, config)
+    fold_slices(model)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if kind.noise is not None:
         with torch.no_grad():
@@ -237,6 +238,7 @@ class Truth:
         model: Any = AutoModelForCausalLM.from_pretrained(self._world.base, dtype=self._world.dtype)
         if candidate is not None:
             model = PeftModel.from_pretrained(model, candidate)
+        fold_slices(model)
         model.eval()
 
         def mean(rows: list[Row], column: str) -> float:

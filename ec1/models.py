@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import fcntl
+import functools
 import importlib.util
 import io
 import logging
@@ -27,6 +28,27 @@ _TOKENIZER = ("tokenizer*", "*.jinja", "config.json", "special_tokens_map.json",
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _WANTED = ("*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt")
 """Weights only as safetensors: a pickle runs code when it is loaded."""
+
+
+Precision = Literal["bfloat16", "float32"]
+
+
+def precision_on(device: str) -> Precision:
+    """What a model that is held in 16 bits computes in: bfloat16, but float32 on an x86 processor without AMX.
+
+    Those multiply bfloat16 at half the speed of float32 (docs/performance.md); weights and activations take twice the
+    memory for it.
+    """
+    return "float32" if device == "cpu" and _slow_in_16_bits() else "bfloat16"
+
+
+@functools.cache
+def _slow_in_16_bits() -> bool:
+    try:
+        flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        return False
+    return flags is not None and "amx_bf16" not in flags[1].split()
 
 
 class ModelSource(Settings):

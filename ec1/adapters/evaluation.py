@@ -1,12 +1,12 @@
 """The evaluation: base, incumbent and candidate scored on the same held-out examples, in a separate process.
 
 Run as `python -m ec1.adapters.evaluation SPEC.json`. The base is loaded once and the adapters are switched on it. It is
-scored as it is served: the weights in bf16 with the adapter unmerged, not the 4-bit weights that were trained on.
-Each model writes answers to held-out prompts, which are right or not. Beside them it is asked for the likelihood of
-the held-out answers, of the same answers behind other prompts, of the right and wrong answers of a fixed general set,
-and for the recipe's task cases; the base once more in another batching. What training knows of the held-out side is in
-no score. Extractors are not asked for any of it: they read the held-out chunks (`reading.py`); tasks are answered,
-and the answers executed (`solving.py`).
+scored as it is served: the weights in 16 bits (`precision_on`) with the adapter unmerged, not the 4-bit weights that
+were trained on. Each model writes answers to held-out prompts, which are right or not. Beside them it is asked for the
+likelihood of the held-out answers, of the same answers behind other prompts, of the right and wrong answers of a fixed
+general set, and for the recipe's task cases; the base once more in another batching. What training knows of the
+held-out side is in no score. Extractors are not asked for any of it: they read the held-out chunks (`reading.py`);
+tasks are answered, and the answers executed (`solving.py`).
 
 Belongs here: asking and writing down. Does not: loading and answering, whether an answer is right (`ec1.answers`), the
 likelihoods (`likelihood.py`), reading (`reading.py`) and the decision (`gate.py`).
@@ -49,6 +49,7 @@ from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter
+from ec1.models import precision_on
 from ec1.recipes.evaluation import EvaluationOptions, why_unchecked
 from ec1.rewards import checks
 from ec1.rewards.rewards import passes
@@ -244,7 +245,7 @@ def _solves(spec: EvaluationSpec, report: Report) -> Scores:
         looks=_looks(held, spec.looked_at),
         scored=files,
         trained=spec.trained,
-        precision="bfloat16, adapters unmerged, no quantisation; answers executed",
+        precision=f"{precision_on(spec.device)}, adapters unmerged, no quantisation; answers executed",
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
     )
@@ -336,7 +337,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
         looks=_looks(examples, spec.looked_at),
         scored=files,
         trained=spec.trained,
-        precision="bfloat16, adapters unmerged, no quantisation",
+        precision=f"{precision_on(spec.device)}, adapters unmerged, no quantisation",
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
     )

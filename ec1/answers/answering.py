@@ -1,6 +1,6 @@
 """A base model with adapters on it, in this process, and what it writes.
 
-Belongs here: loading as adapters are served (bf16, unmerged), switching, writing answers out. Does not: likelihoods,
+Belongs here: loading as adapters are served (unmerged), switching, writing answers out. Does not: likelihoods,
 and who is asked what (`ec1.adapters`, `ec1.training.on_the_way`).
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ec1.errors import PermanentError
+from ec1.models import precision_on
 
 _ROUND = 32
 """Tokens after which it is looked which answers go on."""
@@ -34,11 +35,10 @@ def load_candidates(
 
     `candidates`: name -> adapter folder; None is the base alone. Raises PermanentError for one that does not fit.
     """
-    import torch
     from peft import PeftConfig, PeftModel
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16, local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=precision_on(device), local_files_only=True)
     model = model.to(device).eval()
     names: dict[str, str] = {}
     for number, (name, folder) in enumerate(candidates.items()):

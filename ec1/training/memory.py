@@ -11,6 +11,7 @@ Sources
 
 from typing import Any
 
+from ec1.models import precision_on
 from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
 from ec1.recipes.sharing import shared
@@ -52,12 +53,14 @@ def peak_memory_gib(
     tokens = batch * length * max(1, len(OBJECTIVES[recipe.objective].rows.sides)) * recipe.answers
     if recipe.grpo is not None:
         tokens += batch * recipe.answers * recipe.grpo.max_tokens
+    # Bytes of a number that a frozen base computes with.
+    width = 2.0 if fsdp or recipe.method == "full" or precision_on(device) == "bfloat16" else 4.0
     if recipe.method == "qlora":
-        weights = model.projection_parameters * quantised_bits(recipe) / 8 + model.other_parameters * 2
-        # One projection at a time is unpacked to 16 bits.
-        weights += 2 * max((each.inputs * each.outputs for each in model.linears), default=0)
+        weights = model.projection_parameters * quantised_bits(recipe) / 8 + model.other_parameters * width
+        # One projection at a time is unpacked.
+        weights += width * max((each.inputs * each.outputs for each in model.linears), default=0)
     else:
-        weights = model.parameters * 2.0
+        weights = model.parameters * width
     # An adapter and its optimiser's state are held in 32 bits, the weights of full training in 16.
     weight_bytes, moment_bytes = (2, 2) if recipe.method == "full" else (4, 4)
     moments = 2 * (1 if wish.optimizer == "paged_adamw_8bit" else moment_bytes)
@@ -72,9 +75,9 @@ def peak_memory_gib(
         # TRL's head is put together in every process.
         weights += model.vocabulary * model.hidden * 2
         trained_bytes /= processes
-    layer = activation_bytes(recipe, model)
+    layer = activation_bytes(recipe, model) * width / 2
     if wish.gradient_checkpointing:
-        activations = tokens * (model.layers * model.hidden * 2 + layer)
+        activations = tokens * (model.layers * model.hidden * width + layer)
     else:
         activations = tokens * model.layers * layer
     head = min(tokens, _HEAD_CHUNK_TOKENS) * model.vocabulary * 4 * _HEAD_COPIES
@@ -91,7 +94,7 @@ def quantised_bits(recipe: Recipe) -> float:
 
 
 def activation_bytes(recipe: Recipe, model: ModelShape) -> float:
-    """What one layer keeps for one token's backward pass, in bytes."""
+    """What one layer keeps for one token's backward pass, in bytes, where it computes in 16 bits."""
     q, kv = model.attention, model.keys
     # Two norms in 32 bits with their 16-bit results, q, k, v with and without rotation, the attention's result, the
     # MLP's gate, activation, up and product, and two residual sums.

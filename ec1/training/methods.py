@@ -7,6 +7,7 @@ Belongs here: loading the base model and putting an adapter on it, one small cla
 from pathlib import Path
 from typing import Any, Protocol
 
+from ec1.models import Precision
 from ec1.recipes.schema import Recipe
 from ec1.training.cpu import keep_gradients
 from ec1.training.spec import ADAPTER, MODEL
@@ -18,32 +19,35 @@ class Method(Protocol):
     weights: str
     """Folder of what is left behind: `adapter` or `model`."""
 
-    def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
-        """The base model, in the form in which it is held while training: on the card of that index, or on the CPU."""
+    def base(self, recipe: Recipe, folder: Path, card: int | None, precision: Precision) -> Any:
+        """The base model, in the form in which it is held while training: on the card of that index, or on the CPU.
+
+        `precision`: what it is computed in.
+        """
 
     def adapter(self, recipe: Recipe, model: Any) -> Any | None:
         """PEFT's configuration of a fresh adapter for that model, None if all weights are trained."""
 
 
 class Full:
-    """All weights, in bfloat16."""
+    """All weights, which are held in the precision that they are computed in."""
 
     weights = MODEL
 
-    def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
-        return _load(recipe, folder, card)
+    def base(self, recipe: Recipe, folder: Path, card: int | None, precision: Precision) -> Any:
+        return _load(recipe, folder, card, precision)
 
     def adapter(self, recipe: Recipe, model: Any) -> None:
         return None
 
 
 class Lora:
-    """Low-rank matrices beside a frozen base in bfloat16 (https://arxiv.org/abs/2106.09685)."""
+    """Low-rank matrices beside a frozen base (https://arxiv.org/abs/2106.09685)."""
 
     weights = ADAPTER
 
-    def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
-        return _load(recipe, folder, card)
+    def base(self, recipe: Recipe, folder: Path, card: int | None, precision: Precision) -> Any:
+        return _load(recipe, folder, card, precision)
 
     def adapter(self, recipe: Recipe, model: Any) -> Any:
         from peft import LoraConfig
@@ -68,8 +72,7 @@ class Lora:
 class Qlora(Lora):
     """The same, with the base's projections in 4 bits (https://arxiv.org/abs/2305.14314)."""
 
-    def base(self, recipe: Recipe, folder: Path, card: int | None) -> Any:
-        import torch
+    def base(self, recipe: Recipe, folder: Path, card: int | None, precision: Precision) -> Any:
         from transformers import BitsAndBytesConfig
 
         assert recipe.quantization is not None
@@ -77,9 +80,9 @@ class Qlora(Lora):
             load_in_4bit=True,
             bnb_4bit_quant_type=recipe.quantization.type,
             bnb_4bit_use_double_quant=recipe.quantization.double,
-            bnb_4bit_compute_dtype=torch.bfloat16,
+            bnb_4bit_compute_dtype=precision,
         )
-        model = _load(recipe, folder, card, quantization)
+        model = _load(recipe, folder, card, precision, quantization)
         if card is None:
             keep_gradients(model)
         return model
@@ -112,14 +115,13 @@ def in_32_bits(model: Any) -> None:
             parameter.data = parameter.data.float()
 
 
-def _load(recipe: Recipe, folder: Path, card: int | None, quantization: Any = None) -> Any:
-    import torch
+def _load(recipe: Recipe, folder: Path, card: int | None, precision: Precision, quantization: Any = None) -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(
         folder,
-        # A model's own default may be float32, which takes twice the memory.
-        dtype=torch.bfloat16,
+        # A model's own default may be float32, which takes twice the memory on a card.
+        dtype=precision,
         quantization_config=quantization,
         attn_implementation=recipe.hardware.attention,
         device_map=None if card is None else {"": card},

@@ -22,6 +22,7 @@ from ec1.answers.answering import fold_slices
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
+from ec1.models import Precision, precision_on
 from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.sharing import refusal, shared
 from ec1.seals import FILES, MANIFEST, check_files, read_sealed
@@ -403,8 +404,10 @@ def build_trainer(
 
     recipe, wish = spec.recipe, spec.recipe.optimisation
     method, objective = METHODS[recipe.method], TRAINERS[recipe.objective]
+    # What is trained whole stays in 16 bits, and parts of a model are put together in them.
+    precision: Precision = "bfloat16" if spec.fsdp or recipe.method == "full" else precision_on(spec.device)
     # One that is to be spread over cards need not fit one.
-    model = method.base(recipe, spec.base_model, card if spec.device == "cuda" and not spec.fsdp else None)
+    model = method.base(recipe, spec.base_model, card if spec.device == "cuda" and not spec.fsdp else None, precision)
     adapter = method.adapter(recipe, model)
     if adapter is not None and spec.start_adapter is not None:
         # For DPO, TRL keeps a frozen copy of an adapter that comes with the model, as the reference.
@@ -433,8 +436,11 @@ def build_trainer(
         use_liger_kernel=wish.liger_kernels,
         # All is in 16 bits anyway, but for the adapter of a base that is not quantised; on a CPU autocast's look at
         # every operation is not free. It also gives back logits in 32 bits, from which differences can be taken.
-        bf16=spec.device == "cuda"
-        or (objective.casts and (recipe.method == "lora" or whole_layers or not objective.fused_head)),
+        bf16=precision == "bfloat16"
+        and (
+            spec.device == "cuda"
+            or (objective.casts and (recipe.method == "lora" or whole_layers or not objective.fused_head))
+        ),
         use_cpu=spec.device == "cpu",
         fsdp=spec.fsdp,
         # All of an adapter takes part in every step.
