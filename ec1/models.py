@@ -39,13 +39,14 @@ def precision_on(device: str) -> Precision:
     Those multiply bfloat16 at half the speed of float32 (docs/performance.md); weights and activations take twice the
     memory for it.
     """
-    return "float32" if device == "cpu" and _slow_in_16_bits() else "bfloat16"
+    return "float32" if device == "cpu" and slow_in_16_bits() else "bfloat16"
 
 
 @functools.cache
-def _slow_in_16_bits() -> bool:
+def slow_in_16_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this is an x86 processor without AMX, as its flags say."""
     try:
-        flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        flags = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
     except OSError:
         return False
     return flags is not None and "amx_bf16" not in flags[1].split()

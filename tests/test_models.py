@@ -1,4 +1,4 @@
-"""A branch of the hub is pinned to the commit that it was when the model was fetched."""
+"""A branch of the hub is pinned to the commit that it was when the model was fetched; what a model computes in."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from ec1.deployment import Deployment
 from ec1.errors import ServiceError
 from ec1.files import read_json
 from ec1.home import Home
-from ec1.models import PINNED, pinned_revision, prepare_model
+from ec1.models import PINNED, pinned_revision, precision_on, prepare_model, slow_in_16_bits
 from ec1.night.steps.extractor import extractor_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -77,3 +77,12 @@ def test_the_commit_is_part_of_what_an_extractor_is(cached: Path, home: Home, em
     old = extractor_of(deployment, home)
     assert old.revision == "main", "a home of an earlier version stays what it was"
     assert old.fingerprint("meeting") != before
+
+
+def test_a_processor_without_amx_computes_in_32_bits(tmp_path: Path) -> None:
+    """It multiplies bfloat16 at half the speed of float32; what has no list of flags (ARM, macOS) keeps 16 bits."""
+    machines = {"old": "flags : avx512f avx512_bf16", "new": "flags : avx512_bf16 amx_bf16", "arm": "Features : asimd"}
+    for name, text in machines.items():
+        (tmp_path / name).write_text(f"processor : 0\n{text}\n")
+    assert [name for name in (*machines, "none") if slow_in_16_bits(tmp_path / name)] == ["old"]
+    assert precision_on("cuda") == "bfloat16"
