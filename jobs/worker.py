@@ -1,5 +1,5 @@
-"""Executes one run in this process: `python -m jobs.worker RUN_ID`, started by `jobs.launcher`; `ec1 night` calls
-`execute` in its own.
+"""Executes one run in this process: `python -m jobs.worker RUN_ID [--night NIGHT]`, started by `jobs.launcher`;
+`ec1 night` calls `execute` in its own.
 
 The definitions are loaded here, when the run begins, so that a recipe that came, changed or went while the run was
 queued counts as it is now.
@@ -18,15 +18,16 @@ from collections.abc import Iterator
 import dagster as dg
 
 from ec1.deployment import load_deployment
+from ec1.errors import EC1Error
 from ec1.home import CHECKOUT, Home
 from ec1.night.health.peers import peers
 from ec1.night.health.preflight import why_not
 from ec1.night.machines import machine_of
 from ec1.night.report.failure import one_line
 from ec1.night.report.unbegun import keep_reserve
-from ec1.refused import refuses
+from ec1.refused import advice_for, refuses
 from jobs.background import in_background
-from jobs.conclusion import conclude, conclude_unbegun
+from jobs.conclusion import conclude, conclude_unbegun, tell_unbegun
 from jobs.instance import prepare_instance
 from jobs.mark import LIVING_RUN
 from jobs.nights import why_not_yet
@@ -223,12 +224,21 @@ def _found(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRun:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m jobs.worker")
     parser.add_argument("run_id")
+    parser.add_argument("--night", help="whose run it is, for a history that does not say so any more")
     arguments = parser.parse_args()
     # A parent that ignores interrupts (a script's background job) would hand that down.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     listen()
-    with prepare_instance(Home(choice_from_environment().home)) as instance:
+    home = Home(choice_from_environment().home)
+    try:
+        prepared = prepare_instance(home)
+    except (EC1Error, OSError) as error:
+        why = _why_not(home) or (advice_for(error) if isinstance(error, OSError) else str(error))
+        tell_unbegun(home, arguments.night, arguments.run_id, why)
+        sys.stderr.write(f"did not begin: {why}\n")
+        return 1
+    with prepared as instance:
         try:
             status = execute(instance, arguments.run_id)
         except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
