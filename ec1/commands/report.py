@@ -118,10 +118,12 @@ def print_line(text: str) -> None:
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
-    """Names with their texts, within the width of a report."""
+    """Names with their texts, within the width of a report. A name that is too long for its column has a line."""
     for name, text in rows:
         first, *rest = textwrap.wrap(printable(text), COLUMNS - WIDTH - 3, break_on_hyphens=False) or [""]
-        out.print(f"  {name:<{WIDTH}} {first}", markup=False)
+        if len(name) > WIDTH:
+            out.print(f"  {printable(name)}", markup=False)
+        out.print(f"  {name if len(name) <= WIDTH else '':<{WIDTH}} {first}", markup=False)
         for line in rest:
             out.print(f"  {'':<{WIDTH}} {line}", markup=False)
 
@@ -167,13 +169,18 @@ def _night_row(found: NightReport) -> tuple[str, ...]:
         shown(found.graph_entities),
         versions or "-",
         f"{found.seconds:.0f}",
-        shown(found.cost if found.cost is None else round(found.cost, 2)),
+        _cost(found.cost),
     )
+
+
+def _cost(value: float | None) -> str:
+    """USD; a hyphen where nothing was paid, or nobody says what a night costs."""
+    return f"{value:.2f}" if value else "-"
 
 
 def _total_rows(totals: dict[str, Totals]) -> list[tuple[str, ...]]:
     return [
-        (tenant, *("-" if value is None else f"{value:g}" for value in each.model_dump().values()))
+        (tenant, *(f"{value:g}" for name, value in each.model_dump().items() if name != "cost"), _cost(each.cost))
         for tenant, each in sorted(totals.items())
     ]
 

@@ -44,8 +44,9 @@ def test_a_released_sentence_is_read_on_the_next_night_once_and_can_be_held_back
     phase = PhaseOne(home, server.url, words, {"fingerprint_policy": policy, "refresh_per_night": 1})
     phase.write("a.md", TEXT, NIGHTS[0])
     phase.write("b.md", "Boris Tanaka came to the meeting.", NIGHTS[0])
-    phase.night(NIGHTS[0])
+    (in_report,) = phase.night(NIGHTS[0]).report.held
     (sentence,) = listed(phase, "held")
+    assert in_report["id"] == sentence["id"], "so that the report knows what a person has decided"
     assert sentence["released_by"] is None and people(phase) == {"Person:alma reyes", "Person:boris tanaka"}
     before = dt.datetime.now(dt.UTC).replace(microsecond=0)
     (line,) = listed(phase, "release", sentence["id"], "--by", "dana")

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from ec1.extraction.defence.releases import sentence_id
 from ec1.extraction.folding import normalised
 from ec1.extraction.results import ExtractionResult
 from ec1.records import Record, added
@@ -73,7 +74,7 @@ class ExtractionRecord(Record):
     skipped: bool = Field(False, description="an operator switched the server off, so nothing was asked")
     problems: list[dict[str, str]] = Field([])
     held: list[dict[str, str]] = Field(
-        [], description="sentences that were kept from the model, or lost names: stream, path, sentence, names, and why"
+        [], description="sentences that were kept from the model, or lost names: id, stream, path, sentence, names, why"
     )
     _seen: dict[str, set[tuple[str, str]]] = PrivateAttr(default_factory=dict)
     """Entities by stream, and of all under ""."""
@@ -111,6 +112,7 @@ class ExtractionRecord(Record):
         for each in result.held[: max(0, MAX_PROBLEM_ROWS - len(self.held))]:
             self.held.append(
                 {
+                    "id": sentence_id(result.content_sha256, each.start, each.end),
                     "stream": result.stream,
                     "path": path,
                     "held": "names" if each.read else "sentence",

@@ -26,6 +26,7 @@ from ec1.night.health.finding import Symptom
 from ec1.night.health.peers import guarded, peers
 from ec1.night.health.starting import served_by
 from ec1.night.steps.extractor import class_notes
+from ec1.plural import counted
 from ec1.recipes.resolution import ResolvedRecipe
 
 if TYPE_CHECKING:
@@ -81,13 +82,13 @@ def _gold(deployment: Deployment, path: Path) -> Symptom:
     except InputError as error:
         # The night goes on without figures.
         return Symptom("gold", "note", f"extraction will not be scored: {error}")
-    return Symptom("gold", "ok", f"{documents} documents in {path}")
+    return Symptom("gold", "ok", f"{counted(documents, 'document')} in {path}")
 
 
 def _overrides(path: Path) -> Symptom:
     overrides = load_overrides(path)
     count = len(overrides.same) + len(overrides.different)
-    return Symptom("overrides", "ok", f"{count} decisions in {path}")
+    return Symptom("overrides", "ok", f"{counted(count, 'decision')} in {path}")
 
 
 def _packages() -> Symptom:

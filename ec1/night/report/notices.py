@@ -18,6 +18,7 @@ from ec1.night.report.outgoing import Notice, State, deliver, ping, remembered
 from ec1.night.report.summary import ACK, NightReport, night_report
 from ec1.night.report.text import headline, summary
 from ec1.night_settings import NotifyEvent
+from ec1.plural import counted
 
 FAILED = ("failed", "did not begin")
 """How a night ends that somebody has to mend."""
@@ -55,8 +56,7 @@ def notices_of(report: NightReport, state: State) -> list[Notice]:
         found.append(_notice(report, "partial", "", f"EC1: night {night} left work for a later night"))
     if news := [each for each in report.storage if each.news not in state.told]:
         state.told |= dict.fromkeys((each.news for each in news), dt.datetime.now(dt.UTC))
-        what = "1 thing" if len(news) == 1 else f"{len(news)} things"
-        title = f"EC1: the disk damaged {what}"
+        title = f"EC1: the disk damaged {counted(len(news), 'thing')}"
         body = "\n".join([*(each.what for each in news), f"Look, then: {ACK}"])
         found.append(_notice(report, "storage", news[-1].news, title, body))
     for each in report.recipes:

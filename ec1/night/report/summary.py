@@ -356,10 +356,10 @@ def _unseen(home: Home, extraction: ExtractionRecord | None) -> list[dict[str, s
     """The sentences that were held back and that no person has decided about (`ec1 extraction release|hold`)."""
     if extraction is None or not extraction.held:
         return []
-    decided: set[tuple[str | None, str | None]] = set()
+    decided: set[str] = set()
     with contextlib.suppress(InputError):
-        decided = {(each.path, each.sentence) for each in read_releases(home.releases).lines}
-    return [row for row in extraction.held if (row.get("path"), row.get("sentence")) not in decided]
+        decided = {each.id for each in read_releases(home.releases).lines}
+    return [row for row in extraction.held if row.get("id") not in decided]
 
 
 def is_done(home: Home, night: str) -> bool:

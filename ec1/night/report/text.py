@@ -58,8 +58,8 @@ def machine(report: NightReport) -> list[tuple[str, str]]:
         free = f", {report.free_gib:.1f} GiB free at the handover" if report.free_gib is not None else ""
         rows.append(("GPU", f"held for {seconds(report.gpu_seconds)} ({report.device or 'unknown device'}{free})"))
     if (used := report.machine) is not None:
-        boots = f"{used.boots} boots" if used.boots != 1 else "1 boot"
-        lost = f", taken away {used.lost} times" if used.lost else ""
+        boots = counted(used.boots, "boot")
+        lost = f", taken away {counted(used.lost, 'time')}" if used.lost else ""
         asked = f", asked for in vain: {', '.join(used.refused)}" if used.refused else ""
         rows.append(
             ("machine", f"{seconds(used.seconds)} in {', '.join(used.zones) or 'no zone'}, {boots}{lost}{asked}")
