@@ -47,7 +47,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     else:
         yield guarded("machine", lambda: _machine(deployment, home))
     yield from peers(deployment, home)
-    yield _lease(deployment, home)
+    yield guarded("lease", lambda: _lease(deployment, home))
     yield from preflight.findings(deployment, home, dt.datetime.now(dt.UTC))
     yield _port(home, UI_PORT)
     yield _documents(deployment, home)
@@ -140,11 +140,12 @@ def _machine(deployment: Deployment, home: Home) -> Symptom:
 
 
 def _lease(deployment: Deployment, home: Home) -> Symptom:
-    lease = deployment.gpu_lease(home)
+    # A training of several processes waits for all their cards.
+    lease = deployment.gpu_lease(home, processes=deployment.gpu.processes if deployment.gpu.device == "cuda" else 1)
     if (holder := lease.held_by()) is not None:
         return Symptom("lease", "note", f"held by {holder}")
-    if left := marked_processes(lease.lock):
-        ids = ", ".join(str(process.pid) for process in left)
+    if left := {process.pid for lock in lease.locks for process in marked_processes(lock)}:
+        ids = ", ".join(map(str, sorted(left)))
         return Symptom("lease", "note", f"free; a crashed holder left processes {ids}, which the next holder ends")
     return Symptom("lease", "ok", "free")
 
