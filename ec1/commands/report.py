@@ -15,7 +15,7 @@ from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, pri
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.night.report.morning import page_of
-from ec1.night.report.notices import look_at_due, watch
+from ec1.night.report.notices import Watched, look_at_due, watch
 from ec1.night.report.outgoing import undelivered
 from ec1.night.report.summary import NightReport
 from ec1.night.report.text import Table, headline, machine, summary, tables
@@ -54,7 +54,7 @@ def report(
     due = look_at_due(options.deployment(), options.home, dt.datetime.now(dt.UTC)) if date is None else None
     if due is not None and not due.done and not as_json:
         # First of all: the rest is about another night.
-        print_line(f"Last night: {due.sentence}")
+        print_line(f"Last night: {_of_due(options, due)}")
     found = _as_it_stands(options, date)
     if html is not None:
         write_atomic(html, page_of(found, options.home))
@@ -65,6 +65,13 @@ def report(
     for table in tables(found):
         _print_table(table)
     print_advice(found)
+
+
+def _of_due(options: Options, due: Watched) -> str:
+    """About the night that was due and is not done: that it goes or waits, or else why it did not run."""
+    if due.night is not None and _ask_the_queue(options, [found := NightReport(night=due.night, run="")]):
+        return f"night {due.night} is {found.status} (due by {options.deployment().notify.by})"
+    return due.sentence
 
 
 def _as_it_stands(options: Options, date: str | None) -> NightReport:

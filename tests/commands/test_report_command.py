@@ -4,18 +4,36 @@ that is shown in one way."""
 import datetime as dt
 import re
 
+import dagster as dg
 import pytest
 from night_records import BEGAN, NIGHT, ROLE, a_night, run_of, settle
 from typer.testing import CliRunner
 
 from ec1.cli import app
+from ec1.deployment import Deployment
 from ec1.extraction.defence.releases import Release, add, sentence_id
 from ec1.extraction.reading.progress import ExtractionRecord
-from ec1.home import Home
+from ec1.home import CHECKOUT, Home
 from ec1.night.records import GraphRecord, MachineRecord, Part, Records, ScoreRecord
 from ec1.night.report.failure import Failure, write_failure
+from ec1.night.report.notices import due_night
+from jobs.instance import prepare_instance
+from jobs.nightly import NIGHTLY_JOB
+from resources.dagster_private import RemoteJobOrigin, RemoteRepositoryOrigin, WorkspaceFileTarget
 
 COLUMNS = 100
+
+
+@dg.op
+def nothing() -> None:
+    """A job needs an op."""
+
+
+@dg.job(name=NIGHTLY_JOB)
+def nightly() -> None:
+    nothing()
+
+
 LONG = "northwind-holdings/engineering-of-embedded-systems"
 
 
@@ -110,6 +128,27 @@ def test_held_back_lists_only_what_nobody_has_looked_at(home: Home) -> None:
     released = looked_at.model_copy(update={"action": "release", "id": str(held[1]["id"])})
     add(home.releases, lambda known: [released])
     assert "Held back" not in listed() and "ec1 extraction held" not in listed()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("status", "word"), [(dg.DagsterRunStatus.QUEUED, "queued"), (dg.DagsterRunStatus.STARTED, "going")]
+)
+def test_a_night_that_is_due_and_waits_or_goes_is_told_as_that(
+    home: Home, embedded: Deployment, status: dg.DagsterRunStatus, word: str
+) -> None:
+    home.create()
+    home.first_night.write_text("2026-06-01\n")
+    night = due_night(embedded, home, dt.datetime.now(dt.UTC))
+    assert night is not None
+    (location,) = WorkspaceFileTarget([str(CHECKOUT / "workspace.yaml")]).create_origins()
+    origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), NIGHTLY_JOB)
+    a_night(home).write("run-1", run_of())
+    assert printed(home)[0].startswith(f"Last night: night {night} did not run (due by 07:00): ")
+    with prepare_instance(home) as instance:
+        tags = {"dagster/partition": night}
+        instance.create_run_for_job(nightly, tags=tags, status=status, remote_job_origin=origin)
+    assert printed(home)[:2] == [f"Last night: night {night} is {word} (due by 07:00)", f"Night {NIGHT}: done"]
 
 
 def test_who_stopped_a_night_stands_in_its_first_line(home: Home) -> None:

@@ -15,7 +15,7 @@ from ec1.night.health.preflight import why_not
 from ec1.night.health.starting import why_unstarted
 from ec1.night.report.first import first_night
 from ec1.night.report.outgoing import Notice, State, deliver, ping, remembered
-from ec1.night.report.summary import ACK, NightReport, night_report
+from ec1.night.report.summary import ACK, NightReport, is_done, night_report
 from ec1.night.report.text import headline, summary
 from ec1.night_settings import NotifyEvent
 from ec1.plural import counted
@@ -145,4 +145,7 @@ def look_at_due(deployment: Deployment, home: Home, now: dt.datetime) -> Watched
         return Watched(night, False, f"night {night} did not run ({due}): {why}; {again}")
     if report.succeeded:
         return Watched(night, True, headline(report))
+    if is_done(home, night):
+        # As for the planner: a later run, perhaps of a part, does not undo it.
+        return Watched(night, True, f"night {night} is done; of its last run: {headline(report)}")
     return Watched(night, False, f"{headline(report)} ({due}); {again}")
