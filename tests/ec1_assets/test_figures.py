@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
+from test_budgets import trained
 
 from ec1.adapters.gate import judge
 from ec1.adapters.scores import ExampleScores, Scores
@@ -14,7 +15,7 @@ from ec1.night.report.growth import Growth
 from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
 from ec1.night.steps.document_night import GraphOfNight
 from ec1.recipes.evaluation import EvaluationOptions
-from ec1.training.spec import METRICS, TrainingResult
+from ec1.training.spec import METRICS
 from ec1_assets import checks, metadata
 
 NIGHT = "2026-06-05"
@@ -52,11 +53,7 @@ def test_one_loss_has_one_name(tmp_path: Path) -> None:
 
 
 def test_a_training_is_followed_by_its_speed_memory_and_time(tmp_path: Path) -> None:
-    result = TrainingResult.model_construct(
-        status="finished", verdict=None, steps=4, effective_batch=8, seconds=60.0, trainable_parameters=9,
-        loss_first=3.0, loss_last=1.5, tokens_per_second=100.0, peak_memory_gib=2.0, reference=None, notes=(),
-        answered_right=(),
-    )  # fmt: skip
+    result = trained(loss_first=3.0, loss_last=1.5)
     parquet.write_table(pa.table({"step": [1, 2, 3, 4], "loss": [3.0, 2.5, 2.0, 1.5]}), tmp_path / METRICS)
     shown = metadata.of_candidate(TrainedCandidate(tmp_path, result), tmp_path)
     assert plotted(shown) == {"tokens_per_second", "peak_memory_gib", "gpu_hours"}

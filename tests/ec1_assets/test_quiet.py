@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -68,7 +69,10 @@ def test_a_quiet_night_shows_the_version_in_use_and_every_check_passes(
 def test_a_later_run_of_a_night_that_trained_shows_what_it_made(
     job: dg.JobDefinition, instance: dg.DagsterInstance
 ) -> None:
-    made = {"threshold_check": {"train": True, "new_tuples": 61}, "adapter": {"verdict": "accepted", "version": 3}}
+    made: dict[str, dict[str, Any]] = {
+        "threshold_check": {"train": True, "new_tuples": 61},
+        "adapter": {"verdict": "accepted", "version": 3},
+    }
     for step, metadata in made.items():
         event = dg.AssetMaterialization(KEYS[step], partition=NIGHTS[0], metadata=metadata)
         instance.report_runless_asset_event(event)
