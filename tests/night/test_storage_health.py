@@ -5,6 +5,8 @@ The words are those of the table in docs/operations.md.
 
 import datetime as dt
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,6 +121,23 @@ def test_what_a_room_says_of_damage_is_kept(home: Home) -> None:
     damaged(logging.getLogger("ec1.graph.database"), home.graph, "graph recovered: a flipped bit")
     logging.getLogger("ec1.graph.database").warning("something else")
     assert [each.what for each in storage_health.open_damage(home)] == ["graph recovered: a flipped bit"]
+
+
+def test_warnings_are_printed_as_before(home: Home) -> None:
+    code = f"""
+import logging
+from pathlib import Path
+from ec1.damage import damaged
+from ec1.home import Home
+from ec1.night.health import storage_health
+storage_health.recording(Home(Path({str(home.root)!r})))
+log = logging.getLogger("ec1.somewhere")
+damaged(log, Path("x"), "x is damaged")
+log.warning("something else")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["x is damaged", "something else"]
+    assert [each.what for each in storage_health.open_damage(home)] == ["x is damaged"]
 
 
 def test_what_was_set_aside_is_a_record_of_its_own(home: Home, embedded: Deployment) -> None:
