@@ -1,19 +1,23 @@
 """What a night compares a candidate with, and the process that does it."""
 
+import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from corpus_builder import edit, write_lines
 from damage import flip
 from scoring_registry import ScoringRegistry
 
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.manifest import AdapterBase, AdapterManifest
 from ec1.corpus.dataset import Dataset
+from ec1.corpus.threshold import HighWaterMark
 from ec1.deployment import Deployment
 from ec1.errors import BusyError
 from ec1.home import Home
@@ -66,6 +70,22 @@ def compared(
     deployment = embedded.model_copy(update={"models": {base.id: source}})
     dataset = Dataset("d" * 64, home.datasets / "d", "sft", "s" * 64, 1, 1, 1, 1, {}, {}, 0, {"p100": 1}, 1, 1, [], [])
     return lambda: RecipeNight(resolved, deployment, home, deployment.night(NIGHT)).evaluation_spec(dataset)
+
+
+def test_a_past_night_does_not_train_what_a_later_one_has_trained(
+    project: Path, embedded: Deployment, home: Home
+) -> None:
+    write_lines(home.corpus / "engineering/demo/all.jsonl", [edit(n, tenant="fernhollow") for n in range(60)])
+    resolved = load_recipe(project / "examples" / "recipes" / "engineering.yaml", [project / "configs" / "recipes"])
+    past = RecipeNight(resolved, embedded, home, embedded.night(NIGHT))
+    taken = past.snapshot(dt.datetime.now(dt.UTC))
+    assert taken.trainable == 60 and past.decision(taken).train
+    HighWaterMark(home, "fernhollow", "engineering").advance(taken.digest, "2026-06-11", "run-1", resolved.digest)
+    decision = past.decision(taken)
+    assert (decision.train, decision.reason) == (False, "night 2026-06-11 was trained on the same tuples")
+    # Another recipe makes another adapter of them.
+    changed = replace(resolved, digest="c" * 64)
+    assert RecipeNight(changed, embedded, home, embedded.night(NIGHT)).decision(taken).train
 
 
 class NoMachine:
