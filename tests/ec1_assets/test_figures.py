@@ -1,5 +1,6 @@
 """Plain numbers of an asset are plotted over the nights: one for each thing that is followed, and none of nothing."""
 
+import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,11 @@ from test_budgets import trained
 from ec1.adapters.gate import judge
 from ec1.adapters.scores import ExampleScores, Scores
 from ec1.deployment import Deployment
+from ec1.documents.listing import Listing
+from ec1.extraction.reading.extractor import Extractor
+from ec1.extraction.reading.loop import extract
+from ec1.extraction.reading.outbox import Outbox
+from ec1.extraction.reading.progress import ExtractionRecord, StreamCounts
 from ec1.home import Home
 from ec1.night.records import GraphRecord, Records
 from ec1.night.report.growth import Growth
@@ -72,6 +78,27 @@ def test_a_run_that_finds_nothing_changes_no_figure_of_its_night(home: Home, emb
     assert (again["hallucination_rate"], again["grounding_rate"]) == (0.049, 0.951)
     (check,) = [each for each in checks.of_graph(graph(total), embedded) if each.check_name == "hallucination"]
     assert check.metadata["named"].value == 41
+
+
+def test_a_night_that_reads_nothing_has_no_speed_and_a_later_run_does_not_change_one(
+    home: Home, embedded: Deployment, tmp_path: Path
+) -> None:
+    def nothing_read() -> ExtractionRecord:
+        extractor = Extractor(embedded.extraction, "some/model", "main", tmp_path)
+        return extract(extractor, [], None, Outbox(home.outbox), deadline=None, progress=lambda state: None)
+
+    listing = Listing(NIGHT, dt.datetime(2026, 6, 6, tzinfo=dt.UTC), (), (), (), {})
+    records = Records(home.night(NIGHT))
+    records.write("run-1", nothing_read())
+    speeds = {"documents_per_second", "tokens_per_second"}
+    assert not speeds & plotted(metadata.of_extraction(records.read(ExtractionRecord), "meeting", listing, tmp_path))
+    read = ExtractionRecord(streams={"meeting": StreamCounts(complete=5)}, prompt_tokens=900, seconds=10)
+    records.write("run-2", read)
+    records.write("run-3", nothing_read())
+    total = records.total(ExtractionRecord)
+    assert total is not None
+    shown = metadata.of_extraction(total, "meeting", listing, tmp_path)
+    assert (shown["documents_per_second"], shown["tokens_per_second"]) == (0.5, 90.0)
 
 
 def test_what_has_no_denominator_has_no_rate(home: Home, embedded: Deployment) -> None:

@@ -96,12 +96,14 @@ class ExtractionRecord(Record):
         return sum(counts.complete + counts.deferred + counts.rejected for counts in self.streams.values())
 
     @property
-    def documents_per_second(self) -> float:
-        return self.documents / self.seconds if self.seconds else 0.0
+    def documents_per_second(self) -> float | None:
+        """None if nothing was read."""
+        return self.documents / self.seconds if self.seconds else None
 
     @property
-    def tokens_per_second(self) -> float:
-        return (self.prompt_tokens + self.completion_tokens) / self.seconds if self.seconds else 0.0
+    def tokens_per_second(self) -> float | None:
+        """None if nothing was read."""
+        return (self.prompt_tokens + self.completion_tokens) / self.seconds if self.seconds else None
 
     def only(self, streams: Collection[str]) -> Self:
         """The record with the counts of these streams alone."""

@@ -453,7 +453,8 @@ def _work(extraction: ExtractionRecord | None, applied: GraphRecord | None) -> W
     if extraction is not None:
         work.llm_calls, work.entities_found = extraction.llm_calls, extraction.entities
         work.tokens = extraction.prompt_tokens + extraction.completion_tokens
-        work.tokens_per_second = round(extraction.tokens_per_second, 1)
+        speed = extraction.tokens_per_second
+        work.tokens_per_second = None if speed is None else round(speed, 1)
     if applied is not None:
         work.documents_read = applied.applied
         work.documents_rejected = applied.rejected

@@ -52,7 +52,7 @@ def machine(report: NightReport) -> list[tuple[str, str]]:
         runs = f" in {counted(len(report.timeline), 'run')}" if len(report.timeline) > 1 else ""
         queued = sum(record.queued for record in report.timeline.values())
         rows.append(("time", f"{seconds(report.seconds)}{runs}, {seconds(queued)} in the queue before"))
-    if report.done.tokens:
+    if report.done.tokens and report.done.tokens_per_second is not None:
         rows.append(("extraction", f"{report.done.tokens} tokens, {report.done.tokens_per_second:g} tokens/s"))
     if report.gpu_seconds:
         free = f", {report.free_gib:.1f} GiB free at the handover" if report.free_gib is not None else ""
