@@ -18,14 +18,13 @@ from collections.abc import Iterator
 import dagster as dg
 
 from ec1.deployment import load_deployment
-from ec1.errors import EC1Error
 from ec1.home import CHECKOUT, Home
 from ec1.night.health.peers import peers
 from ec1.night.health.preflight import why_not
 from ec1.night.machines import machine_of
 from ec1.night.report.failure import one_line
 from ec1.night.report.unbegun import keep_reserve
-from ec1.refused import advice_for, refuses
+from ec1.refused import refuses
 from jobs.background import in_background
 from jobs.conclusion import conclude, conclude_unbegun, tell_unbegun
 from jobs.instance import prepare_instance
@@ -233,8 +232,8 @@ def main() -> int:
     home = Home(choice_from_environment().home)
     try:
         prepared = prepare_instance(home)
-    except (EC1Error, OSError) as error:
-        why = _why_not(home) or (advice_for(error) if isinstance(error, OSError) else str(error))
+    except Exception as error:  # noqa: BLE001  whatever it is, it is told: this run has nobody else for it
+        why = _why_not(home) or one_line(type(error).__name__, str(error))
         tell_unbegun(home, arguments.night, arguments.run_id, why)
         sys.stderr.write(f"did not begin: {why}\n")
         return 1
