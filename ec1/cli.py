@@ -37,6 +37,7 @@ from ec1.commands.train import sweep, train
 from ec1.commands.worker import worker
 from ec1.errors import EC1Error, InputError
 from ec1.home import CHECKOUT, Home
+from ec1.night.health.storage_health import recording
 from ec1.refused import advice_for
 
 app = typer.Typer(
@@ -102,7 +103,9 @@ def _options(
     ] = False,
 ) -> None:
     project = project.expanduser().resolve()
-    context.obj = Options(deployment, Home((project / home.expanduser()).resolve()), project, dict(os.environ))
+    options = Options(deployment, Home((project / home.expanduser()).resolve()), project, dict(os.environ))
+    recording(options.home)
+    context.obj = options
 
 
 def command_line() -> Callable[[], None]:

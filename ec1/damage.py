@@ -17,7 +17,8 @@ def damaged(log: logging.Logger, path: Path, what: str) -> None:
 
 
 class DamageHandler(logging.Handler):
-    """Hands on what rooms said with `damaged`: the path and the line."""
+    """Hands on what rooms said with `damaged`: the path and the line. All warnings are printed as they would be without
+    it: a handler of any kind keeps Python from printing them."""
 
     def __init__(self, keep: Callable[[Path, str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -27,3 +28,5 @@ class DamageHandler(logging.Handler):
         path = getattr(record, _PATH, None)
         if isinstance(path, str):
             self._keep(Path(path), record.getMessage())
+        if not logging.root.handlers and logging.lastResort is not None:
+            logging.lastResort.handle(record)

@@ -79,8 +79,8 @@ def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder
         **({"decisions": total.decisions} if total.decisions else {}),
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
-        "documents_per_second": round(float(total.documents_per_second), 3),
-        "tokens_per_second": round(float(total.tokens_per_second), 1),
+        **({} if (speed := total.documents_per_second) is None else {"documents_per_second": round(speed, 3)}),
+        **({} if (speed := total.tokens_per_second) is None else {"tokens_per_second": round(speed, 1)}),
         "not_trusted": _counts(total.dropped),
         "put_off": _table(
             [

@@ -62,13 +62,19 @@ def stop_machine(home: Home) -> str | None:
     return None if machine is None else stop_after_run(machine, lambda message: None)
 
 
-def conclude_unbegun(instance: dg.DagsterInstance, home: Home, run: dg.DagsterRun, why: str) -> None:
-    """End a run with which nothing can be done, and tell it like a failure. Raises nothing."""
+def tell_unbegun(home: Home, night: str | None, run: str, why: str) -> NightReport | None:
+    """Tell that a run did not begin; of a run of no night there is nothing to tell."""
+    if night is None:
+        return None
     choice = choice_from_environment()
     deployment = load_deployment(choice.deployment, choice.project)
-    report = None
-    if night := run.tags.get(PARTITION_TAG):
-        report = did_not_begin(deployment, home, night, run.run_id, why, shell_environment())
+    return did_not_begin(deployment, home, night, run, why, shell_environment())
+
+
+def conclude_unbegun(instance: dg.DagsterInstance, home: Home, run: dg.DagsterRun, why: str) -> None:
+    """End a run with which nothing can be done, and tell it like a failure. Raises nothing."""
+    night = run.tags.get(PARTITION_TAG)
+    report = tell_unbegun(home, night, run.run_id, why)
     try:
         instance.report_run_failed(run, f"did not begin: {why}")
         page = home.night(night) / PAGE if night else None

@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 
 from ec1.home import CHECKOUT
+from jobs.failure import PARTITION_TAG
 from jobs.mark import LIVING_RUN
 from jobs.workers import WorkerProcess, end_leftovers, is_gone, worker_of
 from resources.dagster_private import (
@@ -68,9 +69,10 @@ class ProcessLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
         home = Path(self._instance.root_directory)
         log = home.parent / "logs" / f"run-{run.run_id[:8]}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
+        night = run.tags.get(PARTITION_TAG)
         with log.open("ab") as output:
             child = subprocess.Popen(
-                [sys.executable, "-m", "jobs.worker", run.run_id],
+                [sys.executable, "-m", "jobs.worker", run.run_id, *(["--night", night] if night else [])],
                 cwd=CHECKOUT,
                 env={**os.environ, "DAGSTER_HOME": str(home), LIVING_RUN: run.run_id, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from ec1.home import Home
+from jobs.signals import listen
 from jobs.worker import execute
 from resources.dagster_private import ExecuteRunArgs
 from resources.environment import choice_from_environment
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
     # Kubernetes ends a pod by SIGTERM.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+    # Or Dagster takes it for a failure.
+    listen()
     Home(choice_from_environment().home).create()
     with dg.DagsterInstance.get() as instance:
         # As on one machine: a default limit alone lets the first runs of a fresh instance through.

@@ -1,5 +1,5 @@
-"""Executes one run in this process: `python -m jobs.worker RUN_ID`, started by `jobs.launcher`; `ec1 night` calls
-`execute` in its own.
+"""Executes one run in this process: `python -m jobs.worker RUN_ID [--night NIGHT]`, started by `jobs.launcher`;
+`ec1 night` calls `execute` in its own.
 
 The definitions are loaded here, when the run begins, so that a recipe that came, changed or went while the run was
 queued counts as it is now.
@@ -26,7 +26,7 @@ from ec1.night.report.failure import one_line
 from ec1.night.report.unbegun import keep_reserve
 from ec1.refused import refuses
 from jobs.background import in_background
-from jobs.conclusion import conclude, conclude_unbegun
+from jobs.conclusion import conclude, conclude_unbegun, tell_unbegun
 from jobs.instance import prepare_instance
 from jobs.mark import LIVING_RUN
 from jobs.nights import why_not_yet
@@ -223,12 +223,21 @@ def _found(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRun:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m jobs.worker")
     parser.add_argument("run_id")
+    parser.add_argument("--night", help="whose run it is, for a history that does not say so any more")
     arguments = parser.parse_args()
     # A parent that ignores interrupts (a script's background job) would hand that down.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     listen()
-    with prepare_instance(Home(choice_from_environment().home)) as instance:
+    home = Home(choice_from_environment().home)
+    try:
+        prepared = prepare_instance(home)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is told: this run has nobody else for it
+        why = _why_not(home) or one_line(type(error).__name__, str(error))
+        tell_unbegun(home, arguments.night, arguments.run_id, why)
+        sys.stderr.write(f"did not begin: {why}\n")
+        return 1
+    with prepared as instance:
         try:
             status = execute(instance, arguments.run_id)
         except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):

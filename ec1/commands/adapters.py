@@ -14,6 +14,7 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.commands.shell import DONE, FAILED, Options, err, out, person, print_answer, print_json, printable
 from ec1.errors import InputError
 from ec1.night.stores import open_registry
+from ec1.plural import counted
 from ec1.queries import adapters as queries
 
 if TYPE_CHECKING:
@@ -187,10 +188,10 @@ def adapters_containing(
 
 def _learner_lines(found: queries.Learners) -> Iterator[str]:
     for name, tuples in found.versions.items():
-        yield f"{name}: {f'{tuples} tuples' if tuples else 'through a version that it rests on'}"
+        yield f"{name}: {counted(tuples, 'tuple') if tuples else 'through a version that it rests on'}"
     for name in found.unknown:
         yield f"{name}: unknown, its data is not in this home"
-    yield f"{len(found.versions)} versions learnt from it"
+    yield f"{counted(len(found.versions), 'version')} learnt from it"
 
 
 @adapters_app.command("promote")

@@ -13,6 +13,7 @@ from ec1.files import checked_name
 from ec1.night.forgetting.tuples import Trace
 from ec1.night.operations.unread_rows import unread_notes
 from ec1.night.steps.recipes import recipe_folders
+from ec1.plural import counted
 from ec1.recipes.resolution import find_recipe
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def from_git(
     if as_json:
         print_json(vars(captured))
         return
-    out.print(f"{captured.written} tuples written to {folder}, {captured.known} were there", markup=False)
+    out.print(f"{counted(captured.written, 'tuple')} written to {folder}, {captured.known} were there", markup=False)
     for reason, count in sorted(captured.dropped.items()):
         out.print(f"  left out: {count} {reason}", markup=False)
     print_unread_rows(options)
@@ -122,7 +123,7 @@ def import_(
         print_json(vars(done))
         return
     verb = "were there already" if done.unchanged else "written"
-    out.print(f"{done.written} rows of {done.files} files {verb}: {done.path}", markup=False)
+    out.print(f"{counted(done.written, 'row')} of {counted(done.files, 'file')} {verb}: {done.path}", markup=False)
     for kind, count in done.formats.items():
         out.print(f"  {count} {kind}", markup=False)
     if done.repeated:
@@ -134,7 +135,7 @@ def import_(
     for ending, count in done.unread.items():
         out.print(f"  not read: {count} {printable(ending)}", markup=False)
     for key, count in done.dropped_keys.items():
-        out.print(f"  not kept: {printable(key)} of {count} rows", markup=False)
+        out.print(f"  not kept: {printable(key)} of {counted(count, 'row')}", markup=False)
     print_unread_rows(options)
 
 
@@ -207,14 +208,14 @@ def stats(
 def _bucket_lines(found: "tuple[BucketCount, ...]") -> Iterator[str]:
     for each in found:
         yield (
-            f"  {each.bucket:<32} {each.lines} tuples in {each.files} files, {each.trainable} trainable, {each.new} "
-            f"new, threshold {each.threshold}"
+            f"  {each.bucket:<32} {counted(each.lines, 'tuple')} in {counted(each.files, 'file')}, "
+            f"{each.trainable} trainable, {each.new} new, threshold {each.threshold}"
         )
         for reason, count in sorted(each.rejected.items(), key=lambda item: -item[1]):
             yield f"  {'':<32} {count} {reason}"
         if each.tokens:
             shares = ", ".join(f"{name} {count}" for name, count in each.tokens.percentiles.items())
-            yield f"  {'':<32} tokens of {each.tokens.rows} rows: {shares}"
+            yield f"  {'':<32} tokens of {counted(each.tokens.rows, 'row')}: {shares}"
             for reason, count in each.tokens.dropped.items():
                 yield f"  {'':<32} the recipe would drop {count}: {reason}"
 
@@ -274,6 +275,6 @@ def export_corpus(
     if written is None:
         out.print(f"{path} holds this snapshot of {source.name} already: nothing written", markup=False)
         return
-    out.print(f"{written.rows} rows written to {path}", markup=False)
+    out.print(f"{counted(written.rows, 'row')} written to {path}", markup=False)
     for reason, count in written.rejected.items():
         out.print(f"  left out: {count} {reason}", markup=False)

@@ -11,6 +11,7 @@ from ec1.adapters.registry import AdapterRegistry
 from ec1.commands.shell import PARTIAL, Options, print_answer, printable
 from ec1.night.forgetting.forget import Forgotten, Learnt
 from ec1.night.stores import open_registry
+from ec1.plural import counted
 from ec1.queries.adapters import descendants
 
 _SHOWN = 20
@@ -71,8 +72,9 @@ def _learnt(registry: AdapterRegistry) -> Learnt:
 def _lines(found: Forgotten, *, done: bool) -> Iterator[str]:
     verb = "removed" if done else "would go"
     yield (
-        f"{len(found.documents)} documents, {len(found.tuples)} tuples, {len(found.snapshots)} snapshots, "
-        f"{len(found.datasets)} datasets and what {len(found.files)} other files say {verb}"
+        f"{counted(len(found.documents), 'document')}, {counted(len(found.tuples), 'tuple')}, "
+        f"{counted(len(found.snapshots), 'snapshot')}, {counted(len(found.datasets), 'dataset')} and what "
+        f"{counted(len(found.files), 'other file')} say{'s' if len(found.files) == 1 else ''} {verb}"
     )
     if found.spellings:
         yield f"spelt: {_counted(found.spellings)}"

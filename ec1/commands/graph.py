@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import Options, out, print_answer, print_json, printable
+from ec1.plural import counted
 from ec1.queries import answers
 from ec1.queries import graph as queries
 
@@ -40,6 +41,10 @@ def stats(context: typer.Context, as_json: AsJson = False) -> None:
     """Count documents, entities and mentions."""
     with _reader(context) as reader:
         print_answer(reader.stats(), as_json, _stats_lines)
+
+
+def _mentioned(mentions: int, documents: int) -> str:
+    return f"{counted(mentions, 'mention')} in {counted(documents, 'document')}"
 
 
 def _stats_lines(found: queries.GraphStats) -> Iterator[str]:
@@ -130,8 +135,8 @@ def search(
 
 def _found_lines(found: tuple[queries.Entity, ...]) -> Iterator[str]:
     for each in found:
-        line = f"{printable(each.name)}  {each.entity_class}, {each.mentions} mentions in {each.documents} documents"
-        line += f", under {len(each.members)} names" if each.members else ""
+        line = f"{printable(each.name)}  {each.entity_class}, {_mentioned(each.mentions, each.documents)}"
+        line += f", under {counted(len(each.members), 'name')}" if each.members else ""
         yield f"{line}  [{printable(each.key)}]"
 
 
@@ -157,7 +162,7 @@ def _answer_lines(found: answers.Answer) -> Iterator[str]:
     if found.note:
         yield found.note
     if found.unread:
-        yield f"{found.unread} documents were changed or removed since, and were not looked at"
+        yield f"{counted(found.unread, 'document')} changed or removed since, and not looked at"
 
 
 @graph_app.command()
@@ -186,7 +191,7 @@ def neighbours(
 
 def _neighbour_lines(found: tuple[queries.Neighbour, ...]) -> Iterator[str]:
     for each in found:
-        often = f" in {each.documents} documents" if each.documents else ""
+        often = f" in {counted(each.documents, 'document')}" if each.documents else ""
         yield f"  {each.how}{often}: {printable(each.name)}  [{printable(each.key)}]"
 
 
@@ -295,9 +300,12 @@ def _ask(context: typer.Context, path: Path, limit: int, sentences: int) -> None
         while pairs and asked < limit:
             asked += 1
             pair, alike = pairs[0], [each for each in pairs if each.pattern == pairs[0].pattern]
-            out.print(f"\n{asked}. {pair.weight} mentions would change hands", markup=False)
+            out.print(f"\n{asked}. {counted(pair.weight, 'mention')} would change hands", markup=False)
             for side in (pair.one, pair.other):
-                out.print(f"  {printable(side.name)}  [{printable(side.key)}], {side.mentions} mentions", markup=False)
+                out.print(
+                    f"  {printable(side.name)}  [{printable(side.key)}], {counted(side.mentions, 'mention')}",
+                    markup=False,
+                )
                 for mention in reader.mentions_of(side.key)[:sentences]:
                     for line in _evidence_lines(replace(mention, quote=quotes.of(mention))):
                         out.print(line, markup=False)
@@ -323,11 +331,11 @@ def _link_line(before: str, link: queries.Link) -> str:
 def _entity_lines(found: tuple[queries.EntityPage, ...]) -> Iterator[str]:
     for each in found:
         yield (
-            f"{printable(each.name)}  {each.entity_class}, {each.mentions} mentions in {each.documents} documents, "
+            f"{printable(each.name)}  {each.entity_class}, {_mentioned(each.mentions, each.documents)}, "
             f"confidence up to {each.confidence:.2f}  [{printable(each.key)}]"
         )
         for joint in each.joined:
-            yield f"  one: {printable(joint.one)} and {printable(joint.other)}, {joint.mentions} mentions"
+            yield f"  one: {printable(joint.one)} and {printable(joint.other)}, {counted(joint.mentions, 'mention')}"
             yield f"    why: {printable(joint.why)}"
             for sentence in joint.sentences:
                 yield from _sentence_lines(sentence)

@@ -37,6 +37,7 @@ from ec1.night.report.text import headline, summary
 from ec1.night.report.unbegun import UNBEGUN, did_not_begin, keep_reserve
 from ec1.night.steps.recipes import broken_recipes
 from ec1.nights import Night
+from ec1.plural import counted
 from ec1.refused import advice_for
 
 if TYPE_CHECKING:
@@ -263,12 +264,12 @@ def _of_documents(planned: "NightPlan") -> Iterator[tuple[str, str]]:
     yield (
         "documents",
         f"{asked.documents} to read, {asked.reused} of them extracted before, {asked.rejected} rejected; "
-        f"{asked.chunks} LLM calls, {asked.prompt_tokens} tokens of text",
+        f"{counted(asked.chunks, 'LLM call')}, {counted(asked.prompt_tokens, 'token')} of text",
     )
     if asked.stale:
         yield (
             "changed extractor",
-            f"{asked.stale} documents were read by an earlier one; {asked.policy}: {asked.again} of them again "
+            f"{counted(asked.stale, 'document')} read by an earlier one; {asked.policy}: {asked.again} of them again "
             f"tonight, {asked.again_free} from the outbox",
         )
     yield from (("", note) for note in (*asked.problems, *asked.notes))
@@ -283,7 +284,8 @@ def _of_recipes(planned: "NightPlan") -> Iterator[tuple[str, str]]:
         if each.plan is not None:
             yield (
                 "",
-                f"{each.plan.rows} rows, {each.plan.tokens} tokens, {each.plan.steps} steps, about "
+                f"{counted(each.plan.rows, 'row')}, {counted(each.plan.tokens, 'token')}, "
+                f"{counted(each.plan.steps, 'step')}, about "
                 f"{each.plan.seconds:.0f} s and {each.plan.peak_memory_gib:.1f} GiB on {each.plan.hardware}, "
                 f"{each.plan.cost:.2f} USD",
             )
@@ -322,7 +324,7 @@ def _forecast(home: "HomeForecast") -> str:
     if home.growth is None:
         return text + "its growth is known after two nights"
     text += f"{mib(home.growth)} a night over the last {home.nights}"
-    return text + ("" if home.until_full is None else f", full after {home.until_full:,} nights")
+    return text + ("" if home.until_full is None else f", full after {counted(home.until_full, 'night')}")
 
 
 def score(
@@ -351,5 +353,5 @@ def score(
         print_json({**table.record(), **({"left_out": table.left_out} if table.left_out else {})})
     else:
         left_out = "".join(f", {number} left out ({reason})" for reason, number in table.left_out.items())
-        out.print(f"{table.documents} documents{left_out}, gold {path}", markup=False)
+        out.print(f"{counted(table.documents, 'document')}{left_out}, gold {path}", markup=False)
         out.print(str(table), markup=False)

@@ -105,7 +105,7 @@ def recipe_diff(
         return
     for each in found:
         out.print(f"{each.key}: {each.left} ({each.left_origin}) -> {each.right} ({each.right_origin})", markup=False)
-    out.print(f"{len(found)} differences")
+    out.print(counted(len(found), "difference"))
 
 
 @recipe_app.command("import")

@@ -15,7 +15,7 @@ from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, pri
 from ec1.errors import InputError
 from ec1.files import write_atomic
 from ec1.night.report.morning import page_of
-from ec1.night.report.notices import look_at_due, watch
+from ec1.night.report.notices import Watched, look_at_due, watch
 from ec1.night.report.outgoing import undelivered
 from ec1.night.report.summary import NightReport
 from ec1.night.report.text import Table, headline, machine, summary, tables
@@ -54,7 +54,7 @@ def report(
     due = look_at_due(options.deployment(), options.home, dt.datetime.now(dt.UTC)) if date is None else None
     if due is not None and not due.done and not as_json:
         # First of all: the rest is about another night.
-        print_line(f"Last night: {due.sentence}")
+        print_line(f"Last night: {_of_due(options, due)}")
     found = _as_it_stands(options, date)
     if html is not None:
         write_atomic(html, page_of(found, options.home))
@@ -65,6 +65,13 @@ def report(
     for table in tables(found):
         _print_table(table)
     print_advice(found)
+
+
+def _of_due(options: Options, due: Watched) -> str:
+    """About the night that was due and is not done: that it goes or waits, or else why it did not run."""
+    if due.night is not None and _ask_the_queue(options, [found := NightReport(night=due.night, run="")]):
+        return f"night {due.night} is {found.status} (due by {options.deployment().notify.by})"
+    return due.sentence
 
 
 def _as_it_stands(options: Options, date: str | None) -> NightReport:
@@ -118,10 +125,12 @@ def print_line(text: str) -> None:
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
-    """Names with their texts, within the width of a report."""
+    """Names with their texts, within the width of a report. A name that is too long for its column has a line."""
     for name, text in rows:
         first, *rest = textwrap.wrap(printable(text), COLUMNS - WIDTH - 3, break_on_hyphens=False) or [""]
-        out.print(f"  {name:<{WIDTH}} {first}", markup=False)
+        if len(name) > WIDTH:
+            out.print(f"  {printable(name)}", markup=False)
+        out.print(f"  {name if len(name) <= WIDTH else '':<{WIDTH}} {first}", markup=False)
         for line in rest:
             out.print(f"  {'':<{WIDTH}} {line}", markup=False)
 
@@ -167,13 +176,18 @@ def _night_row(found: NightReport) -> tuple[str, ...]:
         shown(found.graph_entities),
         versions or "-",
         f"{found.seconds:.0f}",
-        shown(found.cost if found.cost is None else round(found.cost, 2)),
+        _cost(found.cost),
     )
+
+
+def _cost(value: float | None) -> str:
+    """USD; a hyphen where nothing was paid, or nobody says what a night costs."""
+    return f"{value:.2f}" if value else "-"
 
 
 def _total_rows(totals: dict[str, Totals]) -> list[tuple[str, ...]]:
     return [
-        (tenant, *("-" if value is None else f"{value:g}" for value in each.model_dump().values()))
+        (tenant, *(f"{value:g}" for name, value in each.model_dump().items() if name != "cost"), _cost(each.cost))
         for tenant, each in sorted(totals.items())
     ]
 

@@ -11,6 +11,7 @@ import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, print_answer, print_json
 from ec1.launch.process import inherited
+from ec1.plural import counted
 from ec1.queries import nights as queries
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _run_lines(found: tuple[queries.RunSummary, ...]) -> Iterator[str]:
             f"  {run.run:<44} {run.status:<10} {run.verdict or '-':<9} {gain:>7} {run.adapter or '-':<28} {run.recipe} "
             f"{run.recipe_digest[:8]}, dataset {run.dataset_digest[:8]}, seed {run.seed}, loss {losses}"
         )
-    yield f"{len(found)} runs"
+    yield counted(len(found), "run")
 
 
 @run_app.command("show")

@@ -19,6 +19,7 @@ from ec1.gpu.lease import VISIBLE
 from ec1.home import CHECKOUT, Home
 from ec1.night.operations.sample import install_sample
 from ec1.night.steps.recipes import nightly_recipes
+from ec1.plural import counted
 from ec1.recipes.resolution import ResolvedRecipe
 
 DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
@@ -145,4 +146,5 @@ def fill_with_sample(deployment: Deployment, home: Home) -> None:
         return
     installed = install_sample(deployment.sample, home)
     if installed is not None:
-        err.print(f"installed the bundled sample: {installed.documents} documents, {installed.tuples} tuples")
+        what = f"{counted(installed.documents, 'document')}, {counted(installed.tuples, 'tuple')}"
+        err.print(f"installed the bundled sample: {what}")

@@ -15,6 +15,7 @@ from ec1.corpus.tombstones import removed_snapshots
 from ec1.damage import damaged
 from ec1.errors import DamagedError, InputError
 from ec1.files import checked_name, read_json, write_json
+from ec1.plural import counted
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +47,24 @@ def decide(
     """
     new = snapshot.newer_than(trained)
     gone = 0 if trained is None else trained.newer_than(snapshot)
-    vanished = f" and {gone} that are gone" if gone else ""
+    vanished = f" and {gone} that {'is' if gone == 1 else 'are'} gone" if gone else ""
+    came = counted(new, "new trainable tuple")
     if again and snapshot.trainable:
-        train, reason = True, f"what it was trained on was removed: trained again on {snapshot.trainable} tuples"
+        train, reason = (
+            True,
+            f"what it was trained on was removed: trained again on {counted(snapshot.trainable, 'tuple')}",
+        )
     elif snapshot.trainable == 0:
         which = f"none of {snapshot.lines} tuples is trainable" if snapshot.lines else "there are no tuples"
+        which = "the one tuple is not trainable" if snapshot.lines == 1 else which
         train, reason = False, f"{which}; the threshold is {threshold}"
     elif by_later is not None:
         train, reason = False, f"night {by_later} was trained on the same tuples"
     elif new + gone >= max(1, threshold):
-        train, reason = True, f"{new} new trainable tuples{vanished} reach the threshold of {threshold}"
+        train, reason = (
+            True,
+            f"{came}{vanished} {'reaches' if new + gone == 1 else 'reach'} the threshold of {threshold}",
+        )
     elif trained is not None and new + gone == 0:
         train, reason = False, "nothing new since the last training"
     else:
@@ -63,7 +72,7 @@ def decide(
         short = threshold - new - gone
         train, reason = (
             False,
-            f"{new} new trainable tuples{vanished}{since}, {short} short of the threshold {threshold}",
+            f"{came}{vanished}{since}, {short} short of the threshold {threshold}",
         )
     return TrainingDecision(
         train=train,

@@ -157,8 +157,11 @@ class GpuLease:
         return None if card.free_gib >= self.min_free_gib else self._too_full(card)
 
     def held_by(self) -> str | None:
-        """Who has the card, in words; also a live holder whose lock file was deleted. None if nobody has."""
-        return str(self.holder() or "") or _living_holders(self.lock) or None
+        """Who has the card, or any of the cards, in words; also a live holder whose lock file was deleted. None if
+        nobody has."""
+        alone = [GpuLease(lock, device=self.device, min_free_gib=0) for lock in self.locks]
+        found = (str(each.holder() or "") or _living_holders(each.lock) for each in alone)
+        return "; ".join(dict.fromkeys(filter(None, found))) or None
 
     def wanted(self) -> bool:
         """Whether a phase of a night waits for the lease now."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ec1.files import write_atomic
 from ec1.graph.model import Entity
 from ec1.graph.reader import GraphReader
+from ec1.plural import counted
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -116,7 +117,7 @@ def write_html(graph: "nx.MultiGraph", path: Path) -> None:
     lines, labels = [], []
     for (one, other), kinds in between.items():
         stated = [how for how, _ in kinds if how != _TOGETHER]
-        said = "\n".join(f"{how} ({documents} documents)" for how, documents in kinds)
+        said = "\n".join(f"{how} ({counted(documents, 'document')})" for how, documents in kinds)
         near = places[other].parent == one
         form = "stated" if stated else "near" if near else "far"
         ends = f"{numbers[one]} {numbers[other]}"

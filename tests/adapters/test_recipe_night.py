@@ -1,27 +1,35 @@
 """What a night compares a candidate with, and the process that does it."""
 
+import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from corpus_builder import edit, write_lines
+from damage import flip
 from scoring_registry import ScoringRegistry
 
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.manifest import AdapterBase, AdapterManifest
 from ec1.corpus.dataset import Dataset
+from ec1.corpus.threshold import HighWaterMark
 from ec1.deployment import Deployment
+from ec1.errors import BusyError
 from ec1.home import Home
-from ec1.launch.launcher import LocalLauncher, Subject
+from ec1.launch.launcher import DeviceWork, LocalLauncher, Subject
 from ec1.models import ModelSource
+from ec1.night.health import storage_health
 from ec1.night.steps.candidate import run_evaluation
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.night.steps.settlement import manifest_of
 from ec1.recipes.resolution import load_recipe
 from ec1.storage.directory import DirectoryStore
+from ec1.training.checkpoints import newest_checkpoint, seal
 from ec1.training.spec import TrainingResult
 
 NIGHT = "2026-06-09"
@@ -62,6 +70,52 @@ def compared(
     deployment = embedded.model_copy(update={"models": {base.id: source}})
     dataset = Dataset("d" * 64, home.datasets / "d", "sft", "s" * 64, 1, 1, 1, 1, {}, {}, 0, {"p100": 1}, 1, 1, [], [])
     return lambda: RecipeNight(resolved, deployment, home, deployment.night(NIGHT)).evaluation_spec(dataset)
+
+
+def test_a_past_night_does_not_train_what_a_later_one_has_trained(
+    project: Path, embedded: Deployment, home: Home
+) -> None:
+    write_lines(home.corpus / "engineering/demo/all.jsonl", [edit(n, tenant="fernhollow") for n in range(60)])
+    resolved = load_recipe(project / "examples" / "recipes" / "engineering.yaml", [project / "configs" / "recipes"])
+    past = RecipeNight(resolved, embedded, home, embedded.night(NIGHT))
+    taken = past.snapshot(dt.datetime.now(dt.UTC))
+    assert taken.trainable == 60 and past.decision(taken).train
+    HighWaterMark(home, "fernhollow", "engineering").advance(taken.digest, "2026-06-11", "run-1", resolved.digest)
+    decision = past.decision(taken)
+    assert (decision.train, decision.reason) == (False, "night 2026-06-11 was trained on the same tuples")
+    # Another recipe makes another adapter of them.
+    changed = replace(resolved, digest="c" * 64)
+    assert RecipeNight(changed, embedded, home, embedded.night(NIGHT)).decision(taken).train
+
+
+class NoMachine:
+    """A launcher whose machine cannot be had."""
+
+    def run(self, work: DeviceWork, environment: Mapping[str, str], log: Path) -> None:
+        raise BusyError("no machine tonight")
+
+
+def test_a_checkpoint_that_a_disk_changed_is_kept_as_damage_before_a_training_goes_on(
+    project: Path, embedded: Deployment, home: Home, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    resolved = load_recipe(project / "examples" / "recipes" / "engineering.yaml", [project / "configs" / "recipes"])
+    source = {resolved.recipe.base_model.id: ModelSource(source="directory", path=tmp_path)}
+    night = RecipeNight(resolved, embedded.model_copy(update={"models": source}), home, embedded.night(NIGHT))
+    dataset = Dataset("d" * 64, home.datasets / "d", "sft", "s" * 64, 1, 1, 1, 1, {}, {}, 0, {"p100": 1}, 1, 1, [], [])
+    spec = night.spec(dataset)
+    for step in (10, 20):
+        path = spec.checkpoints / f"checkpoint-{step}" / "optimizer.pt"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"state")
+        seal(path.parent)
+    flip(path)
+    storage_health.recording(home)
+    with pytest.raises(BusyError, match="no machine"):
+        night.train(spec, NoMachine(), {})
+    (found,) = storage_health.open_damage(home)
+    assert found.path.endswith("/checkpoint-20") and "checkpoint left out: " in found.what
+    assert newest_checkpoint(spec.checkpoints) == spec.checkpoints / "checkpoint-10"
 
 
 def test_versions_of_another_base_model_are_not_compared_with(

@@ -110,7 +110,7 @@ def test_import_and_preview(
     home.models.symlink_to(small_model.parents[1])
     imported = ec1("import", str(source), "--role", "engineering")
     assert imported.exit_code == 0, imported.exception
-    assert "1 rows of 1 files written" in imported.stdout
+    assert "1 row of 1 file written" in imported.stdout
     assert "left out: 1 prompt without completion or response, first talks.jsonl:2" in imported.stdout
     recipe = str(project / "examples/recipes/engineering.yaml")
     for arguments in ((), ("--path", str(source), "--rows", "1")):
@@ -131,7 +131,7 @@ def test_forget_and_trace(ec1: Callable[..., Result], repo: Path, home: Home) ->
     assert [found["row"] for found in traced["tuples"]] == [row] and len(traced["snapshots"]) == 1
     command = ["--home", str(home.root), "forget", "--match"]
     looked = CliRunner().invoke(app, [*command, "Add  C.py", "--dry-run"])
-    assert "0 documents, 1 tuples, 1 snapshots, 0 datasets" in looked.stdout and path.exists()
+    assert "0 documents, 1 tuple, 1 snapshot, 0 datasets" in looked.stdout and path.exists()
     done = CliRunner().invoke(app, [*command, "Add  C.py"])
     assert done.exit_code == 0 and "removed" in done.stdout and not path.exists()
     again = json.loads(ec1("from-git", str(repo), "--since", "2026-06-01", "--json").stdout)

@@ -76,7 +76,7 @@ def ec1(home: Home, *arguments: str) -> Result:
 
 def test_show_gives_the_sentence_with_the_name_marked_and_its_origin(home: Home) -> None:
     shown = ec1(home, "show", "anna berg").stdout
-    assert "Person, 3 mentions in 1 documents" in shown
+    assert "Person, 3 mentions in 1 document" in shown
     assert "Then »Anna Berg« met Acme Inc. in Oslo, said Ben." in shown
     assert "»ANNA BERG«: It works." in shown
     assert "rain" not in shown

@@ -145,6 +145,14 @@ def test_what_came_and_what_went_count_together(tmp_path: Path, home: Home) -> N
     assert (as_many.new, as_many.gone) == (3, 3) and "3 short" in as_many.reason, "not: nothing new"
 
 
+def test_one_is_said_as_one(tmp_path: Path, home: Home) -> None:
+    one, two = of_edits(tmp_path, home, [1]), of_edits(tmp_path, home, [1, 2])
+    assert decide(one, threshold=1, trained=None).reason == "1 new trainable tuple reaches the threshold of 1"
+    assert decide(one, threshold=2, trained=None).reason == "1 new trainable tuple, 1 short of the threshold 2"
+    shrunk = decide(one, threshold=3, trained=two)
+    assert shrunk.reason.startswith("0 new trainable tuples and 1 that is gone since the last training, ")
+
+
 def test_a_threshold_of_zero_trains_on_anything_new_and_on_nothing_else(tmp_path: Path, home: Home) -> None:
     one = of_edits(tmp_path, home, [1])
     assert decide(one, threshold=0, trained=None).train
@@ -160,10 +168,10 @@ def test_nothing_new_is_said_only_where_something_was_trained(tmp_path: Path, ho
 
 def test_what_was_removed_is_trained_again_with_however_few(tmp_path: Path, home: Home) -> None:
     again = decide(of_edits(tmp_path, home, [1]), threshold=50, trained=None, again=True)
-    assert again.train and "trained again on 1 tuples" in again.reason
+    assert again.train and "trained again on 1 tuple" in again.reason
     write_lines(tmp_path / "engineering/one.jsonl", [edit(1, diff="")])
     nothing = decide(engineering(tmp_path, home), threshold=50, trained=None, again=True)
-    assert (nothing.train, nothing.reason) == (False, "none of 1 tuples is trainable; the threshold is 50")
+    assert (nothing.train, nothing.reason) == (False, "the one tuple is not trainable; the threshold is 50")
 
 
 # --- the mark

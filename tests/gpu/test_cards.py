@@ -25,7 +25,7 @@ from ec1.launch.markers import PREFIX, PendingMarkers
 from ec1.launch.orders import Order, order_of
 from ec1.launch.worker import Done, MarkerWorker
 from ec1.night.launchers import open_worker
-from ec1.night.operations.doctor import _device
+from ec1.night.operations.doctor import _device, _lease
 from ec1.serving.server import _lease as serving_lease
 from ec1.serving_settings import ServingSettings
 from ec1.storage.directory import DirectoryStore
@@ -126,6 +126,9 @@ def test_a_lease_on_two_cards_keeps_both_from_others(eight: EightCards, tmp_path
         assert grant.locks == (tmp_path / "ec1-gpu-1.lock", tmp_path / "ec1-gpu-2.lock")
     with second.hold("training", night="", holder="one", wait_seconds=0):
         assert "held by one" in (two.gpu_lease(home, processes=2).why_busy() or "")
+        # The doctor asks for all cards that a training takes, whichever of them somebody has.
+        assert "held by one (training" in _lease(two, home).detail
+    assert _lease(two, home).detail == "free"
 
 
 def test_what_a_crashed_holder_of_two_cards_left_is_ended_by_the_next_of_either(

@@ -92,7 +92,7 @@ def test_a_page_loads_nothing_and_runs_nothing_of_a_document(reader: GraphReader
     assert "Maria Alvarez" in page and NASTY not in page and "<script>alert" not in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)\s*=\s*[\"']?(?:https?:)?//", page)
     assert "default-src 'none'" in page, "what a browser would load all the same, it refuses"
-    assert "works_at (1 documents)" in page and page.count("data-at=") == len(neighbourhood(reader, MARIA))
+    assert "works_at (1 document)" in page and page.count("data-at=") == len(neighbourhood(reader, MARIA))
 
 
 def test_a_night_is_compared_with_the_one_before(home: Path) -> None:

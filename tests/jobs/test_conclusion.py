@@ -1,5 +1,6 @@
 """What is left when a run has ended: its timeline, and the night's report as the graph's last asset."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from ec1.home import Home
 from ec1.night.records import Records, RunRecord
 from ec1.night.report.morning import PAGE, REPORT
 from ec1.night.report.summary import night_report
+from ec1.night.report.text import headline
 from ec1_assets.night_report import KEY
+from ec1_assets.run_tags import VERDICT_TAG
 from jobs.conclusion import conclude, is_concluded
 from jobs.failure import PARTITION_TAG
 from jobs.timeline import run_record
@@ -99,6 +102,22 @@ def test_a_run_that_dagster_left_going_is_failed_with_what_broke_it(
     report = night_report(home, NIGHT)
     assert report.status == "failed" and report.failure is not None
     assert report.failure.cause == "the disk is full: free some space"
+
+
+@pytest.mark.parametrize("who", ["SIGINT", "SIGTERM", "a request (the UI)"])
+def test_a_run_that_somebody_stopped_is_interrupted_in_record_tag_and_report(
+    instance: dg.DagsterInstance, home: Home, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    monkeypatch.setenv("EC1_HOME", str(home.root))
+    run_id = a_run(instance, fail=True).run_id
+    conclude(instance, home, run_id, stopped_by=who)
+    report = night_report(home, NIGHT)
+    assert report.status == "interrupted" and report.failure is None
+    assert re.fullmatch(
+        rf"Night {NIGHT}: interrupted \(stopped at \d\d:\d\d UTC by {re.escape(who)}\)", headline(report)
+    )
+    run = instance.get_run_by_id(run_id)
+    assert run is not None and run.tags[VERDICT_TAG] == f"stopped by {who}"
 
 
 def test_a_report_that_cannot_be_written_fails_nothing(

@@ -160,7 +160,7 @@ def test_the_cost_of_a_booted_machine_is_its_own_time(home: Home) -> None:
     report = night_report(home, NIGHT)
     assert report.cost == pytest.approx(0.3) and report.costs == pytest.approx({"extraction": 0.3})
     text = shown(report)
-    assert "1 h 0 min in us-central1-a, 2 boots, taken away 1 times, asked for in vain: stock-out" in text
+    assert "1 h 0 min in us-central1-a, 2 boots, taken away 1 time, asked for in vain: stock-out" in text
 
 
 def test_a_machine_that_could_not_be_stopped_is_said_first_thing(home: Home) -> None:

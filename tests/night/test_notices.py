@@ -177,6 +177,13 @@ def test_a_failure_that_was_told_is_not_told_again_as_no_night(home: Home, embed
     assert len(sink.titles) == 1
 
 
+def test_a_later_run_does_not_undo_a_night_that_is_done(home: Home, embedded: Deployment, sink: Sink) -> None:
+    a_night(home).write("run-1", run_of())
+    fail(home, "run-2")
+    found = watch(told_by(embedded, urls=[sink.target]), home, {}, at("2026-06-02T07:00+00:00"))
+    assert found.done and "is done; of its last run: Night 2026-06-01: failed" in found.sentence and sink.titles == []
+
+
 def test_the_command_that_a_timer_calls(tmp_path: Path, sink: Sink) -> None:
     """`ec1 report --check` on a home in which nothing ran for days, with no Dagster anywhere."""
     folder = tmp_path / "configs" / "deployments"

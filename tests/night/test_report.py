@@ -12,7 +12,7 @@ from night_records import NIGHT, ROLE, a_night, fail, run_of, settle
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.listing import LISTING
 from ec1.errors import InputError
-from ec1.extraction.scoring import score
+from ec1.extraction.scoring import figures_of, score, shown_figure
 from ec1.home import Home
 from ec1.night.records import GraphRecord, Records, ScoreRecord
 from ec1.night.report.failure import Failure, write_failure
@@ -68,6 +68,9 @@ def test_what_was_found_stands_beside_the_base_line_by_class(home: Home) -> None
     low, high = table["all"].interval
     assert f"F1 0.44 {low:.2f}-{high:.2f}; base line F1 0.00" in text and "9 documents" in text
     assert "2 left out (changed since)" in text
+    # As `ec1 score` prints them.
+    for name, figure in zip(("precision", "recall"), figures_of(table["all"]), strict=False):
+        assert f"{name} {shown_figure(*figure)}" in text and shown_figure(*figure) in str(table)
     assert "| Person | 9 | 9 | 6 | 0.67" in text and "| Project | 0 | 0 | 0 | - | - | - | - | - | - |" in text
 
 

@@ -5,6 +5,8 @@ The words are those of the table in docs/operations.md.
 
 import datetime as dt
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from ec1.extraction.results import ExtractionResult
 from ec1.files import write_json
 from ec1.home import Home
 from ec1.night.health import storage_health
+from ec1.night.operations.deep import examine_deeply
 from ec1.night.operations.recheck import NIGHTS, recheck
 from ec1.night.report.morning import conclude_night
 from ec1.night.report.summary import night_report
@@ -60,6 +63,34 @@ def test_everything_is_read_within_two_weeks_and_each_day_once(home: Home, embed
     assert "is damaged: its document is extracted again when it is next needed" in found.what
 
 
+def test_what_came_first_is_read_within_two_weeks_however_much_comes_after_it(home: Home, embedded: Deployment) -> None:
+    flip(put(home, 0xFF))
+    registry = open_registry(embedded, home)
+    for number in range(NIGHTS):
+        # Each in a folder of its own, whose name comes before the first one's.
+        for each in range(4):
+            put(home, 4 * number + each)
+        recheck(home, registry, DAY + dt.timedelta(days=number))
+    (found,) = storage_health.open_damage(home)
+    assert found.path.endswith("/ff") and "is damaged" in found.what
+
+
+def test_what_a_failing_disk_does_not_give_is_told_and_the_rest_is_read(home: Home, embedded: Deployment) -> None:
+    paths = [put(home, number) for number in (1, 2, 3)]
+    registry = open_registry(embedded, home)
+    paths[0].unlink()
+    # The kernel answers a read of this one as it does for a dying disk.
+    paths[0].symlink_to("/proc/self/mem")
+    flip(paths[2])
+    for number in range(NIGHTS):
+        recheck(home, registry, DAY + dt.timedelta(days=number))
+    found = {each.path[-2:]: each.what for each in storage_health.open_damage(home)}
+    assert found.keys() == {"10", "30"} and "is damaged" in found["30"]
+    assert "Input/output error: " in found["10"] and "the disk fails: look at `dmesg`" in found["10"]
+    (deep,) = [each for each in examine_deeply(home, registry) if each.subject == "outbox"]
+    assert "2 of 3 damaged" in deep.detail and "the disk fails" in deep.detail
+
+
 def test_damage_is_told_once_and_shown_until_it_is_acknowledged(home: Home, embedded: Deployment) -> None:
     a_night(home).write("run-1", run_of())
     with notice_sink() as sink:
@@ -90,6 +121,23 @@ def test_what_a_room_says_of_damage_is_kept(home: Home) -> None:
     damaged(logging.getLogger("ec1.graph.database"), home.graph, "graph recovered: a flipped bit")
     logging.getLogger("ec1.graph.database").warning("something else")
     assert [each.what for each in storage_health.open_damage(home)] == ["graph recovered: a flipped bit"]
+
+
+def test_warnings_are_printed_as_before(home: Home) -> None:
+    code = f"""
+import logging
+from pathlib import Path
+from ec1.damage import damaged
+from ec1.home import Home
+from ec1.night.health import storage_health
+storage_health.recording(Home(Path({str(home.root)!r})))
+log = logging.getLogger("ec1.somewhere")
+damaged(log, Path("x"), "x is damaged")
+log.warning("something else")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["x is damaged", "something else"]
+    assert [each.what for each in storage_health.open_damage(home)] == ["x is damaged"]
 
 
 def test_what_was_set_aside_is_a_record_of_its_own(home: Home, embedded: Deployment) -> None:

@@ -347,6 +347,15 @@ def test_advice_is_a_warning_and_does_not_stop(own: Path, shipped: Path) -> None
     assert load_recipe(own / "x.yaml", [shipped]).recipe.objective == "dpo"
 
 
+def test_a_line_that_several_recipes_inherit_is_said_once_with_their_names(own: Path, shipped: Path) -> None:
+    write(own, "common", "extends: pointsav/engineering\nversion: 1\nabstract: true\nlora: {alpha: 4}\n")
+    for role in ("crew", "desk", "yard"):
+        write(own, role, f"extends: common\nversion: 1\ntenant: acme\nrole: {role}\n")
+    (finding,) = [each for each in lint([own], [own, shipped]) if "less than the rank" in each.message]
+    assert finding.where.endswith("common.yaml:4")
+    assert finding.message.endswith("(in acme/crew, acme/desk, acme/yard)")
+
+
 @pytest.mark.parametrize(
     ("method", "objective", "rate", "word"),
     [

@@ -203,7 +203,7 @@ def test_what_one_user_gave_is_taken_back(serve: Serve, home: Home) -> None:
         release_all(home)
         assert say(served.url, ask(served.url, user="mallory"), "correct", f"Never. {RIGHT}").json()["held"]
         forget = ["--home", str(home.root), "feedback", "forget", "--user", "mallory"]
-        assert "1 tuples" in CliRunner().invoke(app, forget).output
+        assert "1 tuple, " in CliRunner().invoke(app, forget).output
         assert next_night(home, ROLE, "sft").lines == 2
         done = CliRunner().invoke(app, [*forget, "--yes"])
         assert done.exit_code == 0, done.output

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from ec1.extraction.defence.releases import sentence_id
 from ec1.extraction.folding import normalised
 from ec1.extraction.results import ExtractionResult
 from ec1.records import Record, added
@@ -73,7 +74,7 @@ class ExtractionRecord(Record):
     skipped: bool = Field(False, description="an operator switched the server off, so nothing was asked")
     problems: list[dict[str, str]] = Field([])
     held: list[dict[str, str]] = Field(
-        [], description="sentences that were kept from the model, or lost names: stream, path, sentence, names, and why"
+        [], description="sentences that were kept from the model, or lost names: id, stream, path, sentence, names, why"
     )
     _seen: dict[str, set[tuple[str, str]]] = PrivateAttr(default_factory=dict)
     """Entities by stream, and of all under ""."""
@@ -95,12 +96,14 @@ class ExtractionRecord(Record):
         return sum(counts.complete + counts.deferred + counts.rejected for counts in self.streams.values())
 
     @property
-    def documents_per_second(self) -> float:
-        return self.documents / self.seconds if self.seconds else 0.0
+    def documents_per_second(self) -> float | None:
+        """None if nothing was read."""
+        return self.documents / self.seconds if self.seconds else None
 
     @property
-    def tokens_per_second(self) -> float:
-        return (self.prompt_tokens + self.completion_tokens) / self.seconds if self.seconds else 0.0
+    def tokens_per_second(self) -> float | None:
+        """None if nothing was read."""
+        return (self.prompt_tokens + self.completion_tokens) / self.seconds if self.seconds else None
 
     def only(self, streams: Collection[str]) -> Self:
         """The record with the counts of these streams alone."""
@@ -111,6 +114,7 @@ class ExtractionRecord(Record):
         for each in result.held[: max(0, MAX_PROBLEM_ROWS - len(self.held))]:
             self.held.append(
                 {
+                    "id": sentence_id(result.content_sha256, each.start, each.end),
                     "stream": result.stream,
                     "path": path,
                     "held": "names" if each.read else "sentence",

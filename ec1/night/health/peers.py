@@ -21,6 +21,7 @@ from ec1.home import Home
 from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.night.health.finding import Symptom
+from ec1.refused import advice_for
 
 if TYPE_CHECKING:
     import httpx
@@ -45,8 +46,10 @@ def guarded(subject: str, look: Callable[[], Symptom]) -> Symptom:
     """What `look` finds; what it raises on purpose is a problem."""
     try:
         return look()
-    except (EC1Error, OSError) as error:
+    except EC1Error as error:
         return Symptom(subject, "problem", str(error))
+    except OSError as error:
+        return Symptom(subject, "problem", advice_for(error))
 
 
 def _inference(deployment: Deployment) -> Symptom:

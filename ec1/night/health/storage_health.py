@@ -17,6 +17,7 @@ from ec1.errors import InputError
 from ec1.files import digest_of, read_json, write_json
 from ec1.home import Home
 from ec1.night.health.finding import Symptom
+from ec1.plural import counted
 from ec1.strict_yaml import validate
 
 _SHOWN = 3
@@ -95,8 +96,8 @@ def summary_of(found: list[Damage]) -> str:
     """A line: how much was damaged, and the newest of it."""
     newest = "; ".join(f"{each.what} (id {each.id})" for each in reversed(found[-_SHOWN:]))
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    things = "1 thing was" if len(found) == 1 else f"{len(found)} things were"
-    return f"{things} damaged on the disk: {newest}{more}"
+    were = "was" if len(found) == 1 else "were"
+    return f"{counted(len(found), 'thing')} {were} damaged on the disk: {newest}{more}"
 
 
 def symptoms(home: Home) -> Iterator[Symptom]:

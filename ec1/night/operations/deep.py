@@ -19,6 +19,8 @@ from ec1.graph.reader import GraphReader
 from ec1.home import Home
 from ec1.night.health.databases import damaged_databases
 from ec1.night.health.finding import Symptom
+from ec1.night.health.peers import guarded
+from ec1.refused import advice_for
 from ec1.storage.directory import DirectoryStore
 from ec1.training.checkpoints import SEAL, damage_of
 from ec1.training.spec import CHECKPOINTS
@@ -38,11 +40,15 @@ class ByContent:
     in_use: bool = False
 
     def problem(self) -> str | None:
-        """What is wrong with it, and what becomes of it; None if it is as it was written. Raises OSError."""
+        """What is wrong with it, and what becomes of it; None if it is as it was written."""
         try:
             self.check(self.path)
         except (DamagedError, InputError) as error:
             return str(error)
+        except OSError as error:
+            # One thing that cannot be read keeps nobody from the others. A read names no file.
+            error.filename = error.filename or str(self.path)
+            return advice_for(error)
         return None
 
 
@@ -85,11 +91,13 @@ def examine_deeply(home: Home, registry: AdapterRegistry) -> Iterator[Symptom]:
             yield Symptom(kind, "problem" if kind == "adapters" else "note", text)
         else:
             yield Symptom(kind, "ok", f"{len(problems)} as they were written")
-    yield _graph(home)
+    yield guarded("graph", lambda: _graph(home))
     try:
         broken = list(damaged_databases(home, deep=True))
     except EC1Error as error:
         broken = [str(error)]
+    except OSError as error:
+        broken = [advice_for(error)]
     yield Symptom("databases", "problem" if broken else "ok", "; ".join(broken) or "whole")
 
 

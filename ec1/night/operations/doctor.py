@@ -26,6 +26,7 @@ from ec1.night.health.finding import Symptom
 from ec1.night.health.peers import guarded, peers
 from ec1.night.health.starting import served_by
 from ec1.night.steps.extractor import class_notes
+from ec1.plural import counted
 from ec1.recipes.resolution import ResolvedRecipe
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     else:
         yield guarded("machine", lambda: _machine(deployment, home))
     yield from peers(deployment, home)
-    yield _lease(deployment, home)
+    yield guarded("lease", lambda: _lease(deployment, home))
     yield from preflight.findings(deployment, home, dt.datetime.now(dt.UTC))
     yield _port(home, UI_PORT)
     yield _documents(deployment, home)
@@ -81,13 +82,13 @@ def _gold(deployment: Deployment, path: Path) -> Symptom:
     except InputError as error:
         # The night goes on without figures.
         return Symptom("gold", "note", f"extraction will not be scored: {error}")
-    return Symptom("gold", "ok", f"{documents} documents in {path}")
+    return Symptom("gold", "ok", f"{counted(documents, 'document')} in {path}")
 
 
 def _overrides(path: Path) -> Symptom:
     overrides = load_overrides(path)
     count = len(overrides.same) + len(overrides.different)
-    return Symptom("overrides", "ok", f"{count} decisions in {path}")
+    return Symptom("overrides", "ok", f"{counted(count, 'decision')} in {path}")
 
 
 def _packages() -> Symptom:
@@ -139,11 +140,12 @@ def _machine(deployment: Deployment, home: Home) -> Symptom:
 
 
 def _lease(deployment: Deployment, home: Home) -> Symptom:
-    lease = deployment.gpu_lease(home)
+    # A training of several processes waits for all their cards.
+    lease = deployment.gpu_lease(home, processes=deployment.gpu.processes if deployment.gpu.device == "cuda" else 1)
     if (holder := lease.held_by()) is not None:
         return Symptom("lease", "note", f"held by {holder}")
-    if left := marked_processes(lease.lock):
-        ids = ", ".join(str(process.pid) for process in left)
+    if left := {process.pid for lock in lease.locks for process in marked_processes(lock)}:
+        ids = ", ".join(map(str, sorted(left)))
         return Symptom("lease", "note", f"free; a crashed holder left processes {ids}, which the next holder ends")
     return Symptom("lease", "ok", "free")
 

@@ -29,6 +29,7 @@ from ec1.night.steps.extractor import class_notes, extractor_of
 from ec1.night.steps.listing import list_documents
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.nights import Night
+from ec1.plural import counted
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.plan import TrainingPlan
 
@@ -120,7 +121,7 @@ def plan_whole_night(
     machine = machine_of(deployment, home)
     if machine is not None:
         waiting = planned.extraction.documents - planned.extraction.reused
-        needed = [f"{waiting} documents"] if waiting else []
+        needed = [counted(waiting, "document")] if waiting else []
         if deployment.trains_on_machine:
             needed += [each.recipe for each in planned.recipes if each.plan is not None]
         refusal = machine.why_not()

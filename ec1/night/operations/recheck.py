@@ -36,6 +36,9 @@ def recheck(home: Home, registry: AdapterRegistry, today: dt.date) -> int:
         return 0
     last: dict[str, str] = known.get("last", {})
     everything = list(named_by_content(home, registry))
+    for each in everything:
+        # What is new waits from now on, and is not overtaken by what comes after it.
+        last.setdefault(each.name, (today - dt.timedelta(days=1)).isoformat())
     sizes = {each.name: size_of(each.path) for each in everything}
     read = 0
     for each in _turn(everything, sizes, last, today):
@@ -57,13 +60,12 @@ def _turn(
     everything: Sequence[ByContent], sizes: dict[str, int], last: dict[str, str], today: dt.date
 ) -> list[ByContent]:
     """What is read today: what is in use, what would become too old, and of the rest what waited longest."""
-    due = (today - dt.timedelta(days=NIGHTS - 1)).isoformat()
-    waiting = sorted(everything, key=lambda each: (not each.in_use, last.get(each.name, ""), each.name))
+    due = (today - dt.timedelta(days=NIGHTS)).isoformat()
+    waiting = sorted(everything, key=lambda each: (not each.in_use, last[each.name], each.name))
     share = math.ceil(sum(sizes.values()) / NIGHTS)
     chosen, read = [], 0
     for each in waiting:
-        old = last.get(each.name, today.isoformat()) <= due
-        if each.in_use or old or read < share:
+        if each.in_use or last[each.name] <= due or read < share:
             chosen.append(each)
             read += 0 if each.in_use else sizes[each.name]
     return chosen

@@ -10,6 +10,7 @@ from ec1.deployment import Deployment
 from ec1.documents.unread import by_suffix
 from ec1.home import Home
 from ec1.night.steps.recipes import recipe_folders
+from ec1.plural import counted
 from ec1.recipes.resolution import survey
 
 
@@ -22,7 +23,8 @@ def unread_notes(deployment: Deployment, home: Home, project: Path) -> list[str]
     unread = unread_rows(corpus, read)
     notes = []
     for role, files in sorted(unread.files.items()):
-        many = f"{unread.rows[role]:,} rows in {files:,} files" if unread.complete else f"{files:,} files"
+        many = counted(files, "file")
+        many = f"{counted(unread.rows[role], 'row')} in {many}" if unread.complete else many
         notes.append(f"no recipe of {deployment.tenant} reads {role} ({many}): ec1 recipe new --role {role}")
     if unread.others:
         notes.append(

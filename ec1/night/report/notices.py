@@ -15,9 +15,10 @@ from ec1.night.health.preflight import why_not
 from ec1.night.health.starting import why_unstarted
 from ec1.night.report.first import first_night
 from ec1.night.report.outgoing import Notice, State, deliver, ping, remembered
-from ec1.night.report.summary import ACK, NightReport, night_report
+from ec1.night.report.summary import ACK, NightReport, is_done, night_report
 from ec1.night.report.text import headline, summary
 from ec1.night_settings import NotifyEvent
+from ec1.plural import counted
 
 FAILED = ("failed", "did not begin")
 """How a night ends that somebody has to mend."""
@@ -55,8 +56,7 @@ def notices_of(report: NightReport, state: State) -> list[Notice]:
         found.append(_notice(report, "partial", "", f"EC1: night {night} left work for a later night"))
     if news := [each for each in report.storage if each.news not in state.told]:
         state.told |= dict.fromkeys((each.news for each in news), dt.datetime.now(dt.UTC))
-        what = "1 thing" if len(news) == 1 else f"{len(news)} things"
-        title = f"EC1: the disk damaged {what}"
+        title = f"EC1: the disk damaged {counted(len(news), 'thing')}"
         body = "\n".join([*(each.what for each in news), f"Look, then: {ACK}"])
         found.append(_notice(report, "storage", news[-1].news, title, body))
     for each in report.recipes:
@@ -145,4 +145,7 @@ def look_at_due(deployment: Deployment, home: Home, now: dt.datetime) -> Watched
         return Watched(night, False, f"night {night} did not run ({due}): {why}; {again}")
     if report.succeeded:
         return Watched(night, True, headline(report))
+    if is_done(home, night):
+        # As for the planner: a later run, perhaps of a part, does not undo it.
+        return Watched(night, True, f"night {night} is done; of its last run: {headline(report)}")
     return Watched(night, False, f"{headline(report)} ({due}); {again}")

@@ -356,10 +356,10 @@ def _unseen(home: Home, extraction: ExtractionRecord | None) -> list[dict[str, s
     """The sentences that were held back and that no person has decided about (`ec1 extraction release|hold`)."""
     if extraction is None or not extraction.held:
         return []
-    decided: set[tuple[str | None, str | None]] = set()
+    decided: set[str] = set()
     with contextlib.suppress(InputError):
-        decided = {(each.path, each.sentence) for each in read_releases(home.releases).lines}
-    return [row for row in extraction.held if (row.get("path"), row.get("sentence")) not in decided]
+        decided = {each.id for each in read_releases(home.releases).lines}
+    return [row for row in extraction.held if row.get("id") not in decided]
 
 
 def is_done(home: Home, night: str) -> bool:
@@ -453,7 +453,8 @@ def _work(extraction: ExtractionRecord | None, applied: GraphRecord | None) -> W
     if extraction is not None:
         work.llm_calls, work.entities_found = extraction.llm_calls, extraction.entities
         work.tokens = extraction.prompt_tokens + extraction.completion_tokens
-        work.tokens_per_second = round(extraction.tokens_per_second, 1)
+        speed = extraction.tokens_per_second
+        work.tokens_per_second = None if speed is None else round(speed, 1)
     if applied is not None:
         work.documents_read = applied.applied
         work.documents_rejected = applied.rejected

@@ -52,14 +52,14 @@ def machine(report: NightReport) -> list[tuple[str, str]]:
         runs = f" in {counted(len(report.timeline), 'run')}" if len(report.timeline) > 1 else ""
         queued = sum(record.queued for record in report.timeline.values())
         rows.append(("time", f"{seconds(report.seconds)}{runs}, {seconds(queued)} in the queue before"))
-    if report.done.tokens:
+    if report.done.tokens and report.done.tokens_per_second is not None:
         rows.append(("extraction", f"{report.done.tokens} tokens, {report.done.tokens_per_second:g} tokens/s"))
     if report.gpu_seconds:
         free = f", {report.free_gib:.1f} GiB free at the handover" if report.free_gib is not None else ""
         rows.append(("GPU", f"held for {seconds(report.gpu_seconds)} ({report.device or 'unknown device'}{free})"))
     if (used := report.machine) is not None:
-        boots = f"{used.boots} boots" if used.boots != 1 else "1 boot"
-        lost = f", taken away {used.lost} times" if used.lost else ""
+        boots = counted(used.boots, "boot")
+        lost = f", taken away {counted(used.lost, 'time')}" if used.lost else ""
         asked = f", asked for in vain: {', '.join(used.refused)}" if used.refused else ""
         rows.append(
             ("machine", f"{seconds(used.seconds)} in {', '.join(used.zones) or 'no zone'}, {boots}{lost}{asked}")

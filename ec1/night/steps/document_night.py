@@ -39,6 +39,7 @@ from ec1.night.steps.graph import (
 from ec1.night.steps.listing import list_documents
 from ec1.night.steps.scores import scores_of
 from ec1.nights import Night
+from ec1.plural import counted
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
@@ -88,7 +89,8 @@ class GraphOfNight:
         """What did not work and costs the night nothing."""
         found = []
         if self.delivery is not None and self.delivery.problem:
-            found.append(f"{self.delivery.deferred} entities wait for a later night: {self.delivery.problem}")
+            many = counted(self.delivery.deferred, "entity", "entities")
+            found.append(f"{many} put off to a later night: {self.delivery.problem}")
         if self.scores is not None and self.scores.problem:
             found.append(f"extraction was not scored: {self.scores.problem}")
         return found

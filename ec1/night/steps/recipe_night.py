@@ -53,6 +53,7 @@ from ec1.nights import Night
 from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.cards import CardSheet
+from ec1.training.checkpoints import whole_checkpoints
 from ec1.training.plan import DatasetSize, TrainingPlan, figures_of, plan_training
 from ec1.training.shape import ModelShape
 from ec1.training.spec import METRICS, StartAdapter, TrainingResult, TrainingSpec, finished
@@ -288,6 +289,8 @@ class RecipeNight:
 
     def train(self, spec: TrainingSpec, launcher: Launcher, env: Mapping[str, str]) -> TrainingResult:
         """Train through the launcher, and check the result."""
+        # The trainer leaves out what a disk changed; here, where that is kept and told, it is said.
+        whole_checkpoints(spec.checkpoints)
         return run_training(spec, self.subject, launcher, env, self._log("training"))
 
     def candidate(self) -> TrainedCandidate:

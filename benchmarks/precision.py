@@ -1,0 +1,79 @@
+"""What a CPU computes fastest in: products of matrices, and a step of the sample's model with an adapter, in 16 and in
+32 bits by turns. CPU seconds of one thread: other work on the machine changes little.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks._engine import embedded, model_of
+from ec1.models import precision_on
+
+PRECISIONS = ("bfloat16", "float32")
+ROWS, TOKENS = 4, 144
+"""Of a step: what one of the sample's engineering recipe holds."""
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    """CPU seconds of one call."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def products(precision: str) -> Callable[[], Any]:
+    """Ten products as a layer of the small model makes them, 10 GFLOP."""
+    import torch
+
+    rows = torch.randn(ROWS * TOKENS, 576, dtype=getattr(torch, precision))
+    weights = torch.randn(1536, 576, dtype=getattr(torch, precision))
+    return lambda: [torch.nn.functional.linear(rows, weights) for _ in range(10)]
+
+
+def step(precision: str, folder: Path) -> Callable[[], Any]:
+    """Forward and backward through the model with a LoRA adapter of rank 16."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    config = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder, dtype=precision), config)
+    tokens = torch.randint(0, 40000, (ROWS, TOKENS), generator=torch.Generator().manual_seed(7))
+    return lambda: model(input_ids=tokens, labels=tokens).loss.backward()
+
+
+def main(rounds: int) -> None:
+    """Print medians, and how many times as fast the second precision is."""
+    import torch
+
+    torch.set_num_threads(1)
+    deployment, _ = embedded()
+    with tempfile.TemporaryDirectory() as name:
+        folder = model_of(deployment, Path(name))
+        works = {
+            "products": {each: products(each) for each in PRECISIONS},
+            "a step": {each: step(each, folder) for each in PRECISIONS},
+        }
+        for what, by_precision in works.items():
+            taken: dict[str, list[float]] = {each: [] for each in PRECISIONS}
+            for turn in range(rounds + 1):
+                for precision, work in by_precision.items():
+                    seconds = seconds_of(work)
+                    if turn:
+                        taken[precision].append(seconds)
+            medians = {each: statistics.median(found) for each, found in taken.items()}
+            shown = ", ".join(f"{each} {seconds:.3f} CPU s" for each, seconds in medians.items())
+            faster = statistics.median(one / other for one, other in zip(*taken.values(), strict=True))
+            sys.stdout.write(f"{what}: {shown}; float32 is {faster:.2f} times as fast\n")
+    sys.stdout.write(f"here a model on the CPU computes in {precision_on('cpu')}\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    main(parser.parse_args().rounds)
