@@ -72,6 +72,9 @@ def main(only: int, record: Path | None, engine: bool) -> None:
                 chunks = {_digest(chunk.text) for text in read for chunk in extractor.chunks(text.text)}
                 markdown = markdown or chunks
                 run = extract(read, extractor, Recorded(folder / "said", client))
+                if unread := sorted(name for name, each in run.results.items() if each.status != "complete"):
+                    # On a busy machine an answer may take too long. What was answered is not asked again.
+                    raise SystemExit(f"{suffix}: not read to the end: {', '.join(unread)}; run it again with --record")
                 f1 = run.table["all"].f1
                 plain = f1 if plain is None else plain
                 print(

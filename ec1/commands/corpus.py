@@ -13,6 +13,7 @@ from ec1.files import checked_name
 from ec1.night.forgetting.tuples import Trace
 from ec1.night.operations.unread_rows import unread_notes
 from ec1.night.steps.recipes import recipe_folders
+from ec1.plural import counted
 from ec1.recipes.resolution import find_recipe
 
 if TYPE_CHECKING:
@@ -135,6 +136,9 @@ def import_(
         out.print(f"  not read: {count} {printable(ending)}", markup=False)
     for key, count in done.dropped_keys.items():
         out.print(f"  not kept: {printable(key)} of {count} rows", markup=False)
+    for tenant in done.tenants.keys() - {deployment.tenant}:
+        rows = counted(done.tenants[tenant], "row")
+        out.print(printable(f"no recipe of {deployment.tenant} reads {rows} of tenant {tenant}"), markup=False)
     print_unread_rows(options)
 
 

@@ -95,6 +95,17 @@ def test_a_corpus_larger_than_one_piece_is_exported_whole(
     assert len(set(written["group"][:])) == 2500
 
 
+def test_rows_of_another_tenant_are_named_where_they_come_in(ec1: Callable[..., Result], tmp_path: Path) -> None:
+    rows = [
+        {"prompt": f"Ask {n}", "completion": f"Answer {n}", "tenant": "rival" if n else "fernhollow"} for n in range(3)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    imported = ec1("import", str(tmp_path / "rows.jsonl"), "--role", "engineering")
+    assert "no recipe of fernhollow reads 2 rows of tenant rival" in imported.stdout, imported.exception
+    assert "tenant fernhollow" not in imported.stdout
+    assert "2 belongs to another tenant" in ec1("stats").stdout
+
+
 def test_import_and_preview(
     ec1: Callable[..., Result], home: Home, tmp_path: Path, project: Path, small_model: Path
 ) -> None:
