@@ -12,7 +12,6 @@ from itertools import pairwise
 
 # The hyphen at a line's end, as PDFium writes it between letters, without the line's end.
 _HYPHEN = "\x02"
-_LINE_END = re.compile(rf"{_HYPHEN}|(?<=\w)-\s*[\r\n]+")
 _HYPHENATED = re.compile(rf"(.?){_HYPHEN}(.?)")
 _AROUND = 8
 # Where the page broke a line, it and the next word have this share of the longest line's characters and more: letters
@@ -28,17 +27,19 @@ _WITHOUT_SPACE = re.compile(rf"[{_SPACELESS}]{{2}}")
 
 def paragraphs(page: str) -> str:
     """A page's text with the lines of a paragraph in one, and a blank line around each that was more than one."""
-    lines = [line for each in _LINE_END.sub(_HYPHEN + "\n", page).splitlines() if (line := each.strip())]
+    lines = [line for each in page.replace(_HYPHEN, _HYPHEN + "\n").splitlines() if (line := each.strip())]
+    lines = [line[:-1] + _HYPHEN if line[-1] == "-" and line[-2:-1].isalnum() else line for line in lines]
     broken = _broken_by_page(lines)
     pieces = lines[:1]
     for at, (line, following) in enumerate(pairwise(lines)):
         if not broken[at]:
             is_apart = (broken[at - 1] or broken[at + 1]) and not following[0].islower()
             pieces.append("\n\n" if is_apart else "\n")
-        elif not (line.endswith(_HYPHEN) or _WITHOUT_SPACE.fullmatch(line[-1] + following[0])):
+        elif not (line[-1] == _HYPHEN or _WITHOUT_SPACE.fullmatch(line[-1] + following[0])):
             pieces.append(" ")
         pieces.append(following)
-    return _HYPHENATED.sub(_whole_word, "".join(pieces))
+    text = "".join(pieces)
+    return _HYPHENATED.sub(_whole_word, text) if _HYPHEN in text else text
 
 
 def _whole_word(match: re.Match[str]) -> str:
@@ -50,21 +51,28 @@ def _whole_word(match: re.Match[str]) -> str:
 def _broken_by_page(lines: list[str]) -> list[bool]:
     """For each line, whether the next one goes on with it."""
     lengths = [len(line) for line in lines]
-    longest = [max(lengths[max(0, at - _AROUND) : at + _AROUND + 1]) for at in range(len(lines))]
+    around = [slice(max(0, at - _AROUND), at + _AROUND + 1) for at in range(len(lines))]
+    longest = [max(lengths[each]) for each in around]
     starts = [line[0] for line in lines[1:]]
     before_small = [
-        line.endswith(_HYPHEN) or (start.islower() and len(line) >= _BEFORE_SMALL * room)
+        line[-1] == _HYPHEN or (start.islower() and len(line) >= _BEFORE_SMALL * room)
         for line, start, room in zip(lines, starts, longest, strict=False)
     ]
+    # Where letters have no case, a small one cannot be looked for.
     hints = [
-        hint or bool(_SENTENCE.search(line)) or (start.isalpha() and start.lower() == start.upper())
-        for hint, line, start in zip(before_small, lines, starts, strict=False)
+        hint or (start.isalpha() and start.lower() == start.upper())
+        for hint, start in zip(before_small, starts, strict=True)
     ]
     found = []
     for at, (line, following) in enumerate(pairwise(lines)):
         first_word = _FIRST_WORD.match(following)
-        needed = len(line) + 1 + len(first_word[0] if first_word else "")
+        needed = lengths[at] + 1 + len(first_word[0] if first_word else "")
         share = _FULL_SENTENCE if line.rstrip(_CLOSING).endswith(_SENTENCE_ENDS) else _FULL
-        is_full = needed > share * longest[at] and any(hints[max(0, at - _AROUND) : at + _AROUND + 1])
-        found.append(before_small[at] or is_full)
+        found.append(
+            before_small[at]
+            or (
+                needed > share * longest[at]
+                and (any(hints[around[at]]) or any(map(_SENTENCE.search, lines[around[at]])))
+            )
+        )
     return [*found, False]
