@@ -75,6 +75,26 @@ def test_from_git_to_a_file(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["tuples.jsonl", "tuples.parquet"]
 
 
+def test_a_long_commit_becomes_tuples_as_long_as_the_base_model_counts(
+    ec1: Callable[..., Result], repo: Path, home: Home, small_model: Path
+) -> None:
+    home.root.mkdir(parents=True, exist_ok=True)
+    home.models.symlink_to(small_model.parents[1])
+    # Short words and signs: a token has two characters here, and not the three of the estimate.
+    lines = [f"x{n}=[{n % 7},-{n % 9}];y{n}={{{n}:{n}}}\n" for n in range(60)]
+    for number in range(4):
+        lines[30] = f"limit=[{number},-{number}]\n"
+        (repo / "a.py").write_text("".join(lines))
+        who = ("-c", "user.name=Dev One", "-c", "user.email=dev@fern.example")
+        for command in (("add", "-A"), ("commit", "-q", "-m", f"fix: meter {number} has the tables of its plate")):
+            subprocess.run(["git", "-C", repo, *who, *command], check=True)
+    captured = json.loads(ec1("from-git", str(repo), "--since", "2026-06-01", "--max-tokens", "512", "--json").stdout)
+    assert captured["written"] > 3
+    measured = {row["bucket"]: row for row in json.loads(ec1("stats", "--tokens", "--json").stdout)}
+    tokens = measured["engineering-fernhollow"]["tokens"]
+    assert tokens["rows"] == captured["written"] and tokens["percentiles"]["p100"] <= 512
+
+
 def test_what_cannot_be_done_is_said(ec1: Callable[..., Result], tmp_path: Path) -> None:
     nowhere = ec1("from-git", str(tmp_path), "--since", "2026-06-01")
     assert isinstance(nowhere.exception, InputError) and "not a git repository" in str(nowhere.exception)
