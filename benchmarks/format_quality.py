@@ -73,8 +73,8 @@ def main(only: int, record: Path | None, engine: bool) -> None:
                 markdown = markdown or chunks
                 run = extract(read, extractor, Recorded(folder / "said", client))
                 if unread := sorted(name for name, each in run.results.items() if each.status != "complete"):
-                    # On a busy machine an answer may take too long. What was answered is not asked again.
-                    raise SystemExit(f"{suffix}: not read to the end: {', '.join(unread)}; run it again with --record")
+                    # They count with the names of none or some of their chunks: compare what was read whole.
+                    print(f"{suffix:6} not read to the end: {', '.join(unread)}", flush=True)
                 f1 = run.table["all"].f1
                 plain = f1 if plain is None else plain
                 print(
