@@ -72,6 +72,9 @@ def main(only: int, record: Path | None, engine: bool) -> None:
                 chunks = {_digest(chunk.text) for text in read for chunk in extractor.chunks(text.text)}
                 markdown = markdown or chunks
                 run = extract(read, extractor, Recorded(folder / "said", client))
+                if unread := sorted(name for name, each in run.results.items() if each.status != "complete"):
+                    # They count with the names of none or some of their chunks: compare what was read whole.
+                    print(f"{suffix:6} not read to the end: {', '.join(unread)}", flush=True)
                 f1 = run.table["all"].f1
                 plain = f1 if plain is None else plain
                 print(

@@ -107,13 +107,17 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 def write_unflushed(path: Path, data: bytes) -> None:
     """Write a whole file of a cache in one step, without waiting for the disk. After a power cut it may hold less than
     that, or zeros: whoever reads it must be able to tell."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        temporary.write_bytes(data)
+        try:
+            temporary.write_bytes(data)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(data)
         temporary.replace(path)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:

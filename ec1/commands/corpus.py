@@ -136,6 +136,9 @@ def import_(
         out.print(f"  not read: {count} {printable(ending)}", markup=False)
     for key, count in done.dropped_keys.items():
         out.print(f"  not kept: {printable(key)} of {counted(count, 'row')}", markup=False)
+    for tenant in done.tenants.keys() - {deployment.tenant}:
+        rows = counted(done.tenants[tenant], "row")
+        out.print(printable(f"no recipe of {deployment.tenant} reads {rows} of tenant {tenant}"), markup=False)
     print_unread_rows(options)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ec1.commands.shell import Options, out, print_json, printable
+from ec1.plural import counted
 from ec1.queries import documents as queries
 
 documents_app = typer.Typer(help="Documents: how phase 1 will read them.", no_args_is_help=True)
@@ -18,7 +19,7 @@ def preview(
     path: Annotated[Path, typer.Argument(help="a file; it may lie outside the document root")],
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Show a document as phase 1 will read it: its fields and its text, page by page."""
+    """Show a document as phase 1 will read it: its fields, its text page by page, its chunks, and what is left out."""
     options: Options = context.obj
     found = queries.preview(options.deployment(), options.home, path)
     if as_json:
@@ -33,6 +34,12 @@ def preview(
     ends = [*(start for start, _ in starts[1:]), len(found.text)]
     for (start, place), end in zip(starts, ends, strict=True):
         _print(f"--- {place}", *found.text[start:end].rstrip().split("\n"))
+    if found.chunks is None:
+        _print("--- chunks are cut by the model's tokenizer, which is not here yet: ec1 plan brings it")
+    else:
+        _print(f"--- {counted(len(found.chunks), 'chunk')}", *(f"characters {a:,} to {b:,}" for a, b in found.chunks))
+    if found.left_out:
+        _print("--- left out", *found.left_out)
 
 
 @documents_app.command("trace")

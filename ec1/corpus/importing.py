@@ -53,6 +53,8 @@ class Import:
     repeated: int = 0
     encodings: dict[str, str] = field(default_factory=dict)
     """Of each file that was not in UTF-8, in which encoding it was read."""
+    tenants: dict[str, int] = field(default_factory=dict)
+    """How many of the written rows say that they belong to a tenant, by tenant: no other one's recipes read them."""
 
 
 def import_rows(
@@ -100,6 +102,8 @@ def import_rows(
                     line = canonical_json(record)
                     output.write(line + b"\n")
                     counts.formats[found.format] += 1
+                    if "tenant" in record:
+                        counts.tenants[record["tenant"]] += 1
                     counts.dropped += dropped
                     counts.digests.append(int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big"))
                 except RejectedError as error:
@@ -122,6 +126,7 @@ def import_rows(
         examples=counts.examples,
         repeated=len(counts.digests) - len(np.unique(np.frombuffer(counts.digests, np.uint64))),
         encodings=sources.encodings,
+        tenants=dict(counts.tenants.most_common()),
     )
 
 
@@ -132,6 +137,7 @@ class _Counts:
     formats: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
+    tenants: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     digests: "array[int]" = field(default_factory=lambda: array("Q"))
 

@@ -48,7 +48,7 @@ MEDIA_TYPES = {
 }
 """The media type that kreuzberg knows a file by, for each suffix of `ec1.streams.CONVERTED`."""
 
-CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-3"
+CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-4"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 
 

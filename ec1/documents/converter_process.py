@@ -9,12 +9,12 @@ import os
 import re
 import sys
 import tempfile
-from itertools import zip_longest
 from typing import Any
 
 import kreuzberg
 
 from ec1.documents.limits import limit_process
+from ec1.documents.page_lines import paragraphs
 from ec1.documents.word_text import with_references, without_references
 
 _PDF, _BOOK = "application/pdf", "application/epub+zip"
@@ -22,8 +22,6 @@ _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document
 _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
 _SHEET = re.compile(r"^## (.+)$", re.MULTILINE)
-# A line at least this long, as a share of its page's longest, was broken by the page's width and not by its author.
-_FULL_LINE = 0.7
 _MAX_CHARACTERS = 50_000_000
 
 
@@ -86,20 +84,10 @@ def _pdf(data: bytes, max_pages: int) -> dict[str, Any]:
     pages = found.pages or []
     if len(pages) > max_pages:
         return {"refused": _TOO_MANY_PAGES.format(len(pages), max_pages)}
-    parts = [[f"page {page['page_number']}", _unwrapped(page["content"])] for page in pages]
+    parts = [[f"page {page['page_number']}", paragraphs(page["content"])] for page in pages]
     if not any(text.strip() for _, text in parts):
         return {"refused": f"no text in {len(pages)} pages: scanned, perhaps; only text is read, not pictures of it"}
     return {"title": _title(found.metadata), "parts": parts}
-
-
-def _unwrapped(page: str) -> str:
-    """A page's text with the lines of a paragraph in one."""
-    lines = [line.rstrip() for line in page.splitlines()]
-    full = _FULL_LINE * max(map(len, lines), default=0)
-    pieces: list[str] = []
-    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-        pieces += [line, " " if line and following and len(line) >= full else "\n"]
-    return "".join(pieces)
 
 
 def _unescaped(text: str) -> str:

@@ -58,7 +58,8 @@ class Document:
 
     `text` is clean (`text.clean`) and never blank; its first `fields_end` characters are the lines of the fields that
     hold names and facts (`fields`). `metadata` holds strings, lists and dictionaries of them: front
-    matter, or a contact file's own fields. `places` are where pages or sheets begin in the text: (character, name).
+    matter, or a contact file's own fields. `places` are where pages or sheets begin in the text: (character, name);
+    `empty` are those without text.
     """
 
     key: DocumentKey
@@ -67,6 +68,7 @@ class Document:
     metadata: dict[str, Any] = field(default_factory=dict)
     fields_end: int = 0
     places: tuple[tuple[int, str], ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def date(self) -> str | None:
@@ -117,10 +119,12 @@ def _converted(key: DocumentKey, data: bytes, suffix: str, converter: Converter)
     found = converter.convert(data, suffix, hashlib.sha256(data).hexdigest())
     parts: list[str] = []
     places: list[tuple[int, str]] = []
+    empty: list[str] = []
     start = 0
     for place, part in found.parts:
         cleaned = clean(part).strip()
         if not cleaned:
+            empty += [place] if place else []
             continue
         if place:
             places.append((start, place))
@@ -130,7 +134,7 @@ def _converted(key: DocumentKey, data: bytes, suffix: str, converter: Converter)
     if not text:
         raise RejectedError("no text")
     title = (clean(found.title).strip() or text.split("\n", 1)[0].strip("# "))[:_TITLE_CHARACTERS]
-    return Document(key, title, text, places=tuple(places))
+    return Document(key, title, text, places=tuple(places), empty=tuple(empty))
 
 
 def _front_matter(text: str) -> tuple[dict[str, Any], str]:

@@ -3,24 +3,31 @@
 import contextlib
 import hashlib
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, LedgerEntry
-from ec1.errors import InputError
+from ec1.documents.parse import Document
+from ec1.documents.sources.opened import Opener, OpeningLimits
+from ec1.errors import InputError, RejectedError
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
+from ec1.models import model_folder
 from ec1.night.forgetting.containers import texts_in
 from ec1.night.forgetting.tuples import corpus_lines
 from ec1.night.forgetting.wanted import Wanted
-from ec1.streams import CONTAINERS, READABLE, Stream
+from ec1.night.steps.extractor import extractor_of
+from ec1.streams import CONTAINERS, READABLE, WITH_ATTACHMENTS, Stream
 
 
 @dataclass(frozen=True)
 class DocumentPreview:
     """One document. `stream` is None where no stream reads the file; `places` are where its pages or sheets begin;
-    `fields` is the part of `text` that its own fields make."""
+    `fields` is the part of the text that its own fields make. `chunks` are the characters [start, end) that the model
+    is shown at a time, fields and text together; None where its tokenizer is not here yet. `left_out` says what is not
+    read."""
 
     path: str
     stream: str | None
@@ -29,6 +36,8 @@ class DocumentPreview:
     places: tuple[tuple[int, str], ...]
     fields: str
     text: str
+    chunks: tuple[tuple[int, int], ...] | None
+    left_out: tuple[str, ...]
 
 
 def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
@@ -48,6 +57,7 @@ def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
     key = DocumentKey(stream.name if stream else "", str(path))
     document = deployment.document_reader(home).read(key, hashlib.sha256(data).hexdigest())
     sha1 = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+    chunks, held = _read(deployment, home, document, hashlib.sha256(data).hexdigest())
     return DocumentPreview(
         path=str(path.relative_to(root)) if inside else str(path),
         stream=stream.name if stream else None,
@@ -56,7 +66,38 @@ def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
         places=document.places,
         fields=document.text[: document.fields_end].rstrip(),
         text=document.text[document.fields_end :].lstrip(),
+        chunks=chunks,
+        left_out=(*held, *(f"{place}: no text" for place in document.empty), *_held_files(deployment, path)),
     )
+
+
+def _read(
+    deployment: Deployment, home: Home, document: Document, sha256: str
+) -> tuple[tuple[tuple[int, int], ...] | None, list[str]]:
+    """What the model is shown at a time, and the sentences that it is not."""
+    model = deployment.inference
+    folder = model_folder(model.model, model.revision, deployment.models, home.models)
+    if not (folder / "tokenizer.json").is_file():
+        return None, []
+    extractor = extractor_of(deployment, home)
+    readable, judged = extractor.readable(document.text, sha256)
+    held = [f"addressed to a machine: {' '.join(document.text[each.start : each.end].split())}" for each in judged.held]
+    return tuple((chunk.start, chunk.end) for chunk in extractor.chunks(readable)), held
+
+
+def _held_files(deployment: Deployment, path: Path) -> Iterator[str]:
+    """The files in a document that holds some."""
+    if path.suffix.lower() not in WITH_ATTACHMENTS:
+        return
+    documents = deployment.documents
+    limits = OpeningLimits(documents.conversion.max_seconds, documents.conversion.max_memory_mb)
+    most = documents.unpacking
+    with Opener(limits) as opener, contextlib.suppress(RejectedError):
+        for item in opener.container(
+            path, 0, max_files=most.max_files, max_bytes=most.max_mb * 2**20, most=documents.max_bytes
+        ):
+            is_read = item.name.lower().endswith(READABLE)
+            yield f"{item.name}: {'a document of its own' if is_read else 'of a kind that EC1 cannot read'}"
 
 
 @dataclass(frozen=True)

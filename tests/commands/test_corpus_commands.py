@@ -75,6 +75,26 @@ def test_from_git_to_a_file(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["tuples.jsonl", "tuples.parquet"]
 
 
+def test_a_long_commit_becomes_tuples_as_long_as_the_base_model_counts(
+    ec1: Callable[..., Result], repo: Path, home: Home, small_model: Path
+) -> None:
+    home.root.mkdir(parents=True, exist_ok=True)
+    home.models.symlink_to(small_model.parents[1])
+    # Short words and signs: a token has two characters here, and not the three of the estimate.
+    lines = [f"x{n}=[{n % 7},-{n % 9}];y{n}={{{n}:{n}}}\n" for n in range(60)]
+    for number in range(4):
+        lines[30] = f"limit=[{number},-{number}]\n"
+        (repo / "a.py").write_text("".join(lines))
+        who = ("-c", "user.name=Dev One", "-c", "user.email=dev@fern.example")
+        for command in (("add", "-A"), ("commit", "-q", "-m", f"fix: meter {number} has the tables of its plate")):
+            subprocess.run(["git", "-C", repo, *who, *command], check=True)
+    captured = json.loads(ec1("from-git", str(repo), "--since", "2026-06-01", "--max-tokens", "512", "--json").stdout)
+    assert captured["written"] > 3
+    measured = {row["bucket"]: row for row in json.loads(ec1("stats", "--tokens", "--json").stdout)}
+    tokens = measured["engineering-fernhollow"]["tokens"]
+    assert tokens["rows"] == captured["written"] and tokens["percentiles"]["p100"] <= 512
+
+
 def test_what_cannot_be_done_is_said(ec1: Callable[..., Result], tmp_path: Path) -> None:
     nowhere = ec1("from-git", str(tmp_path), "--since", "2026-06-01")
     assert isinstance(nowhere.exception, InputError) and "not a git repository" in str(nowhere.exception)
@@ -93,6 +113,17 @@ def test_a_corpus_larger_than_one_piece_is_exported_whole(
     assert json.loads(ec1("export", "notes", str(file), "--json").stdout)["rows"] == 2500
     written = load_dataset("parquet", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache"))
     assert len(set(written["group"][:])) == 2500
+
+
+def test_rows_of_another_tenant_are_named_where_they_come_in(ec1: Callable[..., Result], tmp_path: Path) -> None:
+    rows = [
+        {"prompt": f"Ask {n}", "completion": f"Answer {n}", "tenant": "rival" if n else "fernhollow"} for n in range(3)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    imported = ec1("import", str(tmp_path / "rows.jsonl"), "--role", "engineering")
+    assert "no recipe of fernhollow reads 2 rows of tenant rival" in imported.stdout, imported.exception
+    assert "tenant fernhollow" not in imported.stdout
+    assert "2 belongs to another tenant" in ec1("stats").stdout
 
 
 def test_import_and_preview(

@@ -1,6 +1,7 @@
 """The first steps of a newcomer: a deployment of one's own, and what a wheel says."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -85,8 +86,9 @@ def git(repo: Path, *arguments: str) -> None:
 
 
 def test_what_a_newcomer_has_becomes_streams_recipes_and_a_plan(things: Path) -> None:
+    options = ["--project", str(things), "--home", str(things / "home"), "--deployment", "acme"]
+
     def ec1(*arguments: str) -> str:
-        options = ["--project", str(things), "--home", str(things / "home"), "--deployment", "acme"]
         result = CliRunner().invoke(app, [*options, *arguments])
         assert result.exit_code == 0, (result.output, result.exception)
         return result.output
@@ -111,8 +113,23 @@ def test_what_a_newcomer_has_becomes_streams_recipes_and_a_plan(things: Path) ->
     rest = "no recipe of acme reads physics (60 rows in 1 file): ec1 recipe new --role physics"
     assert rest in ec1("corpus", "import", f"{things}/maths.jsonl", "--role", "physics")
     assert rest in ec1("corpus", "stats") and rest in ec1("plan")
+    doctor = CliRunner().invoke(app, [*options, "doctor"])
+    assert rest in doctor.stdout and "1 file that no stream reads: 1 .mp3" in doctor.stdout
     assert "wrote" in ec1("recipe", "new", "--role", "physics")
     assert "acme/physics" in (planned := ec1("plan")) and rest not in planned
+
+
+@pytest.mark.slow
+def test_on_a_terminal_without_options_it_asks(things: Path) -> None:
+    ours, terminal = os.openpty()
+    command = ["-m", "ec1.cli", "--project", str(things), "--home", str(things / "home"), "init", "--device", "cpu"]
+    with subprocess.Popen([sys.executable, *command], stdin=terminal, stdout=subprocess.PIPE, text=True) as process:
+        os.write(ours, f"acme\n{things}/share\n\n{things}/maths.jsonl\n".encode())
+        said, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    asked = ("Name of the deployment", "A folder of documents", "A git repository", "A file of rows")
+    assert [question for question in asked if question in said] == list(asked)
+    assert "stream mail: 1 .txt" in said and "60 rows" in said and "engineering" not in said
 
 
 def test_what_cannot_be_looked_at_leaves_nothing_behind(things: Path) -> None:

@@ -302,6 +302,24 @@ def test_archives_mailboxes_and_attachments_are_documents_of_their_own(tmp_path:
     assert nothing_new(night.run()), "what was taken out and lost is taken out again"
 
 
+def test_a_mailbox_of_broken_mails_gives_what_can_be_read(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    broken = (
+        written.mail("One", "Ann Lee wrote.").replace(b"boundary=", b"boundry="),
+        written.mail("Two", "Bo Wu wrote.")[:-40].replace(b"base64", b"base65"),
+        b"Content-Type: multipart/mixed; boundary=x\nSubject: =?utf-8?q?=FF=FE?=\n\n--x\n\nInes Duarte wrote.\n--y--\n",
+        _plain(4),
+    )
+    (night.root / "box.mbox").write_bytes(
+        b"".join(b"From a@b Thu Jan  1 00:00:00 2026\n" + each + b"\n" for each in broken)
+    )
+    found = night.run()
+    texts = [night.text(each.key.path) for each in found.changed if each.key.path.count("/") == 1]
+    assert len(texts) == len(broken) and not found.rejected
+    for said in ("Ann Lee wrote.", "Bo Wu wrote.", "Ines Duarte wrote.", "Body 4."):
+        assert any(said in text for text in texts), said
+
+
 def _plain(number: int) -> bytes:
     return f"From: a@example.org\nSubject: {number}\n\nBody {number}.\n\n".encode()
 

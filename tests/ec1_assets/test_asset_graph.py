@@ -92,3 +92,20 @@ def test_one_more_file_is_one_more_chain_without_code(project: Path, tmp_path: P
     )
     keys = build_defs(DeploymentChoice("here", tmp_path / "home", tmp_path)).resolve_asset_graph().get_all_asset_keys()
     assert {dg.AssetKey(["acme", "crew", step]) for step in STEPS} <= set(keys)
+
+
+def test_a_stream_that_came_or_went_is_an_asset_more_or_less(tmp_path: Path) -> None:
+    (tmp_path / "configs" / "deployments").mkdir(parents=True)
+    deployment = tmp_path / "configs" / "deployments" / "here.yaml"
+
+    def streams(*names: str) -> set[str]:
+        folders = ", ".join(f"{name}: {{folder: {name}}}" for name in names)
+        inference = "inference: {kind: vllm, model: some/model}"
+        deployment.write_text(f"tenant: acme\nrecipes: []\n{inference}\ndocuments: {{streams: {{{folders}}}}}\n")
+        graph = build_defs(DeploymentChoice("here", tmp_path / "home", tmp_path)).resolve_asset_graph()
+        keys = [key.path[-1] for key in graph.get_all_asset_keys()]
+        assert graph.get(dg.AssetKey("gpu_handover")).parent_keys >= {dg.AssetKey(f"{name}_entities") for name in names}
+        return {key for key in keys if key.endswith("_entities")}
+
+    assert streams("mail", "reports") == {"mail_entities", "reports_entities"}
+    assert streams("mail", "minutes") == {"mail_entities", "minutes_entities"}
