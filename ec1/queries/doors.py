@@ -23,10 +23,12 @@ from ec1.extraction.defence.releases import add
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import checked_name, digest_of
 from ec1.graph.review import write_decisions
+from ec1.night.forgetting import forget as forgetting
 from ec1.plural import counted
 from ec1.queries.adapters import VersionId, version_id
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows, votes_file
+from ec1.queries.forgetting import Forgotten, Wanted, learnt_from, look, seen
 from ec1.queries.graph import open_graph, quotes_of, show
 from ec1.queries.held_back import held_sentences
 from ec1.queries.vibe import BASE, MAX_TOKENS, GatewayAddress, ask, book_of, model_of
@@ -184,6 +186,14 @@ def decide_feedback(desk: Desk, row: str, action: Literal["release", "drop"], wh
             return f"{row} is released: the next night counts it" if held.release(row, who) else f"{row} was before"
         held.drop(row, who)
     return f"{row} is dropped"
+
+
+def forget(desk: Desk, wanted: Wanted, looked_at: str, who: str) -> Forgotten:
+    """Take out for good what a person looked at (`seen`), as `ec1 forget` does; returns what was removed and what is
+    left. Raises InputError where other things would go by now, BusyError while somebody works in the home."""
+    if seen(look(desk, wanted)) != looked_at:
+        raise InputError("by now other things would go than those that you looked at: look again")
+    return forgetting.forget(wanted, desk.deployment, desk.home, desk.registry, learnt_from(desk.registry), who=who)
 
 
 def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) -> str:
