@@ -1,7 +1,7 @@
 """The pages of data: sources, their rows, one row, how they are spread, two of them compared."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -66,12 +66,13 @@ def rows(request: Request, desk: Desk) -> Response:
         wanted=wanted,
         beginning=_beginning,
         indexed=row_index.ready(desk, source),
-        orders=_orders(source.summary.kind),
+        orders=_orders(source.summary.kind, row_index.has_scores(desk, source)),
     )
 
 
-def _orders(kind: str) -> list[tuple[str, str]]:
+def _orders(kind: str, scored: bool) -> list[tuple[str, str]]:
     orders = [("number", "as they stand"), ("length", "length in characters")]
+    orders += [("score", "the score that came with them")] if scored else []
     return [*orders, ("tokens", "length in tokens") if kind == "dataset" else ("created", "when they were made")]
 
 
@@ -108,9 +109,9 @@ def row(request: Request, desk: Desk) -> Response:
     key, source, it, tuple_ = opened_row(request, desk)
     number, original = it.number, tuple_ if it.reason and it.raw is None else None
     cleaned = None
-    if not it.reason and source.summary.facts.get("scrubbed"):
-        if tuple_ is not None and _everything_said(tuple_) != _everything_said(it):
-            cleaned = shown.differences(_everything_said(tuple_), _everything_said(it))
+    scrubbed = tuple_ is not None and not it.reason and source.summary.facts.get("scrubbed")
+    if scrubbed and tuple_ and _everything_said(tuple_) != _everything_said(it):
+        cleaned = shown.differences(_everything_said(tuple_), _everything_said(it))
     pieces: tuple[row_facts.TokenPiece, ...] = ()
     why_not = ""
     if request.query_params.get("view") == "tokens":
@@ -172,10 +173,12 @@ def counts(request: Request, desk: Desk) -> Response:
 
 def scores(request: Request, desk: Desk) -> Response:
     key, asked = _key(request), request.query_params
-    order: ScoreOrder = "lost" if asked.get("order") == "lost" else "loss"
-    found = row_scores(desk, key, asked.get("run") or None, order, PAGE)
+    order = asked.get("order") or "loss"
+    if order not in get_args(ScoreOrder):
+        raise InputError(f"held-out rows have no order {order!r}: there are {', '.join(get_args(ScoreOrder))}")
+    found = row_scores(desk, key, asked.get("run") or None, order, PAGE)  # type: ignore[arg-type]
     source = open_source(desk, key).summary
-    return render(request, "scores.html", source=source, key=key, found=found, order=order, beginning=_beginning)
+    return render(request, "scores.html", source=source, key=key, found=found, beginning=_beginning)
 
 
 def import_form(request: Request, desk: Desk) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ec1.adapters.registry import AdapterRegistry
 from ec1.corpus.tuples import parse_record
-from ec1.errors import InputError, RejectedError
+from ec1.errors import RejectedError
 from ec1.files import digest_of
 from ec1.night.forgetting import forget as forgetting
 from ec1.night.forgetting.forget import Forgotten, Learnt

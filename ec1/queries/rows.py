@@ -22,7 +22,7 @@ from ec1.corpus.dataset_tables import SIDES
 from ec1.corpus.pieces import entries_of, files_of, indexes_of, lines_at, lines_in, pieces_of, places_of
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.snapshots import Snapshot, load_snapshot
-from ec1.corpus.tuples import parse_record
+from ec1.corpus.tuples import metadata_of, parse_record
 from ec1.errors import DamagedError, EC1Error, InputError, RejectedError
 from ec1.files import checked_name
 from ec1.queries.desk import Desk
@@ -32,6 +32,13 @@ Side: TypeAlias = Literal["trainable", "train", "heldout", "rejected"]
 Message: TypeAlias = Mapping[str, Any]
 _MEND = "the night that made it makes it again"
 _REJECTS = "rejects.jsonl"
+_LARGEST_SCORE = 1e300
+_CHOSEN_SCORES = tuple(
+    f"{first}{separator}{second}"
+    for what in ("score", "rating")
+    for first, second in (("chosen", what), (what, "chosen"))
+    for separator in "_-"
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,19 @@ class Row:
         """All that can be searched in it."""
         said = (str(each.get("content") or "") for part in (self.prompt, *self.answers.values()) for each in part)
         return "\n".join([*said, self.origin, self.group or "", self.reason or ""])
+
+    @property
+    def score(self) -> float | None:
+        """The score that a tuple came with: of the chosen answer, or in its metadata. Nothing here reads it."""
+        raw = self.raw or {}
+        metadata = metadata_of(raw)
+        found = [*(raw.get(name) for name in _CHOSEN_SCORES), *(metadata.get(name) for name in ("score", "rating"))]
+        return next((float(each) for each in found if isinstance(each, int | float) and _is_score(each)), None)
+
+
+def _is_score(value: float) -> bool:
+    # Neither true or false, nor infinite or no number, nor an integer that no float holds.
+    return not isinstance(value, bool) and abs(value) < _LARGEST_SCORE
 
 
 class RowSource(Protocol):
