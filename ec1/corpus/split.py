@@ -9,6 +9,7 @@ chance puts every group on one side, the group with the smallest hash is held ou
 
 import hashlib
 import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -140,13 +141,31 @@ def _groups(side: Path) -> set[str]:
 
 
 class HeldOutGroups:
-    """The groups of one bucket that are held out although their hash would not: one, if chance held out none."""
+    """The groups of one bucket that are held out although their hash would not: one, if chance held out none; and the
+    evaluation cases that people wrote, a line each in a file beside it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._written = path, path.with_suffix(".cases")
 
     def forced(self) -> frozenset[str]:
-        """What the record holds. Raises PermanentError if it is damaged."""
+        """All of them. Raises PermanentError if the record is damaged."""
+        return self._by_chance() | self.cases()
+
+    def cases(self) -> frozenset[str]:
+        """The groups of evaluation cases."""
+        if not self._written.is_file():
+            return frozenset()
+        return frozenset(self._written.read_text(encoding="utf-8").split())
+
+    def add_case(self, group: str) -> None:
+        """Have a group judge from now on. Several may write at once."""
+        self._written.parent.mkdir(parents=True, exist_ok=True)
+        with self._written.open("a", encoding="utf-8") as stream:
+            stream.write(f"{group}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _by_chance(self) -> frozenset[str]:
         if not self.path.is_file():
             return frozenset()
         record = read_json(self.path)
@@ -155,11 +174,15 @@ class HeldOutGroups:
         return frozenset(map(str, record["groups"]))
 
     def complete(self, groups: Iterable[str], heldout_share: float, seed: int) -> Iterator[str]:
-        """All groups that are held out: of two or more at least one, and whatever was held out before."""
-        forced = self.forced()
+        """All groups that are held out: of two or more at least one beside the cases, and whatever was held out
+        before."""
+        forced, cases = self._by_chance(), self.cases()
         held = several = False
         first: str | None = None
         for group in groups:
+            if group in cases:
+                yield group
+                continue
             if group in forced or assign(group, heldout_share, seed) == "heldout":
                 held = True
                 yield group

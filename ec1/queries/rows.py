@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from ec1.corpus.access import access_labels
 from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset_tables import SIDES
 from ec1.corpus.pieces import entries_of, files_of, indexes_of, lines_at, lines_in, pieces_of, places_of
@@ -105,6 +106,7 @@ class RowSource(Protocol):
     """A snapshot or a dataset that is open for reading."""
 
     summary: SourceSummary
+    labels: tuple[str, ...]
 
     def at(self, numbers: Sequence[int]) -> list[Row]:
         """The rows of these numbers, in this order. Raises DamagedError."""
@@ -158,6 +160,13 @@ def role_of(desk: Desk, source: RowSource) -> tuple[str, str] | None:
         wanted = source.summary.facts["snapshot"]
         names = {path.parent.name for path in desk.home.snapshots.glob(f"*/{wanted}")}
     return next(((each.tenant, each.role) for each in buckets(desk) if each.bucket in names), None)
+
+
+def labels_of(source: RowSource, row: Row) -> tuple[str, ...]:
+    """The access labels of a row; of one in a dataset, which does not say its own, those of the whole."""
+    if source.summary.kind == "dataset":
+        return source.labels
+    return access_labels(row.raw or {}, metadata_of(row.raw or {}))
 
 
 def _summary(desk: Desk, key: str, path: Path) -> SourceSummary:
