@@ -51,6 +51,8 @@ def application(state: StudioState) -> ASGIApp:
         Route("/graph", seen(graph.search)),
         Route("/graph/entity", seen(graph.entity), methods=["GET"]),
         Route("/graph/entity", changed(graph.correct), methods=["POST"]),
+        Route("/graph/history", seen(graph.history), methods=["GET"]),
+        Route("/graph/history", changed(graph.decide_history), methods=["POST"]),
         Route("/graph/changes", seen(graph.changes)),
         Route("/graph/review", seen(graph.review), methods=["GET"]),
         Route("/graph/review", changed(graph.decide), methods=["POST"]),

@@ -9,6 +9,7 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from ec1.adapters.extractor import ROLE
@@ -26,7 +27,7 @@ from ec1.errors import InputError, RejectedError
 from ec1.extraction.defence.releases import add
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import canonical_json, checked_name, digest_of, write_atomic
-from ec1.graph.review import write_decisions
+from ec1.graph.review import undo_decision, write_decisions
 from ec1.night.forgetting import forget as forgetting
 from ec1.plural import counted
 from ec1.queries.adapters import VersionId, version_id
@@ -244,18 +245,21 @@ def forget(desk: Desk, wanted: Wanted, looked_at: str, who: str) -> Forgotten:
 
 
 def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) -> str:
-    """Write into the deployment's file of decisions that two entities are one, or two; returns where it stands.
-
-    Raises InputError if the deployment names no such file, without a reason, or against an earlier decision.
-    """
-    path = desk.deployment.graph.overrides
-    if path is None:
-        raise InputError(
-            f"deployment {desk.deployment.name!r} names no file for decisions: set graph.overrides, such as "
-            "configs/overrides.yaml"
-        )
+    """Write into the file of decisions that two entities are one, or two; returns where it stands. Raises InputError
+    without a reason, or against an earlier decision."""
+    path = _decisions_file(desk)
     write_decisions(path, [(one, other)], same=same, reason=reason)
     return f"{one} and {other} are {'one' if same else 'two'}: written to {path.name}, the next night follows it"
+
+
+def undo_pair(desk: Desk, one: str, other: str) -> str:
+    """Take the decision about two entities back. Raises InputError if there is none about just these two."""
+    (reason, *_) = undo_decision(_decisions_file(desk), one, other)
+    return f"taken back: {one} and {other} ({reason}); the next night decides by what documents say"
+
+
+def _decisions_file(desk: Desk) -> Path:
+    return desk.deployment.graph.overrides or desk.home.overrides
 
 
 def check_learns_names(deployment: Deployment) -> None:
