@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ec1.errors import InputError
+from ec1.plural import counted
 from ec1.queries import doors, forgetting
 from ec1.queries.desk import Desk
 from studio.data import opened_row
@@ -52,7 +53,8 @@ def forget(request: Request, desk: Desk, form: Form) -> str:
     wanted = forgetting.wanted_of(form.get("source", ""), form.get("text", "").replace("\r\n", "\n"))
     looked_at = needed(form, "looked_at", "what you looked at")
     done = doors.forget(desk, wanted, looked_at, state_of(request).person)
-    said = f"removed: {len(done.tuples)} rows, {len(done.documents)} documents, {len(done.datasets)} datasets"
+    parts = (("row", done.tuples), ("document", done.documents), ("dataset", done.datasets))
+    said = "removed: " + ", ".join(counted(len(each), noun) for noun, each in parts)
     if done.versions:
         said += f"; withdrawn: {', '.join(done.versions)}; their weights stay until `ec1 adapters remove`"
     left = [f"{place} ({why})" for place, why in done.left.items()]

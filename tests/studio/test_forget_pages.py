@@ -34,7 +34,7 @@ def test_a_row_is_forgotten_after_what_would_go_was_seen(
         assert faults(page) == []
         page.get_by_role("button", name="Look at what would go").click()
         said = page.get_by_role("status").inner_text()
-        assert said.startswith("1 rows, 0 documents, 1 snapshots, 1 datasets")
+        assert said.startswith("1 row, 0 documents, 1 snapshot, 1 dataset, ")
         shown = page.locator("main").inner_text()
         assert "notes/all.jsonl, line 41 (this row)" in shown and "fernhollow/notes@v1 learnt from it" in shown
         assert faults(page) == []

@@ -114,8 +114,12 @@ def test_an_entity_shows_its_own_history(desk: Desk, page: Any, faults: Callable
         page.get_by_role("heading", name="History of Jane Smith").wait_for()
         found = [each.inner_text() for each in page.locator("section[aria-labelledby=nights] article").all()]
         assert [each.partition("\n")[0] for each in found] == ["Night 2026-06-03", "Night 2026-06-02"]
-        assert "it came, with 1 mentions" in found[1] and "meetings/2026-06-02.md" in found[1]
-        assert "1 mentions became 3" in found[0] and f"one with {other}: " in found[0] and "2026-06-03.md" in found[0]
+        assert "it came, with 1 mention" in found[1] and "meetings/2026-06-02.md" in found[1]
+        assert (
+            "mentions: 1 before, 3 now" in found[0]
+            and f"one with {other}: " in found[0]
+            and "2026-06-03.md" in found[0]
+        )
         assert "<b>Northwind</b>" in page.locator("section[aria-labelledby=decided]").inner_text()
         assert faults(page) == []
         page.get_by_text("They are two", exact=True).click()
