@@ -12,6 +12,7 @@ from ec1.adapters.votes import VoteTally, tallies_of
 from ec1.corpus.access import access_labels
 from ec1.corpus.tuples import load_record, metadata_of, parse_record
 from ec1.deployment import Deployment
+from ec1.errors import RejectedError
 from ec1.files import checked_name
 from ec1.home import Home
 from ec1.queries.desk import Desk
@@ -57,16 +58,22 @@ class EvaluationCase:
 
 def cases(desk: Desk) -> list[EvaluationCase]:
     """The evaluation cases that stand in the corpus and the reader may see, the newest first."""
-    found = []
-    for path in desk.deployment.corpus_root(desk.home).rglob("feedback/case-*.jsonl"):
-        record = load_record(path.read_bytes())
-        metadata, item = metadata_of(record), parse_record(record)
+    found, root = [], desk.deployment.corpus_root(desk.home)
+    for path in root.rglob("feedback/case-*.jsonl"):
+        try:
+            record = load_record(path.read_bytes())
+            metadata, item = metadata_of(record), parse_record(record)
+        except (RejectedError, OSError):
+            # Its snapshot says why it is no row.
+            continue
+        # The pairs of apprenticeship are the one role whose feedback lies beside it.
+        folder = path.parent.parent
         if desk.may_see(item.labels):
             right = item.completion or item.chosen or ()
             found.append(
                 EvaluationCase(
                     path.stem,
-                    path.parent.parent.name,
+                    folder.name if folder != root else "apprenticeship",
                     item.prompt[-1]["content"],
                     right[-1]["content"] if right else "",
                     str(metadata.get("written_by", "")),
