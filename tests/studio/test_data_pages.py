@@ -1,6 +1,7 @@
 """Data in Studio, in a real browser: rows are found, shown as they are, and can do nothing."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,37 @@ def test_held_out_rows_are_ordered_by_loss(
         assert page.locator("tbody tr").count() == len(held) and "more is better" in page.locator("main").inner_text()
         page.locator("tbody a").first.click()
         page.get_by_role("heading", name=f"Row {held[-1].number}").wait_for()
+
+
+def test_diffs_are_coloured_and_rows_are_counted(
+    desk: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    diff = "--- a/berth.py\n+++ b/berth.py\n@@ -1,2 +1,2 @@\n port = 4\n-berth = 7\n+berth = 9 if <b>wide</b> else 7\n"
+    change = {"prompt": "Widen the berth.", "completion": diff}
+    classes = [
+        {"prompt": f"Is ship {n} wide, say yes or no?", "completion": ("no", "yes")[n % 4 == 0]} for n in range(8)
+    ]
+    snapshot = snapshot_of(desk, [change, *records(20), *classes])
+    key, dataset = key_of(snapshot), dataset_of(desk, snapshot, words)
+    for each in (key, dataset):
+        indexed(desk, each)
+    number = next(each.number for each in open_source(desk, key).every() if "Widen" in each.text)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{key}/row/{number}")
+        assert page.locator(".line.added").all_inner_texts() == ["+berth = 9 if <b>wide</b> else 7"]
+        assert page.locator(".line.removed").all_inner_texts() == ["-berth = 7"]
+        assert faults(page) == []
+        page.goto(f"{address}/data/{key}?order=created&text=ship")
+        ages = [int(re.findall(r"(\d+) days ago", each)[0]) for each in page.locator(".facts").all_inner_texts()[8:]]
+        assert len(set(ages)) > 10 and ages == sorted(ages, reverse=True), "the oldest first"
+        page.goto(f"{address}/data/{key}/counts")
+        shown = page.locator("main").inner_text()
+        assert all(each in shown for each in ("notes/all.jsonl", "Length in characters"))
+        classes_of = page.locator("section[aria-labelledby=by-class] tbody tr").all_inner_texts()
+        assert [each.split() for each in classes_of[:2]] == [["no", "6"], ["yes", "2"]]
+        page.goto(f"{address}/data/{dataset}/counts")
+        assert page.get_by_role("heading", name="Length in tokens").is_visible()
+        assert faults(page) == []
 
 
 def test_rows_are_ordered_by_the_score_that_came_with_them(desk: Desk, page: Any) -> None:

@@ -29,6 +29,8 @@ def test_a_row_is_forgotten_after_what_would_go_was_seen(
     row = next(each for each in open_source(desk, key).every() if "Lena" in each.text)
     with served(state_at(desk)) as address:
         page.goto(f"{address}/data/{key}/row/{row.number}")
+        page.get_by_role("link", name="which versions learnt this row").click()
+        assert page.get_by_text("fernhollow/notes@v1", exact=True).count() == (row.side == "train")
         page.get_by_role("link", name="Forget this row").click()
         assert page.get_by_label("Or everything that holds this text").input_value() == SECRET["completion"]
         assert faults(page) == []

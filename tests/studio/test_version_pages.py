@@ -48,6 +48,10 @@ def test_versions_are_promoted_rolled_back_and_quarantined_with_a_reason(
         page.get_by_text(f"{ROLE}@v3 is in use").wait_for()
         decide("rollback", "", "still echoes")
         page.get_by_text(f"{ROLE}@v2 is in use").wait_for()
+        decide("pin", "1", "until the audit")
+        page.get_by_text(f"{ROLE}@v1 is in use").wait_for()
+        decide("unpin", "", "the audit is over")
+        page.get_by_text(f"{ROLE}@v2 is in use").wait_for()
         decide("quarantine", "3", "it learnt a secret")
         page.get_by_text("it learnt a secret").wait_for()
         found = registry.decisions("fernhollow", "engineering")
@@ -55,6 +59,8 @@ def test_versions_are_promoted_rolled_back_and_quarantined_with_a_reason(
             ("promote", 1, "anna"),
             ("promote", 3, "anna"),
             ("rollback", 2, "anna"),
+            ("pin", 1, "anna"),
+            ("unpin", None, "anna"),
             ("withdraw", 3, "anna"),
         ]
         assert registry.incumbent("fernhollow", "engineering").version == 2
@@ -170,10 +176,10 @@ def test_a_training_is_shown_while_it_runs(
     (folder / "run.json").write_text(json.dumps({"spec": spec, "provenance": {}, "started": "2026-06-01T01:00:00"}))
     writer = EventFileWriter(str(folder / "tensorboard"))
 
-    def step(number: int, loss: float) -> None:
-        value = Summary(value=[Summary.Value(tag="train/loss", simple_value=loss)])
-        writer.add_event(Event(step=number, summary=value))
-        writer.flush()
+    def step(number: int, value: float, tag: str = "loss", to: EventFileWriter = writer) -> None:
+        summary = Summary(value=[Summary.Value(tag=f"train/{tag}", simple_value=value)])
+        to.add_event(Event(step=number, summary=summary))
+        to.flush()
 
     with served(state_at(desk)) as address:
         page.goto(f"{address}/runs/{ROLE}/2026-06-01")
@@ -185,8 +191,22 @@ def test_a_training_is_shown_while_it_runs(
         step(4, 1.5)
         page.get_by_text("loss: 1.5 to 3.5, steps 1 to 4").wait_for()
         assert faults(page) == []
-        page.goto(f"{address}/runs?run={ROLE}/2026-06-01")
-        assert page.locator("svg.chart polyline").count() == 1
+        # What else is measured comes as well, and the curves of several trainings lie over each other.
+        for tag in ("reward", "tokens_per_second", "gpu_busy"):
+            step(5, 7.5, tag)
+        for name in ("reward", "tokens per second", "gpu busy"):
+            page.get_by_text(f"{name}: 7.5").wait_for()
+        other = desk.home.run("fernhollow", "engineering", "2026-06-02") / "training"
+        other.mkdir(parents=True)
+        (other / "run.json").write_text((folder / "run.json").read_text())
+        second = EventFileWriter(str(other / "tensorboard"))
+        for number in (1, 2):
+            step(number, 3.0 - number, to=second)
+        second.close()
+        page.goto(f"{address}/runs?run={ROLE}/2026-06-01&run={ROLE}/2026-06-02")
+        loss = page.locator("figure").filter(has_text="loss").locator("polyline")
+        assert [len((each.get_attribute("points") or "").split()) for each in loss.all()] == [3, 2]
+        assert [each[-10:] for each in page.locator(".legend li").all_inner_texts()] == ["2026-06-01", "2026-06-02"]
         assert faults(page) == []
     writer.close()
 
