@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dagster import UrlMetadataValue
 from published import publish
 from studio_desk import foreign_page, served, state_at, training_spec
 
 from ec1.night.records import Part, Records, RunRecord
 from ec1.queries.desk import Desk
-from ec1.queries.nights import nights_page
+from ec1.queries.nights import nights_page, report_of
+from ec1_assets.night_report import STUDIO, metadata_of
 
 pytestmark = pytest.mark.browser
 ROLE = "fernhollow/engineering"
@@ -141,7 +143,9 @@ def write_night(desk: Desk, night: str) -> None:
     Records(desk.home.night(night)).write("11111111-aaaa", record)
 
 
-def test_a_night_shows_when_its_parts_worked(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+def test_a_night_shows_when_its_parts_worked(
+    desk: Desk, page: Any, tmp_path: Path, faults: Callable[[Any], list[str]]
+) -> None:
     for night in ("2026-06-01", "2026-06-02"):
         write_night(desk, night)
     with served(state_at(desk)) as address:
@@ -158,6 +162,12 @@ def test_a_night_shows_when_its_parts_worked(desk: Desk, page: Any, faults: Call
         assert [each["width"] for each in bars] == pytest.approx([bars[1]["width"] * 2 / 9, bars[1]["width"]], rel=0.05)
         assert bars[0]["x"] < bars[1]["x"]
         assert faults(page) == []
+        there = page.get_by_role("link", name="This run in Dagster").get_attribute("href")
+        assert there == "http://127.0.0.1:3000/runs/11111111-aaaa"
+        back = metadata_of(report_of(desk.home, "2026-06-02"), tmp_path)["studio"]
+        assert isinstance(back, UrlMetadataValue)
+        page.goto(back.value.replace(STUDIO, address))
+        page.get_by_role("heading", name="Run 11111111, failed").wait_for()
         assert page.goto(f"{address}/nights/2026-01-01").status == 400
         assert page.goto(f"{address}/nights/yesterday").status == 400
     assert nights_page(desk.home, 1).next == "1"
