@@ -38,7 +38,9 @@ def names_of(row: Row) -> RowNames:
         # A row of a dataset, whose tuple is no longer here; or a line that is no tuple.
         if row.group and not row.group.startswith("prompt:"):
             sources = (row.group,)
-    texts = [str(each.get("content") or "") for part in (row.prompt, *row.answers.values()) for each in part]
+    # Checks are written out for the page: no record says them in these words.
+    parts = [row.prompt, *(messages for side, messages in row.answers.items() if side != "checks")]
+    texts = [str(each.get("content") or "") for part in parts for each in part]
     return RowNames(sources, max(texts, key=len, default=""))
 
 

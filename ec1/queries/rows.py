@@ -66,8 +66,8 @@ class SourceSummary:
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `answers` are the completion, or the chosen and the rejected answer, by their columns; `raw` is the
-    record as it stands, None of what was left out. `reason`: why it was."""
+    """One row. `answers` are the completion, the chosen and the rejected answer, or checks, by their columns; `raw`
+    is the record as it stands, None of what was left out. `reason`: why it was."""
 
     number: int
     side: Side
@@ -314,7 +314,12 @@ def row_of(
     except RejectedError as error:
         return Row(number, side, digest, origin, reason=str(error), raw=record)
     sides = (("completion", item.completion), ("chosen", item.chosen), ("rejected", item.rejected))
-    answers = {name: messages for name, messages in sides if messages}
+    answers: dict[str, tuple[Message, ...]] = {name: messages for name, messages in sides if messages}
+    if item.checks:
+        # As a dataset has them: what answers are held against.
+        answers["checks"] = (
+            {"role": "checks", "content": json.dumps(item.checks, ensure_ascii=False, sort_keys=True)},
+        )
     group = item.sources[0] if item.sources else None
     return Row(
         number, side, digest, origin, item.prompt, answers, str(item.kind), group, created=item.created, raw=record

@@ -183,6 +183,19 @@ def test_diffs_are_coloured_and_rows_are_counted(
         assert faults(page) == []
 
 
+def test_tasks_show_what_answers_are_held_against_and_are_asked(desk: Desk, page: Any) -> None:
+    task = {"tuple_type": "task", "prompt": "What is 2 + 3?", "checks": [{"check": "exact", "value": "5"}]}
+    key = key_of(snapshot_of(desk, [task], "sums", "task"))
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{key}")
+        shown = page.locator("ol.rows > li > a")
+        assert "What is 2 + 3?" in shown.inner_text() and '"value": "5"' in shown.inner_text()
+        shown.click()
+        page.get_by_role("heading", name="checks", exact=True).wait_for()
+        page.get_by_role("link", name="Ask models this").click()
+        assert page.get_by_label("Question").last.input_value() == "What is 2 + 3?"
+
+
 def test_rows_are_ordered_by_the_score_that_came_with_them(desk: Desk, page: Any) -> None:
     pair = {"chosen": "It left the berth on Monday at noon.", "rejected": "It left the berth on Friday at night."}
     rated = [{**pair, "prompt": f"When did ship {n} leave?", "chosen-rating": n} for n in (3, 1, 2)]

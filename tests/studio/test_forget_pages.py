@@ -60,6 +60,14 @@ def test_a_row_is_forgotten_after_what_would_go_was_seen(
     assert known is not None and Tombstones(desk.home).refuses(known), "an import cannot bring it back"
 
 
+def test_a_task_is_forgotten_by_its_question(desk: Desk, page: Any) -> None:
+    task = {"tuple_type": "task", "prompt": "2 + 3?", "checks": [{"check": "exact", "value": "5" * 90}]}
+    snapshot = snapshot_of(desk, [task], "sums", "task")
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/snapshot/{snapshot.bucket}/{snapshot.digest}/row/0/forget")
+        assert page.get_by_label("Or everything that holds this text").input_value() == "2 + 3?"
+
+
 def test_what_a_row_was_cut_from_goes_as_a_whole(desk: Desk, page: Any) -> None:
     snapshot = snapshot_of(desk, [*records(5), *SESSION])
     key = f"snapshot/{snapshot.bucket}/{snapshot.digest}"
