@@ -292,7 +292,8 @@ class _Builder:
             if not len(self._rows):
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
             reworded = rewordings(self._signatures("answers"))
-            self._rows.cluster(clusters(self._rows, twins.pairs(), reworded.tolist(), self._first))
+            pairs, first = (twins.pairs(), reworded.tolist()), self._groups.forced()
+            self._rows.cluster(clusters(self._rows, *pairs, first, self._cases))
             self._rows.hold_out(self._heldout())
             self._heldout_rows = self._rows.sides()
             outdated = self._rows.outdated()
@@ -345,11 +346,6 @@ class _Builder:
         if self._data.heldout_newest:
             return itertools.chain(newest(self._rows, self._data.heldout_share), self._cases)
         return self._groups.complete(self._rows.clusters(), self._data.heldout_share, self._data.seed)
-
-    @property
-    def _first(self) -> frozenset[str]:
-        """The groups whose side others join."""
-        return self._cases if self._data.heldout_newest else self._groups.forced()
 
     @property
     def _where(self) -> str:

@@ -57,13 +57,18 @@ def leaks(table: RowTable, twins: NearDuplicates) -> list[Leak]:
 
 
 def clusters(
-    table: RowTable, twins: Iterable[tuple[int, int]], reworded: Iterable[tuple[int, int]], first: Collection[str]
+    table: RowTable,
+    twins: Iterable[tuple[int, int]],
+    reworded: Iterable[tuple[int, int]],
+    first: Collection[str],
+    alone: Collection[str] = (),
 ) -> dict[str, str]:
     """Groups that have nearly equal rows, the same question or answer in another spelling, or an answer in other words
     (`reworded`) -> the group that stands for all of them: one side of the split for all.
 
     It is one of `first`, if there is any, else the oldest: so a new group that resembles old ones joins their side.
-    A question or an answer joins no more than a tenth of the groups; where it would, rows of one side are left out.
+    A question or an answer joins no more than a tenth of the groups; where it would, rows of one side are left out. So
+    it is with groups in `alone`, whatever is like them: no other changes sides for their sake.
     """
     parent: dict[str, str] = {}
     sizes: Counter[str] = Counter()
@@ -85,11 +90,12 @@ def clusters(
     for pairs, most in ((twins, math.inf), (reworded, limit)):
         for numbers in pairs:
             left, right = map(table.group_of, numbers)
-            if left is not None and right is not None:
+            if left is not None and right is not None and left not in alone and right not in alone:
                 join(left, right, most)
     apart = []
     for link, names in table.linked(min(MANY, limit)):
-        if not all([join(names[0], other, limit) for other in names[1:]]):
+        others = [name for name in names if name not in alone]
+        if not all([join(others[0], other, limit) for other in others[1:]]) or len(others) < len(names):
             apart.append(link)
     table.source(apart)
     age = {group: table.oldest(group) for group in parent}

@@ -46,10 +46,16 @@ def test_a_mark_becomes_a_case_that_judges_and_is_never_trained_on(
     with_recipe: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]], options: dict[str, Any]
 ) -> None:
     desk = with_recipe
-    snapshot = snapshot_of(desk, records(60))
+    # Of other sessions: what says the same as the case will, and what nearly does.
+    like = [
+        {"prompt": f"Where is ship {n}, and why?", "completion": f"{RIGHT}{' Yes' * n}", "session_id": f"S{n}"}
+        for n in range(9)
+    ]
+    snapshot = snapshot_of(desk, [*records(60), *like])
     key = f"snapshot/{snapshot.bucket}/{snapshot.digest}"
     judged = next(row for row in open_source(desk, key).every() if "ship 7 " in row.text)
     number, asked = judged.number, judged.prompt[-1]["content"]
+    _, before = tonight(desk, words, **options)
     with served(state_at(desk)) as address:
         page.goto(f"{address}/data/{key}/row/{number}")
         page.keyboard.press("c")
@@ -77,6 +83,9 @@ def test_a_mark_becomes_a_case_that_judges_and_is_never_trained_on(
     assert [row["completion"][0]["content"] for row in held] == [RIGHT], "the right answer, and it alone"
     sides = [row for side in ("train", "heldout") for row in dataset.rows(side) if row["prompt"][0]["content"] == asked]
     assert sides == held, "the row that was judged stands on no side any more"
+    assert not any(RIGHT in row["completion"][0]["content"] for row in dataset.rows("train")), "nor what is like it"
+    groups = {side: {row["group"] for row in dataset.rows(side)} for side in ("train", "heldout")}
+    assert not groups["heldout"] & {row["group"] for row in before.rows("train")}, "nothing changes sides for a case"
     assert dataset.train_rows > 10 and not dataset.leaks
     # What users say of the same question is not learnt either, and never takes the place of the case.
     served_row = {"prompt": asked, "completion": WRONG, "metadata": {"origin": "ec1-serve"}, "created": "2030-01-01"}
