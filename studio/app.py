@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from studio import data, graph, judgement, make, nights, versions, vibe
+from studio import data, forgetting, graph, judgement, make, nights, versions, vibe
 from studio.web import FOLDER, HEADERS, StudioState, changed, render, seen, tried
 
 _SOURCES = ("/data/snapshot/{bucket}/{digest}", "/data/dataset/{digest}")
@@ -29,6 +29,9 @@ def application(state: StudioState) -> ASGIApp:
         *(Route(f"{path}/counts", seen(data.counts)) for path in _SOURCES),
         Route("/data/dataset/{digest}/scores", seen(data.scores)),
         *(Route(f"{path}/row/{{number:int}}", seen(data.row)) for path in _SOURCES),
+        *(Route(f"{path}/row/{{number:int}}/forget", seen(forgetting.ask), methods=["GET"]) for path in _SOURCES),
+        *(Route(f"{path}/row/{{number:int}}/forget", tried(forgetting.look), methods=["POST"]) for path in _SOURCES),
+        Route("/forget", changed(forgetting.forget), methods=["POST"]),
         Route("/nights", seen(nights.overview)),
         Route("/nights/{night}", seen(nights.night)),
         Route("/runs", seen(nights.runs)),
@@ -48,6 +51,8 @@ def application(state: StudioState) -> ASGIApp:
         Route("/graph", seen(graph.search)),
         Route("/graph/entity", seen(graph.entity), methods=["GET"]),
         Route("/graph/entity", changed(graph.correct), methods=["POST"]),
+        Route("/graph/history", seen(graph.history), methods=["GET"]),
+        Route("/graph/history", changed(graph.decide_history), methods=["POST"]),
         Route("/graph/changes", seen(graph.changes)),
         Route("/graph/review", seen(graph.review), methods=["GET"]),
         Route("/graph/review", changed(graph.decide), methods=["POST"]),

@@ -1,7 +1,7 @@
 """The pages of data: sources, their rows, one row, how they are spread, two of them compared."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +12,7 @@ from ec1.queries.desk import Desk
 from ec1.queries.import_preview import preview_import
 from ec1.queries.row_index import Indexing, RowFilter
 from ec1.queries.row_scores import ScoreOrder, row_scores
-from ec1.queries.rows import Row, buckets, count_of, open_source, sources
+from ec1.queries.rows import Row, RowSource, buckets, count_of, open_source, sources
 from studio import judgement, shown
 from studio.web import Form, render, state_of
 
@@ -66,12 +66,13 @@ def rows(request: Request, desk: Desk) -> Response:
         wanted=wanted,
         beginning=_beginning,
         indexed=row_index.ready(desk, source),
-        orders=_orders(source.summary.kind),
+        orders=_orders(source.summary.kind, row_index.has_scores(desk, source)),
     )
 
 
-def _orders(kind: str) -> list[tuple[str, str]]:
+def _orders(kind: str, scored: bool) -> list[tuple[str, str]]:
     orders = [("number", "as they stand"), ("length", "length in characters")]
+    orders += [("score", "the score that came with them")] if scored else []
     return [*orders, ("tokens", "length in tokens") if kind == "dataset" else ("created", "when they were made")]
 
 
@@ -91,21 +92,26 @@ def _waiting(request: Request, progress: Indexing) -> Response:
     return render(request, "waiting.html", 202, progress=progress, source=source, total=count_of(source))
 
 
-def row(request: Request, desk: Desk) -> Response:
+def opened_row(request: Request, desk: Desk) -> tuple[str, RowSource, Row, Row | None]:
+    """The row of an address: its source's key, the source, the row, and the tuple that a dataset's row was made of,
+    where its snapshot is still here. Raises InputError."""
     key, number = _key(request), int(request.path_params["number"])
     source = open_source(desk, key)
     found = source.at([number])
     if not found:
         raise InputError(f"there is no row {number}: this source has {count_of(source.summary):,}")
     (it,) = found
-    original = None
-    if it.reason and it.raw is None and source.summary.kind == "dataset":
-        original = row_facts.source_row(desk, it, str(source.summary.facts["snapshot"]))
+    made_of = str(source.summary.facts["snapshot"]) if source.summary.kind == "dataset" else ""
+    return key, source, it, row_facts.source_row(desk, it, made_of) if made_of else None
+
+
+def row(request: Request, desk: Desk) -> Response:
+    key, source, it, tuple_ = opened_row(request, desk)
+    number, original = it.number, tuple_ if it.reason and it.raw is None else None
     cleaned = None
-    if not it.reason and source.summary.facts.get("scrubbed"):
-        before_it = row_facts.source_row(desk, it, str(source.summary.facts["snapshot"]))
-        if before_it is not None and _everything_said(before_it) != _everything_said(it):
-            cleaned = shown.differences(_everything_said(before_it), _everything_said(it))
+    scrubbed = tuple_ is not None and not it.reason and source.summary.facts.get("scrubbed")
+    if scrubbed and tuple_ and _everything_said(tuple_) != _everything_said(it):
+        cleaned = shown.differences(_everything_said(tuple_), _everything_said(it))
     pieces: tuple[row_facts.TokenPiece, ...] = ()
     why_not = ""
     if request.query_params.get("view") == "tokens":
@@ -167,10 +173,12 @@ def counts(request: Request, desk: Desk) -> Response:
 
 def scores(request: Request, desk: Desk) -> Response:
     key, asked = _key(request), request.query_params
-    order: ScoreOrder = "lost" if asked.get("order") == "lost" else "loss"
-    found = row_scores(desk, key, asked.get("run") or None, order, PAGE)
+    order = asked.get("order") or "loss"
+    if order not in get_args(ScoreOrder):
+        raise InputError(f"held-out rows have no order {order!r}: there are {', '.join(get_args(ScoreOrder))}")
+    found = row_scores(desk, key, asked.get("run") or None, order, PAGE)  # type: ignore[arg-type]
     source = open_source(desk, key).summary
-    return render(request, "scores.html", source=source, key=key, found=found, order=order, beginning=_beginning)
+    return render(request, "scores.html", source=source, key=key, found=found, beginning=_beginning)
 
 
 def import_form(request: Request, desk: Desk) -> Response:

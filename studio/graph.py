@@ -13,6 +13,7 @@ from ec1.errors import InputError
 from ec1.queries import decisions, doors
 from ec1.queries import graph as queries
 from ec1.queries.desk import Desk
+from ec1.queries.entity_history import past_of
 from ec1.queries.graph_walks import what_changed
 from ec1.queries.held_back import held_sentences, last_words
 from studio.shown import short
@@ -25,6 +26,7 @@ _KNOWN = 300
 _PAIRS = 10
 _HELD = 200
 _CHANGED = 100
+_DOCUMENTS = 5
 
 
 def search(request: Request, desk: Desk) -> Response:
@@ -78,6 +80,24 @@ def correct(request: Request, desk: Desk, form: Form) -> str:
         desk, key, needed(form, "path", "the document"), int(start), form.get("names", ""), state_of(request).person
     )
     return after("/graph/entity", said, key=key)
+
+
+def history(request: Request, desk: Desk) -> Response:
+    past = past_of(desk, request.query_params.get("key", ""))
+    return render(request, "history.html", it=past.now, past=past, href=href, most=_DOCUMENTS)
+
+
+def decide_history(request: Request, desk: Desk, form: Form) -> str:
+    """What a form of `history.html` says: that two are two, or that a decision about them is taken back."""
+    one, other = needed(form, "one", "an entity"), needed(form, "other", "an entity")
+    key, action = needed(form, "key", "the entity"), needed(form, "action", "what to do")
+    if action == "undo":
+        said = doors.undo_pair(desk, one, other)
+    elif action == "part":
+        said = doors.decide_pair(desk, one, other, same=False, reason=needed(form, "reason", "how it is known"))
+    else:
+        raise InputError(f"{action!r} is nothing that can be done here: part or undo")
+    return after("/graph/history", said, key=key)
 
 
 def href(key: str) -> str:

@@ -12,17 +12,20 @@ from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.queries import doors, feedback, generation
 from ec1.queries.adapters import version_id
 from ec1.queries.desk import Desk
-from ec1.queries.rows import Row, RowSource, role_of
+from ec1.queries.rows import Row, RowSource, labels_of, role_of
 from studio.web import Form, after, fields_of, needed, problem, render, state_of
 
 PAGE = 20
 MOST_ANSWERS = 12
+_CASES = 200
 _ORDER = secrets.SystemRandom()
 
 
 def waiting(request: Request, desk: Desk) -> Response:
     page = feedback.waiting(desk.deployment, desk.home, None, PAGE, request.query_params.get("after") or None)
-    return render(request, "waiting_feedback.html", page=page)
+    shown = [each for each in page.items if desk.may_see(feedback.labels_of(each.record))]
+    cases = feedback.cases(desk)
+    return render(request, "waiting_feedback.html", page=page, waiting=shown, cases=cases[:_CASES], count=len(cases))
 
 
 def decide(request: Request, desk: Desk, form: Form) -> str:
@@ -50,7 +53,10 @@ def judge(request: Request, desk: Desk, form: Form) -> str:
         correction=form.get("correction", "").replace("\r\n", "\n") if form.get("verdict") == "correct" else "",
         why=form.get("why", ""),
         about=form.get("about", ""),
+        labels=tuple(filter(None, form.get("labels", "").split(","))),
     )
+    if form.get("case") == "1":
+        return after("/judge", doors.keep_case(desk, said, state_of(request).person))
     told = doors.judge(desk, said, state_of(request).person, release=form.get("release") == "1")
     return after("/judge", f"{model}: {told}" if model else told)
 
@@ -102,6 +108,7 @@ def of_row(desk: Desk, source: RowSource, row: Row) -> Mapping[str, str] | None:
         "prompt": prompt_field(row.prompt),
         "answer": str(row.answers["completion"][-1]["content"]),
         "about": f"row {row.digest[:16]}",
+        "labels": ",".join(labels_of(source, row)),
     }
 
 

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ec1.errors import EC1Error, InputError
+from ec1.plural import counted
 from ec1.queries.desk import Desk
 from studio import shown
 from studio.background import Background
@@ -76,6 +77,7 @@ def _templates() -> Environment:
         "safe_text": shown.safe, "short": shown.short, "age": _age, "number": _number,
         "quoted": lambda text: shlex.quote(str(text)), "part": lambda text: urllib.parse.quote(str(text), safe=""),
     }  # fmt: skip
+    environment.filters["counted"] = counted
     environment.globals["body"] = shown.body
     return environment
 

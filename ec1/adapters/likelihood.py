@@ -10,10 +10,12 @@ import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ec1.answers.answering import tokens_of
+from ec1.corpus.cases import chosen
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.errors import InputError
 from ec1.files import canonical_json
@@ -60,13 +62,15 @@ class _Sequence:
 def read_examples(
     path: Path, objective: str, tokenizer: Any, *, system_prompt: str | None, max_length: int, limit: int
 ) -> tuple[list[HeldOutExample], int]:
-    """At most `limit` examples, and how many had no room for an answer. Raises InputError for another shape."""
+    """At most `limit` examples, evaluation cases first, and how many had no room for an answer. Raises InputError for
+    another shape."""
     rows = list(enumerate(rows_of(path)))
     # A stable choice that does not depend on the order of rows, so that nights stay comparable.
     rows.sort(key=lambda item: hashlib.sha256(name_of(*item).encode()).digest())
     examples: list[HeldOutExample] = []
     skipped = 0
-    for index, row in sorted(rows[:limit]):
+    first = chosen(((row.get("group"), (index, row)) for index, row in rows), limit)
+    for index, row in sorted(first, key=itemgetter(0)):
         columns = ROW_KINDS[objective].sides
         messages = {column: _messages(row, column, path) for column in ("prompt", *columns)}
         prompt = messages.pop("prompt")

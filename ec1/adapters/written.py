@@ -19,6 +19,7 @@ from ec1.adapters.scores import Sample
 from ec1.answers.answering import ModelAnswer, write_answers
 from ec1.answers.behaviour import faults_of
 from ec1.answers.success import hopeless, judged_all, kind_of
+from ec1.corpus.cases import chosen
 from ec1.recipes.evaluation import EvaluationOptions
 
 _ROOM = 1.25
@@ -28,10 +29,11 @@ _ROOM_TOKENS = 16
 
 def to_write(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> tuple[list[int], int]:
     """The places of the examples whose prompts are answered, and how many were left out because their wanted answer
-    cannot be written out in full. A stable choice, the same on every night."""
+    cannot be written out in full. A stable choice, the same on every night; evaluation cases come first."""
     fitting = [index for index, each in enumerate(examples) if len(each.answers[0]) < options.sample_tokens]
     fitting.sort(key=lambda index: hashlib.sha256(examples[index].name.encode()).digest())
-    return sorted(fitting[: options.sample_generations]), len(examples) - len(fitting)
+    asked = chosen(((examples[index].group, index) for index in fitting), options.sample_generations)
+    return sorted(asked), len(examples) - len(fitting)
 
 
 def room_for(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> int:

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ec1.adapters.registry import AdapterRegistry
 from ec1.commands.shell import PARTIAL, Options, print_answer, printable
-from ec1.night.forgetting.forget import Forgotten, Learnt
+from ec1.night.forgetting.forget import Forgotten
 from ec1.night.stores import open_registry
 from ec1.plural import counted
-from ec1.queries.adapters import descendants
 
 _SHOWN = 20
 
@@ -35,11 +33,12 @@ def forget(
     """
     from ec1.night.forgetting import forget as forgetting
     from ec1.night.forgetting.wanted import Wanted
+    from ec1.queries.forgetting import learnt_from
 
     options: Options = context.obj
     deployment, wanted = options.deployment(), Wanted(match, source, person, tuple(also or ()))
     registry = open_registry(deployment, options.home)
-    learnt = _learnt(registry)
+    learnt = learnt_from(registry)
     if dry_run:
         found = forgetting.look(wanted, deployment, options.home, learnt)
     else:
@@ -48,25 +47,6 @@ def forget(
     print_answer(found, as_json, partial(_lines, done=not dry_run))
     if found.left and not dry_run:
         raise typer.Exit(PARTIAL)
-
-
-def _learnt(registry: AdapterRegistry) -> Learnt:
-    """Which usable versions rest on snapshots or datasets, with what went on from them."""
-
-    def versions(snapshots: set[str], datasets: set[str]) -> list[tuple[str, tuple[str, str, int]]]:
-        usable = {
-            (manifest := registry.get(tenant, role, version)).name: (manifest, (tenant, role, version))
-            for tenant, role in registry.roles()
-            for version in registry.usable(tenant, role)
-        }
-        own = {
-            name
-            for name, (manifest, _) in usable.items()
-            if manifest.snapshot.digest in snapshots or manifest.dataset.digest in datasets
-        }
-        return [(name, usable[name][1]) for name in descendants(registry, own) if name in usable]
-
-    return versions
 
 
 def _lines(found: Forgotten, *, done: bool) -> Iterator[str]:

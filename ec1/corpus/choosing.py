@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ec1.corpus.cases import is_case
 from ec1.corpus.options import DataOptions
 from ec1.corpus.rows import Numbers, RowTable
 from ec1.corpus.served import BEYOND, SERVED, Giver, within_share
@@ -68,7 +69,10 @@ class Choice:
         return kept[~np.isin(kept, beyond)]
 
     def _by_hash(self, numbers: Numbers) -> Numbers:
-        """Rows in an order that depends on each row and the seed alone."""
-        digests = (digest_of([self._data.seed, row.digest])[:16] for row in self._rows.rows(numbers))
+        """Rows in an order that depends on each row and the seed alone; evaluation cases are first."""
+        digests = (
+            "0" if is_case(row.group) else digest_of([self._data.seed, row.digest])[:16]
+            for row in self._rows.rows(numbers)
+        )
         hashes = np.fromiter((int(digest, 16) for digest in digests), np.uint64, len(numbers))
         return numbers[np.argsort(hashes, kind="stable")]

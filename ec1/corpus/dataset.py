@@ -11,6 +11,7 @@ row, whatever the rows are.
 """
 
 import hashlib
+import itertools
 import json
 import logging
 import math
@@ -271,6 +272,7 @@ class _Builder:
         self._objective: Objective = identity["objective"]
         self._kind = ROW_KINDS[self._objective]
         self._groups, self._folder = groups, folder
+        self._cases = frozenset(map(without_persons, groups.cases()))
         self._givers: dict[int, Giver] = {}
         self._rejected: Counter[str] = Counter()
         self._scrubbed: Counter[str] = Counter()
@@ -290,7 +292,8 @@ class _Builder:
             if not len(self._rows):
                 raise PermanentError(f"{self._where}: no usable tuple; see the reasons: {dict(self._rejected)}")
             reworded = rewordings(self._signatures("answers"))
-            self._rows.cluster(clusters(self._rows, twins.pairs(), reworded.tolist(), self._groups.forced()))
+            pairs, first = (twins.pairs(), reworded.tolist()), self._groups.forced()
+            self._rows.cluster(clusters(self._rows, *pairs, first, self._cases))
             self._rows.hold_out(self._heldout())
             self._heldout_rows = self._rows.sides()
             outdated = self._rows.outdated()
@@ -341,7 +344,7 @@ class _Builder:
     def _heldout(self) -> Iterator[str]:
         """The clusters that are held out, by the group that stands for each."""
         if self._data.heldout_newest:
-            return newest(self._rows, self._data.heldout_share)
+            return itertools.chain(newest(self._rows, self._data.heldout_share), self._cases)
         return self._groups.complete(self._rows.clusters(), self._data.heldout_share, self._data.seed)
 
     @property
@@ -416,15 +419,18 @@ class _Builder:
     def _sources(self, source: SnapshotRow, item: TrainingTuple) -> tuple[str, ...]:
         """What a row shares with others, what it is grouped by first."""
         named = dict.fromkeys((*sources_of(source.record, self._data.group_by), *item.sources))
-        return (*map(without_persons, named), prompt_source(item), *said_in(item))
+        # A case is one by its own name, whatever a recipe groups by.
+        names = sorted(map(without_persons, named), key=lambda name: name not in self._cases)
+        return (*names, prompt_source(item), *said_in(item))
 
     def _without_duplicates(self, twins: NearDuplicates) -> Numbers:
         """The numbers of the rows that stay: each text once, and nothing to learn that the held-out side knows.
 
-        Held-out rows win over training rows: what is evaluated on tonight was not trained on because of a twin.
+        Held-out rows win over training rows: what is evaluated on tonight was not trained on because of a twin. Among
+        held-out rows evaluation cases win.
         """
         found = array("q")
-        for number, digest, origin, shares, known in self._rows.examined(last=SERVED):
+        for number, digest, origin, shares, known in self._rows.examined(SERVED, self._cases):
             if shares or known:
                 self._reject(digest, origin, SHARED if shares else "duplicate")
             else:

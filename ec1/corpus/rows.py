@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import operator
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -241,19 +241,29 @@ class RowTable:
         """Have some rows no longer be examined."""
         self.db.executemany("UPDATE row SET dropped = 1 WHERE number = ?", ((int(number),) for number in numbers))
 
-    def examined(self, last: str) -> Iterator[tuple[int, str, str, bool, bool]]:
-        """Every row that was not dropped: held-out ones, then the others, then those of the role `last`, by digest.
-        Number, digest, origin, whether it is a training row that shares a source with a held-out one, and whether its
-        text came before (and was not such a row's)."""
+    def examined(self, last: str, cases: Collection[str] = ()) -> Iterator[tuple[int, str, str, bool, bool]]:
+        """Every row that was not dropped: held-out ones, those of groups in `cases` first, then the others, then those
+        of the role `last`, by digest. Number, digest, origin, whether it shares a source with one that wins over it (a
+        held-out row over a training row, a case over any), and whether its text came before (and was not such a
+        row's)."""
+        self.db.execute("CREATE TABLE winner (id INTEGER PRIMARY KEY)")
+        self.db.execute("CREATE TABLE judged (name BLOB PRIMARY KEY) WITHOUT ROWID")
+        self.db.executemany("INSERT INTO winner SELECT id FROM grp WHERE name = ?", ((name,) for name in cases))
+        self.db.execute(
+            "INSERT OR IGNORE INTO judged SELECT name FROM row JOIN source ON source.row = number "
+            "WHERE side = 1 AND grp IN (SELECT id FROM winner)"
+        )
         self.db.execute("CREATE TABLE shared (name BLOB PRIMARY KEY) WITHOUT ROWID")
         self.db.execute("CREATE TABLE seen (text BLOB PRIMARY KEY) WITHOUT ROWID")
         self.db.execute(
             "INSERT OR IGNORE INTO shared SELECT name FROM row JOIN source ON source.row = number WHERE side = 1"
         )
+        shares = "EXISTS (SELECT 1 FROM source CROSS JOIN {0} ON {0}.name = source.name WHERE source.row = number)"
+        won = "grp IN (SELECT id FROM winner)"
         found = self.db.execute(
-            "SELECT number, digest, origin, text, side = 0 AND EXISTS (SELECT 1 FROM source CROSS JOIN shared "
-            "ON shared.name = source.name WHERE source.row = number) FROM row "
-            "WHERE NOT dropped ORDER BY side DESC, IFNULL(role = ?, 0), digest, number",
+            f"SELECT number, digest, origin, text, (side = 0 AND {shares.format('shared')}) OR "
+            f"(NOT {won} AND {shares.format('judged')}) FROM row "
+            f"WHERE NOT dropped ORDER BY side DESC, {won} DESC, IFNULL(role = ?, 0), digest, number",
             (self._roles.index(last) if last in self._roles else -1,),
         )
         for number, digest, origin, text, shares in found:

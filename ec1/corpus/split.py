@@ -9,6 +9,7 @@ chance puts every group on one side, the group with the smallest hash is held ou
 
 import hashlib
 import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -56,13 +57,18 @@ def leaks(table: RowTable, twins: NearDuplicates) -> list[Leak]:
 
 
 def clusters(
-    table: RowTable, twins: Iterable[tuple[int, int]], reworded: Iterable[tuple[int, int]], first: Collection[str]
+    table: RowTable,
+    twins: Iterable[tuple[int, int]],
+    reworded: Iterable[tuple[int, int]],
+    first: Collection[str],
+    alone: Collection[str] = (),
 ) -> dict[str, str]:
     """Groups that have nearly equal rows, the same question or answer in another spelling, or an answer in other words
     (`reworded`) -> the group that stands for all of them: one side of the split for all.
 
     It is one of `first`, if there is any, else the oldest: so a new group that resembles old ones joins their side.
-    A question or an answer joins no more than a tenth of the groups; where it would, rows of one side are left out.
+    A question or an answer joins no more than a tenth of the groups; where it would, rows of one side are left out. So
+    it is with groups in `alone`, whatever is like them: no other changes sides for their sake.
     """
     parent: dict[str, str] = {}
     sizes: Counter[str] = Counter()
@@ -84,11 +90,12 @@ def clusters(
     for pairs, most in ((twins, math.inf), (reworded, limit)):
         for numbers in pairs:
             left, right = map(table.group_of, numbers)
-            if left is not None and right is not None:
+            if left is not None and right is not None and left not in alone and right not in alone:
                 join(left, right, most)
     apart = []
     for link, names in table.linked(min(MANY, limit)):
-        if not all([join(names[0], other, limit) for other in names[1:]]):
+        others = [name for name in names if name not in alone]
+        if not all([join(others[0], other, limit) for other in others[1:]]) or len(others) < len(names):
             apart.append(link)
     table.source(apart)
     age = {group: table.oldest(group) for group in parent}
@@ -140,13 +147,31 @@ def _groups(side: Path) -> set[str]:
 
 
 class HeldOutGroups:
-    """The groups of one bucket that are held out although their hash would not: one, if chance held out none."""
+    """The groups of one bucket that are held out although their hash would not: one, if chance held out none; and the
+    evaluation cases that people wrote, a line each in a file beside it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._written = path, path.with_suffix(".cases")
 
     def forced(self) -> frozenset[str]:
-        """What the record holds. Raises PermanentError if it is damaged."""
+        """All of them. Raises PermanentError if the record is damaged."""
+        return self._by_chance() | self.cases()
+
+    def cases(self) -> frozenset[str]:
+        """The groups of evaluation cases."""
+        if not self._written.is_file():
+            return frozenset()
+        return frozenset(self._written.read_text(encoding="utf-8").split())
+
+    def add_case(self, group: str) -> None:
+        """Have a group judge from now on. Several may write at once."""
+        self._written.parent.mkdir(parents=True, exist_ok=True)
+        with self._written.open("a", encoding="utf-8") as stream:
+            stream.write(f"{group}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _by_chance(self) -> frozenset[str]:
         if not self.path.is_file():
             return frozenset()
         record = read_json(self.path)
@@ -155,11 +180,15 @@ class HeldOutGroups:
         return frozenset(map(str, record["groups"]))
 
     def complete(self, groups: Iterable[str], heldout_share: float, seed: int) -> Iterator[str]:
-        """All groups that are held out: of two or more at least one, and whatever was held out before."""
-        forced = self.forced()
+        """All groups that are held out: of two or more at least one beside the cases, and whatever was held out
+        before."""
+        forced, cases = self._by_chance(), self.cases()
         held = several = False
         first: str | None = None
         for group in groups:
+            if group in cases:
+                yield group
+                continue
             if group in forced or assign(group, heldout_share, seed) == "heldout":
                 held = True
                 yield group

@@ -23,6 +23,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.gpu.tool_parsers import tool_parser_of
 from ec1.launch.local import free_port, usable_cores
 from ec1.launch.process import ending_signal, how_it_ended
+from ec1.models import precision_on
 
 if TYPE_CHECKING:
     from ec1.launch.launcher import DeviceGrant
@@ -98,6 +99,8 @@ class VllmEngine:
         ]
         if self.device == "cuda":
             command += ["--gpu-memory-utilization", str(settings.gpu_memory_utilization)]
+        elif precision_on(self.device) == "float32":
+            command += ["--dtype", "float32"]
         if settings.enforce_eager:
             command.append("--enforce-eager")
         if settings.reasoning_parser:

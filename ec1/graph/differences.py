@@ -1,5 +1,6 @@
-"""What a night changed in the graph: its Parquet export against that of the night before it."""
+"""What a night changed in the graph, or of one entity: its Parquet export against that of the night before it."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,89 @@ def _rows(export: Path | None, table: str) -> int:
     import pyarrow.parquet as pq
 
     return 0 if export is None else int(pq.read_metadata(export / f"{table}.parquet").num_rows)
+
+
+@dataclass(frozen=True)
+class EntityNight:
+    """What one night changed of an entity, with all that it was one with. `since` is the night that it is compared
+    with; None for the oldest that is kept, which says how it was by then."""
+
+    night: str
+    since: str | None
+    here: bool
+    name: str
+    name_before: str
+    mentions: int
+    mentions_before: int
+    documents_added: tuple[str, ...]
+    """That name it, by stream and path."""
+    documents_gone: tuple[str, ...]
+    joined: tuple[tuple[str, str], ...]
+    """Each key that became one with it, and why; empty where only a third one ties them."""
+    parted: tuple[str, ...]
+
+
+def entity_history(folder: Path, key: str) -> tuple[EntityNight, ...]:
+    """The nights that changed an entity, the newest first, as far as exports are kept."""
+    found = []
+    before = _EntityState()
+    since = None
+    for path in exports(folder):
+        now, night = _state(path, key), path.name[:10]
+        if now != before:
+            found.append(_change(night, since, before, now, key))
+        before, since = now, night
+    return tuple(reversed(found))
+
+
+@dataclass(frozen=True)
+class _EntityState:
+    """An entity in one export: its name, what it is one with and by which links, and the document of each mention."""
+
+    name: str | None = None
+    members: frozenset[str] = frozenset()
+    links: tuple[tuple[str, str, str], ...] = ()
+    mentions: tuple[str, ...] = ()
+
+
+def _state(export: Path, key: str) -> _EntityState:
+    names = _rows_of(export, "entities", ("key", "name"), "key", {key})
+    if not names:
+        return _EntityState()
+    (home, *_) = [*_rows_of(export, "clusters", ("cluster", "entity"), "entity", {key}), (None, key)]
+    members = {key}
+    if home[0] is not None:
+        members |= {entity for _, entity in _rows_of(export, "clusters", ("cluster", "entity"), "cluster", {home[0]})}
+    mentions = _rows_of(export, "mentions", ("document", "entity"), "entity", members)
+    links = _rows_of(export, "links", ("one", "other", "band", "reasons"), "one", members)
+    return _EntityState(
+        name=names[0][1],
+        members=frozenset(members),
+        links=tuple((one, other, why) for one, other, band, why in links if band == "merge" and other in members),
+        mentions=tuple(document for document, _ in mentions),
+    )
+
+
+def _change(night: str, since: str | None, before: _EntityState, now: _EntityState, key: str) -> EntityNight:
+    why = {end: reasons for one, other, reasons in now.links for end in (one, other)}
+    return EntityNight(
+        night=night,
+        since=since,
+        here=now.name is not None,
+        name=now.name or "",
+        name_before=before.name or "",
+        mentions=len(now.mentions),
+        mentions_before=len(before.mentions),
+        documents_added=tuple(sorted(set(now.mentions) - set(before.mentions))),
+        documents_gone=tuple(sorted(set(before.mentions) - set(now.mentions))),
+        joined=tuple((each, why.get(each, "")) for each in sorted(now.members - before.members - {key})),
+        parted=tuple(sorted(before.members - now.members - {key})),
+    )
+
+
+def _rows_of(export: Path, table: str, columns: tuple[str, ...], key: str, wanted: Set[str]) -> list[tuple[Any, ...]]:
+    """The rows of a table whose `key` is among those wanted, in its order."""
+    import pyarrow.parquet as pq
+
+    found = pq.read_table(export / f"{table}.parquet", columns=list(columns), filters=[(key, "in", sorted(wanted))])
+    return list(zip(*(found[column].to_pylist() for column in columns), strict=True))

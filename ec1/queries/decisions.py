@@ -32,7 +32,7 @@ def pairs(desk: Desk, limit: int, sentences: int = 3) -> PairsToDecide:
     """The pairs of the review band that no decision speaks about. Raises InputError if no graph was published."""
     quotes = quotes_of(desk.home, desk.deployment)
     with open_graph(desk.home, desk.deployment, desk.labels) as reader:
-        found = pairs_to_decide(reader, desk.deployment.graph.overrides)
+        found = pairs_to_decide(reader, desk.deployment.graph.overrides or desk.home.overrides)
 
         def side(key: str) -> EntityPage:
             return show(reader, key, sentences, quotes)[0]

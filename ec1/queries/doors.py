@@ -9,29 +9,38 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from ec1.adapters.extractor import ROLE
 from ec1.adapters.votes import Choice, Vote, add_vote
+from ec1.corpus.buckets import bucket
+from ec1.corpus.cases import case_of
 from ec1.corpus.generated import CALLS, admit, answers_folder, asks_of, functions_of, generate, prompts_in, propose
 from ec1.corpus.generated import held_rows as held_rows_of
 from ec1.corpus.generation_recipe import SAMPLED, accept, note_sample, read_recipe, save_recipe, withdraw
 from ec1.corpus.labels import take_records
+from ec1.corpus.split import HeldOutGroups
+from ec1.corpus.tuples import parse_record
 from ec1.deployment import Deployment
-from ec1.errors import InputError
+from ec1.errors import InputError, RejectedError
 from ec1.extraction.defence.releases import add
 from ec1.extraction.settings import ExtractionSettings
-from ec1.files import checked_name, digest_of
-from ec1.graph.review import write_decisions
+from ec1.files import canonical_json, checked_name, digest_of, write_atomic
+from ec1.graph.review import undo_decision, write_decisions
+from ec1.night.forgetting import forget as forgetting
 from ec1.plural import counted
 from ec1.queries.adapters import VersionId, version_id
 from ec1.queries.desk import Desk
 from ec1.queries.feedback import held_rows, votes_file
+from ec1.queries.forgetting import Forgotten, Wanted, learnt_from, look, seen
 from ec1.queries.graph import open_graph, quotes_of, show
 from ec1.queries.held_back import held_sentences
+from ec1.queries.row_facts import learners_of_question
 from ec1.queries.vibe import BASE, MAX_TOKENS, GatewayAddress, ask, book_of, model_of
 from ec1.sandbox.batch import why_no_python
 from ec1.serving.capture import AnswerCapture, Feedback, Giver
+from ec1.serving.held import feedback_folder
 from ec1.serving.server import open_capture
 from ec1.serving.versions import ServedVersion
 
@@ -72,7 +81,8 @@ STUDIO = "studio"
 @dataclass(frozen=True)
 class Judgement:
     """What a person says of one answer. `version` is None of a row of the corpus, which `about` names. `prompt`:
-    messages of text. `correction`: what the answer should have been, where `verdict` is that."""
+    messages of text. `correction`: what the answer should have been, where `verdict` is that. `labels`: the access
+    labels of what it was written from, besides those that the version has."""
 
     tenant: str
     role: str
@@ -83,11 +93,55 @@ class Judgement:
     correction: str = ""
     why: str = ""
     about: str = ""
+    labels: tuple[str, ...] = ()
 
 
 def judge(desk: Desk, said: Judgement, who: str, *, release: bool = False) -> str:
     """Hold a judgement in front of the door to the corpus, or let it in at once if the person has looked for names and
     secrets; returns what became of it. Raises InputError for what cannot be judged."""
+    labels = _checked(desk, said)
+    with _capture(desk) as capture:
+        version, given, noted = _given(said, who)
+        outcome = capture.judge(version, given, said.prompt, said.answer, Giver(STUDIO, who), noted, labels)
+        if outcome.held is None:
+            return f"noted; no row comes of it: {outcome.reason}"
+        if not release:
+            return f"{outcome.held} waits for its release"
+        let_in = capture.held.release(outcome.held, who)
+        return f"{outcome.held} is released: the next night counts it" if let_in else f"{outcome.held} was given before"
+
+
+def keep_case(desk: Desk, said: Judgement, who: str) -> str:
+    """Make a judgement an evaluation case: a row that is held out, and asked first in each evaluation of its role from
+    the next dataset on. Returns what became of it.
+
+    Raises InputError for what cannot be judged, or has no right answer, no reason, or a question that a version learnt.
+    """
+    labels = _checked(desk, said)
+    if said.verdict == "down":
+        raise InputError("an evaluation case needs the right answer: correct this one, or say that it is good")
+    if not said.why.strip():
+        raise InputError("an evaluation case needs a reason: say why it should judge")
+    try:
+        with _capture(desk) as capture:
+            version, given, noted = _given(said, who)
+            name, record = case_of(capture.record_of(version, given, said.prompt, said.answer, noted, labels), who)
+    except RejectedError as error:
+        raise InputError(f"no evaluation case comes of it: {error}") from None
+    question = parse_record(record).prompt[-1]["content"]
+    if learnt := learners_of_question(desk, said.tenant, said.role, question):
+        raise InputError(
+            f"{', '.join(learnt)} learnt an answer to this question, so it can judge nothing: ask it in other words"
+        )
+    target = bucket(desk.deployment.corpus_root(desk.home), said.role, said.tenant)
+    # First the mark, then the row: it must never stand in the bucket as one to learn from.
+    HeldOutGroups(desk.home.splits / f"{target.name}.json").add_case(f"brief_id:{name}")
+    write_atomic(feedback_folder(target) / f"{name}.jsonl", canonical_json(record) + b"\n")
+    return f"{name} judges from the next evaluation on, and nothing that asks the same is trained on"
+
+
+def _checked(desk: Desk, said: Judgement) -> tuple[str, ...]:
+    """The access labels of a judgement. Raises InputError for what is none."""
     if said.verdict not in get_args(SaidOf):
         raise InputError(f"{said.verdict!r} is not a verdict: there are {', '.join(get_args(SaidOf))}")
     if (said.verdict == "correct") != bool(said.correction.strip()):
@@ -96,8 +150,12 @@ def judge(desk: Desk, said: Judgement, who: str, *, release: bool = False) -> st
         raise InputError("there is no question, or no answer, to judge")
     if said.verdict == "correct" and said.correction.strip() == said.answer.strip():
         raise InputError("the correction is the answer as it was: change it, or say that it is good")
-    if said.version is not None:
-        desk.registry.read(said.tenant, said.role, said.version)
+    if said.version is None:
+        return said.labels
+    return tuple(sorted({*said.labels, *desk.registry.read(said.tenant, said.role, said.version).labels}))
+
+
+def _given(said: Judgement, who: str) -> tuple[ServedVersion, Feedback, dict[str, str]]:
     given = Feedback(
         response_id="studio-" + digest_of([said.answer, *map(dict, said.prompt)])[:24],
         verdict=said.verdict,
@@ -105,15 +163,7 @@ def judge(desk: Desk, said: Judgement, who: str, *, release: bool = False) -> st
         user=who,
     )
     noted = {key: value for key, value in (("why", said.why.strip()), ("judged", said.about)) if value}
-    with _capture(desk) as capture:
-        version = ServedVersion(said.tenant, said.role, said.version or 0)
-        outcome = capture.judge(version, given, said.prompt, said.answer, Giver(STUDIO, who), noted)
-        if outcome.held is None:
-            return f"noted; no row comes of it: {outcome.reason}"
-        if not release:
-            return f"{outcome.held} waits for its release"
-        let_in = capture.held.release(outcome.held, who)
-        return f"{outcome.held} is released: the next night counts it" if let_in else f"{outcome.held} was given before"
+    return ServedVersion(said.tenant, said.role, said.version or 0), given, noted
 
 
 @dataclass(frozen=True)
@@ -186,19 +236,30 @@ def decide_feedback(desk: Desk, row: str, action: Literal["release", "drop"], wh
     return f"{row} is dropped"
 
 
-def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) -> str:
-    """Write into the deployment's file of decisions that two entities are one, or two; returns where it stands.
+def forget(desk: Desk, wanted: Wanted, looked_at: str, who: str) -> Forgotten:
+    """Take out for good what a person looked at (`seen`), as `ec1 forget` does; returns what was removed and what is
+    left. Raises InputError where other things would go by now, BusyError while somebody works in the home."""
+    if seen(look(desk, wanted)) != looked_at:
+        raise InputError("by now other things would go than those that you looked at: look again")
+    return forgetting.forget(wanted, desk.deployment, desk.home, desk.registry, learnt_from(desk.registry), who=who)
 
-    Raises InputError if the deployment names no such file, without a reason, or against an earlier decision.
-    """
-    path = desk.deployment.graph.overrides
-    if path is None:
-        raise InputError(
-            f"deployment {desk.deployment.name!r} names no file for decisions: set graph.overrides, such as "
-            "configs/overrides.yaml"
-        )
+
+def decide_pair(desk: Desk, one: str, other: str, *, same: bool, reason: str) -> str:
+    """Write into the file of decisions that two entities are one, or two; returns where it stands. Raises InputError
+    without a reason, or against an earlier decision."""
+    path = _decisions_file(desk)
     write_decisions(path, [(one, other)], same=same, reason=reason)
     return f"{one} and {other} are {'one' if same else 'two'}: written to {path.name}, the next night follows it"
+
+
+def undo_pair(desk: Desk, one: str, other: str) -> str:
+    """Take the decision about two entities back. Raises InputError if there is none about just these two."""
+    (reason, *_) = undo_decision(_decisions_file(desk), one, other)
+    return f"taken back: {one} and {other} ({reason}); the next night decides by what documents say"
+
+
+def _decisions_file(desk: Desk) -> Path:
+    return desk.deployment.graph.overrides or desk.home.overrides
 
 
 def check_learns_names(deployment: Deployment) -> None:

@@ -1,15 +1,21 @@
 """What faces ask of feedback on served answers: which rows wait for their release."""
 
+import datetime as dt
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ec1.adapters.votes import VoteTally, tallies_of
+from ec1.corpus.access import access_labels
+from ec1.corpus.tuples import load_record, metadata_of, parse_record
 from ec1.deployment import Deployment
+from ec1.errors import RejectedError
 from ec1.files import checked_name
 from ec1.home import Home
+from ec1.queries.desk import Desk
 from ec1.queries.page import Page, cut, start_of
 from ec1.serving.capture import wilson
 from ec1.serving.held import HeldRow, HeldRows
@@ -30,6 +36,52 @@ def waiting(
     with held_rows(deployment, home) as held:
         found = [] if held is None else held.waiting(start, None if limit is None else limit + 1, role)
     return cut(found, start, limit)
+
+
+def labels_of(record: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The access labels of a row that waits."""
+    return access_labels(record or {}, metadata_of(record or {}))
+
+
+@dataclass(frozen=True)
+class EvaluationCase:
+    """A row that a person wrote to judge by; `prompt`: what is asked last, `expected`: what is right."""
+
+    name: str
+    bucket: str
+    prompt: str
+    expected: str
+    by: str
+    at: dt.datetime | None
+    why: str
+
+
+def cases(desk: Desk) -> list[EvaluationCase]:
+    """The evaluation cases that stand in the corpus and the reader may see, the newest first."""
+    found, root = [], desk.deployment.corpus_root(desk.home)
+    for path in root.rglob("feedback/case-*.jsonl"):
+        try:
+            record = load_record(path.read_bytes())
+            metadata, item = metadata_of(record), parse_record(record)
+        except (RejectedError, OSError):
+            # Its snapshot says why it is no row.
+            continue
+        # The pairs of apprenticeship are the one role whose feedback lies beside it.
+        folder = path.parent.parent
+        if desk.may_see(item.labels):
+            right = item.completion or item.chosen or ()
+            found.append(
+                EvaluationCase(
+                    path.stem,
+                    folder.name if folder != root else "apprenticeship",
+                    item.prompt[-1]["content"],
+                    right[-1]["content"] if right else "",
+                    str(metadata.get("written_by", "")),
+                    item.created,
+                    str(metadata.get("why", "")),
+                )
+            )
+    return sorted(found, key=lambda each: (each.at is not None, each.at, each.name), reverse=True)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ec1.queries.adapters import Learners, descendants, version_ids
 from ec1.queries.desk import Desk
 from ec1.queries.rows import DatasetRows, Row, SnapshotRows, open_source, sources
 
-__all__ = ["Learners", "TokenPiece", "learners_of", "source_row", "tokens_of"]
+__all__ = ["Learners", "TokenPiece", "learners_of", "learners_of_question", "source_row", "tokens_of"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,27 @@ def learners_of(desk: Desk, row: str) -> Learners:
         elif holds:
             own[manifest.name] = 1
     return Learners({name: own.get(name, 0) for name in descendants(registry, set(own))}, tuple(unknown))
+
+
+def learners_of_question(desk: Desk, tenant: str, role: str, question: str) -> tuple[str, ...]:
+    """The usable versions of a role that were trained on this question, word for word, whatever the answer was."""
+    manifests = (desk.registry.get(tenant, role, number) for number in desk.registry.usable(tenant, role))
+    return tuple(each.name for each in manifests if _asks(desk.home.datasets / each.dataset.digest, question))
+
+
+@functools.lru_cache(maxsize=256)
+def _asks(dataset: Path, question: str) -> bool:
+    """Whether a message of a prompt on a dataset's training side is this text; of a dataset that is gone it is not
+    known, and so not said."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    path = dataset / "train" / "rows.parquet"
+    if not path.is_file():
+        return False
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        batches = (batch["prompt"].flatten().field("content") for batch in file.iter_batches(8_192, columns=["prompt"]))
+        return any(pc.any(pc.equal(texts, question)).as_py() for texts in batches)
 
 
 @functools.lru_cache(maxsize=4096)

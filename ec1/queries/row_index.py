@@ -24,7 +24,7 @@ from ec1.queries.rows import Row, RowSource, SourceSummary, count_of, free_unuse
 
 log = logging.getLogger(__name__)
 
-_VERSION = 2
+_VERSION = 3
 """Part of the name of an index: raise it when the same rows would be indexed in another way."""
 _BATCH = 500
 _CLASS_CHARACTERS = 40
@@ -34,7 +34,7 @@ _SCHEMA = """
 CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 CREATE TABLE row (
     number INTEGER PRIMARY KEY, side TEXT NOT NULL, digest TEXT NOT NULL, length INT NOT NULL, tokens INT,
-    created REAL, file INT, kind INT, reason INT, class INT
+    created REAL, score REAL, file INT, kind INT, reason INT, class INT
 );
 CREATE VIRTUAL TABLE said USING fts5(text, content='', prefix='2 3', tokenize="unicode61 remove_diacritics 2");
 """
@@ -46,13 +46,14 @@ CREATE INDEX row_side_tokens ON row (side, tokens);
 CREATE INDEX row_tokens ON row (tokens);
 CREATE INDEX row_side_created ON row (side, created);
 CREATE INDEX row_created ON row (created);
+CREATE INDEX row_score ON row (score);
 CREATE INDEX row_file ON row (file);
 CREATE INDEX row_kind ON row (kind);
 CREATE INDEX row_reason ON row (reason);
 CREATE INDEX row_class ON row (class);
 ANALYZE;
 """
-Order = Literal["number", "length", "tokens", "created"]
+Order = Literal["number", "length", "tokens", "created", "score"]
 Named = Literal["file", "kind", "reason", "class"]
 _NAMED: tuple[Named, ...] = ("file", "kind", "reason", "class")
 _BUCKETS = 24
@@ -117,6 +118,15 @@ def index_path(desk: Desk, source: RowSource) -> Path:
 
 def ready(desk: Desk, source: RowSource) -> bool:
     return index_path(desk, source).is_file()
+
+
+def has_scores(desk: Desk, source: RowSource) -> bool:
+    """Whether rows of a source came with scores, as far as its index knows."""
+    path = index_path(desk, source)
+    if not path.is_file():
+        return False
+    with _opened(path) as db:
+        return db.execute("SELECT 1 FROM row WHERE score IS NOT NULL LIMIT 1").fetchone() is not None
 
 
 def build_in_background(desk: Desk, key: str) -> Indexing | None:
@@ -195,7 +205,7 @@ def _fill(db: sqlite3.Connection, rows: Iterator[Row], progress: Indexing) -> No
     texts: list[tuple[int, str]] = []
 
     def flush() -> None:
-        db.executemany(f"INSERT INTO row VALUES ({', '.join('?' * 10)})", table)
+        db.executemany(f"INSERT INTO row VALUES ({', '.join('?' * 11)})", table)
         db.executemany("INSERT INTO said (rowid, text) VALUES (?, ?)", texts)
         progress.done += len(table)
         table.clear()
@@ -205,7 +215,9 @@ def _fill(db: sqlite3.Connection, rows: Iterator[Row], progress: Indexing) -> No
         said = row.text.encode("utf-8", "replace").decode()
         names = (row.origin.rpartition(":")[0] or row.origin, row.kind, row.reason, _class_of(row))
         created = row.created.timestamp() if row.created else None
-        table.append((row.number, row.side, row.digest, len(said), row.tokens, created, *map(number_of, names)))
+        table.append(
+            (row.number, row.side, row.digest, len(said), row.tokens, created, row.score, *map(number_of, names))
+        )
         texts.append((row.number, said))
         if len(table) >= _BATCH:
             flush()
@@ -241,8 +253,8 @@ def find(desk: Desk, key: str, wanted: RowFilter, limit: int, cursor: str | None
         where, values = _where(wanted)
         total = db.execute(f"SELECT count(*) FROM row {where}", values).fetchone()[0]
         found = db.execute(
-            f"SELECT number FROM row {where} ORDER BY {wanted.order} {'DESC' if wanted.down else 'ASC'}, number "
-            "LIMIT ? OFFSET ?",
+            f"SELECT number FROM row {where} ORDER BY {wanted.order} {'DESC' if wanted.down else 'ASC'}"
+            f"{' NULLS LAST' if wanted.order == 'score' else ''}, number LIMIT ? OFFSET ?",
             (*values, limit + 1, start),
         )
         page = cut([number for (number,) in found], start, limit)

@@ -1,4 +1,4 @@
-"""What faces ask of held-out rows: how likely each model of an evaluation found the right answer, the worst first.
+"""What faces ask of held-out rows: what each model of an evaluation made of them, by loss or by score, the worst first.
 
 Belongs here: joining a dataset's held-out rows with evaluations. Does not: rows (`rows`), verdicts (`adapters`).
 """
@@ -14,31 +14,34 @@ from ec1.night.steps.log_book import TRAINING, Run, runs
 from ec1.queries.desk import Desk
 from ec1.queries.rows import DatasetRows, Row, open_source
 
-ScoreOrder = Literal["loss", "lost"]
+ScoreOrder = Literal["loss", "lost", "score", "behind"]
 
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """A held-out row with each model's loss (nats per token; None where it was not finite)."""
+    """A held-out row with each model's `values`: losses (nats per token, less is better), or what the gate weighs (of
+    `RowScores.unit`, more is better); None where one was not finite."""
 
     row: Row
-    losses: Mapping[str, float | None]
+    values: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
 class RowScores:
     """The rows of one evaluation. `evaluated`: all trainings of the dataset whose evaluation is here, the newest first;
-    `run` is the one that is shown."""
+    `run` is the one that is shown. `order`: the one that was asked for, or `score` where rows have no loss."""
 
     evaluated: tuple[str, ...]
     run: str
+    order: ScoreOrder
+    unit: str
     models: tuple[str, ...]
     rows: tuple[ScoredRow, ...]
 
 
 def row_scores(desk: Desk, key: str, run: str | None, order: ScoreOrder, limit: int) -> RowScores:
-    """The held-out rows of a dataset by the candidate's loss (`loss`), or by what it lost against the base (`lost`); at
-    most `limit`. Raises InputError where nothing was evaluated on the dataset."""
+    """The held-out rows of a dataset by the candidate's loss (`loss`) or its score (`score`), or by how much worse that
+    is than the base's (`lost`, `behind`); at most `limit`. Raises InputError where nothing was evaluated on it."""
     source = open_source(desk, key)
     if not isinstance(source, DatasetRows):
         raise InputError("a snapshot has no held-out rows yet: they are made with its dataset")
@@ -50,20 +53,24 @@ def row_scores(desk: Desk, key: str, run: str | None, order: ScoreOrder, limit: 
     if chosen not in found:
         raise InputError(f"{chosen!r} was not evaluated on this dataset: there are {', '.join(found)}")
     scores = load_scores(_evaluation(found[chosen]))
-    losses = {each.example: each.losses for each in scores.examples if each.losses}
-    numbers = source.held_out_numbers(losses)
+    if not any(each.losses for each in scores.examples):
+        # Of tasks and texts that are read there is no loss.
+        order = "behind" if order in ("lost", "behind") else "score"
+    by_loss = order in ("loss", "lost")
+    values = {each.example: each.losses if by_loss else each.scores for each in scores.examples}
+    numbers = source.held_out_numbers(values)
 
     def worst(digest: str) -> float:
-        own, base = losses[digest].get("candidate"), losses[digest].get("base")
+        own, base = values[digest].get("candidate"), values[digest].get("base")
         if own is None:
             return float("inf")
-        return own if order == "loss" else own - (base if base is not None else own)
+        far = own - (base if base is not None else own) if order in ("lost", "behind") else own
+        return far if by_loss else -far
 
     first = sorted(numbers, key=lambda digest: (-worst(digest), numbers[digest]))[:limit]
     shown = zip(first, source.at([numbers[digest] for digest in first]), strict=True)
-    return RowScores(
-        tuple(found), chosen, scores.models, tuple(ScoredRow(row, losses[digest]) for digest, row in shown)
-    )
+    rows = tuple(ScoredRow(row, values[digest]) for digest, row in shown)
+    return RowScores(tuple(found), chosen, order, scores.unit, scores.models, rows)
 
 
 def _evaluation(run: Run) -> Path:

@@ -17,12 +17,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from ec1.corpus.access import access_labels
 from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset_tables import SIDES
 from ec1.corpus.pieces import entries_of, files_of, indexes_of, lines_at, lines_in, pieces_of, places_of
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.snapshots import Snapshot, load_snapshot
-from ec1.corpus.tuples import parse_record
+from ec1.corpus.tuples import metadata_of, parse_record
 from ec1.errors import DamagedError, EC1Error, InputError, RejectedError
 from ec1.files import checked_name
 from ec1.queries.desk import Desk
@@ -32,6 +33,13 @@ Side: TypeAlias = Literal["trainable", "train", "heldout", "rejected"]
 Message: TypeAlias = Mapping[str, Any]
 _MEND = "the night that made it makes it again"
 _REJECTS = "rejects.jsonl"
+_LARGEST_SCORE = 1e300
+_CHOSEN_SCORES = tuple(
+    f"{first}{separator}{second}"
+    for what in ("score", "rating")
+    for first, second in (("chosen", what), (what, "chosen"))
+    for separator in "_-"
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +66,8 @@ class SourceSummary:
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `answers` are the completion, or the chosen and the rejected answer, by their columns; `raw` is the
-    record as it stands, None of what was left out. `reason`: why it was."""
+    """One row. `answers` are the completion, the chosen and the rejected answer, or checks, by their columns; `raw`
+    is the record as it stands, None of what was left out. `reason`: why it was."""
 
     number: int
     side: Side
@@ -80,11 +88,25 @@ class Row:
         said = (str(each.get("content") or "") for part in (self.prompt, *self.answers.values()) for each in part)
         return "\n".join([*said, self.origin, self.group or "", self.reason or ""])
 
+    @property
+    def score(self) -> float | None:
+        """The score that a tuple came with: of the chosen answer, or in its metadata. Nothing here reads it."""
+        raw = self.raw or {}
+        metadata = metadata_of(raw)
+        found = [*(raw.get(name) for name in _CHOSEN_SCORES), *(metadata.get(name) for name in ("score", "rating"))]
+        return next((float(each) for each in found if isinstance(each, int | float) and _is_score(each)), None)
+
+
+def _is_score(value: float) -> bool:
+    # Neither true or false, nor infinite or no number, nor an integer that no float holds.
+    return not isinstance(value, bool) and abs(value) < _LARGEST_SCORE
+
 
 class RowSource(Protocol):
     """A snapshot or a dataset that is open for reading."""
 
     summary: SourceSummary
+    labels: tuple[str, ...]
 
     def at(self, numbers: Sequence[int]) -> list[Row]:
         """The rows of these numbers, in this order. Raises DamagedError."""
@@ -138,6 +160,13 @@ def role_of(desk: Desk, source: RowSource) -> tuple[str, str] | None:
         wanted = source.summary.facts["snapshot"]
         names = {path.parent.name for path in desk.home.snapshots.glob(f"*/{wanted}")}
     return next(((each.tenant, each.role) for each in buckets(desk) if each.bucket in names), None)
+
+
+def labels_of(source: RowSource, row: Row) -> tuple[str, ...]:
+    """The access labels of a row; of one in a dataset, which does not say its own, those of the whole."""
+    if source.summary.kind == "dataset":
+        return source.labels
+    return access_labels(row.raw or {}, metadata_of(row.raw or {}))
 
 
 def _summary(desk: Desk, key: str, path: Path) -> SourceSummary:
@@ -285,7 +314,12 @@ def row_of(
     except RejectedError as error:
         return Row(number, side, digest, origin, reason=str(error), raw=record)
     sides = (("completion", item.completion), ("chosen", item.chosen), ("rejected", item.rejected))
-    answers = {name: messages for name, messages in sides if messages}
+    answers: dict[str, tuple[Message, ...]] = {name: messages for name, messages in sides if messages}
+    if item.checks:
+        # As a dataset has them: what answers are held against.
+        answers["checks"] = (
+            {"role": "checks", "content": json.dumps(item.checks, ensure_ascii=False, sort_keys=True)},
+        )
     group = item.sources[0] if item.sources else None
     return Row(
         number, side, digest, origin, item.prompt, answers, str(item.kind), group, created=item.created, raw=record

@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
+from ec1.corpus.access import KEY as ACCESS_LABELS
 from ec1.corpus.buckets import bucket
 from ec1.corpus.cleaning import scrub
 from ec1.corpus.served import ORIGIN
@@ -181,11 +182,12 @@ class AnswerCapture:
         text: str,
         giver: Giver,
         noted: Mapping[str, str],
+        labels: Sequence[str] = (),
     ) -> Outcome:
         """Hold what a person says of an answer that was not served here, such as one in a page: it waits as feedback.
 
-        Number 0 of the version is none: a row of the corpus. What is `noted` stands in the tuple's metadata. A person's
-        last word on an answer of a version counts in its tally.
+        Number 0 of the version is none: a row of the corpus. What is `noted` stands in the tuple's metadata, and the
+        access `labels` of what it was written from. A person's last word on an answer of a version counts in its tally.
         """
         asked = [{"role": message["role"], "content": self._scrub(message["content"])} for message in prompt]
         text = self._scrub(text)
@@ -206,8 +208,25 @@ class AnswerCapture:
                     person,
                 ),
             )
-        said = {key: self._scrub(value) for key, value in noted.items()}
-        return self._hold(version, given, asked, text, giver.key, person, said)
+        return self._hold(version, given, asked, text, giver.key, person, self._noted(noted, labels))
+
+    def record_of(
+        self,
+        version: ServedVersion,
+        given: Feedback,
+        prompt: Sequence[Mapping[str, str]],
+        text: str,
+        noted: Mapping[str, str],
+        labels: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """The row that what a person says of an answer becomes, scrubbed; nothing is kept. Raises RejectedError for
+        what no training takes."""
+        asked = [{"role": message["role"], "content": self._scrub(message["content"])} for message in prompt]
+        return self._record(version, given, asked, self._scrub(text), self._noted(noted, labels))
+
+    def _noted(self, noted: Mapping[str, str], labels: Sequence[str]) -> dict[str, Any]:
+        said: dict[str, Any] = {key: self._scrub(value) for key, value in noted.items()}
+        return {**said, ACCESS_LABELS: list(labels)} if labels else said
 
     def tallies(self, tenant: str, role: str, since: float = 0) -> list[Tally]:
         """What users said about answers of each version of a role since a moment (seconds since 1970), the newest
@@ -305,6 +324,22 @@ class AnswerCapture:
         )
         return outcome
 
+    def _record(
+        self,
+        version: ServedVersion,
+        given: Feedback,
+        prompt: Sequence[dict[str, str]],
+        text: str,
+        noted: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        correction = self._scrub(given.correction) if given.correction else None
+        record = tuple_of(version, given, prompt, text, correction, dt.datetime.now(dt.UTC))
+        record["metadata"] |= noted
+        target = bucket(self._corpus_root, version.role, version.tenant)
+        if (reason := trainable(parse_record(record), target.objective)) is not None:
+            raise RejectedError(reason)
+        return record
+
     def _hold(
         self,
         version: ServedVersion,
@@ -313,20 +348,14 @@ class AnswerCapture:
         text: str,
         key: str,
         person: str,
-        noted: Mapping[str, str] = MappingProxyType({}),
+        noted: Mapping[str, Any] = MappingProxyType({}),
     ) -> Outcome:
         if given.verdict == "down":
             return Outcome(version, "down", None, "nothing is learnt from a rejected answer alone")
         try:
-            correction = self._scrub(given.correction) if given.correction else None
-            record = tuple_of(version, given, prompt, text, correction, dt.datetime.now(dt.UTC))
-            record["metadata"] |= noted
-            target = bucket(self._corpus_root, version.role, version.tenant)
-            reason = trainable(parse_record(record), target.objective)
+            record = self._record(version, given, prompt, text, noted)
         except RejectedError as error:
-            reason = str(error)
-        if reason is not None:
-            return Outcome(version, given.verdict, None, reason)
+            return Outcome(version, given.verdict, None, str(error))
         held = self.held.add(
             record, tenant=version.tenant, role=version.role, verdict=given.verdict, key=key, person=person
         )

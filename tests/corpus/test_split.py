@@ -299,6 +299,26 @@ def test_what_would_join_too_much_is_left_out_of_training_instead(tmp_path: Path
         assert shares and all(found.get(f"g{number:02}") != found["g00"] for number in shares)
 
 
+def test_nothing_changes_sides_for_what_stands_alone(tmp_path: Path) -> None:
+    """Else a version in use would be judged on what it learnt, because somebody wrote a case that is like it."""
+    with RowTable(tmp_path / "rows.sqlite") as table:
+        for number, links in enumerate((("asked:x",), ("asked:x", "said:y"), ("said:y",), *[()] * 57)):
+            source = (f"g{number}", *(("prompt:p",) if number in (0, 3) else ()))
+            table.add(DatasetRow(f"d{number}", source, b"%d" % number, "a", 0, number, links=links))
+        table.flush()
+        pairs = [(0, 4), (1, 4)]
+        assert clusters(table, pairs, [], {"g0"}) == dict.fromkeys(("g0", "g1", "g2", "g4"), "g0"), "others draw them"
+        found = clusters(table, pairs, [], {"g0"}, {"g0"})
+        assert {group for group, to in found.items() if to == "g0"} <= {"g0"}
+        assert found["g1"] == found["g2"] == found["g4"], "the others are together as before"
+        table.cluster(found)
+        table.hold_out(["g0", found["g1"]])
+        seen = {number: (shares, known) for number, _, _, shares, known in table.examined("", {"g0"})}
+        assert next(iter(seen)) == 0 and seen[0] == (False, False), "it comes first"
+        # What asks the same is left out on either side; what is like it alone is looked at as a near duplicate.
+        assert [number for number, (shares, _) in sorted(seen.items()) if shares] == [1, 3]
+
+
 def test_twins_in_a_script_without_spaces_are_found() -> None:
     """Of 110 texts with 4 % of the letters changed none was found: a clause was one word."""
     rng = random.Random(5)

@@ -40,6 +40,7 @@ def publish(
     dataset: str = "b" * 64,
     snapshot: str = "c" * 64,
     attachments: Mapping[str, Path] | None = None,
+    labels: tuple[str, ...] = (),
     **shape: int,
 ) -> int:
     """Publish one more version, trained on a dataset of a snapshot by their digests; return its number."""
@@ -55,6 +56,7 @@ def publish(
         dataset=DatasetRef(digest=dataset, train_rows=64, heldout_rows=16),
         snapshot=SnapshotRef(bucket=f"{role}-{TENANT}", digest=snapshot, tuples=80),
         override="made for a test",
+        labels=labels,
     )
     version = registry.publish(candidate, manifest, attachments).version
     assert version is not None

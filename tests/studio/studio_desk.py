@@ -61,6 +61,7 @@ tenant: fernhollow
 recipes: [recipes]
 models: {small: {source: directory, path: small}}
 inference: {kind: vllm, model: small, max_model_len: 2048}
+gpu: {device: cpu}
 graph: {overrides: configs/overrides.yaml}
 """
 TEMPLATE = (

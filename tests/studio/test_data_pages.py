@@ -1,6 +1,7 @@
 """Data in Studio, in a real browser: rows are found, shown as they are, and can do nothing."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def test_held_out_rows_are_ordered_by_loss(
     (training / "run.json").write_text(json.dumps({"spec": spec, "provenance": {}, "started": "2026-06-01T01:00:00"}))
     examples = tuple(
         ExampleScores(
-            example=each.digest, group="g", tokens=3, scores={"base": -1.0, "candidate": -1.0},
+            example=each.digest, group="g", tokens=3, scores={"base": 0.5, "candidate": float(-place)},
             losses={"base": 9.0 - place, "candidate": float(place)},
         )
         for place, each in enumerate(held)
@@ -132,12 +133,89 @@ def test_held_out_rows_are_ordered_by_loss(
         scores = Scores(objective="sft", models=("base", "candidate"), examples=examples)
         write_scores(scores, training.parent / "evaluation")
         page.goto(f"{address}/data/{dataset}")
-        page.get_by_role("link", name="Held-out rows by their loss").click()
+        page.get_by_role("link", name="Held-out rows by loss or score").click()
         losses = [float(each.split("\t")[-1]) for each in page.locator("tbody tr").all_inner_texts()]
         assert len(losses) == len(held) > 2 and losses == sorted(losses, reverse=True)
         assert faults(page) == []
+        page.get_by_label("Order").select_option("behind")
+        page.get_by_role("button", name="Show").click()
+        page.get_by_text("more is better").wait_for()
+        scored = [float(each.split("\t")[-1]) for each in page.locator("tbody tr").all_inner_texts()]
+        assert scored == sorted(scored) and scored[0] == 1 - len(held)
+        assert page.goto(f"{address}/data/{dataset}/scores?order=best").status == 400
+        # Rows of tasks, and texts that are read, have a score and no loss.
+        no_losses = tuple(each.model_copy(update={"losses": {}}) for each in examples)
+        write_scores(scores.model_copy(update={"examples": no_losses}), training.parent / "evaluation")
+        page.goto(f"{address}/data/{dataset}/scores")
+        assert page.locator("tbody tr").count() == len(held) and "more is better" in page.locator("main").inner_text()
         page.locator("tbody a").first.click()
         page.get_by_role("heading", name=f"Row {held[-1].number}").wait_for()
+
+
+def test_diffs_are_coloured_and_rows_are_counted(
+    desk: Desk, page: Any, words: Path, faults: Callable[[Any], list[str]]
+) -> None:
+    diff = "--- a/berth.py\n+++ b/berth.py\n@@ -1,2 +1,2 @@\n port = 4\n-berth = 7\n+berth = 9 if <b>wide</b> else 7\n"
+    change = {"prompt": "Widen the berth.", "completion": diff}
+    classes = [
+        {"prompt": f"Is ship {n} wide, say yes or no?", "completion": ("no", "yes")[n % 4 == 0]} for n in range(8)
+    ]
+    snapshot = snapshot_of(desk, [change, *records(20), *classes])
+    key, dataset = key_of(snapshot), dataset_of(desk, snapshot, words)
+    for each in (key, dataset):
+        indexed(desk, each)
+    number = next(each.number for each in open_source(desk, key).every() if "Widen" in each.text)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{key}/row/{number}")
+        assert page.locator(".line.added").all_inner_texts() == ["+berth = 9 if <b>wide</b> else 7"]
+        assert page.locator(".line.removed").all_inner_texts() == ["-berth = 7"]
+        assert faults(page) == []
+        page.goto(f"{address}/data/{key}?order=created&text=ship")
+        ages = [int(re.findall(r"(\d+) days ago", each)[0]) for each in page.locator(".facts").all_inner_texts()[8:]]
+        assert len(set(ages)) > 10 and ages == sorted(ages, reverse=True), "the oldest first"
+        page.goto(f"{address}/data/{key}/counts")
+        shown = page.locator("main").inner_text()
+        assert all(each in shown for each in ("notes/all.jsonl", "Length in characters"))
+        classes_of = page.locator("section[aria-labelledby=by-class] tbody tr").all_inner_texts()
+        assert [each.split() for each in classes_of[:2]] == [["no", "6"], ["yes", "2"]]
+        page.goto(f"{address}/data/{dataset}/counts")
+        assert page.get_by_role("heading", name="Length in tokens").is_visible()
+        assert faults(page) == []
+
+
+def test_tasks_show_what_answers_are_held_against_and_are_asked(desk: Desk, page: Any) -> None:
+    task = {"tuple_type": "task", "prompt": "What is 2 + 3?", "checks": [{"check": "exact", "value": "5"}]}
+    key = key_of(snapshot_of(desk, [task], "sums", "task"))
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{key}")
+        shown = page.locator("ol.rows > li > a")
+        assert "What is 2 + 3?" in shown.inner_text() and '"value": "5"' in shown.inner_text()
+        shown.click()
+        page.get_by_role("heading", name="checks", exact=True).wait_for()
+        page.get_by_role("link", name="Ask models this").click()
+        assert page.get_by_label("Question").last.input_value() == "What is 2 + 3?"
+
+
+def test_rows_are_ordered_by_the_score_that_came_with_them(desk: Desk, page: Any) -> None:
+    pair = {"chosen": "It left the berth on Monday at noon.", "rejected": "It left the berth on Friday at night."}
+    rated = [{**pair, "prompt": f"When did ship {n} leave?", "chosen-rating": n} for n in (3, 1, 2)]
+    strange = [json.loads(each) for each in ("true", "NaN", "1" + 400 * "0", '"high"')]
+    plain = [{**pair, "prompt": f"When {n}?", "metadata": {"score": each}} for n, each in enumerate(strange)]
+    key = key_of(snapshot_of(desk, [*plain, *rated], "apprenticeship", "dpo"))
+    unrated = key_of(snapshot_of(desk, records(2)))
+    for each in (key, unrated):
+        indexed(desk, each)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/data/{key}")
+        page.get_by_label("Order").select_option("score")
+        for down, wanted in ((False, ["1.000", "2.000", "3.000"]), (True, ["3.000", "2.000", "1.000"])):
+            page.get_by_label("most first").set_checked(down)
+            page.get_by_role("button", name="Show").click()
+            page.wait_for_url("**order=score" + ("&down=1" if down else ""))
+            facts = page.locator("ol.rows .facts").all_inner_texts()
+            assert [each.partition("score ")[2][:5] for each in facts] == [*wanted, *([""] * len(plain))]
+        page.goto(f"{address}/data/{unrated}")
+        assert "score" not in page.get_by_label("Order").inner_text()
 
 
 def test_rows_are_tried_before_an_import(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:

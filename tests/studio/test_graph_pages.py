@@ -11,11 +11,14 @@ from studio_desk import served, state_at
 from ec1.extraction.defence.releases import read_releases
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import Held
+from ec1.graph.differences import entity_history
+from ec1.graph.exports import export_night
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.resolution.overrides import NO_OVERRIDES, load_overrides
 from ec1.queries.desk import Desk
 
 pytestmark = pytest.mark.browser
+PAIR = {"key": "Person:jane smith", "one": "Person:jane smith", "other": "Person:smythe"}
 HOSTILE = "<b onclick=alert(1)>Kim\u202e</b>"
 
 
@@ -84,6 +87,63 @@ def test_what_was_read_in_a_sentence_is_corrected_for_the_extractor(
     record = json.loads(file.read_text())
     assert record["metadata"] == {"corrected_by": "anna"} and record["document_id"] == "meetings/z.md"
     assert [each["class"] for each in record["entities"]] == ["Person", "Company"]
+
+
+def test_an_entity_shows_its_own_history(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+    path, home = desk.deployment.graph.overrides, desk.home
+    jane, other = "Person:jane smith", "Person:smythe"
+    said = {"entities": [jane, other], "reason": "both sign for <b>Northwind</b>"}
+    nights = ["2026-06-01", "2026-06-02", "2026-06-03", "2026-06-04"]
+    home.graph.parent.mkdir(parents=True)
+    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
+
+        def night(date: str, *names: str, overrides: Any = NO_OVERRIDES) -> None:
+            store.apply(key(f"{date}.md"), f"mk-{date}", result(date, *((each, "Person") for each in names)), date)
+            store.resolve(overrides)
+            export_night(store, home.graph_exports, date, store.digest_with_resolution(), keep=9)
+
+        night(nights[0], "Carl Sommerfeld")
+        night(nights[1], "Jane Smith")
+        path.write_text(json.dumps({"same": [said]}))
+        night(nights[2], "Smythe", "JANE SMITH", overrides=load_overrides(path))
+        night(nights[3], "Karl", overrides=load_overrides(path))
+        store.publish(home.published_graph)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/graph/entity?key={jane}")
+        page.get_by_role("link", name="Its history").click()
+        page.get_by_role("heading", name="History of Jane Smith").wait_for()
+        found = [each.inner_text() for each in page.locator("section[aria-labelledby=nights] article").all()]
+        assert [each.partition("\n")[0] for each in found] == ["Night 2026-06-03", "Night 2026-06-02"]
+        assert "it came, with 1 mention" in found[1] and "meetings/2026-06-02.md" in found[1]
+        assert (
+            "mentions: 1 before, 3 now" in found[0]
+            and f"one with {other}: " in found[0]
+            and "2026-06-03.md" in found[0]
+        )
+        assert "<b>Northwind</b>" in page.locator("section[aria-labelledby=decided]").inner_text()
+        assert faults(page) == []
+        page.get_by_text("They are two", exact=True).click()
+        page.get_by_label("How is it known?").fill("two desks")
+        page.get_by_role("button", name="Part them").click()
+        assert "remove one of the two decisions" in page.get_by_role("alert").inner_text()
+        page.goto(f"{address}/graph/history?key={jane}")
+        page.get_by_role("button", name="Take it back").click()
+        assert page.get_by_role("status").inner_text().startswith("taken back")
+        assert page.get_by_text("Nobody decided anything about it").is_visible()
+        page.get_by_text("They are two", exact=True).click()
+        page.get_by_label("How is it known?").fill("two desks")
+        page.get_by_role("button", name="Part them").click()
+        assert "are two: written to overrides.yaml" in page.get_by_role("status").inner_text()
+        page.keyboard.press("u")
+        page.wait_for_url("**/graph/entity**")
+        assert page.goto(f"{address}/graph/history?key=Person:nobody").status == 400
+        assert page.request.post(f"{address}/graph/history", form={**PAIR, "action": "x"}).status == 400
+    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
+        store.resolve(load_overrides(path))
+        export_night(store, home.graph_exports, "2026-06-05", store.digest_with_resolution(), keep=9)
+    (last, *_) = entity_history(home.graph_exports, jane)
+    assert (last.night, last.parted, last.mentions_before, last.mentions) == ("2026-06-05", (other,), 3, 2)
+    assert entity_history(home.graph_exports, "Person:nobody") == ()
 
 
 def test_what_the_last_night_changed(with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:

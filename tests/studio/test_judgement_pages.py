@@ -129,6 +129,12 @@ def test_answers_come_side_by_side_and_a_vote_counts_on_the_versions_page(
         assert (vote.version, vote.good, vote.bad) == (2, 1, 0)
         page.goto(f"{address}/versions/{ROLE}/v2")
         assert "1 of 1 people content" in page.locator("main").inner_text()
+        engine.requests.clear()
+        page.goto(f"{address}/generate?prompt=x&samples=2&temperature=0.7&model={ROLE}@v1")
+        for place in (0, 1):
+            page.locator("[data-answer]").nth(place).get_by_text("done").wait_for()
+        assert [each["temperature"] for each in engine.requests] == [0.7, 0.7]
+        assert sorted(each["seed"] for each in engine.requests) == [0, 1]
         page.goto(f"{address}/generate?prompt=x&blind=1&model={ROLE}@v1&model={ROLE}@v2")
         page.locator("[data-answer]").nth(1).get_by_text("done").wait_for()
         assert page.locator("[data-answer] h2").all_inner_texts()[:1] == ["Answer A"]

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dagster import UrlMetadataValue
 from published import publish
 from studio_desk import foreign_page, served, state_at, training_spec
 
 from ec1.night.records import Part, Records, RunRecord
 from ec1.queries.desk import Desk
-from ec1.queries.nights import nights_page
+from ec1.queries.nights import nights_page, report_of
+from ec1_assets.night_report import STUDIO, metadata_of
 
 pytestmark = pytest.mark.browser
 ROLE = "fernhollow/engineering"
@@ -48,6 +50,10 @@ def test_versions_are_promoted_rolled_back_and_quarantined_with_a_reason(
         page.get_by_text(f"{ROLE}@v3 is in use").wait_for()
         decide("rollback", "", "still echoes")
         page.get_by_text(f"{ROLE}@v2 is in use").wait_for()
+        decide("pin", "1", "until the audit")
+        page.get_by_text(f"{ROLE}@v1 is in use").wait_for()
+        decide("unpin", "", "the audit is over")
+        page.get_by_text(f"{ROLE}@v2 is in use").wait_for()
         decide("quarantine", "3", "it learnt a secret")
         page.get_by_text("it learnt a secret").wait_for()
         found = registry.decisions("fernhollow", "engineering")
@@ -55,6 +61,8 @@ def test_versions_are_promoted_rolled_back_and_quarantined_with_a_reason(
             ("promote", 1, "anna"),
             ("promote", 3, "anna"),
             ("rollback", 2, "anna"),
+            ("pin", 1, "anna"),
+            ("unpin", None, "anna"),
             ("withdraw", 3, "anna"),
         ]
         assert registry.incumbent("fernhollow", "engineering").version == 2
@@ -135,7 +143,9 @@ def write_night(desk: Desk, night: str) -> None:
     Records(desk.home.night(night)).write("11111111-aaaa", record)
 
 
-def test_a_night_shows_when_its_parts_worked(desk: Desk, page: Any, faults: Callable[[Any], list[str]]) -> None:
+def test_a_night_shows_when_its_parts_worked(
+    desk: Desk, page: Any, tmp_path: Path, faults: Callable[[Any], list[str]]
+) -> None:
     for night in ("2026-06-01", "2026-06-02"):
         write_night(desk, night)
     with served(state_at(desk)) as address:
@@ -152,6 +162,12 @@ def test_a_night_shows_when_its_parts_worked(desk: Desk, page: Any, faults: Call
         assert [each["width"] for each in bars] == pytest.approx([bars[1]["width"] * 2 / 9, bars[1]["width"]], rel=0.05)
         assert bars[0]["x"] < bars[1]["x"]
         assert faults(page) == []
+        there = page.get_by_role("link", name="This run in Dagster").get_attribute("href")
+        assert there == "http://127.0.0.1:3000/runs/11111111-aaaa"
+        back = metadata_of(report_of(desk.home, "2026-06-02"), tmp_path)["studio"]
+        assert isinstance(back, UrlMetadataValue)
+        page.goto(back.value.replace(STUDIO, address))
+        page.get_by_role("heading", name="Run 11111111, failed").wait_for()
         assert page.goto(f"{address}/nights/2026-01-01").status == 400
         assert page.goto(f"{address}/nights/yesterday").status == 400
     assert nights_page(desk.home, 1).next == "1"
@@ -170,10 +186,10 @@ def test_a_training_is_shown_while_it_runs(
     (folder / "run.json").write_text(json.dumps({"spec": spec, "provenance": {}, "started": "2026-06-01T01:00:00"}))
     writer = EventFileWriter(str(folder / "tensorboard"))
 
-    def step(number: int, loss: float) -> None:
-        value = Summary(value=[Summary.Value(tag="train/loss", simple_value=loss)])
-        writer.add_event(Event(step=number, summary=value))
-        writer.flush()
+    def step(number: int, value: float, tag: str = "loss", to: EventFileWriter = writer) -> None:
+        summary = Summary(value=[Summary.Value(tag=f"train/{tag}", simple_value=value)])
+        to.add_event(Event(step=number, summary=summary))
+        to.flush()
 
     with served(state_at(desk)) as address:
         page.goto(f"{address}/runs/{ROLE}/2026-06-01")
@@ -185,8 +201,22 @@ def test_a_training_is_shown_while_it_runs(
         step(4, 1.5)
         page.get_by_text("loss: 1.5 to 3.5, steps 1 to 4").wait_for()
         assert faults(page) == []
-        page.goto(f"{address}/runs?run={ROLE}/2026-06-01")
-        assert page.locator("svg.chart polyline").count() == 1
+        # What else is measured comes as well, and the curves of several trainings lie over each other.
+        for tag in ("reward", "tokens_per_second", "gpu_busy"):
+            step(5, 7.5, tag)
+        for name in ("reward", "tokens per second", "gpu busy"):
+            page.get_by_text(f"{name}: 7.5").wait_for()
+        other = desk.home.run("fernhollow", "engineering", "2026-06-02") / "training"
+        other.mkdir(parents=True)
+        (other / "run.json").write_text((folder / "run.json").read_text())
+        second = EventFileWriter(str(other / "tensorboard"))
+        for number in (1, 2):
+            step(number, 3.0 - number, to=second)
+        second.close()
+        page.goto(f"{address}/runs?run={ROLE}/2026-06-01&run={ROLE}/2026-06-02")
+        loss = page.locator("figure").filter(has_text="loss").locator("polyline")
+        assert [len((each.get_attribute("points") or "").split()) for each in loss.all()] == [3, 2]
+        assert [each[-10:] for each in page.locator(".legend li").all_inner_texts()] == ["2026-06-01", "2026-06-02"]
         assert faults(page) == []
     writer.close()
 
