@@ -94,7 +94,7 @@ def test_a_plan_without_a_version_to_start_from_is_refused(
 
 def test_an_adapter_on_the_upper_layers_is_counted_as_it_is(tiny_model: Path, recipe: ResolvedRecipe) -> None:
     method = METHODS["lora"]
-    model = method.base(recipe.recipe, tiny_model, None)
+    model = method.base(recipe.recipe, tiny_model, None, "float32")
     adapted = put_adapter_on(model, method.adapter(recipe.recipe, model))
     counted = {name for name, weight in adapted.named_parameters() if weight.requires_grad}
     assert counted and all(".layers.1." in name for name in counted), "the second of two layers"
