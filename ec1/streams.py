@@ -9,7 +9,7 @@ CONVERTED = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub",
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""
 CONTAINERS = (".zip", ".mbox")
 """Suffixes of files that hold documents and are none themselves (`ec1.documents.sources`)."""
-WITH_ATTACHMENTS = (".eml",)
+WITH_ATTACHMENTS = (".eml", ".msg")
 """Suffixes of documents that hold others."""
 _TEXT = (".md", ".markdown", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm", ".json")
 READABLE = (*_TEXT, *CONVERTED, *CONTAINERS)

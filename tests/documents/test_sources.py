@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import written
 from gcs_emulator import bucket, gcs_server
+from outlook import mail_with
 from s3_server import s3_bucket, s3_server
 
 from ec1.deployment import Deployment
@@ -300,6 +301,15 @@ def test_archives_mailboxes_and_attachments_are_documents_of_their_own(tmp_path:
     assert len(night.run().vanished) == 3
     subprocess.run(["rm", "-rf", night.home.unpacked], check=True)
     assert nothing_new(night.run()), "what was taken out and lost is taken out again"
+
+
+def test_what_is_attached_to_an_outlook_mail_is_read(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    mail = mail_with({"..\\minutes.txt": b"Ann Lee wrote.", "": b"no name, so of no kind", "logo.png": b"x"})
+    (night.root / "a.msg").write_bytes(mail)
+    (night.root / "torn.msg").write_bytes(mail[:1600])
+    assert [path for path in night.paths() if "/" in path] == ["a.msg/minutes.txt"]
+    assert night.text("a.msg/minutes.txt") == "Ann Lee wrote."
 
 
 def test_a_mailbox_of_broken_mails_gives_what_can_be_read(tmp_path: Path) -> None:
