@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 CONVERTED = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".eml", ".msg")
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""
 CONTAINERS = (".zip", ".mbox")
 """Suffixes of files that hold documents and are none themselves (`ec1.documents.sources`)."""
-WITH_ATTACHMENTS = (".eml",)
+WITH_ATTACHMENTS = (".eml", ".msg")
 """Suffixes of documents that hold others."""
 _TEXT = (".md", ".markdown", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm", ".json")
 READABLE = (*_TEXT, *CONVERTED, *CONTAINERS)
@@ -17,7 +18,8 @@ READABLE = (*_TEXT, *CONVERTED, *CONTAINERS)
 
 @dataclass(frozen=True)
 class Stream:
-    """One stream: every file below `folder` (relative to the document root) whose name ends in one of `suffixes`.
+    """One stream: every file below `folder` (relative to the document root) whose name ends in one of `suffixes`, and
+    whose path below the folder is like `pattern` (`*`: any characters, `/` too).
 
     `owner` is who sees to it. `classes`: the entity classes that its documents may name, or none for all. `copied`: its
     documents come from elsewhere, and `folder` is where their copies are among those of all such streams. `share` is
@@ -32,6 +34,14 @@ class Stream:
     classes: tuple[str, ...] = ()
     copied: bool = False
     share: float = 1
+    pattern: str = "*"
+
+    def takes(self, path: str) -> bool:
+        """Whether a file is one of its, by its path below the document root."""
+        if not path.lower().endswith(self.suffixes):
+            return False
+        below = path if self.folder == "." else path.removeprefix(f"{self.folder}/")
+        return self.pattern == "*" or fnmatchcase(below, self.pattern)
 
     def document_id(self, sha1_hex: str) -> str:
         """The id that other systems know a document by, such as `mk-1f0c9de2ab34`; of the SHA-1 of the file's bytes."""

@@ -201,7 +201,9 @@ def _known(identity: dict[str, Any], groups: HeldOutGroups, home: CorpusFolders)
 def _made_before(known: Path, home: CorpusFolders) -> Dataset | None:
     """The dataset that a note in the cache names, if both are as they were written."""
     try:
-        return load_dataset(home, read_json(known)["digest"])
+        digest = read_json(known)["digest"]
+        # Retention removes what is old.
+        return load_dataset(home, digest) if (home.datasets / checked_name(digest, "digest")).exists() else None
     except FileNotFoundError:
         return None
     except (DamagedError, InputError, KeyError, TypeError) as error:

@@ -173,12 +173,16 @@ class _Scan:
         listed: set[str] = set()
         if copies is not None:
             # Files that look unchanged are opened again where what they hold is not there, or by other rules.
-            suffixes = {name: stream.suffixes for name, stream in sorted(self.streams.items())}
+            chosen = {name: (stream.suffixes, stream.pattern) for name, stream in sorted(self.streams.items())}
             limits = (self.settings.unpacking.model_dump(), self.settings.max_bytes)
-            verify = not copies.made_by(digest_of([suffixes, limits])) or verify
+            verify = not copies.made_by(digest_of([chosen, limits])) or verify
         for stream in self.streams.values():
+            rules = int(digest_of([stream.suffixes, stream.pattern])[:15], 16)
             walk = _Walk(self, stream, cache, verify, self._known[stream.name], self.root)
+            walk.chooses_anew = cache.rules_of(stream.name) != rules
             walk.run([stream.folder], listed)
+            if walk.chooses_anew:
+                cache.set_rules(stream.name, rules)
             if stream.copied:
                 with Copies(self.root) as brought:
                     walk.refuse(brought.problems(stream.name))
@@ -198,7 +202,8 @@ class _Scan:
     def vanished(self) -> list[DocumentKey]:
         """The live documents that a complete listing did not show. Raises PermanentError if they are too many."""
         gone = {
-            name: [path for path in rows if not self._appeared_meanwhile(path)] for name, rows in self._known.items()
+            name: [path for path in rows if not (self.streams[name].takes(path) and self._appeared_meanwhile(path))]
+            for name, rows in self._known.items()
         }
         live, missing = sum(self._live.values()), sum(map(len, gone.values()))
         allowed = self.settings.max_vanished_share
@@ -232,6 +237,8 @@ class _Walk:
     verify: bool
     known: dict[str, str]
     root: Path
+    chooses_anew: bool = False
+    """Whether the stream chose its files by other rules before: what the cache knows may be none of them now."""
 
     def run(self, folders: Iterable[str], listed: set[str]) -> None:
         """Walk real folders first, then links to folders: what is reachable both ways keeps its real name."""
@@ -292,7 +299,7 @@ class _Walk:
         # The hot loop: about half a microsecond a file, beside the two of its listing and stat. What the cache knows by
         # name was a plain file with a good name; if it is none now, its stat differs, and the slow way finds out.
         known, as_of_ns = self.known, self.scan.as_of_ns
-        max_bytes, trusted = self.scan.settings.max_bytes, not self.verify
+        max_bytes, trusted, anew = self.scan.settings.max_bytes, not self.verify, self.chooses_anew
         utf8 = _is_utf8(directory)
         cached = self.cache.load(directory) if utf8 else {}
         changes: dict[str, Row | None] = {}
@@ -312,6 +319,7 @@ class _Walk:
                         and row[1] <= as_of_ns
                         and row[0] <= max_bytes
                         and trusted
+                        and not (anew and not self._takes(path))
                     ):
                         same += 1
                         continue
@@ -338,7 +346,7 @@ class _Walk:
         if name[0] == ".":
             return None
         plain = entry.is_file(follow_symlinks=False)
-        if not name.lower().endswith(self.stream.suffixes):
+        if not self._takes(path):
             if entry.is_symlink():
                 self._folder_link(path)
             return None
@@ -369,6 +377,12 @@ class _Walk:
             self._compared(path, ledger_row, ledger_row.content_sha256, ledger_row.document_id, found)
             return row
         return self._read(path, target, ledger_row, found)
+
+    def _takes(self, path: str) -> bool:
+        """Whether the stream takes a file. What an archive or a mail holds is chosen by its suffix alone: the pattern
+        chose the archive."""
+        inside = self.root is not self.scan.root
+        return path.lower().endswith(self.stream.suffixes) if inside else self.stream.takes(path)
 
     def _compared(
         self, path: str, ledger_row: LedgerEntry | None, sha256: str, identity: str, found: os.stat_result

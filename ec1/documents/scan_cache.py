@@ -60,6 +60,15 @@ class ScanCache:
     def verified_ns(self, value: int) -> None:
         self._write("INSERT OR REPLACE INTO meta VALUES ('verified_ns', ?)", value)
 
+    def rules_of(self, stream: str) -> int | None:
+        """By what rules the last scan chose a stream's files; None if nothing is known of it."""
+        row = self._guarded(lambda: self._one("SELECT value FROM meta WHERE name = ?", f"rules {stream}"))
+        return row[0] if row else None
+
+    def set_rules(self, stream: str, rules: int) -> None:
+        """Note by what rules a stream's files were chosen, when all of them were."""
+        self._write("INSERT OR REPLACE INTO meta VALUES (?, ?)", f"rules {stream}", rules)
+
     def load(self, directory: str) -> dict[str, Row]:
         """The rows of one directory by file name; empty where there are none that can be read."""
         query = "SELECT names, sizes, times, inodes, hashes FROM directories WHERE path = ?"

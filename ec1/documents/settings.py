@@ -39,6 +39,12 @@ class StreamSettings(Settings):
     suffixes: tuple[Annotated[str, AfterValidator(_suffix)], ...] = Field(
         (), description="which files, such as .pdf, in either case; default: all that EC1 can read (docs/documents.md)"
     )
+    pattern: str = Field(
+        "*",
+        min_length=1,
+        description="which paths below the folder, such as */minutes/* or *-final.docx; `*` stands for any characters, "
+        "also across folders",
+    )
     id_prefix: Name | None = Field(
         None, description="of its documents' ids in other systems; default: the stream's name"
     )
@@ -145,6 +151,7 @@ class DocumentSettings(Settings):
                 classes=each.classes,
                 copied=each.source is not None,
                 share=each.share,
+                pattern=each.pattern,
             )
             for name, each in self.streams.items()
         }

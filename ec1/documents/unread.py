@@ -55,14 +55,15 @@ class Unread:
 def unread_files(root: Path, streams: Iterable[Stream]) -> Unread:
     """Look at the names below `root`, without following links; names that begin with a dot are skipped."""
     found, seen = Unread(), 0
-    chosen = [(root / stream.folder, stream.suffixes) for stream in streams if not stream.copied]
+    chosen = [(root / stream.folder, stream) for stream in streams if not stream.copied]
     for folder, names, files in os.walk(root):
         names[:] = [name for name in names if not name.startswith(".")]
         here = Path(folder)
-        read = tuple(suffix for top, suffixes in chosen if here.is_relative_to(top) for suffix in suffixes)
+        around = [stream for top, stream in chosen if here.is_relative_to(top)]
         seen += len(files) + len(names)
         for name in files:
-            if name.startswith(".") or (read and name.lower().endswith(read)):
+            path = (here / name).relative_to(root).as_posix()
+            if name.startswith(".") or any(stream.takes(path) for stream in around):
                 continue
             suffix = PurePath(name).suffix.lower()
             if suffix in READABLE:

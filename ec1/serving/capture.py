@@ -13,6 +13,7 @@ not: HTTP (`gateway.py`), what is trainable (`ec1/corpus`).
 import asyncio
 import datetime as dt
 import json
+import logging
 import math
 import re
 import sqlite3
@@ -31,12 +32,14 @@ from ec1.corpus.buckets import bucket
 from ec1.corpus.cleaning import scrub
 from ec1.corpus.served import ORIGIN
 from ec1.corpus.tuples import TupleKind, load_record, parse_record, trainable
-from ec1.errors import RejectedError
+from ec1.errors import EC1Error, RejectedError
 from ec1.files import digest_of
 from ec1.serving.answers import answer_of
 from ec1.serving.held import HeldRows, Pseudonyms
 from ec1.serving.versions import RefusedError, ServedVersion
 from ec1.settings import Settings
+
+log = logging.getLogger(__name__)
 
 Verdict = Literal["accept", "correct", "up", "down"]
 MAX_ANSWER_BYTES = 4 * 2**20
@@ -127,11 +130,14 @@ class AnswerCapture:
         recognizers: Sequence[str] = (),
         patterns: Sequence[str] = (),
         release_keys: Sequence[str] = (),
+        labels_of: Callable[[ServedVersion], Sequence[str]] = lambda version: (),
     ) -> None:
+        """`labels_of` says a version's access labels, which what it wrote has, too; EC1Error: nobody can tell."""
         self._corpus_root = corpus_root
         self._keep_seconds = keep_days * 86400
         self._recognizers, self._patterns = recognizers, [re.compile(pattern) for pattern in patterns]
         self._release_keys = frozenset(release_keys)
+        self._labels_of = labels_of
         self._pending = 0
         self._swept = 0.0
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -316,7 +322,13 @@ class AnswerCapture:
         if text is None or at < time.time() - self._keep_seconds:
             return None
         person = self.people.of(given.user or giver.user) or asker
-        outcome = self._hold(version, given, json.loads(prompt), text, giver.key, person)
+        try:
+            noted = self._noted({}, self._labels_of(version))
+        except EC1Error as error:
+            log.warning("the access labels of %s cannot be told: %s", version.name, error)
+            outcome = Outcome(version, given.verdict, None, "the access labels of its version cannot be told")
+        else:
+            outcome = self._hold(version, given, json.loads(prompt), text, giver.key, person, noted)
         # The row has the texts now, if anything should.
         self._db.execute(
             "UPDATE answer SET verdict = ?, request = ?, key = ?, person = ?, prompt = NULL, text = NULL WHERE id = ?",

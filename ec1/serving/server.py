@@ -33,7 +33,7 @@ from ec1.serving.keeper import FixedServer, Keeper
 from ec1.serving.keys import Keys
 from ec1.serving.request_log import RequestLog
 from ec1.serving.resolver import ResolverSettings
-from ec1.serving.versions import Versions
+from ec1.serving.versions import ServedVersion, Versions
 from ec1.serving_settings import ServingSettings
 from ec1.storage.loopback import checked_loopback
 
@@ -43,12 +43,17 @@ def keys_of(home: Home) -> Keys:
     return Keys(home.serving / "keys.json")
 
 
-def open_capture(deployment: Deployment, home: Home) -> AnswerCapture:
-    """The answers that wait for feedback."""
+def open_capture(deployment: Deployment, home: Home, registry: AdapterRegistry | None = None) -> AnswerCapture:
+    """The answers that wait for feedback. Who takes feedback on what versions wrote needs their `registry`."""
+
+    def labels_of(version: ServedVersion) -> tuple[str, ...]:
+        return registry.read(version.tenant, version.role, version.number).labels if registry is not None else ()
+
     return AnswerCapture(
         home.serving / "answers.sqlite",
         deployment.corpus_root(home),
         **deployment.serving.capture.model_dump(exclude={"consent"}),
+        labels_of=labels_of,
     )
 
 
@@ -111,7 +116,7 @@ def build_gateway(
     settings, keys = deployment.serving, keys_of(home)
     if not _is_loopback(host) and not keys:
         raise InputError(f"{host} can be reached from elsewhere: make an API key first (`ec1 serve key add NAME`)")
-    capture = open_capture(deployment, home) if settings.capture.consent else None
+    capture = open_capture(deployment, home, registry) if settings.capture.consent else None
     counts = open_counts(home)
     gateway = Gateway(
         build_versions(deployment, registry),

@@ -244,6 +244,17 @@ def outcome(kind: Kind, damage: Callable[[Path], Any], place: Place, expected: o
     return f"another: {str(value)[:60]}", value in kind.instead
 
 
+def test_a_dataset_that_was_removed_is_built_again_and_none_that_is_damaged(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Retention had removed it: the next look at its night noted damage."""
+    expected = rows(place)
+    shutil.rmtree(place.home.datasets)
+    assert rows(place) == expected and not caplog.records
+    cut(next(place.home.datasets.glob("*/manifest.json")))
+    assert rows(place) == expected and "it is built again" in caplog.text
+
+
 @pytest.mark.soak
 def test_no_damage_is_a_traceback_or_silent(place: Place, tmp_path: Path) -> None:
     wrong = []

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import written
 from gcs_emulator import bucket, gcs_server
+from outlook import mail_with
 from s3_server import s3_bucket, s3_server
 
 from ec1.deployment import Deployment
@@ -302,6 +303,15 @@ def test_archives_mailboxes_and_attachments_are_documents_of_their_own(tmp_path:
     assert nothing_new(night.run()), "what was taken out and lost is taken out again"
 
 
+def test_what_is_attached_to_an_outlook_mail_is_read(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    mail = mail_with({"..\\minutes.txt": b"Ann Lee wrote.", "": b"no name, so of no kind", "logo.png": b"x"})
+    (night.root / "a.msg").write_bytes(mail)
+    (night.root / "torn.msg").write_bytes(mail[:1600])
+    assert [path for path in night.paths() if "/" in path] == ["a.msg/minutes.txt"]
+    assert night.text("a.msg/minutes.txt") == "Ann Lee wrote."
+
+
 def test_a_mailbox_of_broken_mails_gives_what_can_be_read(tmp_path: Path) -> None:
     night = Night(tmp_path, {"all": {"folder": "."}})
     broken = (
@@ -442,6 +452,37 @@ def test_an_archive_is_opened_with_the_limits_of_now(tmp_path: Path) -> None:
     found = other.run()
     assert [each.key.path for each in found.changed] == ["a.zip/b.pdf"]
     assert found.vanished == (DocumentKey("all", "a.zip/a.txt"),)
+
+
+def test_what_a_stream_no_longer_takes_is_retracted(tmp_path: Path) -> None:
+    """A file that looked unchanged counted on after the deployment had stopped reading its kind."""
+
+    def night(**rules: object) -> Night:
+        return Night(tmp_path, {"all": {"folder": "notes", **rules}}, max_vanished_share=1)
+
+    first, taken = night(), ("a.txt", "north/minutes/b.txt", "north/minutes/c.zip", "north/d.md", "e-final.txt")
+    for name in taken:
+        path = first.root / "notes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{TEXT} {name}")
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("f.txt", TEXT)
+        os.utime(path, (10**9, 10**9))
+    assert len(first.paths()) == 5 and nothing_new(first.run())
+    for rules, gone in (
+        ({"suffixes": [".txt", ".zip"]}, ["north/d.md"]),
+        ({"suffixes": [".txt", ".zip"], "pattern": "*/minutes/*"}, ["a.txt", "e-final.txt"]),
+        ({"suffixes": [".txt", ".zip"], "pattern": "*/b.txt"}, ["north/minutes/c.zip/f.txt"]),
+    ):
+        other = night(**rules)
+        other.ledger = first.ledger
+        found = other.run()
+        assert [key.path for key in found.vanished] == [f"notes/{name}" for name in gone]
+        assert not found.changed and not found.rejected and nothing_new(other.run())
+        first = other
+    left = {key.path for key in first.ledger}
+    assert left == {"notes/north/minutes/b.txt"}
 
 
 def test_a_link_does_not_take_a_document_out_of_its_labels(tmp_path: Path) -> None:

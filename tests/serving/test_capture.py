@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 
 from ec1.adapters.registry import AdapterRegistry
 from ec1.cli import app
+from ec1.corpus.access import access_labels
 from ec1.corpus.buckets import bucket
 from ec1.corpus.cleaning import scrub
 from ec1.corpus.snapshots import Snapshot, take_snapshot
 from ec1.corpus.threshold import decide
-from ec1.corpus.tuples import Objective, example_of, group_of, parse_record
+from ec1.corpus.tuples import Objective, example_of, group_of, metadata_of, parse_record
 from ec1.home import Home
 from ec1.serving.server import keys_of
 from ec1.serving.versions import ServedVersion
@@ -111,6 +112,20 @@ def test_a_correction_of_the_apprentice_is_a_pair_in_feedback(
     night = next_night(home, "apprenticeship", "dpo")
     assert (night.trainable, night.rejected) == (1, {})
     assert [path.parent.name for path in home.corpus.rglob("*.jsonl")] == ["feedback"]
+
+
+def test_what_a_labelled_version_wrote_has_its_labels(
+    serve: Serve, home: Home, registry: AdapterRegistry, tmp_path: Path
+) -> None:
+    """Its answers may say what only readers of these labels may know; they became rows that anybody learns from."""
+    publish(registry, tmp_path, 5, role="people", labels=("hr",))
+    with serve(**CONSENT) as served:
+        assert say(served.url, ask(served.url, f"{TENANT}/people"), "correct", RIGHT).json()["held"]
+    release_all(home)
+    assert next_night(home, "people", "sft").trainable == 0, "a recipe that names no labels learns none of it"
+    (path,) = home.corpus.rglob("*.jsonl")
+    record = json.loads(path.read_text())
+    assert access_labels(record, metadata_of(record)) == ("hr",)
 
 
 @pytest.mark.parametrize(("verdict", "trained"), [("accept", 1), ("up", 1), ("down", 0)])

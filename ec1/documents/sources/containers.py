@@ -1,8 +1,8 @@
 """Files that hold documents: ZIP archives, mailboxes, and mails with attachments. Each is a source of its own.
 
 Belongs here: what is in such a file, and how much may come out of it. Does not: what a mail itself says
-(`ec1.documents.convert`), copying (`copies.py`), and containers in containers (`unpack.py`). ZIP is `zipfile`'s work
-and mail `email`'s; what comes out is bounded before it is read.
+(`ec1.documents.convert`), copying (`copies.py`), and containers in containers (`unpack.py`). ZIP is `zipfile`'s work,
+mail `email`'s, and Outlook's compound files are `olefile`'s; what comes out is bounded before it is read.
 """
 
 import contextlib
@@ -18,11 +18,15 @@ import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import olefile
 
 from ec1.documents.sources.source import Item
 from ec1.errors import RejectedError
 
 _BROKEN_MAIL = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError, mailbox.Error)
+_BROKEN_OUTLOOK = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error)
 _BROKEN_ZIP = (
     *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError, RuntimeError),
     struct.error,
@@ -31,6 +35,14 @@ _BROKEN_ZIP = (
 _END, _LARGE_END, _TAIL = b"PK\5\6", b"PK\6\6", 2**16 + 128
 _ENTRY_BYTES = 1024
 """A generous entry of a ZIP archive's directory."""
+# The properties of an attachment in an Outlook mail: its names, long and short, and its bytes ([MS-OXMSG] 2.2.2).
+_ATTACHMENT, _BYTES = "__attach_version1.0_#", "__substg1.0_37010102"
+_NAMES = {
+    "__substg1.0_3707001F": "utf-16-le",
+    "__substg1.0_3707001E": "cp1252",
+    "__substg1.0_3704001F": "utf-16-le",
+    "__substg1.0_3704001E": "cp1252",
+}
 
 
 class Container(contextlib.ExitStack):
@@ -48,7 +60,8 @@ class Container(contextlib.ExitStack):
 
     def items(self) -> Iterator[Item]:
         suffix = self._path.suffix.lower()
-        found = {".zip": self._zipped, ".mbox": self._messages}.get(suffix, self._attached)()
+        own = {".zip": self._zipped, ".mbox": self._messages, ".msg": self._outlook}
+        found = own.get(suffix, self._attached)()
         count = total = 0
         for item in found:
             count, total = count + 1, total + (item.size or 0)
@@ -102,6 +115,19 @@ class Container(contextlib.ExitStack):
         except _BROKEN_MAIL:
             return
 
+    def _outlook(self) -> Iterator[Item]:
+        """The files that are attached to an Outlook mail; a mail that is attached as such is none."""
+        try:
+            mail = self.enter_context(olefile.OleFileIO(self._path))
+            for folder in sorted({path[0] for path in mail.listdir() if path[0].startswith(_ATTACHMENT)}):
+                if mail.exists([folder, _BYTES]):
+                    payload = mail.openstream([folder, _BYTES]).read()
+                    name = _outlook_name(mail, folder) or f"part-{folder.removeprefix(_ATTACHMENT)}"
+                    digest = hashlib.sha256(payload).hexdigest()
+                    yield Item(name, digest, self._modified_ns, partial(bytes, payload), len(payload))
+        except _BROKEN_OUTLOOK:
+            return
+
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if info.flag_bits & 1:
@@ -148,8 +174,18 @@ def _name(part: email.message.Message) -> str | None:
     name = part.get_filename()
     if name is None:
         return None
-    name = str(email.header.make_header(email.header.decode_header(name)))
-    return name.replace("\\", "/").rpartition("/")[2] or None
+    return _last_part(str(email.header.make_header(email.header.decode_header(name)))) or None
+
+
+def _outlook_name(mail: Any, folder: str) -> str:
+    """The name of an attachment of an Outlook mail; "" if it has none."""
+    found = [(stream, coding) for stream, coding in _NAMES.items() if mail.exists([folder, stream])]
+    texts = (mail.openstream([folder, stream]).read().decode(coding, "replace") for stream, coding in found)
+    return next(filter(None, (_last_part(text.rstrip("\0")) for text in texts)), "")
+
+
+def _last_part(name: str) -> str:
+    return name.replace("\\", "/").rpartition("/")[2]
 
 
 def _line(error: Exception) -> str:

@@ -200,7 +200,12 @@ class RecipeNight:
         try:
             return load_dataset(self.home, built.digest)
         except DamagedError as damage:
-            damaged(log, self.home.datasets / built.digest, f"{damage}: it is built again")
+            folder = self.home.datasets / built.digest
+            if folder.exists():
+                damaged(log, folder, f"{damage}: it is built again")
+            else:
+                # Retention removes what is old, and somebody may have made room.
+                log.info("%s is gone: it is built again", folder)
             again = self.dataset(self.taken_snapshot())
             if again.digest != built.digest:
                 raise DamagedError(f"{damage} (from the present recipe and model it becomes another one)") from None

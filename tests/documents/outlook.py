@@ -1,0 +1,67 @@
+"""Mails as Outlook saves them, written small: compound files ([MS-CFB]) whose streams all lie in the mini stream."""
+
+import struct
+from collections.abc import Mapping
+
+SECTOR, MINI = 512, 64
+FREE, END, FAT = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
+STORAGE, STREAM, ROOT = 1, 2, 5
+
+
+def mail_with(attachments: Mapping[str, bytes]) -> bytes:
+    """A `.msg` file with these attachments, each below 4,096 bytes ([MS-OXMSG] 2.2.2)."""
+    return compound(
+        {
+            f"__attach_version1.0_#{number:08X}": {
+                "__substg1.0_3707001F": name.encode("utf-16-le"),
+                "__substg1.0_37010102": data,
+            }
+            for number, (name, data) in enumerate(attachments.items())
+        }
+    )
+
+
+def compound(storages: Mapping[str, Mapping[str, bytes]]) -> bytes:
+    """A compound file of storages, each with its streams by name."""
+    mini, mini_fat, entries = b"", list[int](), list[tuple[str, int, int, int, int, int]]()
+    # Name, kind, next sibling, first child, first mini sector, size; the root's own come last.
+    places = {name: 1 + sum(1 + len(each) for each in list(storages.values())[:at]) for at, name in enumerate(storages)}
+    following = [*list(places.values())[1:], FREE]
+    for (name, streams), then in zip(storages.items(), following, strict=True):
+        entries.append((name, STORAGE, then, places[name] + 1, 0, 0))
+        for number, (title, data) in enumerate(streams.items(), 1):
+            count = -(-len(data) // MINI)
+            last = number == len(streams)
+            entries.append((title, STREAM, FREE if last else places[name] + 1 + number, FREE, len(mini_fat), len(data)))
+            mini_fat += [*range(len(mini_fat) + 1, len(mini_fat) + count), END]
+            mini += data.ljust(count * MINI, b"\0")
+    root = ("Root Entry", ROOT, FREE, 1 if storages else FREE, 0, len(mini))
+    directory = _sectors(b"".join(_entry(*each) for each in (root, *entries)))
+    mini_table = _sectors(struct.pack(f"<{len(mini_fat)}I", *mini_fat), b"\xff")
+    parts = [directory, mini_table, _sectors(mini)]
+    starts, table = list[int](), [FAT]
+    for part in parts:
+        starts.append(len(table))
+        table += [*range(len(table) + 1, len(table) + len(part) // SECTOR), END]
+    assert len(table) <= SECTOR // 4, "one sector of the table is enough for a test"
+    directory = _entry(*root[:4], starts[2], len(mini)) + directory[128:]
+    header = struct.pack(
+        "<8s16xHHHHH6xIIIIIIIIII",
+        *(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", 0x3E, 3, 0xFFFE, 9, 6),
+        *(0, 1, starts[0], 0, 4096, starts[1], len(mini_table) // SECTOR, END, 0, 0),
+    )
+    header += struct.pack("<108I", *[FREE] * 108)
+    fat = struct.pack(f"<{len(table)}I", *table).ljust(SECTOR, b"\xff")
+    return header + fat + directory + b"".join(parts[1:])
+
+
+def _sectors(data: bytes, filler: bytes = b"\0") -> bytes:
+    return data.ljust(max(1, -(-len(data) // SECTOR)) * SECTOR, filler)
+
+
+def _entry(name: str, kind: int, sibling: int, child: int, start: int, size: int) -> bytes:
+    encoded = (name + "\0").encode("utf-16-le")
+    ids = struct.pack("<BBIII", kind, 1, FREE, sibling, child)
+    return (
+        encoded.ljust(64, b"\0") + struct.pack("<H", len(encoded)) + ids + bytes(36) + struct.pack("<IQ", start, size)
+    )
