@@ -464,7 +464,7 @@ def test_what_a_stream_no_longer_takes_is_retracted(tmp_path: Path) -> None:
     for name in taken:
         path = first.root / "notes" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{TEXT} {name}")
+        path.write_text(f"{TEXT.decode()} {name}")
         if path.suffix == ".zip":
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("f.txt", TEXT)

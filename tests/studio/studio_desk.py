@@ -34,6 +34,19 @@ FLAGS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
+ROLE = "fernhollow/notes"
+WRONG = "The wrong berth. " + "This is said at length so that it can be one side of a pair. " * 2
+RIGHT = WRONG.replace("wrong", "right")
+RECIPE = """
+extends: pointsav/engineering
+version: 1
+tenant: fernhollow
+role: notes
+base_model: {id: small}
+hardware: {device: cpu, memory_gib: 12}
+"""
+"""What a role of judged rows is made with: its answers, and its recipe."""
+
 
 @contextmanager
 def served(state: StudioState, token: str | None = None) -> Iterator[str]:

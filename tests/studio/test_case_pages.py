@@ -7,25 +7,14 @@ from typing import Any
 
 import pytest
 from published import publish
-from studio_desk import dataset_of, records, served, snapshot_of, state_at
+from studio_desk import RECIPE, RIGHT, ROLE, WRONG, dataset_of, records, served, snapshot_of, state_at
 
 from ec1.corpus.dataset import Dataset, load_dataset
 from ec1.queries.desk import Desk
 from ec1.queries.rows import open_source
 
 pytestmark = pytest.mark.browser
-ROLE = "fernhollow/notes"
 QUESTION = "Where is the Meridian?"
-WRONG = "The wrong berth. " + "This is said at length so that it can be one side of a pair. " * 2
-RIGHT = WRONG.replace("wrong", "right")
-RECIPE = """
-extends: pointsav/engineering
-version: 1
-tenant: fernhollow
-role: notes
-base_model: {id: small}
-hardware: {device: cpu, memory_gib: 12}
-"""
 
 
 @pytest.fixture

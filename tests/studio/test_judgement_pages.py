@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from published import BASE, publish
-from studio_desk import dataset_of, gateway, records, served, snapshot_of, state_at
+from studio_desk import RECIPE, RIGHT, ROLE, WRONG, dataset_of, gateway, records, served, snapshot_of, state_at
 
 from ec1.corpus.cleaning import scrub
 from ec1.corpus.dataset import load_dataset
@@ -19,17 +19,6 @@ from ec1.queries.feedback import votes_of
 from ec1.queries.rows import open_source
 
 pytestmark = pytest.mark.browser
-ROLE = "fernhollow/notes"
-WRONG = "The wrong berth. " + "This is said at length so that it can be one side of a pair. " * 2
-RIGHT = WRONG.replace("wrong", "right")
-RECIPE = """
-extends: pointsav/engineering
-version: 1
-tenant: fernhollow
-role: notes
-base_model: {id: small}
-hardware: {device: cpu, memory_gib: 12}
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
