@@ -16,7 +16,7 @@ from ec1.adapters.likelihood import rows_of
 from ec1.adapters.scores import ScoredObjective
 from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
-from ec1.models import precision_on
+from ec1.models import precision_on, weight_bytes_in
 from ec1.night.operations.sample import install_sample
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.night.steps.recipes import recipe_folders
@@ -61,7 +61,7 @@ class SampleWorld(World):
         self.rate = {"sft": 1e-3, "dpo": 5e-4}
         self.steps = {"sft": 12, "dpo": 8}
         self.batch, self.rank = 4, 16
-        self.dtype, self.max_length = precision_on("cpu"), 256
+        self.dtype, self.max_length = precision_on("cpu", weight_bytes_in(self.base)), 256
 
     def honest(self, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
         return self._sides(objective, seed)[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._engine import embedded, model_of
-from ec1.models import precision_on
+from ec1.models import precision_on, weight_bytes_in
 
 PRECISIONS = ("bfloat16", "float32")
 ROWS, TOKENS = 4, 144
@@ -70,7 +70,8 @@ def main(rounds: int) -> None:
             shown = ", ".join(f"{each} {seconds:.3f} CPU s" for each, seconds in medians.items())
             faster = statistics.median(one / other for one, other in zip(*taken.values(), strict=True))
             sys.stdout.write(f"{what}: {shown}; float32 is {faster:.2f} times as fast\n")
-    sys.stdout.write(f"here a model on the CPU computes in {precision_on('cpu')}\n")
+        chosen = precision_on("cpu", weight_bytes_in(folder))
+    sys.stdout.write(f"here this model computes in {chosen} on the CPU\n")
 
 
 if __name__ == "__main__":

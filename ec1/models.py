@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import io
 import logging
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -33,13 +34,20 @@ _WANTED = ("*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt")
 Precision = Literal["bfloat16", "float32"]
 
 
-def precision_on(device: str) -> Precision:
-    """What a model that is held in 16 bits computes in: bfloat16, but float32 on an x86 processor without AMX.
+def precision_on(device: str, weight_bytes: int) -> Precision:
+    """What a model whose weights take so much in 16 bits computes in: bfloat16, but a small one on an x86 processor
+    without AMX float32.
 
-    Those multiply bfloat16 at half the speed of float32 (docs/performance.md); weights and activations take twice the
-    memory for it.
+    Those multiply bfloat16 at half the speed of float32 (docs/performance.md). Weights and activations take twice the
+    memory for it: a model is small if its weights take at most an eighth of this machine's.
     """
-    return "float32" if device == "cpu" and slow_in_16_bits() else "bfloat16"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return "float32" if device == "cpu" and weight_bytes <= memory / 8 and slow_in_16_bits() else "bfloat16"
+
+
+def weight_bytes_in(folder: Path) -> int:
+    """How many bytes a model's safetensors take."""
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
 @functools.cache

@@ -85,4 +85,4 @@ def test_a_processor_without_amx_computes_in_32_bits(tmp_path: Path) -> None:
     for name, text in machines.items():
         (tmp_path / name).write_text(f"processor : 0\n{text}\n")
     assert [name for name in (*machines, "none") if slow_in_16_bits(tmp_path / name)] == ["old"]
-    assert precision_on("cuda") == "bfloat16"
+    assert precision_on("cuda", 0) == precision_on("cpu", 2**50) == "bfloat16", "a model that is large stays in 16 bits"

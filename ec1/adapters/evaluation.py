@@ -49,7 +49,7 @@ from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter
-from ec1.models import precision_on
+from ec1.models import precision_on, weight_bytes_in
 from ec1.recipes.evaluation import EvaluationOptions, why_unchecked
 from ec1.rewards import checks
 from ec1.rewards.rewards import passes
@@ -245,7 +245,7 @@ def _solves(spec: EvaluationSpec, report: Report) -> Scores:
         looks=_looks(held, spec.looked_at),
         scored=files,
         trained=spec.trained,
-        precision=f"{precision_on(spec.device)}, adapters unmerged, no quantisation; answers executed",
+        precision=f"{_precision(spec)}, adapters unmerged, no quantisation; answers executed",
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
     )
@@ -337,7 +337,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
         looks=_looks(examples, spec.looked_at),
         scored=files,
         trained=spec.trained,
-        precision=f"{precision_on(spec.device)}, adapters unmerged, no quantisation",
+        precision=f"{_precision(spec)}, adapters unmerged, no quantisation",
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
     )
@@ -420,6 +420,10 @@ def _noise(alone: Sequence[Sequence[float]], batched: Sequence[Sequence[float]])
 def _looks(examples: Sequence[HeldOutExample | HeldOutChunk | HeldOutTask], looked_at: Mapping[str, int]) -> float:
     groups = {example.group for example in examples}
     return sum(looked_at.get(group, 0) for group in groups) / len(groups)
+
+
+def _precision(spec: EvaluationSpec) -> str:
+    return precision_on(spec.device, weight_bytes_in(spec.model))
 
 
 def _asked(tokenizer: Any, prompt: str, system_prompt: str | None) -> list[int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ec1.errors import PermanentError
-from ec1.models import precision_on
+from ec1.models import precision_on, weight_bytes_in
 
 _ROUND = 32
 """Tokens after which it is looked which answers go on."""
@@ -38,7 +38,8 @@ def load_candidates(
     from peft import PeftConfig, PeftModel
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=precision_on(device), local_files_only=True)
+    precision = precision_on(device, weight_bytes_in(base))
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=precision, local_files_only=True)
     model = model.to(device).eval()
     names: dict[str, str] = {}
     for number, (name, folder) in enumerate(candidates.items()):

@@ -23,7 +23,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.gpu.tool_parsers import tool_parser_of
 from ec1.launch.local import free_port, usable_cores
 from ec1.launch.process import ending_signal, how_it_ended
-from ec1.models import precision_on
+from ec1.models import precision_on, weight_bytes_in
 
 if TYPE_CHECKING:
     from ec1.launch.launcher import DeviceGrant
@@ -99,7 +99,7 @@ class VllmEngine:
         ]
         if self.device == "cuda":
             command += ["--gpu-memory-utilization", str(settings.gpu_memory_utilization)]
-        elif precision_on(self.device) == "float32":
+        elif precision_on(self.device, weight_bytes_in(self.model_folder)) == "float32":
             command += ["--dtype", "float32"]
         if settings.enforce_eager:
             command.append("--enforce-eager")

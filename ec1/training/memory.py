@@ -54,7 +54,8 @@ def peak_memory_gib(
     if recipe.grpo is not None:
         tokens += batch * recipe.answers * recipe.grpo.max_tokens
     # Bytes of a number that a frozen base computes with.
-    width = 2.0 if fsdp or recipe.method == "full" or precision_on(device) == "bfloat16" else 4.0
+    stays = fsdp or recipe.method == "full" or precision_on(device, 2 * model.parameters) == "bfloat16"
+    width = 2.0 if stays else 4.0
     if recipe.method == "qlora":
         weights = model.projection_parameters * quantised_bits(recipe) / 8 + model.other_parameters * width
         # One projection at a time is unpacked.

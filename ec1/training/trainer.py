@@ -22,7 +22,7 @@ from ec1.answers.answering import fold_slices
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
-from ec1.models import Precision, precision_on
+from ec1.models import Precision, precision_on, weight_bytes_in
 from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.sharing import refusal, shared
 from ec1.seals import FILES, MANIFEST, check_files, read_sealed
@@ -405,7 +405,9 @@ def build_trainer(
     recipe, wish = spec.recipe, spec.recipe.optimisation
     method, objective = METHODS[recipe.method], TRAINERS[recipe.objective]
     # What is trained whole stays in 16 bits, and parts of a model are put together in them.
-    precision: Precision = "bfloat16" if spec.fsdp or recipe.method == "full" else precision_on(spec.device)
+    precision: Precision = "bfloat16"
+    if not spec.fsdp and recipe.method != "full":
+        precision = precision_on(spec.device, weight_bytes_in(spec.base_model))
     # One that is to be spread over cards need not fit one.
     model = method.base(recipe, spec.base_model, card if spec.device == "cuda" and not spec.fsdp else None, precision)
     adapter = method.adapter(recipe, model)

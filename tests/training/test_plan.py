@@ -206,7 +206,7 @@ def test_memory_grows_with_what_costs_memory(sft: Recipe, dpo: Recipe, olmo: Mod
 def test_memory_on_a_cpu_is_what_was_measured_or_a_little_more(
     project: Path, small_model: Path, precision: str, batch: int, measured: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ec1.training.memory.precision_on", lambda device: precision)
+    monkeypatch.setattr("ec1.training.memory.precision_on", lambda device, weight_bytes: precision)
     folder = project / "configs" / "recipes"
     recipe = load_recipe(project / "examples" / "recipes" / "engineering.yaml", [folder]).recipe
     planned = peak_memory_gib(
