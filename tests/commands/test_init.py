@@ -105,6 +105,9 @@ def test_what_a_newcomer_has_becomes_streams_recipes_and_a_plan(things: Path) ->
     deployment = load_deployment("acme", things)
     recipes = {each.recipe.role: each.recipe for each in nightly_recipes(deployment, things)}
     assert recipes["maths"].data.max_length == 64 and recipes["maths"].data.threshold == 20
+    # With three short answers nothing could be shown to be right, so no first adapter was ever accepted.
+    judged = recipes["maths"].evaluation
+    assert judged.sample_generations >= 50 and judged.sample_tokens == recipes["maths"].data.max_length
     assert recipes["engineering"].data.max_length == 256
     on = ec1("plan", "--card", "L4", "--card", "H100")
     assert re.search(r"acme/maths +L4: about \d+ s for \d+ tokens; [\d.]+ GiB of 22\.3, fits", on), on

@@ -28,13 +28,15 @@ OF_A_COMMIT = {"cpu": 512, "cuda": 2048}
 """Tokens that a commit is cut to: cutting costs some of what stands around a change, and time is short on a CPU."""
 _TRAINING_SECONDS = {"cpu": 300, "cuda": 7200}
 """What a training may take by the deployment's `tokens_per_second`: five minutes on a CPU, the default budget else."""
-_TOKENS_AT_ONCE = {"cpu": 2048, "cuda": 8192}
+_TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 8192}
 """Of one batch: 4.3 GiB with the small model on a CPU (measured), 24 GB with a 7B in 4 bit (computed)."""
 _FEWEST, _MOST = 20, 500
 _STEP = 64
 _PAIRS_COST = 2.7
 """A preference pair beside a row of its length: two sides, and the reference's forward pass."""
 _LIKE = {ANSWERS.name: "pointsav/engineering", PAIRS.name: "pointsav/apprenticeship"}
+_LONGEST_ANSWER = 1024
+"""Tokens that a held-out answer may have to be written out and judged."""
 _SMALL_MODELS_RATE = {ANSWERS.name: "1e-3", PAIRS.name: "5e-4"}
 
 
@@ -180,8 +182,10 @@ def _text(fitted: FittedRecipe, deployment: Deployment, model: str) -> str:
             f"  max_rows: {fitted.max_rows}                     # so many take about {minutes:.0f} minutes on "
             f"{deployment.gpu.name}: raise it with the hardware"
         ]
+    answer = min(fitted.max_length, _LONGEST_ANSWER)
+    lines += ["", "evaluation:", f"  sample_tokens: {answer}                # an answer is no longer than its row"]
     if cpu:
-        lines += ["", "evaluation:", "  max_examples: 60", "  sample_generations: 3", "  sample_tokens: 72"]
+        lines += ["  max_examples: 60"]
         memory = f"  memory_gib: {deployment.gpu.memory_gib:g}"
         lines += ["", "hardware:", "  device: cpu", memory]
     return "\n".join(lines) + "\n"
