@@ -178,10 +178,10 @@ class _Scan:
             verify = not copies.made_by(digest_of([chosen, limits])) or verify
         for stream in self.streams.values():
             rules = int(digest_of([stream.suffixes, stream.pattern])[:15], 16)
-            walk = _Walk(self, stream, cache, verify, self._known[stream.name], self.root)
-            walk.chooses_anew = cache.rules_of(stream.name) != rules
+            anew = cache.rules_of(stream.name) != rules
+            walk = _Walk(self, stream, cache, verify, self._known[stream.name], self.root, anew)
             walk.run([stream.folder], listed)
-            if walk.chooses_anew:
+            if anew:
                 cache.set_rules(stream.name, rules)
             if stream.copied:
                 with Copies(self.root) as brought:

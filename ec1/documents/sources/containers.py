@@ -25,8 +25,10 @@ import olefile
 from ec1.documents.sources.source import Item
 from ec1.errors import RejectedError
 
-_BROKEN_MAIL = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError, mailbox.Error)
-_BROKEN_OUTLOOK = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error)
+_BROKEN_MAIL = (
+    *(ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError),
+    *(mailbox.Error, struct.error),
+)
 _BROKEN_ZIP = (
     *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError, RuntimeError),
     struct.error,
@@ -110,8 +112,7 @@ class Container(contextlib.ExitStack):
             for number, part in enumerate(_parts(message), 1):
                 if (payload := _attachment(part)) is not None:
                     name = _name(part) or f"part-{number}.eml"
-                    digest = hashlib.sha256(payload).hexdigest()
-                    yield Item(name, digest, self._modified_ns, partial(bytes, payload), len(payload))
+                    yield self._attachment_of(name, payload)
         except _BROKEN_MAIL:
             return
 
@@ -123,10 +124,13 @@ class Container(contextlib.ExitStack):
                 if mail.exists([folder, _BYTES]):
                     payload = mail.openstream([folder, _BYTES]).read()
                     name = _outlook_name(mail, folder) or f"part-{folder.removeprefix(_ATTACHMENT)}"
-                    digest = hashlib.sha256(payload).hexdigest()
-                    yield Item(name, digest, self._modified_ns, partial(bytes, payload), len(payload))
-        except _BROKEN_OUTLOOK:
+                    yield self._attachment_of(name, payload)
+        except _BROKEN_MAIL:
             return
+
+    def _attachment_of(self, name: str, payload: bytes) -> Item:
+        digest = hashlib.sha256(payload).hexdigest()
+        return Item(name, digest, self._modified_ns, partial(bytes, payload), len(payload))
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
