@@ -1,10 +1,10 @@
 """The evaluation: base, incumbent and candidate scored on the same held-out examples, in a separate process.
 
 Run as `python -m ec1.adapters.evaluation SPEC.json`. The base is loaded once and the adapters are switched on it. It is
-scored as it is served: the weights in 16 bits (`precision_on`) with the adapter unmerged, not the 4-bit weights that
-were trained on. Each model writes answers to held-out prompts, which are right or not. Beside them it is asked for the
-likelihood of the held-out answers, of the same answers behind other prompts, of the right and wrong answers of a fixed
-general set, and for the recipe's task cases; the base once more in another batching. What training knows of the
+scored as it is served: in the precision of `ec1.models.precision_on` with the adapter unmerged, not the 4-bit weights
+that were trained on. Each model writes answers to held-out prompts, which are right or not. Beside them it is asked for
+the likelihood of the held-out answers, of the same answers behind other prompts, of the right and wrong answers of a
+fixed general set, and for the recipe's task cases; the base once more in another batching. What training knows of the
 held-out side is in no score. Extractors are not asked for any of it: they read the held-out chunks (`reading.py`);
 tasks are answered, and the answers executed (`solving.py`).
 
@@ -49,7 +49,6 @@ from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import sha256_file
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.reporting import open_reporter
-from ec1.models import precision_on, weight_bytes_in
 from ec1.recipes.evaluation import EvaluationOptions, why_unchecked
 from ec1.rewards import checks
 from ec1.rewards.rewards import passes
@@ -245,7 +244,7 @@ def _solves(spec: EvaluationSpec, report: Report) -> Scores:
         looks=_looks(held, spec.looked_at),
         scored=files,
         trained=spec.trained,
-        precision=f"{_precision(spec)}, adapters unmerged, no quantisation; answers executed",
+        precision=f"{_precision(model)}, adapters unmerged, no quantisation; answers executed",
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
     )
@@ -337,7 +336,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
         looks=_looks(examples, spec.looked_at),
         scored=files,
         trained=spec.trained,
-        precision=f"{_precision(spec)}, adapters unmerged, no quantisation",
+        precision=f"{_precision(model)}, adapters unmerged, no quantisation",
         device=spec.device,
         seconds={name: round(value, 2) for name, value in seconds.items()},
     )
@@ -422,8 +421,8 @@ def _looks(examples: Sequence[HeldOutExample | HeldOutChunk | HeldOutTask], look
     return sum(looked_at.get(group, 0) for group in groups) / len(groups)
 
 
-def _precision(spec: EvaluationSpec) -> str:
-    return precision_on(spec.device, weight_bytes_in(spec.model))
+def _precision(model: Any) -> str:
+    return str(model.dtype).removeprefix("torch.")
 
 
 def _asked(tokenizer: Any, prompt: str, system_prompt: str | None) -> list[int]:
