@@ -10,18 +10,13 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks._gate_world import Row, World, row
+from benchmarks._gate_world import Device, Row, World, row
 from ec1.adapters.evaluation import GENERAL
 from ec1.adapters.likelihood import rows_of
 from ec1.adapters.scores import ScoredObjective
-from ec1.deployment import load_deployment
 from ec1.home import CHECKOUT, Home
 from ec1.models import precision_on, weight_bytes_in
-from ec1.night.operations.sample import install_sample
-from ec1.night.steps.recipe_night import RecipeNight
-from ec1.night.steps.recipes import recipe_folders
 from ec1.recipes.evaluation import EvaluationOptions
-from ec1.recipes.resolution import find_recipe
 
 ROLES: dict[ScoredObjective, str] = {"sft": "engineering", "dpo": "apprenticeship"}
 HELD_OUT = 32
@@ -31,27 +26,47 @@ LISTED = 400
 """Characters of a tuple of the other domain: as long as the sample's own rows."""
 
 
+ROWS, MODEL = "rows.json", "model"
+
+
+def read_sample(folder: Path) -> None:
+    """Leave the rows of both recipes and the base in `folder`: a machine with a card may have nothing else of EC1."""
+    from ec1.deployment import load_deployment
+    from ec1.night.operations.sample import install_sample
+    from ec1.night.steps.recipe_night import RecipeNight
+    from ec1.night.steps.recipes import recipe_folders
+    from ec1.recipes.resolution import find_recipe
+
+    deployment, home = load_deployment("embedded", CHECKOUT), Home(folder / "home")
+    assert deployment.sample is not None
+    install_sample(deployment.sample, home)
+    now, rows = dt.datetime.now(dt.UTC), {}
+    for objective, role in ROLES.items():
+        found = find_recipe(
+            str(CHECKOUT / "examples" / "recipes" / f"{role}.yaml"),
+            recipe_folders(deployment, CHECKOUT),
+            {"data": {"max_rows": None}},
+        )
+        step = RecipeNight(found, deployment, home, deployment.current_night(now))
+        dataset = step.dataset(step.snapshot(now))
+        rows[objective] = [
+            {key: each[key] for key in COLUMNS if key in each}
+            for side in ("train", "heldout")
+            for each in rows_of(dataset.path / side)
+        ]
+        base = step.base_model
+    (folder / ROWS).write_text(json.dumps(rows))
+    (folder / MODEL).symlink_to(base)
+
+
 class SampleWorld(World):
-    def __init__(self, folder: Path) -> None:
-        deployment, home = load_deployment("embedded", CHECKOUT), Home(folder / "home")
-        assert deployment.sample is not None
-        install_sample(deployment.sample, home)
-        now = dt.datetime.now(dt.UTC)
-        self._rows: dict[ScoredObjective, list[Row]] = {}
-        for objective, role in ROLES.items():
-            found = find_recipe(
-                str(CHECKOUT / "examples" / "recipes" / f"{role}.yaml"),
-                recipe_folders(deployment, CHECKOUT),
-                {"data": {"max_rows": None}},
-            )
-            step = RecipeNight(found, deployment, home, deployment.current_night(now))
-            dataset = step.dataset(step.snapshot(now))
-            self._rows[objective] = [
-                {key: each[key] for key in COLUMNS if key in each}
-                for side in ("train", "heldout")
-                for each in rows_of(dataset.path / side)
-            ]
-            self.base = step.base_model
+    """`folder` may be one that `read_sample` left; else it does so now."""
+
+    def __init__(self, folder: Path, device: Device = "cpu") -> None:
+        if not (folder / ROWS).is_file():
+            read_sample(folder)
+        self._rows: dict[ScoredObjective, list[Row]] = json.loads((folder / ROWS).read_text())
+        self.base = folder / MODEL
         answered = self._rows["sft"]
         for each, other in zip(answered, answered[1:] + answered[:1], strict=True):
             # What is not wanted there: the right answer to another question.
@@ -61,7 +76,7 @@ class SampleWorld(World):
         self.rate = {"sft": 1e-3, "dpo": 5e-4}
         self.steps = {"sft": 12, "dpo": 8}
         self.batch, self.rank = 4, 16
-        self.dtype, self.max_length = precision_on("cpu", weight_bytes_in(self.base)), 256
+        self.dtype, self.max_length = precision_on(device, weight_bytes_in(self.base)), 256
 
     def honest(self, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:
         return self._sides(objective, seed)[2]

@@ -6,11 +6,12 @@ the kinds of candidates (`gate_rates.py`).
 
 import random
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ec1.adapters.scores import ScoredObjective
 from ec1.recipes.evaluation import EvaluationOptions
 
+Device = Literal["cuda", "cpu"]
 Row = dict[str, Any]
 """Conversational: prompt, completion, chosen and rejected as lists of messages; group."""
 
@@ -69,6 +70,7 @@ def log_probs(model: Any, tokenizer: Any, rows: list[Row], column: str) -> Any:
         [[len(a) <= place < len(w) for place in range(width)] for a, w in zip(asked, whole, strict=True)]
     )
     there = torch.tensor([[place < len(each) for place in range(width)] for each in whole])
+    tokens, answer, there = (each.to(model.device) for each in (tokens, answer, there))
     # The head is half of a small model's work, and only answers are asked about; see `fold_slices` for the slice.
     first = min(map(len, asked))
     seen = model(input_ids=tokens, attention_mask=there.long(), logits_to_keep=width - first + 1).logits[:, :-1]

@@ -11,6 +11,7 @@ bad by how it was made may gain on fresh rows, too; of those that are accepted i
 """
 
 import argparse
+import functools
 import json
 import random
 import re
@@ -19,13 +20,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks._gate_sample import SampleWorld
 from benchmarks._gate_tiny import TinyWorld
-from benchmarks._gate_world import Row, World, log_probs
+from benchmarks._gate_world import Device, Row, World, log_probs
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.adapters.gate import Verdict, judge
 from ec1.adapters.scores import BASE, ScoredObjective
@@ -36,7 +37,6 @@ from ec1.errors import InputError
 ANSWERED = 48
 """Fresh prompts that tell how many answers are truly right."""
 RNG = random.Random(0)
-WORLDS = {"tiny": TinyWorld, "sample": SampleWorld}
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ KINDS = (
 )
 
 
-def make_candidate(kind: Kind, world: World, seed: int, folder: Path) -> Path:
+def make_candidate(kind: Kind, world: World, seed: int, folder: Path, device: Device) -> Path:
     """One adapter of that kind, with weights in 32 bits, as in training."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -166,7 +166,7 @@ def make_candidate(kind: Kind, world: World, seed: int, folder: Path) -> Path:
     torch.manual_seed(seed)
     rng = random.Random(f"{kind.name} {seed}")
     tokenizer = AutoTokenizer.from_pretrained(world.base)
-    model = AutoModelForCausalLM.from_pretrained(world.base, dtype=world.dtype)
+    model = AutoModelForCausalLM.from_pretrained(world.base, dtype=world.dtype).to(device)
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     config = LoraConfig(r=world.rank, lora_alpha=2 * world.rank, target_modules=targets, task_type="CAUSAL_LM")
     model = get_peft_model(model, config)
@@ -216,10 +216,9 @@ class Figures:
 class Truth:
     """What candidates truly gain over the base, forget and answer rightly, on rows that the gate does not see."""
 
-    def __init__(self, world: World, objective: ScoredObjective, seed: int) -> None:
-        self._world, self._objective = world, objective
+    def __init__(self, world: World, objective: ScoredObjective, seed: int, device: Device) -> None:
+        self._world, self._objective, self._device = world, objective, device
         self._rows, self._others = world.fresh(objective, seed)
-        self._base = self._score(None)
 
     def of(self, candidate: Path) -> tuple[Figures, bool]:
         """What it gained, forgot (`general`) and answers rightly, and whether that is more than the base and enough."""
@@ -229,13 +228,17 @@ class Truth:
         enough = found.gain >= least and found.general <= options.max_forgetting_nats
         return found, enough and found.right >= max(options.min_success, base.right)
 
+    @functools.cached_property
+    def _base(self) -> Figures:
+        return self._score(None)
+
     def _score(self, candidate: Path | None) -> Figures:
         import torch
         from peft import PeftModel
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(self._world.base)
-        model: Any = AutoModelForCausalLM.from_pretrained(self._world.base, dtype=self._world.dtype)
+        model: Any = AutoModelForCausalLM.from_pretrained(self._world.base, dtype=self._world.dtype).to(self._device)
         if candidate is not None:
             model = PeftModel.from_pretrained(model, candidate)
         fold_slices(model)
@@ -255,7 +258,7 @@ class Truth:
         rows, options = self._rows[:ANSWERED], self._world.options
         wanted = "completion" if self._objective == "sft" else "chosen"
         asked = [tokens_of(tokenizer, each["prompt"], ask=True) for each in rows]
-        answers = write_answers(model, tokenizer, asked, device="cpu", max_tokens=options.sample_tokens)
+        answers = write_answers(model, tokenizer, asked, device=self._device, max_tokens=options.sample_tokens)
         return sum(
             judged(answer, each[wanted][0]["content"], each["prompt"][-1]["content"], options).right
             for answer, each in zip(answers, rows, strict=True)
@@ -271,35 +274,36 @@ class Outcome:
     verdict: str
     reasons: Sequence[str]
     bad: bool | None
-    gains: bool
+    truly: Figures | None
+    """Measured of a kind that is not known to be bad or good, and of a verdict that is wrong."""
+    gains: bool = False
     """Whether it is truly better than the base, as `Truth.of` says."""
-    truly: Figures
 
     @property
     def wrong(self) -> bool:
         return self.bad is not None and (self.verdict == "accepted") is self.bad
 
 
-def verdicts(kinds: Sequence[Kind], seed: int, world: World, root: Path) -> list[Outcome]:
+def verdicts(kinds: Sequence[Kind], seed: int, world: World, root: Path, device: Device) -> list[Outcome]:
     """The verdicts on candidates of one objective, which are scored beside each other and judged each alone."""
     objective = kinds[0].objective
     heldout = root / "heldout.jsonl"
     heldout.write_text("".join(json.dumps(each) + "\n" for each in world.heldout(objective, seed)))
-    folders = {kind.name: make_candidate(kind, world, seed, root / f"{kind.name} {seed}") for kind in kinds}
+    folders = {kind.name: make_candidate(kind, world, seed, root / f"{kind.name} {seed}", device) for kind in kinds}
     options = world.options
     spec = EvaluationSpec(
         model=world.base,
-        device="cpu",
+        device=device,
         candidates={BASE: None, **folders},
         heldout=heldout,
         objective=objective,
-        batch_size=8,
+        batch_size=8 if device == "cpu" else 32,
         max_length=world.max_length,
         general=world.general,
         options=options,
         output=root / "scores",
     )
-    truth, outcomes = Truth(world, objective, seed), []
+    truth, outcomes = Truth(world, objective, seed, device), []
     scores = evaluate(spec, lambda line: None)
     for kind in kinds:
         if kind.rows is near_duplicates:
@@ -307,12 +311,16 @@ def verdicts(kinds: Sequence[Kind], seed: int, world: World, root: Path) -> list
         else:
             alone = scores.model_copy(update={"models": (BASE, kind.name)})
             verdict = judge(alone, options, candidate=kind.name)
-        truly, gains = truth.of(folders[kind.name])
-        bad = kind.bad if kind.bad is not None else None if gains else True
-        outcome = Outcome(kind, seed, verdict.verdict, verdict.reasons, bad, gains, truly)
+        outcome = Outcome(kind, seed, verdict.verdict, verdict.reasons, kind.bad, None)
+        if kind.bad is None or outcome.wrong:
+            truly, gains = truth.of(folders[kind.name])
+            bad = kind.bad if kind.bad is not None else None if gains else True
+            outcome = replace(outcome, bad=bad, truly=truly, gains=gains)
         outcomes.append(outcome)
         if outcome.wrong:
-            sys.stdout.write(f"  wrong: {kind.name}, seed {seed}: {verdict.verdict}: {verdict.reasons}\n")
+            sys.stdout.write(
+                f"  wrong: {kind.name}, seed {seed}: {verdict.verdict}: {verdict.reasons}: {outcome.truly}\n"
+            )
     return outcomes
 
 
@@ -332,7 +340,7 @@ def _beside_training(spec: EvaluationSpec, kind: Kind, folder: Path, rows: list[
     return judge(scores, spec.options, candidate=kind.name)
 
 
-def rates(seeds: range, world: World, kinds: tuple[Kind, ...] = KINDS) -> list[Outcome]:
+def rates(seeds: range, world: World, kinds: Sequence[Kind] = KINDS, device: Device = "cpu") -> list[Outcome]:
     """Judge a candidate of every kind with each seed."""
     found: list[Outcome] = []
     began = time.monotonic()
@@ -340,7 +348,9 @@ def rates(seeds: range, world: World, kinds: tuple[Kind, ...] = KINDS) -> list[O
         for objective in dict.fromkeys(kind.objective for kind in kinds):
             # Adapters of the real model are large: each seed's go before the next one's come.
             with tempfile.TemporaryDirectory() as name:
-                mine = verdicts([kind for kind in kinds if kind.objective == objective], seed, world, Path(name))
+                mine = verdicts(
+                    [kind for kind in kinds if kind.objective == objective], seed, world, Path(name), device
+                )
             found += mine
             shown = ", ".join(f"{each.kind.name} {each.verdict}" for each in mine)
             sys.stdout.write(f"seed {seed}, {objective}, {time.monotonic() - began:.0f} s: {shown}\n")
@@ -352,32 +362,38 @@ def line_of(kind: Kind, outcomes: Sequence[Outcome]) -> str:
     """One line on all candidates of a kind."""
     verdicts = Counter(outcome.verdict for outcome in outcomes)
     shown = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    gains, forgot, right = (
-        [getattr(outcome.truly, what) for outcome in outcomes] for what in ("gain", "general", "right")
-    )
     truly = Counter({True: "bad", False: "good", None: "small gain"}[outcome.bad] for outcome in outcomes)
     made = ", ".join(f"{count} {what}" for what, count in truly.items())
-    return (
-        f"{kind.objective}  {kind.name:<23} gains {min(gains):+.3f} to {max(gains):+.3f}, forgets "
-        f"{min(forgot):+.2f} to {max(forgot):+.2f}, right {min(right):.0%} to {max(right):.0%} ({made}): {shown}"
-    )
+    measured = ""
+    if figures := [outcome.truly for outcome in outcomes if outcome.truly is not None]:
+        gains, forgot, right = ([getattr(each, what) for each in figures] for what in ("gain", "general", "right"))
+        measured = (
+            f"gains {min(gains):+.3f} to {max(gains):+.3f}, forgets {min(forgot):+.2f} to {max(forgot):+.2f}, "
+            f"right {min(right):.0%} to {max(right):.0%} "
+        )
+    return f"{kind.objective}  {kind.name:<23} {measured}({made}): {shown}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=sorted(WORLDS), default="tiny")
+    parser.add_argument("--model", choices=("tiny", "sample"), default="tiny")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0, help="the rules were chosen on 0 to 9: others judge them")
     parser.add_argument("--only", help="kinds whose name contains this")
+    parser.add_argument("--part", default="0/1", help="K/N: of those, each N-th from the K-th on")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--world", type=Path, help="of `sample`: a folder that `read_sample` left")
     options = parser.parse_args()
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     began = time.monotonic()
-    kinds = tuple(kind for kind in KINDS if (options.only or "") in kind.name)
+    first, parts = map(int, options.part.split("/"))
+    kinds = [kind for kind in KINDS if (options.only or "") in kind.name][first::parts]
     with tempfile.TemporaryDirectory() as name:
-        world = WORLDS[options.model](Path(name))
-        found = rates(range(options.first_seed, options.first_seed + options.seeds), world, kinds)
+        folder = options.world or Path(name)
+        world: World = TinyWorld(folder) if options.model == "tiny" else SampleWorld(folder, options.device)
+        found = rates(range(options.first_seed, options.first_seed + options.seeds), world, kinds, options.device)
     for kind in kinds:
         sys.stdout.write(line_of(kind, [outcome for outcome in found if outcome.kind == kind]) + "\n")
     bad = [outcome for outcome in found if outcome.bad is True]

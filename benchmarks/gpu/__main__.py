@@ -9,6 +9,7 @@ Run: python -m benchmarks.gpu [--out build/gpu] [--step card --step lora] [--dev
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 from benchmarks.gpu.steps import STEPS, Session, run_step
 from benchmarks.gpu.table import as_markdown, collected
 from ec1.home import CHECKOUT
+from ec1.launch.environment import process_environment
 
 SECONDS = 9 * 60.0
 
@@ -48,13 +50,15 @@ def main() -> int:
         (cut := out / f"{name}.cut").unlink(missing_ok=True)
         began = time.monotonic()
         try:
-            status = subprocess.run(command, cwd=CHECKOUT, timeout=options.seconds).returncode
+            env = process_environment(options.device, os.environ)
+            with (out / f"{name}.log").open("w") as log:
+                status = subprocess.run(command, cwd=CHECKOUT, timeout=options.seconds, env=env, stderr=log).returncode
         except subprocess.TimeoutExpired:
             status = None
             cut.write_text(f"ended after {options.seconds:.0f} s: the rest was not measured")
         if status:
             failed.append(name)
-            cut.write_text(f"ended with status {status}")
+            cut.write_text(f"ended with status {status}: {(out / f'{name}.log').read_text()[-300:]}")
         else:
             done.touch()
         print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)

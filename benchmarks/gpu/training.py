@@ -22,7 +22,7 @@ from ec1.training.physics import DEFAULT_EFFICIENCY, operations_per_token, work_
 from ec1.training.shape import ModelShape
 
 HEAD_PIECE = 256
-WARM_UP, LEAST_STEPS = 2, 3
+WARM_UP_SECONDS, LEAST_STEPS = 1.0, 2
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,11 @@ def _train(base: Any, case: Case, device: str, seconds: float) -> dict[str, Any]
 
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        for _ in range(WARM_UP):
+        steps, began = 0, time.monotonic()
+        while steps == 0 or (steps < LEAST_STEPS and time.monotonic() - began < WARM_UP_SECONDS):
             loss = step()
-        synchronise(device)
+            synchronise(device)
+            steps += 1
         steps, began = 0, time.monotonic()
         while steps < LEAST_STEPS or time.monotonic() - began < seconds:
             loss = step()
