@@ -1,7 +1,8 @@
 """The real world: the embedded deployment's model on the bundled sample, as its two recipes read it.
 
-Every seed holds other groups out, for the gate and for the truth, and trains on the rest. The general set is the
-shipped one; another domain are the shipped extractor's tuples, which ask the same model for lists of names.
+Every seed holds other groups out, for the gate and for the truth, and trains on the rest, as long and as fast as the
+recipe says, and is judged by the recipe's own `evaluation`. The general set is the shipped one; another domain are the
+shipped extractor's tuples, which ask the same model for lists of names.
 """
 
 import datetime as dt
@@ -10,7 +11,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks._gate_world import Device, Row, World, row
+from benchmarks._gate_world import Device, Row, Teaching, World, row
 from ec1.adapters.evaluation import GENERAL
 from ec1.adapters.likelihood import rows_of
 from ec1.adapters.scores import ScoredObjective
@@ -27,10 +28,12 @@ LISTED = 400
 
 
 ROWS, MODEL = "rows.json", "model"
+TAUGHT = ("learning_rate", "epochs", "batch_size", "warmup_share")
 
 
 def read_sample(folder: Path) -> None:
-    """Leave the rows of both recipes and the base in `folder`: a machine with a card may have nothing else of EC1."""
+    """Leave the base, both recipes' rows and what they say of training and evaluation in `folder`: a machine with
+    a card may have nothing else of EC1."""
     from ec1.deployment import load_deployment
     from ec1.night.operations.sample import install_sample
     from ec1.night.steps.recipe_night import RecipeNight
@@ -40,7 +43,7 @@ def read_sample(folder: Path) -> None:
     deployment, home = load_deployment("embedded", CHECKOUT), Home(folder / "home")
     assert deployment.sample is not None
     install_sample(deployment.sample, home)
-    now, rows = dt.datetime.now(dt.UTC), {}
+    now, read = dt.datetime.now(dt.UTC), {}
     for objective, role in ROLES.items():
         found = find_recipe(
             str(CHECKOUT / "examples" / "recipes" / f"{role}.yaml"),
@@ -49,13 +52,16 @@ def read_sample(folder: Path) -> None:
         )
         step = RecipeNight(found, deployment, home, deployment.current_night(now))
         dataset = step.dataset(step.snapshot(now))
-        rows[objective] = [
+        rows = [
             {key: each[key] for key in COLUMNS if key in each}
             for side in ("train", "heldout")
             for each in rows_of(dataset.path / side)
         ]
+        taught = found.recipe.optimisation.model_dump(mode="json", include=set(TAUGHT))
+        judged = found.recipe.evaluation.model_dump(mode="json")
+        read[objective] = {"rows": rows, "taught": taught, "judged": judged}
         base = step.base_model
-    (folder / ROWS).write_text(json.dumps(rows))
+    (folder / ROWS).write_text(json.dumps(read))
     (folder / MODEL).symlink_to(base)
 
 
@@ -65,17 +71,17 @@ class SampleWorld(World):
     def __init__(self, folder: Path, device: Device = "cpu") -> None:
         if not (folder / ROWS).is_file():
             read_sample(folder)
-        self._rows: dict[ScoredObjective, list[Row]] = json.loads((folder / ROWS).read_text())
+        read = json.loads((folder / ROWS).read_text())
+        self._rows: dict[ScoredObjective, list[Row]] = {objective: read[objective]["rows"] for objective in ROLES}
         self.base = folder / MODEL
         answered = self._rows["sft"]
         for each, other in zip(answered, answered[1:] + answered[:1], strict=True):
             # What is not wanted there: the right answer to another question.
             each["rejected"] = other["completion"]
         self.general = GENERAL
-        self.options = EvaluationOptions(sample_tokens=96)
-        self.rate = {"sft": 1e-3, "dpo": 5e-4}
-        self.steps = {"sft": 12, "dpo": 8}
-        self.batch, self.rank = 4, 16
+        self.options = {objective: EvaluationOptions(**read[objective]["judged"]) for objective in ROLES}
+        self.taught = {objective: Teaching(**read[objective]["taught"]) for objective in ROLES}
+        self.rank = 16
         self.dtype, self.max_length = precision_on(device, weight_bytes_in(self.base)), 256
 
     def honest(self, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:

@@ -12,7 +12,7 @@ import random
 import sys
 from pathlib import Path
 
-from benchmarks._gate_world import Row, World, log_probs, row
+from benchmarks._gate_world import Row, Teaching, World, log_probs, row
 from ec1.adapters.scores import ScoredObjective
 from ec1.recipes.evaluation import EvaluationOptions
 
@@ -61,10 +61,10 @@ class TinyWorld(World):
         self.general = folder / "general.jsonl"
         fixed = random.Random("general")
         self.general.write_text("".join(json.dumps(general(fixed)) + "\n" for _ in range(64)))
-        self.options = EvaluationOptions(sample_tokens=16)
-        self.rate = {"sft": 2e-3, "dpo": 2e-3}
-        self.steps = {"sft": 24, "dpo": 24}
-        self.batch, self.rank = 16, 8
+        options, taught = EvaluationOptions(sample_tokens=16), Teaching(2e-3, batch_size=16, epochs=6)
+        self.options: dict[ScoredObjective, EvaluationOptions] = {"sft": options, "dpo": options}
+        self.taught: dict[ScoredObjective, Teaching] = {"sft": taught, "dpo": taught}
+        self.rank = 8
         self.dtype, self.max_length = "float32", 512
 
     def honest(self, objective: ScoredObjective, seed: int, rng: random.Random) -> list[Row]:

@@ -4,7 +4,10 @@ Belongs here: what both worlds share. Does not: the tiny one (`_gate_tiny.py`), 
 the kinds of candidates (`gate_rates.py`).
 """
 
+import math
 import random
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -16,15 +19,34 @@ Row = dict[str, Any]
 """Conversational: prompt, completion, chosen and rejected as lists of messages; group."""
 
 
+@dataclass(frozen=True)
+class Teaching:
+    """How fast and how long an objective's candidates are trained."""
+
+    learning_rate: float
+    batch_size: int
+    epochs: float
+    warmup_share: float | None = None
+    """Of the steps; after it the rate falls to nothing. Without it the rate stays the same."""
+
+    def steps(self, rows: int) -> int:
+        """How many batches that many rows make."""
+        return math.ceil(self.epochs * math.ceil(rows / self.batch_size))
+
+    def batches(self, rows: list[Row], rng: random.Random) -> Iterator[list[Row]]:
+        """Without end: pass after pass over all rows, each in another order."""
+        while True:
+            mixed = rng.sample(rows, len(rows))
+            yield from (mixed[at : at + self.batch_size] for at in range(0, len(mixed), self.batch_size))
+
+
 class World(Protocol):
     """A base and its rows. Rows of one seed are the same at every call; `rng` draws what differs between candidates."""
 
     base: Path
     general: Path
-    options: EvaluationOptions
-    rate: dict[ScoredObjective, float]
-    steps: dict[ScoredObjective, int]
-    batch: int
+    options: dict[ScoredObjective, EvaluationOptions]
+    taught: dict[ScoredObjective, Teaching]
     rank: int
     dtype: str
     max_length: int

@@ -12,7 +12,9 @@ bad by how it was made may gain on fresh rows, too; of those that are accepted i
 
 import argparse
 import functools
+import itertools
 import json
+import math
 import random
 import re
 import sys
@@ -161,7 +163,7 @@ def make_candidate(kind: Kind, world: World, seed: int, folder: Path, device: De
     """One adapter of that kind, with weights in 32 bits, as in training."""
     import torch
     from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, get_scheduler
 
     torch.manual_seed(seed)
     rng = random.Random(f"{kind.name} {seed}")
@@ -178,15 +180,19 @@ def make_candidate(kind: Kind, world: World, seed: int, folder: Path, device: De
                 if "lora_B" in name:
                     weight.normal_(std=kind.noise) if kind.noise else weight.zero_()
     else:
-        rate = kind.speed * world.rate[kind.objective]
-        optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
+        taught = world.taught[kind.objective]
+        optimizer = torch.optim.AdamW(weights, lr=kind.speed * taught.learning_rate, weight_decay=0.0)
         rows = kind.rows(world, kind.objective, seed, rng)
-        for _ in range(world.steps[kind.objective] if kind.steps is None else kind.steps):
-            batch = rng.sample(rows, min(world.batch, len(rows)))
+        steps = taught.steps(len(rows)) if kind.steps is None else kind.steps
+        falls = taught.warmup_share is not None and kind.steps is None
+        warmup = math.ceil((taught.warmup_share or 0) * steps)
+        schedule = get_scheduler("linear" if falls else "constant", optimizer, warmup, steps)
+        for batch in itertools.islice(taught.batches(rows, rng), steps):
             loss = _loss(model, tokenizer, batch, kind.objective)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(weights, 1.0)
             optimizer.step()
+            schedule.step()
             optimizer.zero_grad()
     model.save_pretrained(folder, save_embedding_layers=False)
     return folder
@@ -222,7 +228,7 @@ class Truth:
 
     def of(self, candidate: Path) -> tuple[Figures, bool]:
         """What it gained, forgot (`general`) and answers rightly, and whether that is more than the base and enough."""
-        mine, base, options = self._score(candidate), self._base, self._world.options
+        mine, base, options = self._score(candidate), self._base, self._world.options[self._objective]
         found = Figures(mine.gain - base.gain, base.general - mine.general, mine.right)
         least = options.min_effect_nats if self._objective == "sft" else options.min_effect_pairs_nats
         enough = found.gain >= least and found.general <= options.max_forgetting_nats
@@ -255,7 +261,7 @@ class Truth:
             return Figures(gain, mean(self._others, "completion"), self._right(model, tokenizer))
 
     def _right(self, model: Any, tokenizer: Any) -> float:
-        rows, options = self._rows[:ANSWERED], self._world.options
+        rows, options = self._rows[:ANSWERED], self._world.options[self._objective]
         wanted = "completion" if self._objective == "sft" else "chosen"
         asked = [tokens_of(tokenizer, each["prompt"], ask=True) for each in rows]
         answers = write_answers(model, tokenizer, asked, device=self._device, max_tokens=options.sample_tokens)
@@ -290,7 +296,7 @@ def verdicts(kinds: Sequence[Kind], seed: int, world: World, root: Path, device:
     heldout = root / "heldout.jsonl"
     heldout.write_text("".join(json.dumps(each) + "\n" for each in world.heldout(objective, seed)))
     folders = {kind.name: make_candidate(kind, world, seed, root / f"{kind.name} {seed}", device) for kind in kinds}
-    options = world.options
+    options = world.options[objective]
     spec = EvaluationSpec(
         model=world.base,
         device=device,

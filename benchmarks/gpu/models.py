@@ -8,8 +8,11 @@ SHAPES: dict[str, dict[str, int]] = {
     # The widths of OLMo 3 7B.
     "7b": {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
     | {"num_key_value_heads": 32, "vocab_size": 100278},
-    "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-    | {"num_key_value_heads": 4, "vocab_size": 512},
+    # A quarter of its depth, for what compares two scripts and need not wait for the whole weights.
+    "7b-quarter": {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 8, "num_attention_heads": 32}
+    | {"num_key_value_heads": 32, "vocab_size": 100278},
+    "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    | {"num_key_value_heads": 2, "vocab_size": 512},
 }
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
@@ -85,11 +88,17 @@ def with_adapter(model: Any, *, checkpointing: bool) -> Any:
 
 def write_model(shape: str, folder: Path, device: str, longest: int) -> Path:
     """Weights and a tokenizer of bytes, on disk: for trainers that load a model from a folder."""
+    write_config(shape, folder, longest)
+    random_model(folder, device, quantised=False).save_pretrained(folder)
+    write_tokenizer(folder)
+    return folder
+
+
+def write_tokenizer(folder: Path) -> None:
+    """A tokenizer of bytes, with a chat template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    write_config(shape, folder, longest)
-    random_model(folder, device, quantised=False).save_pretrained(folder)
     words = ["<pad>", "<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     tokenizer = Tokenizer(models.BPE({word: at for at, word in enumerate(words)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -100,4 +109,25 @@ def write_model(shape: str, folder: Path, device: str, longest: int) -> Path:
         "{% if add_generation_prompt %}assistant:{% endif %}"
     )
     fast.save_pretrained(folder)
+
+
+def write_adapter(model: Path, folder: Path, rank: int, seed: int) -> Path:
+    """An adapter of random weights for the model of a configuration, as PEFT writes one."""
+    import torch
+    from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+    from safetensors.torch import save_file
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        base = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model, local_files_only=True))
+        config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=list(TARGETS), task_type="CAUSAL_LM")
+        adapted = get_peft_model(base, config)
+    shapes = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    random = torch.Generator().manual_seed(seed)
+    weights = {
+        name: (0.02 * torch.randn(each.shape, generator=random)).to(torch.bfloat16) for name, each in shapes.items()
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, folder / "adapter_model.safetensors")
+    config.save_pretrained(folder)
     return folder

@@ -11,11 +11,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
+
 from benchmarks.gpu.card import copy_gb_per_second, facts, matmul_tflops
+from benchmarks.gpu.engine import left_out, served
 from benchmarks.gpu.guards import guarded
 from benchmarks.gpu.models import write_model
 from benchmarks.gpu.training import Case, measured, two_in_one_process
 from benchmarks.train_tokens import WITH_LIGER
+from ec1.errors import ServiceError
 from ec1.home import CHECKOUT
 from ec1.launch.environment import process_environment
 
@@ -96,8 +100,8 @@ def _beside_trl(session: Session) -> Rows:
     """Our trainer and a plain TRL script, the same recipe and rows, in turns."""
     import trl  # noqa: F401  without it this step is left out
 
-    length, rows = (64, 8) if session.tiny else (2048, 64)
-    model = write_model(session.shape, session.scratch / "model", session.device, length)
+    shape, length, rows = (session.shape, 64, 8) if session.tiny else (f"{session.shape}-quarter", 2048, 256)
+    model = write_model(shape, session.scratch / "model", session.device, length)
     plain = {key: value for key, value in os.environ.items() if key not in process_environment(session.device, {})}
     for variant in ("ours", *([WITH_LIGER] if session.device == "cuda" else []), "bare"):
         command = [sys.executable, "-m", "benchmarks.train_tokens", "--variant", variant, "--device", session.device]
@@ -111,6 +115,20 @@ def _beside_trl(session: Session) -> Rows:
         yield {"what": variant, **json.loads(done.stdout.splitlines()[-1])}
 
 
+def _engine(session: Session) -> Rows:
+    """Without vLLM this step is left out."""
+    import vllm  # noqa: F401
+
+    requests, at_once = (8, 4) if session.tiny else (256, 64)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTORCH_ALLOC_CONF"}
+    try:
+        yield from served(
+            session.device, session.scratch, environment, shape=session.shape, requests=requests, at_once=at_once
+        )
+    except (ServiceError, httpx.HTTPError) as error:
+        yield left_out(error, session.scratch)
+
+
 STEPS: dict[str, Callable[[Session], Rows]] = {
     "card": _card,
     "lora": functools.partial(_training, method="lora"),
@@ -120,6 +138,7 @@ STEPS: dict[str, Callable[[Session], Rows]] = {
     "two": _two,
     "guards": _guards,
     "trl": _beside_trl,
+    "engine": _engine,
 }
 """By name, in their order."""
 
