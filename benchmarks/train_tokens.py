@@ -45,6 +45,8 @@ def _recipe(options: argparse.Namespace, *, grouped: bool) -> Any:
     values = load_recipe(PROJECT / "examples" / "recipes" / "engineering.yaml", [shipped]).recipe.model_dump(
         mode="json"
     )
+    quantised = load_recipe(shipped / "pointsav" / "engineering.yaml", [shipped]).recipe
+    values |= quantised.model_dump(mode="json", include={"method", "quantization"})
     values["optimisation"] |= {"batch_size": options.batch, "epochs": options.epochs, "group_by_length": grouped}
     values["optimisation"]["gradient_checkpointing"] = options.device == "cuda"
     values["optimisation"]["liger_kernels"] = options.variant == WITH_LIGER

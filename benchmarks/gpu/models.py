@@ -36,6 +36,9 @@ def random_model(folder: Path, device: str, *, quantised: bool) -> Any:
     model.config.use_cache = False
     if quantised:
         _quantise(model, device)
+        if device == "cuda":
+            # What the 16-bit weights took would count as what the training takes.
+            torch.cuda.empty_cache()
     return model.requires_grad_(False)
 
 

@@ -100,10 +100,10 @@ def _beside_trl(session: Session) -> Rows:
     """Our trainer and a plain TRL script, the same recipe and rows, in turns."""
     import trl  # noqa: F401  without it this step is left out
 
-    shape, length, rows = (session.shape, 64, 8) if session.tiny else (f"{session.shape}-quarter", 2048, 256)
+    shape, length, rows = (session.shape, 64, 8) if session.tiny else (f"{session.shape}-quarter", 2048, 128)
     model = write_model(shape, session.scratch / "model", session.device, length)
     plain = {key: value for key, value in os.environ.items() if key not in process_environment(session.device, {})}
-    for variant in ("ours", *([WITH_LIGER] if session.device == "cuda" else []), "bare"):
+    for variant in ("ours", "bare", *([WITH_LIGER] if session.device == "cuda" else [])):
         command = [sys.executable, "-m", "benchmarks.train_tokens", "--variant", variant, "--device", session.device]
         command += ["--model", str(model), "--rows", str(rows), "--max-length", str(length), "--epochs", "2"]
         env = plain if variant == "bare" else process_environment(session.device, plain)

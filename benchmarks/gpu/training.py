@@ -69,6 +69,7 @@ def recipe_of(case: Case) -> Recipe:
     shipped = CHECKOUT / "configs" / "recipes"
     recipe = load_recipe(shipped / "pointsav" / "engineering.yaml", [shipped]).recipe
     wish = {"batch_size": case.batch, "gradient_accumulation": 1, "gradient_checkpointing": case.checkpointing}
+    wish["liger_kernels"] = case.liger
     return recipe.model_copy(
         update={
             "method": case.method,
@@ -85,7 +86,7 @@ def planned(case: Case, shape: ModelShape, device: str, card: str) -> dict[str, 
     if (known := find_card(card)) is not None:
         tokens = case.batch * case.length
         work = work_of(recipe, shape, tokens=tokens, batches=1, updates=1)
-        found["planned_tokens_per_second"] = round(tokens * DEFAULT_EFFICIENCY / work.seconds_on(known))
+        found["planned_tokens_per_second"] = round(tokens / work.expected_on(known, DEFAULT_EFFICIENCY))
     return found
 
 

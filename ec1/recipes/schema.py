@@ -114,7 +114,11 @@ class OptimisationOptions(Settings):
     )
     weight_decay: float = Field(0.0, ge=0, lt=1, description="typically 0–0.1")
     max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are clipped; typically 0.3–1")
-    liger_kernels: bool = Field(False, description="fused Triton kernels (GPU, liger-kernel)")
+    liger_kernels: bool | None = Field(
+        None,
+        description="fused Triton kernels (GPU, liger-kernel); default: where that is installed, for an adapter that "
+        "learns answers",
+    )
     neftune_alpha: float | None = Field(
         None, gt=0, description="noise on the embeddings (NEFTune, sft only); typically 5–15"
     )

@@ -4,10 +4,12 @@ Belongs here: loading the base model and putting an adapter on it, one small cla
 (`objectives.py`) and the loop (`trainer.py`).
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from ec1.models import Precision
+from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
 from ec1.training.cpu import keep_gradients
 from ec1.training.spec import ADAPTER, MODEL
@@ -92,6 +94,15 @@ def upper_layers(recipe: Recipe, layers: int) -> int:
     """How many of a model's layers get an adapter."""
     share = recipe.lora.upper_share if recipe.lora is not None else None
     return layers if share is None else max(1, round(share * layers))
+
+
+def fuses_kernels(recipe: Recipe, device: str) -> bool:
+    """Whether Liger's kernels run: if the recipe asks for them, or leaves it open where their worth was measured."""
+    wish = recipe.optimisation.liger_kernels
+    if wish is not None:
+        return wish
+    learns_answers = OBJECTIVES[recipe.objective].imitates and recipe.method != "full"
+    return device == "cuda" and learns_answers and find_spec("liger_kernel") is not None
 
 
 METHODS: dict[str, Method] = {"full": Full(), "lora": Lora(), "qlora": Qlora()}

@@ -17,12 +17,18 @@ from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
 from ec1.training.cards import CardSheet
 from ec1.training.memory import activation_bytes, quantised_bits, trainable_parameters
-from ec1.training.methods import upper_layers
+from ec1.training.methods import fuses_kernels, upper_layers
 from ec1.training.shape import ModelShape
 
-DEFAULT_EFFICIENCY = 0.5
-"""Share of what the sheet allows that trainings are planned with before one has been measured on a card. Assumed, not
-measured: it puts a 7B by QLoRA on an L4 at 670 tokens/s with 512 tokens in a batch, and 980 with 2,048."""
+DEFAULT_EFFICIENCY = 0.35
+"""Share of what the sheet allows that trainings are planned with before one has been measured on a card. A 7B on an
+H100 reached 0.31 to 0.39 of it with 4,096 tokens in a batch or more, by LoRA and QLoRA, with and without checkpointing
+(`benchmarks.gpu`, docs/performance.md)."""
+FUSED_KERNELS = 1.3
+"""How much faster a step is with Liger's kernels: 1.30 by LoRA with 4 rows of 2,048 tokens on that card."""
+_LAUNCH_MS = {"step": 5.3, "unpacked": 3.6, "again": 7.8}
+"""What a layer takes of a batch that is too small for the card, on that card's host, while its kernels are launched one
+by one: forwards and backwards, more where weights are unpacked, and where activations are computed again."""
 # An update reads and writes weight and two moments, and reads the gradient.
 _UPDATE_NUMBERS = 7
 
@@ -37,13 +43,22 @@ class TrainingWork:
     """Read by that arithmetic, and so while it runs."""
     other_bytes: float
     """Read and written between it: unpacked weights, activations, logits, the optimiser's state."""
+    launch_seconds: float = 0.0
+    """For launching its kernels, which no card makes shorter."""
+    speedup: float = 1.0
+    """By fused kernels."""
 
     def seconds_on(self, card: CardSheet) -> float:
-        """At least, on a card that gives what its sheet says."""
+        """At least, on a card that gives what its sheet says; with fused kernels as if they gave it."""
         bandwidth = card.bandwidth_gb_per_second * 1e9
-        return max(self.operations / (card.bf16_tflops * 1e12), self.weight_bytes / bandwidth) + (
-            self.other_bytes / bandwidth
-        )
+        return (
+            max(self.operations / (card.bf16_tflops * 1e12), self.weight_bytes / bandwidth)
+            + self.other_bytes / bandwidth
+        ) / self.speedup
+
+    def expected_on(self, card: CardSheet, efficiency: float) -> float:
+        """Seconds on a card of which trainings reach a share."""
+        return max(self.seconds_on(card) / efficiency, self.launch_seconds if card.is_known else 0.0)
 
 
 def multiplied_parameters(model: ModelShape) -> float:
@@ -89,7 +104,16 @@ def work_of(recipe: Recipe, model: ModelShape, *, tokens: float, batches: float,
     if recipe.grpo is not None and OBJECTIVES[recipe.objective].rolls_out:
         # Each token of the answers, which are written side by side, reads all weights.
         other += updates * recipe.grpo.max_tokens * 2.0 * multiplied_parameters(model)
-    return TrainingWork(tokens * operations_per_token(recipe, model, length), weights, other)
+    launches = _LAUNCH_MS["step"]
+    launches += _LAUNCH_MS["unpacked"] if recipe.method == "qlora" else 0.0
+    launches += _LAUNCH_MS["again"] if recipe.optimisation.gradient_checkpointing else 0.0
+    return TrainingWork(
+        tokens * operations_per_token(recipe, model, length),
+        weights,
+        other,
+        launch_seconds=batches * model.layers * launches / 1000,
+        speedup=FUSED_KERNELS if fuses_kernels(recipe, recipe.hardware.device) else 1.0,
+    )
 
 
 def _forwards(recipe: Recipe) -> int:

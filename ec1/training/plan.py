@@ -276,7 +276,7 @@ def _step_seconds(recipe: Recipe, model: ModelShape, hardware: HardwareFigures, 
         return tokens * _slowdown(recipe) / hardware.tokens_per_second
     batches = steps * recipe.optimisation.gradient_accumulation
     work = work_of(recipe, model, tokens=tokens, batches=batches, updates=steps)
-    return work.seconds_on(hardware.card) / hardware.efficiency
+    return work.expected_on(hardware.card, hardware.efficiency)
 
 
 def _assumed(card: CardSheet, hardware: HardwareFigures) -> str:

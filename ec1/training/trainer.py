@@ -29,7 +29,7 @@ from ec1.seals import FILES, MANIFEST, check_files, read_sealed
 from ec1.training.checkpoints import discard_checkpoints, newest_checkpoint, step_of
 from ec1.training.copies import callback_of_copies, save_config
 from ec1.training.cpu import score_answers_only
-from ec1.training.methods import METHODS, in_32_bits, put_adapter_on
+from ec1.training.methods import METHODS, fuses_kernels, in_32_bits, put_adapter_on
 from ec1.training.monitor import ROLLOUT_COLUMNS, Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import TRAINERS
 from ec1.training.on_the_way import RIGHT, Questions, asking
@@ -435,7 +435,7 @@ def build_trainer(
         weight_decay=wish.weight_decay,
         max_grad_norm=wish.max_grad_norm,
         gradient_checkpointing=wish.gradient_checkpointing,
-        use_liger_kernel=wish.liger_kernels,
+        use_liger_kernel=fuses_kernels(recipe, spec.device),
         # All is in 16 bits anyway, but for the adapter of a base that is not quantised; on a CPU autocast's look at
         # every operation is not free. It also gives back logits in 32 bits, from which differences can be taken.
         bf16=precision == "bfloat16"
