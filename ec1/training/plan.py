@@ -41,7 +41,7 @@ class HardwareFigures(Settings):
     efficiency: float = DEFAULT_EFFICIENCY
     """Share of what the card's sheet allows that trainings reach."""
     efficiency_from: int = 0
-    """Trainings that it was measured in; 0: assumed."""
+    """Trainings that it was measured in here; 0: in none."""
     cost_per_hour: float = 0.0
     """USD."""
     processes: int = 1
@@ -240,7 +240,7 @@ def figures_of(
         )
         notes.append("time and memory are computed, not measured: no training of this kind has run here yet")
         if (card := hardware.card) is not None:
-            notes.append(_assumed(card, hardware))
+            notes.append(_rests_on(card, hardware))
     else:
         seconds = learned.startup_seconds + read / learned.tokens_per_second
         memory = sharers * learned.memory_gib
@@ -279,10 +279,10 @@ def _step_seconds(recipe: Recipe, model: ModelShape, hardware: HardwareFigures, 
     return work.expected_on(hardware.card, hardware.efficiency)
 
 
-def _assumed(card: CardSheet, hardware: HardwareFigures) -> str:
+def _rests_on(card: CardSheet, hardware: HardwareFigures) -> str:
     """What the time on a card rests on, in words."""
     many = "trainings" if hardware.efficiency_from > 1 else "training"
-    measured = f"as {hardware.efficiency_from} earlier {many} reached" if hardware.efficiency_from else "assumed"
+    measured = f"as {hardware.efficiency_from} earlier {many} reached" if hardware.efficiency_from else "as on an H100"
     if not card.is_known:
         return f"time at {hardware.efficiency:.2g} TFLOP/s, {measured}"
     return (

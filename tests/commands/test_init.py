@@ -111,7 +111,7 @@ def test_what_a_newcomer_has_becomes_streams_recipes_and_a_plan(things: Path) ->
     assert recipes["engineering"].data.max_length == 256
     on = ec1("plan", "--card", "L4", "--card", "H100")
     assert re.search(r"acme/maths +L4: about \d+ s for \d+ tokens; [\d.]+ GiB of 22\.3, fits", on), on
-    assert re.search(r"acme/maths +H100: ", on) and "50% (assumed) of what the data sheet of L4 allows" in on
+    assert re.search(r"acme/maths +H100: ", on) and "35% (as on an H100) of what the data sheet of L4 allows" in on
     # Rows of a role that no recipe names are named, with the command that mends it, wherever one looks.
     rest = "no recipe of acme reads physics (60 rows in 1 file): ec1 recipe new --role physics"
     assert rest in ec1("corpus", "import", f"{things}/maths.jsonl", "--role", "physics")

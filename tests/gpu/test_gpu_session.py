@@ -85,7 +85,7 @@ def test_the_page_shows_shares_of_the_peak_and_of_the_plan() -> None:
     assert "out of memory" in page and "ended after 540 s" in page
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_our_engine_is_measured(tmp_path: Path) -> None:
     run_step("engine", Session("cpu", tiny=True, scratch=tmp_path / "scratch"), tmp_path)
     rows = {row.get("what"): row for row in collected(tmp_path)["engine"]}
