@@ -32,8 +32,8 @@ class GpuSettings(Settings):
     min_free_gib: float = Field(
         20.0, ge=0, description="measured free memory that a phase needs before it starts; 20–22 for a card of 24 GiB"
     )
-    name: str = Field("NVIDIA L4", description="the card's name")
-    memory_gib: float = Field(24.0, gt=0, description="the card's memory")
+    name: str = Field("NVIDIA L4", description="the card's name; default: what the card here says, and else this")
+    memory_gib: float = Field(24.0, gt=0, description="the card's memory; default: likewise")
     tokens_per_second: float = Field(
         900.0, gt=0, description="training tokens per second, measured; 700–1200 for a 7B on an L4"
     )

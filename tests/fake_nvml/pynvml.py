@@ -1,7 +1,7 @@
 """NVML of a machine with eight cards, for tests: what `ec1.gpu.cards` asks of it, under the real module's name.
 
 The cards stand in the JSON file that `FAKE_NVML` names, so that a test changes them while processes look: for each
-`{"used": GiB, "pids": [..], "mig": bool, "lost": bool}`; each has 24 GiB.
+`{"used": GiB, "pids": [..], "mig": bool, "lost": bool, "name": .., "total": GiB}`; else each is an L4 with 24 GiB.
 """
 
 import json
@@ -71,7 +71,7 @@ def nvmlDeviceGetUUID(handle: int) -> str:
 
 
 def nvmlDeviceGetName(handle: int) -> str:
-    return "NVIDIA L4"
+    return str(_card(handle).get("name", "NVIDIA L4"))
 
 
 def nvmlDeviceGetMigMode(handle: int) -> list[int]:
@@ -82,8 +82,9 @@ def nvmlDeviceGetMigMode(handle: int) -> list[int]:
 
 
 def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:
-    used = _card(handle).get("used", 0) * _GIB
-    return SimpleNamespace(total=TOTAL_GIB * _GIB, used=used, free=TOTAL_GIB * _GIB - used)
+    card = _card(handle)
+    total, used = card.get("total", TOTAL_GIB) * _GIB, card.get("used", 0) * _GIB
+    return SimpleNamespace(total=total, used=used, free=total - used)
 
 
 def nvmlDeviceGetComputeRunningProcesses(handle: int) -> list[SimpleNamespace]:

@@ -18,8 +18,9 @@ from ec1.deployment import Deployment, deployment_file, load_deployment
 from ec1.documents.propose import Proposal, propose_streams
 from ec1.documents.settings import StreamSettings
 from ec1.documents.unread import by_suffix
-from ec1.errors import EC1Error, InputError
+from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.files import atomic_file, checked_name
+from ec1.gpu.cards import read_card
 from ec1.home import Home
 from ec1.night.operations.git_capture import ROLE as ENGINEERING
 from ec1.night.operations.git_capture import capture_repository
@@ -84,9 +85,9 @@ extraction:
 
 gpu:
   device: cuda
-  name: NVIDIA L4
-  memory_gib: 24
-  min_free_gib: 22                  # free memory that a phase needs before it starts
+  name: CARD
+  memory_gib: MEMORY
+  min_free_gib: FREE                  # free memory that a phase needs before it starts
   cost_per_hour: 0.0                # USD, for the plan only
 """
 
@@ -235,7 +236,7 @@ def write_deployment(
     Raises InputError for a bad name, and if one of the files is there: nothing is written then.
     """
     checked_name(name, "deployment")
-    texts = {deployment_file(name, project): _HEAD + (_CUDA if device == "cuda" else _CPU) + _TAIL}
+    texts = {deployment_file(name, project): _HEAD + (_with_card(_CUDA) if device == "cuda" else _CPU) + _TAIL}
     if recipe:
         text = _RECIPE.replace("LENGTH", str(OF_A_COMMIT[device])) + (_RECIPE_CPU if device == "cpu" else "")
         texts = {project / "configs" / "recipes" / name / "engineering.yaml": text, **texts}
@@ -250,6 +251,16 @@ def write_deployment(
         except FileExistsError:
             raise InputError(f"{path} is there already: choose another name, or remove it first") from None
     return list(reversed(texts))
+
+
+def _with_card(text: str) -> str:
+    """With the card that is here, nearly all of which must be free; without one, an L4."""
+    try:
+        card = read_card("cuda")
+        name, memory = card.name, int(card.total_gib)
+    except (InputError, ServiceError):
+        name, memory = "NVIDIA L4", 24
+    return text.replace("CARD", name).replace("MEMORY", str(memory)).replace("FREE", str(int(0.92 * memory)))
 
 
 def _documents_section(root: Path | None, streams: Mapping[str, StreamSettings]) -> str:

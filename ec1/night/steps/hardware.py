@@ -4,11 +4,28 @@ Belongs here: what of a deployment, the table of cards and the log book goes int
 not: the plan (`ec1.training.plan`), and how much of a card trainings reached (`learned.py`).
 """
 
+from ec1.deployment import Deployment
+from ec1.errors import InputError, ServiceError
+from ec1.gpu.cards import cards_of, read_card
 from ec1.home import Home
 from ec1.launch.device import GpuSettings
+from ec1.launch.launcher import LocalLauncherSettings
 from ec1.night.steps.learned import efficiency
 from ec1.training.cards import CardSheet, find_card, without_sheet
 from ec1.training.plan import HardwareFigures
+
+
+def gpu_of(deployment: Deployment) -> GpuSettings:
+    """The deployment's device; where it names no card and trains here, with the name and memory of the card here."""
+    gpu = deployment.gpu
+    here = deployment.machine is None and isinstance(deployment.launcher, LocalLauncherSettings)
+    if gpu.device == "cpu" or not here or {"name", "memory_gib"} & gpu.model_fields_set:
+        return gpu
+    try:
+        card = read_card("cuda", cards_of(gpu, 1)[0])
+    except (InputError, ServiceError):
+        return gpu
+    return gpu.model_copy(update={"name": card.name, "memory_gib": round(card.total_gib, 1)})
 
 
 def hardware_of(home: Home, gpu: GpuSettings) -> HardwareFigures:

@@ -45,7 +45,7 @@ from ec1.night.steps.candidate import (
     run_evaluation,
     run_training,
 )
-from ec1.night.steps.hardware import hardware_of, hardware_with
+from ec1.night.steps.hardware import gpu_of, hardware_of, hardware_with
 from ec1.night.steps.marks import mend_mark
 from ec1.night.steps.settlement import manifest_of, place
 from ec1.night.stores import open_registry
@@ -244,7 +244,7 @@ class RecipeNight:
             raise PermanentError(f"recipe {self.recipe.name}: {why}")
         if OBJECTIVES[self.recipe.objective].rolls_out and self._start is None:
             raise PermanentError(f"recipe {self.recipe.name}: {NO_START}")
-        gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
+        gpu, model = gpu_of(self.deployment), ModelShape.read(self.base_model)
         return plan_training(
             self.recipe,
             model,
@@ -259,7 +259,7 @@ class RecipeNight:
         recipe whose modules the model lacks."""
         from ec1.night.steps.learned import learned
 
-        gpu, model = self.deployment.gpu, ModelShape.read(self.base_model)
+        gpu, model = gpu_of(self.deployment), ModelShape.read(self.base_model)
         other = hardware_with(self.home, gpu, card)
         known = learned(self.home, self.recipe, model, gpu)
         figures = figures_of(self.recipe, model, other, _size_of(dataset))
@@ -281,7 +281,7 @@ class RecipeNight:
             seed=seed,
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
             device=self.deployment.gpu.device,
-            machine=self.deployment.gpu.name,
+            machine=gpu_of(self.deployment).name,
             processes=self.deployment.gpu.processes,
             fsdp=self.deployment.gpu.fsdp,
             tracking=self.deployment.tracking,
