@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ec1.errors import InputError
+from ec1.plural import counted
 from ec1.queries import decisions, doors
 from ec1.queries import graph as queries
 from ec1.queries.desk import Desk
@@ -51,13 +52,18 @@ def entity(request: Request, desk: Desk) -> Response:
     with queries.open_graph(desk.home, desk.deployment, desk.labels) as reader:
         it, *others = queries.show(reader, key, None if whole else _SENTENCES, quotes)
         around = queries.neighbours(reader, it.key, _KNOWN)
+    once: dict[str, queries.Neighbour] = {}
+    for each in around:
+        once.setdefault(each.key, each)
+    drawn = list(once.values())[:_AROUND]
     return render(
         request,
         "entity.html",
         it=it,
         others=others,
         around=around[:_AROUND],
-        drawing=neighbourhood(it.name, around[:_AROUND]),
+        drawing=neighbourhood(it, drawn),
+        kinds=sorted({it.entity_class, *(each.entity_class for each in drawn)}),
         href=href,
         lines=lambda quote: _lines(it, around, quote),
     )
@@ -105,27 +111,34 @@ def href(key: str) -> str:
     return "/graph/entity?" + urlencode({"key": key})
 
 
-def neighbourhood(name: str, around: Sequence[queries.Neighbour]) -> Markup:
+def neighbourhood(it: queries.Entity, around: Sequence[queries.Neighbour]) -> Markup:
     """An entity and what is next to it, as a drawing whose names are links."""
-    parts = []
+    lines, nodes = [], []
     for number, each in enumerate(around):
         angle = 2 * math.pi * number / len(around) - math.pi / 2
-        x, y = 200 + 120 * math.cos(angle), 150 + 115 * math.sin(angle)
-        end = "start" if x > 240 else "end" if x < 160 else "middle"
-        parts.append(
+        aside, x, y = math.cos(angle), 200 + 120 * math.cos(angle), 150 + 115 * math.sin(angle)
+        # Outwards where others stand close above it; in the middle where it would leave the drawing.
+        end = "middle" if abs(aside) < 0.2 or abs(aside) > 0.75 else "start" if aside > 0 else "end"
+        lines.append(
+            Markup('<line class="axis" x1="200" y1="150" x2="{:.0f}" y2="{:.0f}" stroke-width="{}"/>').format(
+                x, y, min(1 + each.documents, 6)
+            )
+        )
+        nodes.append(
             Markup(
-                '<line class="axis" x1="200" y1="150" x2="{x:.0f}" y2="{y:.0f}" stroke-width="{wide}"/>'
-                '<a href="{href}"><circle class="node" cx="{x:.0f}" cy="{y:.0f}" r="5"/>'
+                '<a href="{href}"><title>{said}</title><circle class="node k-{kind}" cx="{x:.0f}" cy="{y:.0f}" r="5"/>'
                 '<text x="{tx:.0f}" y="{ty:.0f}" text-anchor="{end}">{name}</text></a>'
             ).format(
-                x=x, y=y, tx=x + (8 if end == "start" else -8 if end == "end" else 0), ty=y + (18 if y > 150 else -10),
-                wide=min(1 + each.documents, 6), href=href(each.key), end=end, name=short(each.name, 22),
+                x=x, y=y, tx=x + {"start": 8, "end": -8, "middle": 0}[end], ty=y + (18 if y > 150 else -10), end=end,
+                href=href(each.key), kind=each.entity_class, name=short(each.name, 22),
+                said=f"{each.entity_class} {each.name}: {each.how}, {counted(each.documents, 'document')}",
             )
         )  # fmt: skip
-    middle = Markup('<circle class="node" cx="200" cy="150" r="8"/>')
-    title = Markup('<text x="200" y="172" text-anchor="middle" font-weight="700">{}</text>').format(short(name, 30))
+    middle = Markup(
+        '<circle class="node k-{}" cx="200" cy="150" r="8"/><text x="200" y="172" text-anchor="middle">{}</text>'
+    ).format(it.entity_class, short(it.name, 30))
     return Markup('<svg class="around" viewBox="-40 0 480 300" role="group" aria-label="Neighbours">{}</svg>').format(
-        Markup("").join([*parts, middle, title])
+        Markup("").join([*lines, middle, *nodes])
     )
 
 

@@ -60,6 +60,34 @@ def test_an_entity_is_found_with_its_sentences_and_what_stands_around_it(
         assert page.goto(f"{address}/graph/entity?key=Person:nobody").status == 400
 
 
+def test_an_entity_says_why_it_is_one_and_its_drawing_holds_all_names(
+    desk: Desk, page: Any, faults: Callable[[Any], list[str]]
+) -> None:
+    around = [(f"The Very Long Name Of Firm {number}", "Company") for number in range(12)]
+    desk.home.graph.parent.mkdir(parents=True)
+    with LadybugStore.open(desk.home.graph, buffer_pool_mib=64, wait_seconds=0) as store:
+        store.apply(key("a.md"), "mk-a", result("a", ("Jane Smith", "Person"), *around), NIGHT)
+        store.apply(key("b.md"), "mk-b", result("b", ("Smith, Jane", "Person"), ("Bo Li", "Person")), NIGHT)
+        store.resolve(NO_OVERRIDES)
+        store.publish(desk.home.published_graph)
+    with served(state_at(desk)) as address:
+        page.goto(f"{address}/graph")
+        assert "2 Person" in page.locator("main").inner_text()
+        page.goto(f"{address}/graph/entity?key=Person:jane smith")
+        assert "given exact, surname exact" in page.locator("article.joint").inner_text()
+        assert page.locator("svg.around a").count() == 12
+        assert page.locator("ul.legend").inner_text().split() == ["Company", "Person"]
+        cut_off = """() => { const drawn = document.querySelector("svg.around").getBoundingClientRect();
+            return [...document.querySelectorAll("svg.around text")].map(each => each.getBoundingClientRect())
+                .filter(each => each.left < drawn.left || each.right > drawn.right).length }"""
+        assert page.evaluate(cut_off) == 0
+        assert faults(page) == []
+        page.get_by_text("They are two", exact=True).click()
+        page.get_by_label("How is it known?").fill("two desks")
+        page.get_by_role("button", name="Part them").click()
+        assert "are two: written to overrides.yaml" in page.get_by_role("status").inner_text()
+
+
 def test_what_was_read_in_a_sentence_is_corrected_for_the_extractor(
     with_graph: Desk, page: Any, faults: Callable[[Any], list[str]]
 ) -> None:
@@ -151,7 +179,7 @@ def test_what_the_last_night_changed(with_graph: Desk, page: Any, faults: Callab
         page.goto(f"{address}/graph")
         page.get_by_role("link", name="what the last night changed").click()
         assert page.get_by_role("heading", level=1).inner_text() == f"What night {NIGHT} changed"
-        assert "6 documents were read" in page.locator("main").inner_text()
+        assert "Read or read again: 6 documents" in page.locator("main").inner_text()
         assert faults(page) == []
         page.get_by_role("link", name="Jane Smith").click()
         page.get_by_role("heading", name="Jane Smith").wait_for()
