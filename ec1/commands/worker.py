@@ -22,6 +22,9 @@ def worker(
     card: Annotated[
         str | None, typer.Option(help="work on this card, by its number or UUID, not on the deployment's gpu.index")
     ] = None,
+    marker: Annotated[
+        str | None, typer.Option(help="do only the work of this marker, such as x-2026-06-09.json, then end")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="only try this machine's device, and say what it has")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line for each marker")] = False,
 ) -> None:
@@ -30,6 +33,7 @@ def worker(
     It judges and publishes nothing: the night that asked does. Several workers may share a store, and a machine: one
     for each card.
     """
+    from ec1.files import inside
     from ec1.gpu.cards import cards_of
     from ec1.gpu.check import check_device
     from ec1.launch.orders import own_version
@@ -51,6 +55,10 @@ def worker(
         else:
             out.print(f"EC1 {found['version']}, {device}: {found['name']}, {found['free_gib']} GiB free", markup=False)
         return
+    if marker is not None and deployment.gpu.lock is None and deployment.gpu.lock_dir is None:
+        # A scheduler gave this job its cards alone, and counts them anew for each.
+        locks = inside(options.home.root.absolute() / "locks", marker)
+        deployment = deployment.model_copy(update={"gpu": deployment.gpu.model_copy(update={"lock_dir": locks})})
     options.home.create()
     store = DirectoryStore(folder) if folder is not None else open_store(deployment.store, options.home)
     env = {**inherited(options.environment), **OFFLINE}
@@ -61,7 +69,7 @@ def worker(
     failed = False
     if not as_json:
         err.print(f"waiting for work on {deployment.gpu.device}; Ctrl-C ends it" if poll else "doing what waits")
-    for done in open_worker(deployment, options.home, store, env).run(poll):
+    for done in open_worker(deployment, options.home, store, env, only=marker).run(poll):
         failed |= done.outcome == "failed"
         if as_json:
             sys.stdout.write(json.dumps(dataclasses.asdict(done)) + "\n")

@@ -5,8 +5,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from ec1.extensions import or_extension
+from ec1.launch.kubernetes_launcher import KubernetesLauncherSettings
 from ec1.launch.launcher import LocalLauncherSettings
 from ec1.launch.ray_launcher import RayLauncherSettings
+from ec1.launch.slurm_launcher import SlurmLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.launch.worker_launcher import WorkerLauncherSettings
 from ec1.settings import Settings
@@ -18,7 +20,12 @@ def _by_kind(value: object) -> object:
 
 LauncherSettings = Annotated[
     Annotated[
-        LocalLauncherSettings | WorkerLauncherSettings | SshLauncherSettings | RayLauncherSettings,
+        LocalLauncherSettings
+        | WorkerLauncherSettings
+        | SshLauncherSettings
+        | RayLauncherSettings
+        | KubernetesLauncherSettings
+        | SlurmLauncherSettings,
         Field(discriminator="kind"),
     ],
     or_extension("ec1.launchers"),

@@ -90,7 +90,7 @@ class SshLauncher:
             raise InputError(f"{self._host.host}: its deployment works on {device}, {work.what} is for {work.device}")
         log.info("%s: %s, %.1f GiB free", self._host.host, found.get("name"), found.get("free_gib", 0))
 
-    def _start_worker(self) -> None:
+    def _start_worker(self, file: str) -> None:
         """Start a worker that outlives the connection, unless one runs: a lock tells, which dies with its holder."""
         if time.monotonic() - self._woken < self._wake_seconds:
             return

@@ -23,6 +23,7 @@ from ec1.storage.store import NotFound
 log = logging.getLogger(__name__)
 
 
+_OVER = ("completed", "failed", "gone")
 Outcome = Literal["completed", "failed", "released", "lost", "refused"]
 
 
@@ -49,14 +50,17 @@ class MarkerWorker:
         device: Literal["cuda", "cpu"],
         beat_seconds: float,
         busy: Callable[[], str | None] = lambda: None,
+        only: str | None = None,
     ) -> None:
-        """`busy` says why nothing can be begun here now; then another worker may claim what waits."""
+        """`busy` says why nothing can be begun here now; then another worker may claim what waits. `only` is the
+        file of the one marker that this worker is for; it waits while another worker holds that, and ends with it."""
         self._markers = markers
         self._executor = executor
         self._name = name
         self._device = device
         self._beat_seconds = beat_seconds
         self._busy = busy
+        self._only = only
         self._waits = ""
         self._refused: dict[str, str] = {}
         self._told: set[str] = set()
@@ -65,7 +69,8 @@ class MarkerWorker:
         """Do what waits, the oldest first; then look again every `poll_seconds`, or, if None, end.
 
         What could not be done now is not tried twice in a row: it waits for the next look. A store that does not answer
-        ends the first look, and is asked again at each further one.
+        ends the first look, and is asked again at each further one. Raises InputError if the one marker that it is for
+        is not for this device.
         """
         answered = False
         while True:
@@ -75,6 +80,8 @@ class MarkerWorker:
                     tried.add(claim.file)
                     yield self._do(claim)
                 answered = True
+                if self._only is not None and self._markers.state(self._only).name in _OVER:
+                    return
             except ServiceError as error:
                 if poll_seconds is None or not answered:
                     raise
@@ -94,12 +101,16 @@ class MarkerWorker:
 
         def ours(claim: Claim) -> bool:
             marker = claim.marker
+            if self._only not in (None, claim.file):
+                return False
             if isinstance(marker, Marker):
                 self._refused[claim.file] = (
                     f"{claim.file} asks for a whole training of {marker.adapter} (format 1): `ec1 worker` does the "
                     "pieces of work that nights of EC1 ask for (format 2); a program that knows format 1 may take it"
                 )
                 return False
+            if self._only is not None and marker.device != self._device:
+                raise InputError(f"{claim.file} is for {marker.device}, and this worker works on {self._device}")
             return marker.device == self._device and claim.file not in tried
 
         return self._markers.claim(self._name, ours)

@@ -37,7 +37,8 @@ class WorkerLauncher:
     """`Launcher` through the markers of a store.
 
     `wait_seconds`: how long a marker may wait for a worker, before its first attempt and after each that died.
-    `wake` is called while it waits, and may start a worker; `watch` at every look, and what it raises ends the wait.
+    `wake` is called with the marker's file while it waits, and may start a worker; `watch` at every look. What they
+    raise ends the wait.
     `alone`: nobody else asks in this store, so what an earlier night left there is withdrawn.
     """
 
@@ -48,7 +49,7 @@ class WorkerLauncher:
         wait_seconds: float,
         follow_seconds: float = 5,
         keep_days: float = 14,
-        wake: Callable[[], None] = lambda: None,
+        wake: Callable[[str], None] = lambda file: None,
         watch: Callable[[], None] = lambda: None,
         alone: bool = False,
     ) -> None:
@@ -136,7 +137,7 @@ class WorkerLauncher:
                     f"{work.device} device is"
                 )
             else:
-                self._wake()
+                self._wake(file)
             last = state
             time.sleep(self._follow_seconds)
 

@@ -50,9 +50,10 @@ def open_worker(
     store: ObjectStore,
     env: Mapping[str, str],
     modules: frozenset[str] = MODULES,
+    only: str | None = None,
 ) -> MarkerWorker:
     """A worker for this machine's device, whose work takes the lease as a night's does: trainings on as many cards as
-    `gpu.processes`, all else on one."""
+    `gpu.processes`, all else on one. `only` as for `MarkerWorker`."""
     name = f"{socket.gethostname()[:64]}-{os.getpid()}"
     gpu = deployment.gpu
     all_cards, one_card = (deployment.gpu_lease(home, processes=count) for count in (gpu.processes, 1))
@@ -74,4 +75,5 @@ def open_worker(
     executor.prune(deployment.worker.keep_days)
     markers = open_markers(deployment, store)
     beat = deployment.worker.beat_seconds
-    return MarkerWorker(markers, executor, name=name, device=gpu.device, beat_seconds=beat, busy=all_cards.why_busy)
+    busy = all_cards.why_busy
+    return MarkerWorker(markers, executor, name=name, device=gpu.device, beat_seconds=beat, busy=busy, only=only)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,10 +76,11 @@ def worker_of(
     expire_seconds: float = 180,
     max_attempts: int = 3,
     modules: frozenset[str] = MODULES,
+    only: str | None = None,
 ) -> MarkerWorker:
     executor = Executor(store, folder, unguarded, ENVIRONMENT, name=name, modules=modules, grace_seconds=2)
     markers = markers_of(store, expire_seconds, max_attempts)
-    return MarkerWorker(markers, executor, name=name, device="cpu", beat_seconds=beat_seconds)
+    return MarkerWorker(markers, executor, name=name, device="cpu", beat_seconds=beat_seconds, only=only)
 
 
 def launcher_of(store: ObjectStore, wait_seconds: float = 60, expire_seconds: float = 180) -> WorkerLauncher:
@@ -86,16 +88,18 @@ def launcher_of(store: ObjectStore, wait_seconds: float = 60, expire_seconds: fl
 
 
 def main(store: str, folder: str, name: str, expire: str, poll: str, *options: str) -> None:
-    """A worker in a process of its own, on a directory, that can be killed; it knows the command's `--once` and
-    `--check --json`."""
+    """A worker in a process of its own, on a directory, that can be killed; it knows the command's `--once`,
+    `--marker FILE` and `--check --json`."""
     from ec1.launch.orders import own_version
     from ec1.storage.directory import DirectoryStore
 
     if "--check" in options:
         print(json.dumps({"version": own_version(), "device": "cpu"}))
         return
+    only = options[options.index("--marker") + 1] if "--marker" in options else None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     worker = worker_of(
-        DirectoryStore(Path(store)), Path(folder), name=name, expire_seconds=float(expire), max_attempts=1000
+        DirectoryStore(Path(store)), Path(folder), name=name, expire_seconds=float(expire), max_attempts=1000, only=only
     )
     for done in worker.run(None if "--once" in options else float(poll)):
         print(done.file, done.outcome, flush=True)

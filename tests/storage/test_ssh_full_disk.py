@@ -54,9 +54,9 @@ def test_a_disk_that_fills_up_under_the_worker_ends_the_wait(
     launcher = SshLauncher(
         ssh_server.host(), str(small_disk), markers, ["true"], wait_seconds=600, follow_seconds=0.1, wake_seconds=0
     )
-    launcher._start_worker()
+    launcher._start_worker("m.json")
     with pytest.raises(OSError), (small_disk / "big").open("wb", buffering=0) as stream:
         while True:
             stream.write(bytes(2**16))
     with pytest.raises(DiskError, match="No space left on device"):
-        launcher._start_worker()
+        launcher._start_worker("m.json")

@@ -1,4 +1,4 @@
-"""Whether the services that a night depends on answer: servers of models, Ray, hosts over SSH, the object store.
+"""Whether the services that a night depends on answer: servers of models, clusters, hosts over SSH, the object store.
 
 Belongs here: one look at each, which takes seconds at most. Does not: what follows. None of them stops a night from
 beginning: it may be up in time, and what needs it waits for a later night.
@@ -18,7 +18,10 @@ from ec1.errors import EC1Error, ServiceError
 from ec1.extraction.settings import DoormanSettings
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
+from ec1.launch.job_launcher import Jobs
+from ec1.launch.kubernetes_launcher import KubernetesJobs, KubernetesLauncherSettings
 from ec1.launch.ray_launcher import RayLauncherSettings
+from ec1.launch.slurm_launcher import SlurmJobs, SlurmLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.night.health.finding import Symptom
 from ec1.refused import advice_for
@@ -35,6 +38,10 @@ def peers(deployment: Deployment, home: Home) -> Iterator[Symptom]:
         yield _ray(deployment.launcher)
     if isinstance(deployment.launcher, SshLauncherSettings):
         yield _ssh(deployment.launcher)
+    if isinstance(deployment.launcher, KubernetesLauncherSettings):
+        yield _scheduler("kubernetes", deployment.launcher.server, KubernetesJobs(deployment.launcher))
+    if isinstance(deployment.launcher, SlurmLauncherSettings):
+        yield _scheduler("slurm", "the queue", SlurmJobs(deployment.launcher))
     yield guarded("object store", lambda: _store(deployment, home))
     if "service_content" in deployment.graph_stores:
         yield _service_content(deployment)
@@ -109,6 +116,18 @@ def _ssh(launcher: SshLauncherSettings) -> Symptom:
         return Symptom("ssh", "problem", f"launcher.options names a key that is not there: {', '.join(absent)}")
     where = launcher.host or "the machine that is booted for nights"
     return Symptom("ssh", "ok", f"trainings go to {where}, {launcher.folder}")
+
+
+def _scheduler(kind: str, where: str, jobs: Jobs) -> Symptom:
+    """Whether a cluster answers, and lets us ask for a job."""
+    try:
+        jobs.look("ec1-doctor")
+    except ServiceError as error:
+        # It may be up by the night.
+        return Symptom(kind, "note", str(error))
+    except EC1Error as error:
+        return Symptom(kind, "problem", str(error))
+    return Symptom(kind, "ok", f"{where} answers")
 
 
 def _service_content(deployment: Deployment) -> Symptom:
