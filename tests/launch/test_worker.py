@@ -198,7 +198,7 @@ def test_who_ends_the_run_ends_the_work(tmp_path: Path, monkeypatch: pytest.Monk
     store = DirectoryStore(tmp_path / "store")
     launcher, interrupt = launcher_of(store), threading.Event()
 
-    def wake() -> None:
+    def wake(file: str) -> None:
         if interrupt.is_set():
             raise KeyboardInterrupt
 
