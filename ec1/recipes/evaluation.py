@@ -83,7 +83,7 @@ class EvaluationOptions(Settings):
         ge=1,
         description="after so many steps of a training the model answers questions, and the right answers are counted: "
         "rows of a tenth of training's own sources, which are then not trained on. They choose nothing, and are never "
-        "the gate's",
+        "the gate's. optimisation.keep_steps keeps the weights",
     )
     task_rows: int | None = Field(None, ge=1, le=500, description="how many such questions; default: 16")
     seed: int = Field(17, description="of the bootstrap")

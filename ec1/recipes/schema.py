@@ -146,8 +146,8 @@ class OptimisationOptions(Settings):
     keep_steps: int | None = Field(
         None,
         ge=1,
-        description="steps between two copies of the adapter that are kept with its answers to three held-out prompts, "
-        "for Studio; lora and qlora, some MB each; default: none",
+        description="steps between two copies of the adapter that are kept, with its answers to three held-out prompts "
+        "to be read in Studio; lora and qlora, some MB each. evaluation.task_steps counts right answers; default: none",
     )
     divergence_factor: float = Field(
         3.0, gt=1, description="stop if the loss exceeds its running median this many times; typically 2–5"
