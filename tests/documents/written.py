@@ -61,12 +61,12 @@ def workbook(**sheets: list[tuple[object, ...]]) -> bytes:
     return _bytes(book)
 
 
-def mail(subject: str, body: str) -> bytes:
-    """A message from Ann Lee with an attachment."""
+def mail(subject: str, body: str, attached: bytes = b"%PDF-1.4") -> bytes:
+    """A message from Ann Lee with an attachment, `a.pdf`."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = "Ann Lee <ann@example.org>", "bob@example.org", subject
     message.set_content(body)
-    message.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename="a.pdf")
+    message.add_attachment(attached, maintype="application", subtype="pdf", filename="a.pdf")
     return message.as_bytes()
 
 
