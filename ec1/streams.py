@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-CONVERTED = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".eml", ".msg")
+PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp")
+"""Suffixes of pictures, whose text is recognised where a deployment asks for it."""
+_OFFICE = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".eml", ".msg")
+CONVERTED = (*_OFFICE, *PICTURES)
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""
 CONTAINERS = (".zip", ".mbox")
 """Suffixes of files that hold documents and are none themselves (`ec1.documents.sources`)."""
 WITH_ATTACHMENTS = (".eml", ".msg")
 """Suffixes of documents that hold others."""
 _TEXT = (".md", ".markdown", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm", ".json")
-READABLE = (*_TEXT, *CONVERTED, *CONTAINERS)
-"""Suffixes of all files that can be read, in lower case."""
+READABLE = (*_TEXT, *_OFFICE, *CONTAINERS)
+"""Suffixes of all files that are read where a stream names none, in lower case."""
 
 
 @dataclass(frozen=True)

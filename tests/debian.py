@@ -15,6 +15,7 @@ PACKAGES = {
     "ssh": "openssh-client",
     "sshd": "openssh-server",
     "systemd-analyze": "systemd",
+    "tesseract": "tesseract-ocr",
 }
 _OTHER_NAMES = {"chromium": ("chromium-browser", "google-chrome")}
 _REASON = "{} is not installed (Debian: {})"

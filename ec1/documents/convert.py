@@ -45,6 +45,13 @@ MEDIA_TYPES = {
     ".epub": "application/epub+zip",
     ".eml": "message/rfc822",
     ".msg": "application/vnd.ms-outlook",
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".tif": "image/tiff",
+    ".tiff": "image/tiff",
+    ".bmp": "image/bmp",
+    ".webp": "image/webp",
 }
 """The media type that kreuzberg knows a file by, for each suffix of `ec1.streams.CONVERTED`."""
 
@@ -78,6 +85,11 @@ class Converter:
             self._free.put(worker)
 
     @property
+    def version(self) -> str:
+        """Which converter this is: another one may give another text for the same bytes."""
+        return "+".join([CONVERTER_VERSION, *self._settings.ocr])
+
+    @property
     def processes(self) -> int:
         """How many files it converts at a time."""
         return len(self._workers)
@@ -95,7 +107,7 @@ class Converter:
     def drop_earlier(self) -> None:
         """Remove what other versions gave."""
         for folder in self._kept.iterdir() if self._kept is not None and self._kept.is_dir() else ():
-            if folder.name != CONVERTER_VERSION:
+            if folder.name != self.version:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _answer(self, data: bytes, suffix: str, sha256: str) -> bytes:
@@ -117,9 +129,9 @@ class Converter:
             path.unlink(missing_ok=True)
 
     def _place(self, suffix: str, sha256: str, converter: str | None = None) -> Path | None:
-        limits = self._settings.model_dump(exclude={"processes"})
+        limits = self._settings.model_dump(exclude={"processes", "ocr"})
         name = digest_of([suffix, sha256, limits])
-        version = converter or CONVERTER_VERSION
+        version = converter or self.version
         return self._kept / version / name[:2] / f"{name}.json" if self._kept is not None else None
 
     def close(self) -> None:
@@ -154,6 +166,7 @@ class _Worker:
         seconds = self._settings.max_seconds
         deadline = time.monotonic() + seconds
         header = {"type": MEDIA_TYPES[suffix], "bytes": len(data), "max_pages": self._settings.max_pages}
+        header["ocr"] = self._settings.ocr
         answer, overdue = b"", False
         try:
             _send(process.stdin.fileno(), json.dumps(header).encode() + b"\n" + data, deadline)
@@ -180,7 +193,12 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             # Nothing of the night's environment: a parser of foreign bytes needs no keys.
-            env={"PATH": "", "LC_ALL": "C.UTF-8", "TMPDIR": tempfile.gettempdir()},
+            env={
+                "PATH": "",
+                "LC_ALL": "C.UTF-8",
+                "TMPDIR": tempfile.gettempdir(),
+                "OMP_THREAD_LIMIT": "1",
+            },
             start_new_session=True,
         )
         assert self.process.stdin is not None

@@ -7,8 +7,10 @@ It opens no file and keeps nothing. `convert.py` starts it, and kills it when a 
 import json
 import os
 import re
+import secrets
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import kreuzberg
@@ -40,7 +42,7 @@ def main() -> None:
     while line := requests.readline():
         header = json.loads(line)
         data = requests.read(header["bytes"])
-        answer = json.dumps(_convert(data, header["type"], header["max_pages"]))
+        answer = json.dumps(_convert(data, header["type"], header["max_pages"], header["ocr"]))
         answers.write(answer.encode("utf-8", "replace") + b"\n")
         answers.flush()
 
@@ -53,10 +55,12 @@ def _load_pdfium() -> None:
         kreuzberg.extract_bytes_sync(_BLANK_PDF, _PDF, config=_config())
 
 
-def _convert(data: bytes, media_type: str, max_pages: int) -> dict[str, Any]:
+def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[str]) -> dict[str, Any]:
     try:
         if media_type == _PDF:
-            return _pdf(data, max_pages)
+            return _pdf(data, max_pages, languages)
+        if media_type.startswith("image/"):
+            return {"title": "", "parts": _recognised(data, media_type, languages)}
         data = without_references(data) if media_type == _WORD else data
         # Markdown keeps the cells of tables apart.
         found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format="markdown"))
@@ -78,15 +82,36 @@ def _config(**settings: Any) -> kreuzberg.ExtractionConfig:
     return kreuzberg.ExtractionConfig(**{"use_cache": False, "disable_ocr": True, **settings})
 
 
-def _pdf(data: bytes, max_pages: int) -> dict[str, Any]:
+def _recognised(data: bytes, media_type: str, languages: Sequence[str]) -> list[list[str]]:
+    """The text in pictures, by page where there are pages. Raises KreuzbergError for a language that is not here."""
+    # What no page can have in it.
+    mark = f"<!-- {secrets.token_hex(8)} "
+    found = kreuzberg.extract_bytes_sync(
+        data,
+        media_type,
+        config=_config(
+            disable_ocr=False,
+            ocr=kreuzberg.OcrConfig(backend="tesseract", language="+".join(languages)),
+            pages=kreuzberg.PageConfig(insert_page_markers=True, marker_format=f"{mark}{{page_num}} -->"),
+        ),
+    )
+    first, *pages = found.content.split(mark)
+    numbered = [page.partition(" -->") for page in pages]
+    return [["", paragraphs(first)], *([f"page {number}", paragraphs(text)] for number, _, text in numbered)]
+
+
+def _pdf(data: bytes, max_pages: int, languages: Sequence[str] = ()) -> dict[str, Any]:
     # Plain: kreuzberg's Markdown takes the first line of a page for a running header, and drops it.
     found = kreuzberg.extract_bytes_sync(data, _PDF, config=_config(pages=kreuzberg.PageConfig(extract_pages=True)))
     pages = found.pages or []
     if len(pages) > max_pages:
         return {"refused": _TOO_MANY_PAGES.format(len(pages), max_pages)}
     parts = [[f"page {page['page_number']}", paragraphs(page["content"])] for page in pages]
+    if languages and not any(text.strip() for _, text in parts):
+        parts = _recognised(data, _PDF, languages)
     if not any(text.strip() for _, text in parts):
-        return {"refused": f"no text in {len(pages)} pages: scanned, perhaps; only text is read, not pictures of it"}
+        how = "nor in pictures of it" if languages else "scanned, perhaps; documents.conversion.ocr reads pictures"
+        return {"refused": f"no text in {len(pages)} pages: {how}"}
     return {"title": _title(found.metadata), "parts": parts}
 
 

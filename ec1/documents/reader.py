@@ -53,6 +53,11 @@ class DocumentReader:
         the disk, and the texts of others cleaned."""
         return 3 * self._converter.processes if self._converter is not None else 1
 
+    @property
+    def converter(self) -> str:
+        """Which version of the converter gives the texts; "" without one."""
+        return self._converter.version if self._converter is not None else ""
+
     def converts_otherwise(self, key: DocumentKey, content_sha256: str, before: str) -> bool:
         """Whether the text of a version is another one than the converter `before` gave; False if it is gone."""
         if self._converter is None:

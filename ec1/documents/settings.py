@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.sources.settings import SourceSettings, UnpackingSettings
 from ec1.settings import Name, Settings
-from ec1.streams import CONTRACT_STREAMS, READABLE, Stream
+from ec1.streams import CONTRACT_STREAMS, PICTURES, READABLE, Stream
 
 UNKNOWN = "(unknown)"
 """A label that nobody has: it is not a valid name."""
@@ -24,8 +24,8 @@ def _folder(value: str) -> str:
 
 
 def _suffix(value: str) -> str:
-    if value.lower() not in READABLE:
-        raise ValueError(f"{value!r} files cannot be read: choose among {', '.join(READABLE)}")
+    if value.lower() not in (*READABLE, *PICTURES):
+        raise ValueError(f"{value!r} files cannot be read: choose among {', '.join((*READABLE, *PICTURES))}")
     return value.lower()
 
 
@@ -37,7 +37,9 @@ class StreamSettings(Settings):
     )
     source: SourceSettings | None = Field(None, description="where its documents are, instead of `folder`")
     suffixes: tuple[Annotated[str, AfterValidator(_suffix)], ...] = Field(
-        (), description="which files, such as .pdf, in either case; default: all that EC1 can read (docs/documents.md)"
+        (),
+        description="which files, such as .pdf, in either case; default: all that EC1 can read (docs/documents.md), "
+        "without pictures",
     )
     pattern: str = Field(
         "*",
@@ -85,6 +87,11 @@ class ConversionSettings(Settings):
         description="address space of the converting process, and of the one that opens archives and mails, in MiB",
     )
     max_pages: int = Field(2000, gt=0, description="of a PDF")
+    ocr: tuple[Annotated[str, Field(pattern="^[a-z_]{2,20}$")], ...] = Field(
+        (),
+        description="languages in which Tesseract reads pictures, and PDFs without text, such as [eng, deu]; default: "
+        "they are not read",
+    )
     processes: int = Field(
         2, ge=1, le=64, description="how many files are converted at a time; each may take `max_memory_mb`; 1 to 8"
     )
@@ -121,6 +128,15 @@ class DocumentSettings(Settings):
     verify_every_days: int = Field(
         30, ge=0, description="read every file again, also those that look unchanged; 0: never"
     )
+
+    @model_validator(mode="after")
+    def _pictures_can_be_read(self) -> "DocumentSettings":
+        for name, stream in self.streams.items():
+            if not self.conversion.ocr and (pictures := [each for each in stream.suffixes if each in PICTURES]):
+                raise ValueError(
+                    f"stream {name} takes {pictures[0]}: documents.conversion.ocr names no language for it"
+                )
+        return self
 
     @field_validator("streams")
     @classmethod

@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ValidationError
 
-from ec1.documents.convert import CONVERTER_VERSION
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.documents.reader import DocumentReader
 from ec1.files import write_json
@@ -28,12 +27,10 @@ def changed_contents(path: Path) -> Mapping[str, str]:
     return known.changed if known is not None else {}
 
 
-def note_upgrade(
-    path: Path, ledger: Mapping[DocumentKey, LedgerEntry], reader: DocumentReader, converter: str = CONVERTER_VERSION
-) -> None:
-    """Keep at `path` which contents of the ledger this converter reads otherwise than the one before; of a home
+def note_upgrade(path: Path, ledger: Mapping[DocumentKey, LedgerEntry], reader: DocumentReader) -> None:
+    """Keep at `path` which contents of the ledger the reader's converter reads otherwise than the one before; of a home
     without one before, none. One whose earlier text is not kept any more counts as changed."""
-    known = _read(path)
+    known, converter = _read(path), reader.converter
     if known is not None and known.converter == converter:
         return
     changed: dict[str, str] = {}

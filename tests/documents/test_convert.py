@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 import written
+from debian import program
+from pydantic import ValidationError
 
 from ec1.documents.convert import MEDIA_TYPES, Converter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document, parse_document
-from ec1.documents.settings import ConversionSettings
+from ec1.documents.settings import ConversionSettings, DocumentSettings
 from ec1.errors import RejectedError
 from ec1.streams import CONVERTED
 
@@ -56,6 +58,48 @@ def test_a_name_stands_on_a_sheet(converter: Converter) -> None:
     assert document.place_at(document.text.index("Ann Lee")) == "sheet People"
     assert document.place_at(document.text.index("Riga")) == "sheet Places"
     assert "| Ann Lee | Glass Ltd |" in document.text
+
+
+@pytest.fixture(scope="module")
+def recognising() -> Iterator[Converter]:
+    program("tesseract")
+    found = Converter(ConversionSettings(ocr=("eng",)))
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(("suffix", "kind"), [(".png", "PNG"), (".JPG", "JPEG"), (".bmp", "BMP"), (".webp", "WEBP")])
+def test_the_text_in_a_picture_is_read_where_it_is_asked_for(suffix: str, kind: str, recognising: Converter) -> None:
+    data = written.picture("Maria Alvarez of Baltic Timber\nmet Tom Reyes in Riga.", kind)
+    assert parse(f"a{suffix}", data, recognising).text == "Maria Alvarez of Baltic Timber met Tom Reyes in Riga."
+
+
+def test_a_scanned_name_stands_on_its_page(recognising: Converter, converter: Converter) -> None:
+    data = written.scanned("The first page.", "Maria Alvarez of Baltic Timber.")
+    document = parse("a.pdf", data, recognising)
+    assert document.place_at(document.text.index("Maria")) == "page 2"
+    with pytest.raises(RejectedError, match=r"no text in 2 pages: scanned, perhaps; documents\.conversion\.ocr reads"):
+        parse("a.pdf", data, converter)
+    with pytest.raises(RejectedError, match="no text in 1 pages: nor in pictures"):
+        parse("a.pdf", written.scanned(""), recognising)
+    # A PDF with text is read as ever.
+    assert parse("a.pdf", written.EACH["a.pdf"], recognising) == parse("a.pdf", written.EACH["a.pdf"], converter)
+
+
+def test_a_language_that_is_not_here_is_named(recognising: Converter) -> None:
+    other = Converter(ConversionSettings(ocr=("eng", "xyz")))
+    with pytest.raises(RejectedError, match="Language 'xyz' not found"):
+        parse("a.png", written.picture("Maria Alvarez"), other)
+    other.close()
+
+
+def test_a_stream_takes_pictures_only_where_they_are_read() -> None:
+    streams = {"scans": {"folder": ".", "suffixes": [".png"]}}
+    with pytest.raises(ValidationError, match=r"takes \.png: documents\.conversion\.ocr names no language"):
+        DocumentSettings.model_validate({"streams": streams})
+    DocumentSettings.model_validate({"streams": streams, "conversion": {"ocr": ["eng"]}})
+    with pytest.raises(ValidationError):
+        ConversionSettings(ocr=("../eng",))
 
 
 def test_the_cells_of_a_table_stay_apart(converter: Converter) -> None:

@@ -1,11 +1,13 @@
 """A new converter has read again what it changes, by the policy, and nothing else; mentions keep their sentences."""
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import written
+from debian import program
 
 from ec1.documents import convert
 from ec1.documents.convert import CONVERTER_VERSION, Converter
@@ -14,6 +16,7 @@ from ec1.documents.reader import DocumentReader
 from ec1.documents.refresh import FingerprintPolicy, plan_refresh
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.upgrades import changed_contents, note_upgrade
+from ec1.errors import RejectedError
 from ec1.graph.model import StoredMention
 from ec1.graph.quotes import Quotes
 
@@ -53,7 +56,7 @@ class Documents:
         assert place is not None
         place.write_bytes(place.read_bytes().replace(b"signed", text.encode()))
         monkeypatch.setattr(convert, "CONVERTER_VERSION", version)
-        note_upgrade(self.state, self.ledger, self.reader, version)
+        note_upgrade(self.state, self.ledger, self.reader)
         assert not (self.kept / before).exists(), "what the converter before gave is of no use any more"
 
 
@@ -70,7 +73,7 @@ def test_an_upgrade_marks_what_it_changes(documents: Documents, monkeypatch: pyt
     documents.upgraded(monkeypatch, "next", "wrote")
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
     # The night after, it is still that one.
-    note_upgrade(documents.state, documents.ledger, documents.reader, "next")
+    note_upgrade(documents.state, documents.ledger, documents.reader)
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
     documents.upgraded(monkeypatch, "after next", "signed")
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}, "as the one before read it"
@@ -95,6 +98,22 @@ def test_what_was_kept_and_is_gone_counts_as_changed(documents: Documents) -> No
     documents.state.write_text(documents.state.read_text().replace(CONVERTER_VERSION, "before"))
     note_upgrade(documents.state, documents.ledger, documents.reader)
     assert set(changed_contents(documents.state)) == {documents.sha256[ONE], documents.sha256[TWO]}
+
+
+def test_recognition_that_is_switched_on_changes_pictures_only(documents: Documents) -> None:
+    program("tesseract")
+    scan = written.scanned("Ruth Haldane met Mark Ellison.")
+    (documents.root / "scan.pdf").write_bytes(scan)
+    sha256 = hashlib.sha256(scan).hexdigest()
+    key = DocumentKey("all", "scan.pdf")
+    documents.ledger[key] = LedgerEntry(key, "scan", sha256, "f", Status.REJECTED, "2026-06-01")
+    for each, entry in documents.ledger.items():
+        with contextlib.suppress(RejectedError):
+            documents.reader.read(each, entry.content_sha256)
+    converter = Converter(ConversionSettings(ocr=("eng",)), documents.kept)
+    note_upgrade(documents.state, documents.ledger, DocumentReader(documents.root, 10**6, converter))
+    converter.close()
+    assert changed_contents(documents.state) == {sha256: f"{CONVERTER_VERSION}+eng"}
 
 
 def test_a_mention_finds_its_sentence_in_another_text(documents: Documents) -> None:

@@ -11,6 +11,7 @@ import docx
 import fpdf
 import openpyxl
 import pptx
+from PIL import Image, ImageDraw, ImageFont
 
 TEXT = "Ruth Haldane of Baltic Timber met José Carreras in Riga."
 """Stands in each of them."""
@@ -167,3 +168,25 @@ def mixed_folder(root: Path, texts: Sequence[str], files: int = 36) -> None:
     (root / "Annual reports" / "locked.pdf").write_bytes(pdf("secret", password="x"))
     (root / "notes" / "voice.mp3").write_bytes(b"ID3")
     (root / "notes" / "photo.jpg").write_bytes(b"\xff\xd8\xff")
+
+
+def picture(text: str, kind: str = "PNG") -> bytes:
+    """A picture with lines of text, such as a scanner makes."""
+    return _drawn([text], kind)
+
+
+def scanned(*pages: str) -> bytes:
+    """A PDF whose pages are pictures."""
+    return _drawn(pages, "PDF")
+
+
+def _drawn(texts: Sequence[str], kind: str) -> bytes:
+    images = []
+    for text in texts:
+        image = Image.new("RGB", (1000, 300), "white")
+        ImageDraw.Draw(image).text((20, 20), text, fill="black", font=ImageFont.load_default(28))
+        images.append(image)
+    stream = io.BytesIO()
+    more = {"save_all": True, "append_images": images[1:]} if images[1:] else {}
+    images[0].save(stream, kind, **more)
+    return stream.getvalue()

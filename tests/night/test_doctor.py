@@ -13,10 +13,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from damage import flip
+from debian import program
 from fake_openai import fake_server
 from loopback_server import free_port
 
 from ec1.deployment import Deployment
+from ec1.documents.settings import ConversionSettings
 from ec1.errors import DamagedError
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
@@ -151,6 +153,19 @@ def test_a_ray_cluster_and_every_replica_are_asked(embedded: Deployment, home: H
 
 
 @pytest.mark.parametrize("content", [None, "", "not JSON", '{"entities": []}'])
+@pytest.mark.parametrize(
+    ("languages", "level", "text"),
+    [(("eng",), "ok", "pictures are read in eng"), (("eng", "xyz"), "problem", "Language 'xyz' not found")],
+)
+def test_whether_pictures_can_be_read_is_tried(
+    embedded: Deployment, home: Home, languages: tuple[str, ...], level: str, text: str
+) -> None:
+    program("tesseract")
+    documents = embedded.documents.model_copy(update={"conversion": ConversionSettings(ocr=languages)})
+    finding = found(doctor.examine(embedded.model_copy(update={"documents": documents}), home), "ocr")
+    assert finding.level == level and text in finding.detail
+
+
 def test_a_gold_file_that_is_wrong_is_named_and_stops_no_night(
     embedded: Deployment, home: Home, tmp_path: Path, content: str | None
 ) -> None:

@@ -1,5 +1,6 @@
 """What `ec1 doctor` checks: whether this machine, this configuration and this home can run a night."""
 
+import base64
 import datetime as dt
 import importlib.metadata
 import importlib.util
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ec1.deployment import Deployment
+from ec1.documents.convert import Converter
+from ec1.documents.settings import ConversionSettings
 from ec1.documents.unread import unread_files
-from ec1.errors import InputError
+from ec1.errors import InputError, RejectedError
 from ec1.extraction.scoring import read_gold
 from ec1.gpu.cards import cards_of, read_card
 from ec1.gpu.lease import marked_processes
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     pass
 
 UI_PORT = 3000
+_BLANK_PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQAAAACCEkxzAAAAFElEQVR42mP8zwABTAyjjFEGyQwAzx8Bf7QK4E8AAAAASUVORK5CYII="
+)
 PACKAGES = ("dagster", "torch", "transformers", "peft", "trl", "bitsandbytes", "ladybug")
 
 
@@ -51,6 +57,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     yield from preflight.findings(deployment, home, dt.datetime.now(dt.UTC))
     yield _port(home, UI_PORT)
     yield _documents(deployment, home)
+    if deployment.documents.conversion.ocr:
+        yield _recognition(deployment.documents.conversion)
     # That of phase 1 is looked at before each night; without another the training of its recipe fails.
     for model_id in sorted(set(deployment.models) - {deployment.inference.model}):
         yield preflight.model(model_id, deployment, home)
@@ -74,6 +82,19 @@ def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -
     # Evaluations on another machine need it there.
     here = isinstance(deployment.launcher, LocalLauncherSettings)
     return [Symptom("sandbox", "problem" if here else "note", f"{why}; needed by {names}")]
+
+
+def _recognition(settings: ConversionSettings) -> Symptom:
+    languages = ", ".join(settings.ocr)
+    converter = Converter(settings)
+    try:
+        converter.convert(_BLANK_PNG, ".png", "")
+    except RejectedError as error:
+        packages = " ".join(f"tesseract-ocr-{each.replace('_', '-')}" for each in settings.ocr)
+        return Symptom("ocr", "problem", f"pictures are not read in {languages}: {error}; on Debian: {packages}")
+    finally:
+        converter.close()
+    return Symptom("ocr", "ok", f"pictures are read in {languages}")
 
 
 def _gold(deployment: Deployment, path: Path) -> Symptom:
