@@ -152,7 +152,6 @@ def test_a_ray_cluster_and_every_replica_are_asked(embedded: Deployment, home: H
     )
 
 
-@pytest.mark.parametrize("content", [None, "", "not JSON", '{"entities": []}'])
 @pytest.mark.parametrize(
     ("languages", "level", "text"),
     [(("eng",), "ok", "pictures are read in eng"), (("eng", "xyz"), "problem", "Language 'xyz' not found")],
@@ -166,6 +165,7 @@ def test_whether_pictures_can_be_read_is_tried(
     assert finding.level == level and text in finding.detail
 
 
+@pytest.mark.parametrize("content", [None, "", "not JSON", '{"entities": []}'])
 def test_a_gold_file_that_is_wrong_is_named_and_stops_no_night(
     embedded: Deployment, home: Home, tmp_path: Path, content: str | None
 ) -> None:
