@@ -10,7 +10,8 @@ import contextlib
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ CREATE VIRTUAL TABLE spelling USING fts5(names, content='', detail='full', token
 """
 _PIECE = 3
 _CANDIDATES = 150
+_ROWS = 30_000
+"""How many names may be weighed for one question: the weighing is what takes the time."""
 _ALIKE = 0.8
 """How much of a name's letters must agree, on average over the words that were asked for."""
 
@@ -94,7 +97,8 @@ def _like(index: sqlite3.Connection, wanted: str, entity_class: str | None) -> l
         "(SELECT rowid AS id FROM spelling WHERE spelling MATCH :match ORDER BY rank LIMIT :limit) s "
         f"JOIN answer a ON a.id = s.id WHERE {_OF_CLASS}"
     )
-    match = " OR ".join(sorted(map(quoted, pieces)))
+    if not (match := " OR ".join(map(quoted, _rarest(index, pieces)))):
+        return []
     ranked = []
     for row in index.execute(query, {"match": match, "class": entity_class, "limit": _CANDIDATES}):
         words = row[-1].split()
@@ -102,6 +106,15 @@ def _like(index: sqlite3.Connection, wanted: str, entity_class: str | None) -> l
         if (score := sum(alike) / len(alike)) >= _ALIKE:
             ranked.append((-score, -row[3], row[0], row))
     return [_entity(row) for *_, row in sorted(ranked)]
+
+
+def _rarest(index: sqlite3.Connection, pieces: Set[str]) -> list[str]:
+    """Those of the pieces that few names have, one at least: what they say, frequent ones hardly add to."""
+    index.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.piece USING fts5vocab(main, spelling, row)")
+    query = "SELECT term, doc FROM temp.piece WHERE term IN (SELECT value FROM json_each(?)) ORDER BY doc, term"
+    counts = index.execute(query, (json.dumps([*pieces]),)).fetchall()
+    totals = accumulate(count for _, count in counts)
+    return [piece for (piece, count), total in zip(counts, totals, strict=True) if total <= _ROWS or total == count]
 
 
 def _entity(row: tuple[Any, ...]) -> Entity:

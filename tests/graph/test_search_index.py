@@ -6,6 +6,7 @@ import pytest
 from graph_samples import NIGHT, key, result
 
 from ec1.errors import InputError
+from ec1.graph import search_index
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.graph.reader import GraphReader
 from ec1.graph.resolution.overrides import NO_OVERRIDES
@@ -47,6 +48,17 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_name_is_found_as_people_type_it(graph: Path, text: str, first: str) -> None:
     with GraphReader(graph, buffer_pool_mib=64) as reader:
         assert reader.search(text)[0].name == first
+
+
+def test_what_is_rare_in_a_name_finds_it_where_most_of_it_is_common(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "_ROWS", 3)
+    graph = published(tmp_path, *((f"Northwind {name}", "Company") for name in ("Alma", "Bern", "Cole", "Dora")))
+    with GraphReader(graph, buffer_pool_mib=64) as reader:
+        assert [each.name for each in reader.search("Northwind Capitol")] == ["Northwind Capital"]
+        # All of it is common: what is rarest must do.
+        assert len(reader.search("Nortwind")) == 6
 
 
 def test_the_answer_is_the_resolved_entity_with_all_its_mentions(graph: Path) -> None:
