@@ -32,6 +32,8 @@ _LEARNT_REWARD = 0.95
 ROLLOUT_COLUMNS = ("reward", "spread", "entropy", "right", "refused")
 """Of a step whose answers the model wrote: their mean reward, the share of groups that are not all of one reward, the
 entropy of a token in nats, and the shares that are right and that were refused as attempts on the check."""
+BUSY_SECONDS = 5.0
+"""Between two questions to the driver how busy the card is: it answers in milliseconds, and a step may take no more."""
 SAVING_SECONDS = 5.0
 """What is kept of the budget for writing the last checkpoint and the adapter."""
 
@@ -59,6 +61,8 @@ class Monitor:
     notes: list[str] = field(default_factory=list)
     _losses: "deque[float]" = field(default_factory=lambda: deque(maxlen=_WINDOW + _RECENT))
     _step_began: float = 0.0
+    _busy: float | None = None
+    _busy_at: float = -math.inf
     _flat: int = 0
     """Steps in a row in which no group spread."""
     _saved_at: float = field(default_factory=time.monotonic)
@@ -107,8 +111,11 @@ class Monitor:
         entry["seconds"] = self._step_seconds
         entry["tokens_per_second"] = tokens / max(self._step_seconds, 1e-9)
         entry["peak_memory_gib"] = peak_memory_gib(self.cuda)
-        if (busy := gpu_busy(self.cuda)) is not None:
-            entry["gpu_busy"] = busy
+        now = time.monotonic()
+        if now - self._busy_at >= BUSY_SECONDS:
+            self._busy_at, self._busy = now, gpu_busy(self.cuda)
+        if self._busy is not None:
+            entry["gpu_busy"] = self._busy
         loss, norm = float(entry["loss"]), float(entry.get("grad_norm", 0.0))
         rolled_out = "frac_reward_zero_std" in entry
         if rolled_out:

@@ -121,8 +121,13 @@ def test_how_busy_a_card_is_stands_with_each_step(monitor: Monitor, monkeypatch:
 
     assert "gpu_busy" not in told(lambda: 50), "a CPU is no card"
     monitor.cuda = True
+    monkeypatch.setattr("ec1.training.monitor.BUSY_SECONDS", 0.0)
     assert told(lambda: 50)["gpu_busy"] == 0.5
     assert "gpu_busy" not in told(silent), "a training does not end for it"
+    # The driver's answer takes longer than a small step.
+    told(lambda: 50)
+    monkeypatch.setattr("ec1.training.monitor.BUSY_SECONDS", 60.0)
+    assert told(lambda: 80)["gpu_busy"] == 0.5
 
 
 def checkpoint(folder: Path, step: int, *, sealed: bool = True) -> Path:
