@@ -58,6 +58,7 @@ def read_sample(folder: Path) -> None:
             for each in rows_of(dataset.path / side)
         ]
         taught = found.recipe.optimisation.model_dump(mode="json", include=set(TAUGHT))
+        taught["beta"] = found.recipe.dpo.beta if found.recipe.dpo is not None else None
         judged = found.recipe.evaluation.model_dump(mode="json")
         read[objective] = {"rows": rows, "taught": taught, "judged": judged}
         base = step.base_model

@@ -28,6 +28,8 @@ class Teaching:
     epochs: float
     warmup_share: float | None = None
     """Of the steps; after it the rate falls to nothing. Without it the rate stays the same."""
+    beta: float | None = None
+    """Of pairs: by what a whole answer's log-probability counts. Without it the mean over its tokens does."""
 
     def steps(self, rows: int) -> int:
         """How many batches that many rows make."""
@@ -80,21 +82,27 @@ def says(role: str, text: str) -> list[dict[str, str]]:
 
 
 def log_probs(model: Any, tokenizer: Any, rows: list[Row], column: str) -> Any:
-    """The mean log-probability of each row's answer, a tensor of the rows' length."""
+    """The mean log-probability of the tokens of each row's answer, a tensor of the rows' length."""
+    whole, tokens = whole_log_probs(model, tokenizer, rows, column)
+    return whole / tokens
+
+
+def whole_log_probs(model: Any, tokenizer: Any, rows: list[Row], column: str) -> tuple[Any, Any]:
+    """The log-probability of each row's whole answer, and its tokens: two tensors of the rows' length."""
     import torch
 
     texts = [(each["prompt"], each["prompt"] + each[column]) for each in rows]
     asked = [tokenizer.apply_chat_template(a, add_generation_prompt=True, return_dict=False) for a, _ in texts]
-    whole = [tokenizer.apply_chat_template(b, return_dict=False) for _, b in texts]
-    width = max(map(len, whole))
-    tokens = torch.tensor([each + [0] * (width - len(each)) for each in whole])
+    said = [tokenizer.apply_chat_template(b, return_dict=False) for _, b in texts]
+    width = max(map(len, said))
+    tokens = torch.tensor([each + [0] * (width - len(each)) for each in said])
     answer = torch.tensor(
-        [[len(a) <= place < len(w) for place in range(width)] for a, w in zip(asked, whole, strict=True)]
+        [[len(a) <= place < len(w) for place in range(width)] for a, w in zip(asked, said, strict=True)]
     )
-    there = torch.tensor([[place < len(each) for place in range(width)] for each in whole])
+    there = torch.tensor([[place < len(each) for place in range(width)] for each in said])
     tokens, answer, there = (each.to(model.device) for each in (tokens, answer, there))
     # The head is half of a small model's work, and only answers are asked about; see `fold_slices` for the slice.
     first = min(map(len, asked))
     seen = model(input_ids=tokens, attention_mask=there.long(), logits_to_keep=width - first + 1).logits[:, :-1]
     found = seen.float().log_softmax(-1).gather(-1, tokens[:, first:, None])[..., 0] * answer[:, first:]
-    return found.sum(1) / answer[:, first:].sum(1)
+    return found.sum(1), answer[:, first:].sum(1)

@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks._gate_sample import SampleWorld
 from benchmarks._gate_tiny import TinyWorld
-from benchmarks._gate_world import Device, Row, World, log_probs
+from benchmarks._gate_world import Device, Row, World, log_probs, whole_log_probs
 from ec1.adapters.evaluation import EvaluationSpec, evaluate
 from ec1.adapters.gate import Verdict, judge
 from ec1.adapters.scores import BASE, ScoredObjective
@@ -188,7 +188,7 @@ def make_candidate(kind: Kind, world: World, seed: int, folder: Path, device: De
         warmup = math.ceil((taught.warmup_share or 0) * steps)
         schedule = get_scheduler("linear" if falls else "constant", optimizer, warmup, steps)
         for batch in itertools.islice(taught.batches(rows, rng), steps):
-            loss = _loss(model, tokenizer, batch, kind.objective)
+            loss = _loss(model, tokenizer, batch, kind.objective, taught.beta)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(weights, 1.0)
             optimizer.step()
@@ -198,16 +198,22 @@ def make_candidate(kind: Kind, world: World, seed: int, folder: Path, device: De
     return folder
 
 
-def _loss(model: Any, tokenizer: Any, batch: list[Row], objective: str) -> Any:
+def _loss(model: Any, tokenizer: Any, batch: list[Row], objective: str, beta: float | None) -> Any:
+    """Of pairs that of DPO, with the chosen answers' own likelihood beside it, as in the sample's recipe."""
     import torch
 
     if objective == "sft":
         return -log_probs(model, tokenizer, batch, "completion").mean()
-    chosen, rejected = (log_probs(model, tokenizer, batch, column) for column in ("chosen", "rejected"))
+    sides = ("chosen", "rejected")
+    mine = [whole_log_probs(model, tokenizer, batch, side) for side in sides]
     with torch.no_grad(), model.disable_adapter():
-        base = [log_probs(model, tokenizer, batch, column) for column in ("chosen", "rejected")]
-    margin = (chosen - base[0]) - (rejected - base[1])
-    return -torch.nn.functional.logsigmoid(margin).mean() - chosen.mean()
+        base = [whole_log_probs(model, tokenizer, batch, side) for side in sides]
+    better, worse = (
+        (now - before) / (tokens if beta is None else 1 / beta)
+        for (now, tokens), (before, _) in zip(mine, base, strict=True)
+    )
+    chosen, tokens = mine[0]
+    return -torch.nn.functional.logsigmoid(better - worse).mean() - (chosen / tokens).mean()
 
 
 @dataclass(frozen=True)
