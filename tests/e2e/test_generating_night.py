@@ -10,7 +10,7 @@ from light import light_project
 
 from ec1.corpus.generation_recipe import accept, note_sample, read_recipe, save_recipe, waiting_recipes
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("bwrap")]
+pytestmark = [pytest.mark.soak, pytest.mark.needs("bwrap")]
 NIGHTS = ("2026-06-10", "2026-06-11")
 RECIPE = """\
 kind: generation
