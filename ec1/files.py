@@ -61,7 +61,7 @@ def sha256_file(path: Path) -> str:
 
 
 def fsync_dir(path: Path) -> None:
-    """Make a rename inside `path`, or the bytes of a file, survive a power cut."""
+    """Make a rename inside `path` survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -100,7 +100,7 @@ def sacct(folder: Path, options: dict[str, str]) -> None:
 
 TAKEN = {
     "sbatch": "--parsable --job-name --output --open-mode --nodes --ntasks --cpus-per-task --mem --gpus --time "
-    "--requeue --signal --partition",
+    "--no-requeue --signal --partition",
     "squeue": "--me --noheader --name --states --sort --format",
     "scancel": "--me --name --state --batch --signal",
     "sacct": "--noheader --parsable2 -X --name --format",

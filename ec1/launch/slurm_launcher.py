@@ -73,7 +73,7 @@ class SlurmJobs:
         command = [
             *("sbatch", "--parsable", f"--job-name={name}", f"--output={self._log(name)}", "--open-mode=append"),
             *("--nodes=1", "--ntasks=1", f"--cpus-per-task={settings.cpus}", f"--mem={settings.memory}", *cards),
-            *(f"--time={settings.deadline_minutes}", "--requeue", f"--signal=B:TERM@{_LEAVE_SECONDS}"),
+            *(f"--time={settings.deadline_minutes}", "--no-requeue", f"--signal=B:TERM@{_LEAVE_SECONDS}"),
             *settings.options,
         ]
         # In place of the shell, so that the signal reaches it.

@@ -4,7 +4,6 @@ import datetime as dt
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from email.message import EmailMessage
@@ -438,29 +437,6 @@ def test_a_crash_on_the_way_costs_what_was_under_way(tmp_path: Path) -> None:
     with Copies(tmp_path) as copies:
         copies.bring("s", items, lambda name: True, stream="s", max_bytes=100)
     assert read == ["a.txt", "b.txt", "c.txt", "c.txt", "d.txt"]
-
-
-def test_copies_that_a_power_cut_may_have_damaged_are_made_again(tmp_path: Path) -> None:
-    """They reach the disk at the end: a run that was killed leaves a mark, which counts once the system was started
-    again."""
-    killed = (
-        "import os, sys; from pathlib import Path; from ec1.documents.sources.copies import Copies\n"
-        "from ec1.documents.sources.source import Item\n"
-        "copies = Copies(Path(sys.argv[1])).__enter__()\n"
-        "copies.bring('s', [Item('a.txt', '1', 0, lambda: b'x')], lambda name: True, stream='s', max_bytes=9)\n"
-        "os._exit(9)"
-    )
-    assert subprocess.run([sys.executable, "-c", killed, str(tmp_path)]).returncode == 9
-    (mark,) = tmp_path.glob(".unflushed-*")
-    with Copies(tmp_path) as copies:
-        assert copies.files("s") == {"a.txt": "1"}, "the system still knows what was written"
-    mark.write_text("the start before")
-    with Copies(tmp_path) as copies:
-        assert copies.files("s") == {}
-        copies.bring("s", [Item("a.txt", "1", 0, lambda: b"x")], lambda name: True, stream="s", max_bytes=9)
-    assert list(tmp_path.glob(".unflushed-*")) == []
-    with Copies(tmp_path) as copies:
-        assert copies.files("s") == {"a.txt": "1"}
 
 
 def test_an_archive_is_opened_with_the_limits_of_now(tmp_path: Path) -> None:

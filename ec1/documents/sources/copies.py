@@ -4,23 +4,20 @@ Belongs here: which version of what was copied, what has to be copied now, and w
 from (`source.py`), and what it means for the graph (`ec1.documents.scan`).
 
 The copies lie in the cache: they may be deleted at any time, and are made again. A copy is written before its row, and
-removed after it is known that the source no longer has it, so that a crash costs time and nothing else. They reach the
-disk together, at the end (a wait for each took half of the time): after a power cut before that, all are made again.
+removed after it is known that the source no longer has it, so that a crash costs time and nothing else.
 """
 
 import contextlib
 import os
-import secrets
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.documents.sources.source import Item, is_hidden, places
 from ec1.errors import PermanentError, RejectedError
-from ec1.files import fsync_dir, write_atomic, write_unflushed
+from ec1.files import write_atomic
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS copies (
@@ -30,9 +27,6 @@ CREATE TABLE IF NOT EXISTS folders (folder TEXT PRIMARY KEY, signature TEXT NOT 
 """
 INDEX = ".copies.sqlite"
 """Its name begins with a dot, so that it is not taken for a document."""
-_UNFLUSHED, _BOOT = ".unflushed-", Path("/proc/sys/kernel/random/boot_id")
-"""Begins the names of files that say since which start of the system copies were written that the disk may not have."""
-_FLUSHED_AT_A_TIME = 16
 Row = tuple[str, str]
 """Version and problem; the problem is "" where there is a copy."""
 
@@ -50,13 +44,8 @@ class Copies:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._written: set[Path] = set()
-        self._mark: Path = root / f"{_UNFLUSHED}{secrets.token_hex(4)}"
 
     def __enter__(self) -> "Copies":
-        if any(mark.read_bytes() != _BOOT.read_bytes() for mark in self.root.glob(f"{_UNFLUSHED}*")):
-            # The power was cut: some of the copies may hold less than they should, or zeros.
-            shutil.rmtree(self.root)
         self.root.mkdir(parents=True, exist_ok=True)
         try:
             self._connect()
@@ -69,24 +58,11 @@ class Copies:
 
     def __exit__(self, *_: object) -> None:
         self._database.close()
-        there = [path for path in self._written | {path.parent for path in self._written} if path.exists()]
-        with ThreadPoolExecutor(_FLUSHED_AT_A_TIME) as pool:
-            for path, flushed in zip(there, [pool.submit(fsync_dir, path) for path in there], strict=True):
-                with self._writing(path):
-                    flushed.result()
-        self._mark.unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise PermanentError(f"{path} cannot be written: {error.strerror}; free or mend {self.root}") from None
 
     def _connect(self) -> None:
         self._database = sqlite3.connect(self.root / INDEX, isolation_level=None, timeout=60)
         # A row that a crash loses costs one reading.
-        self._database.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")
+        self._database.execute("PRAGMA synchronous = OFF")
         self._database.executescript(_SCHEMA)
 
     def folders(self) -> dict[str, Row]:
@@ -183,11 +159,10 @@ class Copies:
             target.unlink(missing_ok=True)
             self._keep(folder, path, (item.version, str(error)))
             return 0
-        with self._writing(target):
-            if not self._written:
-                write_atomic(self._mark, _BOOT.read_bytes())
-            self._written.add(target)
-            write_unflushed(target, data)
+        try:
+            write_atomic(target, data)
+        except OSError as error:
+            raise PermanentError(f"{target} cannot be written: {error.strerror}; free or mend {self.root}") from None
         os.utime(target, ns=(item.modified_ns, item.modified_ns))
         self._keep(folder, path, (item.version, ""))
         return 1
