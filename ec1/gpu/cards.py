@@ -75,6 +75,14 @@ def cards_of(settings: GpuSettings, count: int) -> tuple[CardName, ...]:
     return visible[wanted.start : wanted.stop]
 
 
+def card_of(settings: GpuSettings) -> Card | None:
+    """The first card of a deployment; None where none answers, or none that EC1 can use."""
+    try:
+        return read_card("cuda", cards_of(settings, 1)[0])
+    except (InputError, ServiceError):
+        return None
+
+
 def names_in(visible: str) -> tuple[CardName, ...]:
     """The cards that a value of `CUDA_VISIBLE_DEVICES` names. Raises InputError for a part of one (MIG)."""
     found: list[CardName] = []

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Protocol
 
 from ec1.errors import BusyError, EC1Error, InputError, ServiceError
-from ec1.launch.launcher import DeviceWork, Place
+from ec1.launch.launcher import GRACE_SECONDS, DeviceWork, Place
 from ec1.launch.markers import PendingMarkers
 from ec1.launch.worker_launcher import WorkerLauncher
 
 log = logging.getLogger(__name__)
 _LOOK_SECONDS = 10
+LEAVE_SECONDS = int(GRACE_SECONDS) + 30
+"""A job that is ended gets so long: more than the time in which a trainer writes its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class _Job:
             if state is not None and not state.ended:
                 self.words = state.words
                 return
-            if self._markers.state(file).name not in ("waiting", "claimed"):
+            if not self._markers.state(file).goes_on:
                 return
             tail = self._jobs.tail(self.name)
         except ServiceError as error:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, JsonValue
 
 from ec1.errors import InputError, ServiceError
-from ec1.launch.job_launcher import JobState, launcher_of, patiently
-from ec1.launch.launcher import GRACE_SECONDS, DeviceWork, Launcher, Place
+from ec1.launch.job_launcher import LEAVE_SECONDS, JobState, launcher_of, patiently
+from ec1.launch.launcher import DeviceWork, Launcher, Place
 from ec1.settings import HttpAddress, Name, Settings
 from ec1.storage.loopback import checked_loopback
 
@@ -108,7 +108,7 @@ class KubernetesJobs:
             self._checked(answer)
             return False
 
-        patiently(gone, _LEAVE_SECONDS + 30)
+        patiently(gone, LEAVE_SECONDS + 30)
 
     def tail(self, name: str) -> str:
         pods = self._pods(name)
@@ -168,10 +168,6 @@ class KubernetesJobs:
         raise (InputError if answer.status_code in _REFUSED else ServiceError)(where)
 
 
-_LEAVE_SECONDS = int(GRACE_SECONDS) + 30
-"""More than the time in which a trainer writes its checkpoint."""
-
-
 def job_manifest(
     settings: KubernetesLauncherSettings, name: str, arguments: Sequence[str], work: DeviceWork
 ) -> dict[str, Any]:
@@ -191,7 +187,7 @@ def job_manifest(
     }
     pod = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": _LEAVE_SECONDS,
+        "terminationGracePeriodSeconds": LEAVE_SECONDS,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": 1000,

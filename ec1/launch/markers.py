@@ -61,6 +61,11 @@ class MarkerState:
     attempt: int
     heartbeat: dt.datetime | None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether somebody works on it, or may still take it."""
+        return self.name in ("waiting", "claimed")
+
 
 class LostClaim(BusyError):
     """The claim is no longer ours: another worker has taken it, or who asked has withdrawn it."""

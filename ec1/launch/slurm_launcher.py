@@ -13,13 +13,12 @@ from typing import Literal
 from pydantic import Field
 
 from ec1.errors import InputError, ServiceError
-from ec1.launch.job_launcher import JobState, launcher_of, patiently
-from ec1.launch.launcher import GRACE_SECONDS, DeviceWork, Launcher, Place
+from ec1.launch.job_launcher import LEAVE_SECONDS, JobState, launcher_of, patiently
+from ec1.launch.launcher import DeviceWork, Launcher, Place
 from ec1.launch.process import tail_of
 from ec1.settings import Name, Settings
 
 _SECONDS = 60.0
-_LEAVE_SECONDS = int(GRACE_SECONDS) + 30
 _UNANSWERED = ("Unable to contact slurm", "Socket timed out", "Connection refused", "temporarily unable")
 """What Slurm's commands say when its controller does not answer; whatever else they refuse stays refused."""
 _GOING = (
@@ -73,7 +72,7 @@ class SlurmJobs:
         command = [
             *("sbatch", "--parsable", f"--job-name={name}", f"--output={self._log(name)}", "--open-mode=append"),
             *("--nodes=1", "--ntasks=1", f"--cpus-per-task={settings.cpus}", f"--mem={settings.memory}", *cards),
-            *(f"--time={settings.deadline_minutes}", "--no-requeue", f"--signal=B:TERM@{_LEAVE_SECONDS}"),
+            *(f"--time={settings.deadline_minutes}", "--no-requeue", f"--signal=B:TERM@{LEAVE_SECONDS}"),
             *settings.options,
         ]
         # In place of the shell, so that the signal reaches it.
@@ -100,7 +99,7 @@ class SlurmJobs:
         def gone() -> bool:
             return not any(line.split("|")[0] in _GOING for line in self._queue(name))
 
-        patiently(gone, _LEAVE_SECONDS)
+        patiently(gone, LEAVE_SECONDS)
         self._call(["scancel", "--me", f"--name={name}"])
 
     def tail(self, name: str) -> str:

@@ -23,7 +23,6 @@ from ec1.storage.store import NotFound
 log = logging.getLogger(__name__)
 
 
-_OVER = ("completed", "failed", "gone")
 Outcome = Literal["completed", "failed", "released", "lost", "refused"]
 
 
@@ -80,7 +79,7 @@ class MarkerWorker:
                     tried.add(claim.file)
                     yield self._do(claim)
                 answered = True
-                if self._only is not None and self._markers.state(self._only).name in _OVER:
+                if self._only is not None and not self._markers.state(self._only).goes_on:
                     return
             except ServiceError as error:
                 if poll_seconds is None or not answered:

@@ -17,6 +17,7 @@ import fake_slurm
 import kubernetes_validate
 import pytest
 from fake_kubernetes import FakeKubernetes, fake_kubernetes
+from patience import until
 from pydantic import ValidationError
 from worker_parts import HERE, light_work, markers_of
 
@@ -116,13 +117,6 @@ def _kubernetes(fake: FakeKubernetes, folder: Path) -> Cluster:
         away,
         "Insufficient nvidia.com/gpu",
     )
-
-
-def until(what: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def steps(folder: Path) -> list[str]:

@@ -18,10 +18,11 @@ from ec1.deployment import Deployment, deployment_file, load_deployment
 from ec1.documents.propose import Proposal, propose_streams
 from ec1.documents.settings import StreamSettings
 from ec1.documents.unread import by_suffix
-from ec1.errors import EC1Error, InputError, ServiceError
+from ec1.errors import EC1Error, InputError
 from ec1.files import atomic_file, checked_name
-from ec1.gpu.cards import read_card
+from ec1.gpu.cards import card_of
 from ec1.home import Home
+from ec1.launch.device import GpuSettings
 from ec1.night.operations.git_capture import ROLE as ENGINEERING
 from ec1.night.operations.git_capture import capture_repository
 from ec1.night.operations.new_recipe import OF_A_COMMIT, fit_recipe, write_recipe
@@ -255,11 +256,8 @@ def write_deployment(
 
 def _with_card(text: str) -> str:
     """With the card that is here, nearly all of which must be free; without one, an L4."""
-    try:
-        card = read_card("cuda")
-        name, memory = card.name, int(card.total_gib)
-    except (InputError, ServiceError):
-        name, memory = "NVIDIA L4", 24
+    card = card_of(GpuSettings())
+    name, memory = ("NVIDIA L4", 24) if card is None else (card.name, int(card.total_gib))
     return text.replace("CARD", name).replace("MEMORY", str(memory)).replace("FREE", str(int(0.92 * memory)))
 
 

@@ -5,8 +5,7 @@ not: the plan (`ec1.training.plan`), and how much of a card trainings reached (`
 """
 
 from ec1.deployment import Deployment
-from ec1.errors import InputError, ServiceError
-from ec1.gpu.cards import cards_of, read_card
+from ec1.gpu.cards import card_of
 from ec1.home import Home
 from ec1.launch.device import GpuSettings
 from ec1.launch.launcher import LocalLauncherSettings
@@ -21,9 +20,7 @@ def gpu_of(deployment: Deployment) -> GpuSettings:
     here = deployment.machine is None and isinstance(deployment.launcher, LocalLauncherSettings)
     if gpu.device == "cpu" or not here or {"name", "memory_gib"} & gpu.model_fields_set:
         return gpu
-    try:
-        card = read_card("cuda", cards_of(gpu, 1)[0])
-    except (InputError, ServiceError):
+    if (card := card_of(gpu)) is None:
         return gpu
     return gpu.model_copy(update={"name": card.name, "memory_gib": round(card.total_gib, 1)})
 

@@ -29,6 +29,7 @@ from ec1.errors import DamagedError, PermanentError
 from ec1.extraction.naming.calibration import calibration_in
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
+from ec1.launch.device import GpuSettings
 from ec1.launch.launcher import Launcher, LocalLauncherSettings, Subject
 from ec1.models import model_folder, pinned_revision, prepare_model
 from ec1.night.records import CandidateRecord, DatasetRecord, OutcomeRecord, Records, SnapshotRecord
@@ -101,6 +102,10 @@ class RecipeNight:
     @property
     def records(self) -> Records:
         return Records(self.folder)
+
+    @cached_property
+    def _gpu(self) -> GpuSettings:
+        return gpu_of(self.deployment)
 
     @cached_property
     def registry(self) -> AdapterRegistry:
@@ -244,7 +249,7 @@ class RecipeNight:
             raise PermanentError(f"recipe {self.recipe.name}: {why}")
         if OBJECTIVES[self.recipe.objective].rolls_out and self._start is None:
             raise PermanentError(f"recipe {self.recipe.name}: {NO_START}")
-        gpu, model = gpu_of(self.deployment), ModelShape.read(self.base_model)
+        gpu, model = self._gpu, ModelShape.read(self.base_model)
         return plan_training(
             self.recipe,
             model,
@@ -259,7 +264,7 @@ class RecipeNight:
         recipe whose modules the model lacks."""
         from ec1.night.steps.learned import learned
 
-        gpu, model = gpu_of(self.deployment), ModelShape.read(self.base_model)
+        gpu, model = self._gpu, ModelShape.read(self.base_model)
         other = hardware_with(self.home, gpu, card)
         known = learned(self.home, self.recipe, model, gpu)
         figures = figures_of(self.recipe, model, other, _size_of(dataset))
@@ -281,7 +286,7 @@ class RecipeNight:
             seed=seed,
             budget_seconds=budget_seconds or self.deployment.budgets.training_seconds,
             device=self.deployment.gpu.device,
-            machine=gpu_of(self.deployment).name,
+            machine=self._gpu.name,
             processes=self.deployment.gpu.processes,
             fsdp=self.deployment.gpu.fsdp,
             tracking=self.deployment.tracking,
