@@ -49,7 +49,32 @@ def _use(manifest: AdapterManifest) -> str:
         f"## Use\n\nThrough `ec1 serve` under the name `{manifest.name}`, or in any engine that loads PEFT adapters, "
         "with the base model's own tokenizer"
         + (" and the chat template beside this file." if "chat_template.jinja" in manifest.files else ".")
+        + f" With this folder as `./{manifest.role}`:\n\n"
+        + _code("python", _PEFT.format(base=manifest.base_model, role=manifest.role))
+        + "\n\n"
+        + _code("shell", _VLLM.format(base=manifest.base_model, role=manifest.role, rank=_rank_for_vllm(manifest)))
     )
+
+
+_PEFT = """from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("{base.id}", revision="{base.revision}")
+model = PeftModel.from_pretrained(base, "./{role}")"""
+_VLLM = """vllm serve {base.id} --revision {base.revision} --enable-lora --max-lora-rank {rank} \\
+  --lora-modules {role}=./{role}"""
+_VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""https://docs.vllm.ai/en/latest/features/lora: what `--max-lora-rank` may be (1 beside these)."""
+
+
+def _rank_for_vllm(manifest: AdapterManifest) -> int:
+    """The least that serves the adapter; of a version that does not tell its rank, the recipes' usual one."""
+    rank = manifest.training.get("rank", 16)
+    return next(each for each in _VLLM_RANKS if each >= float(rank))
+
+
+def _code(language: str, lines: str) -> str:
+    return f"```{language}\n{lines}\n```"
 
 
 def _data(manifest: AdapterManifest) -> str:
@@ -77,6 +102,7 @@ def _training(manifest: AdapterManifest) -> str:
         rows["measured against"] = manifest.reference
     if manifest.started_from:
         rows["went on from"] = manifest.started_from
+    rows |= {name: str(value) for name, value in manifest.training.items()}
     rows |= {f"seed of the {name}": str(seed) for name, seed in manifest.seeds.items()}
     if manifest.git_commit:
         rows["code"] = f"commit `{manifest.git_commit}`"

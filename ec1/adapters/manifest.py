@@ -163,6 +163,9 @@ class AdapterManifest(Settings):
     packages: dict[str, str] = Field({}, description="name -> version")
     hardware: dict[str, str | int | float] = Field({})
     seeds: dict[str, int] = Field({})
+    training: dict[str, str | int | float] = Field(
+        {}, description="rank, rate, steps, as the card calls them; empty: published before this was kept"
+    )
 
     @field_validator("created_at")
     @classmethod

@@ -1,6 +1,6 @@
-"""One prompt to the base and to an adapter, in a separate process: `python -m ec1.adapters.trial SPEC.json`.
+"""Prompts to the base and to an adapter, in a separate process: `python -m ec1.adapters.trial SPEC.json`.
 
-Belongs here: what that process reads and leaves. Does not: which adapter and which prompt
+Belongs here: what that process reads and leaves. Does not: which adapter and which prompts
 (`ec1.night.experiments.trial`).
 """
 
@@ -23,9 +23,13 @@ class TrialSpec(Settings):
     model: Path = Field(description="the base model's folder")
     device: Literal["cuda", "cpu"]
     candidates: dict[str, Path | None] = Field(description="name -> adapter folder; null: the base alone")
-    messages: tuple[dict[str, str], ...] = Field(min_length=1, description="the conversation (role, content)")
+    conversations: tuple[tuple[dict[str, str], ...], ...] = Field(
+        min_length=1, description="each a list of messages (role, content)"
+    )
     max_tokens: int = Field(gt=0, description="of an answer")
-    output: Path = Field(description="file for the answers: name -> text, and whether max_tokens cut it")
+    output: Path = Field(
+        description="file for the answers: name -> per conversation text, and whether max_tokens cut it"
+    )
 
 
 class TrialAnswer(Settings):
@@ -35,22 +39,25 @@ class TrialAnswer(Settings):
     cut: bool = False
 
 
-def run_trial(spec: TrialSpec) -> dict[str, TrialAnswer]:
-    """Ask every candidate, write the answers to `spec.output` and return them. Raises as `load_candidates`."""
+def run_trial(spec: TrialSpec) -> dict[str, list[TrialAnswer]]:
+    """Ask every candidate, write the answers to `spec.output`, in the order asked, and return them.
+
+    Raises as `load_candidates`.
+    """
     import torch
     from transformers import AutoTokenizer
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(spec.model, local_files_only=True)
-    asked = tokens_of(tokenizer, [dict(message) for message in spec.messages], ask=True)
+    asked = [tokens_of(tokenizer, [dict(message) for message in each], ask=True) for each in spec.conversations]
     model, switch = load_candidates(spec.model, spec.candidates, spec.device)
     answers = {}
     for name in spec.candidates:
         with torch.inference_mode(), switch(name):
-            (answer,) = write_answers(model, tokenizer, [asked], device=spec.device, max_tokens=spec.max_tokens)
-        answers[name] = TrialAnswer(text=answer.text, cut=answer.cut)
-    write_json(spec.output, {name: answer.model_dump() for name, answer in answers.items()})
+            written = write_answers(model, tokenizer, asked, device=spec.device, max_tokens=spec.max_tokens)
+        answers[name] = [TrialAnswer(text=answer.text, cut=answer.cut) for answer in written]
+    write_json(spec.output, {name: [answer.model_dump() for answer in each] for name, each in answers.items()})
     return answers
 
 

@@ -250,34 +250,46 @@ def adapters_try(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="tenant/role@vN, or tenant/role for the version in use")],
     prompt: Annotated[str | None, typer.Argument(help="what to ask; default: a held-out prompt of the role")] = None,
+    prompts: Annotated[
+        Path | None, typer.Option(help='a prompt a line; or JSON Lines (.jsonl) with "prompt", and "answer" if known')
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="an `ec1 serve` that is asked; default: this machine's")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="of an answer")] = 128,
     wait: Annotated[float, typer.Option(min=0, help="seconds to wait for the GPU, if a night has it")] = 60,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Ask the base and a version the same, side by side. `ec1 serve` answers if it runs; EC1_API_KEY is its key."""
     from ec1.launch.process import inherited
-    from ec1.night.experiments.trial import try_version
+    from ec1.night.experiments.trial import Prompt, prompts_in, try_version
 
+    if prompt and prompts:
+        raise InputError("a prompt, or --prompts with a file of them; not both")
     options: Options = context.obj
     manifest = _version_or_in_use(_registry(context), name)
     roles = {(each.recipe.tenant, each.recipe.role): each.recipe for each in options.recipes()}
     recipe = roles.get((manifest.tenant, manifest.role))
+    asked = prompts_in(prompts) if prompts else [Prompt([{"role": "user", "content": prompt}])] if prompt else []
     tried = try_version(
         options.deployment(),
         options.home,
         manifest,
-        prompt,
+        asked,
         system_prompt=recipe.data.system_prompt if recipe else None,
         max_tokens=max_tokens,
         wait_seconds=wait,
         env=inherited(options.environment),
+        url=url,
         api_key=options.environment.get("EC1_API_KEY"),
         progress=lambda message: err.print(message, markup=False),
     )
     if as_json:
-        print_json(tried)
+        print_json(tried if prompts else tried[0])
         return
-    _print_side_by_side(manifest.base_model.id, tried)
+    for each in tried:
+        _print_side_by_side(manifest.base_model.id, each)
+    if judged := [each for each in tried if prompts and each.expected is not None]:
+        right, base = (sum(bool(getattr(each, of)) for each in judged) for of in ("adapter_right", "base_right"))
+        out.print(f"right answers of {len(judged)}: {right}, base {base}", markup=False)
 
 
 def _print_side_by_side(base: str, tried: "Tried") -> None:
@@ -296,7 +308,7 @@ def _print_side_by_side(base: str, tried: "Tried") -> None:
     table.add_row(shown(tried.base.text, cut=tried.base.cut), shown(tried.adapter.text, cut=tried.adapter.cut))
     out.print(table)
     if tried.expected is not None:
-        out.print("held-out answer:", shown(tried.expected))
+        out.print("right answer:", shown(tried.expected))
 
 
 def _version_or_in_use(registry: AdapterRegistry, name: str) -> AdapterManifest:

@@ -152,7 +152,8 @@ def test_a_manifest_names_the_labels_of_its_rows_and_of_what_it_started_from(
     assert step.labels_learnt_by("another/adapter@v1") == step.labels_learnt_by(None) == ()
     dataset = SimpleNamespace(digest="b" * 64, train_rows=1, heldout_rows=1, labels=("board", "hr"))
     snapshot = SimpleNamespace(bucket="engineering-fernhollow", digest="c" * 64, trainable=2)
-    figures = {"device": "cpu", "hardware": "CPU", "peak_memory_gib": 1.0, "seed": 1}
+    figures = {"device": "cpu", "hardware": "CPU", "peak_memory_gib": 1.0, "seed": 1, "steps": 12}
+    figures |= {"effective_batch": 8, "epochs": 1.5}
     result = SimpleNamespace(reference=None, start_adapter=None, tokenizer={}, versions={}, **figures)
     candidate = SimpleNamespace(result=result, folder=home.root)
     made = manifest_of(
@@ -160,6 +161,9 @@ def test_a_manifest_names_the_labels_of_its_rows_and_of_what_it_started_from(
         inherited=(*step.labels_learnt_by(first.name), "pay"),
     )
     assert made.labels == ("board", "hr", "pay")
+    lora, rate = resolved.recipe.lora, resolved.recipe.optimisation.learning_rate
+    assert lora is not None
+    assert (made.training["rank"], made.training["learning rate"], made.training["steps"]) == (lora.r, rate, 12)
     second = registry.publish(make_candidate(2), manifest("2026-06-02", labels=made.labels))
     # It is what `ec1 adapters show` and the next training read.
     assert registry.get("fernhollow", "engineering", second.version or 0).labels == ("board", "hr", "pay")

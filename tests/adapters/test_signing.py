@@ -1,6 +1,7 @@
 """Versions are used only if a trusted key has signed them: not after an edit of weights and manifest together."""
 
 import json
+import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +159,21 @@ def test_versions_from_before_answers_were_counted_can_be_read(manifest: Callabl
     read = AdapterManifest.model_validate(record)
     assert read == manifest(version=1)
     assert "Verdict: **accepted**" in card_of(read)
+
+
+def test_the_card_says_how_it_was_trained_and_how_it_is_loaded(manifest: Callable[..., AdapterManifest]) -> None:
+    trained = {"rank": 24, "learning rate": 2e-4, "steps": 120, "base in training": "nf4, double"}
+    card = card_of(manifest(version=1, training=trained))
+    for row in ("| rank | 24 |", "| learning rate | 0.0002 |", "| steps | 120 |", "| base in training | nf4, double |"):
+        assert row in card
+    blocks = card.split("```")
+    peft = next(each for each in blocks if each.startswith("python")).removeprefix("python")
+    compile(peft, "README.md", "exec")
+    assert f'from_pretrained("{BASE}", revision="main")' in peft and '"./engineering"' in peft
+    command = next(each for each in blocks if each.startswith("shell")).removeprefix("shell")
+    # Of the ranks that vLLM knows, the least that is no smaller than the adapter's.
+    assert shlex.split(command)[:3] == ["vllm", "serve", BASE]
+    assert "--max-lora-rank 32" in command and "engineering=./engineering" in shlex.split(command)
 
 
 def test_the_card_says_what_the_manifest_says(

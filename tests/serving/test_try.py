@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ec1.adapters.registry import AdapterRegistry
 from ec1.cli import app
-from ec1.errors import BusyError, InputError
+from ec1.errors import BusyError, InputError, ServiceError
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
 from ec1.storage.directory import DirectoryStore
@@ -36,13 +36,18 @@ class Ec1:
         path.write_text(text)
         self._options = ["--project", str(project), "--home", str(home.root), "--deployment", "tiny"]
 
-    def tries(self, *arguments: str, **environment: str) -> dict[str, Any]:
-        arguments = (*self._options, "adapters", "try", "--json", *arguments)
-        result = CliRunner(env=environment).invoke(app, arguments)
+    def tries(self, *arguments: str) -> dict[str, Any]:
+        return dict(json.loads(self.shows("--json", *arguments)))
+
+    def tries_many(self, *arguments: str) -> list[dict[str, Any]]:
+        return list(json.loads(self.shows("--json", *arguments)))
+
+    def shows(self, *arguments: str) -> str:
+        result = CliRunner().invoke(app, (*self._options, "adapters", "try", *arguments))
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == 0, result.output
-        return dict(json.loads(result.stdout))
+        return result.stdout
 
 
 def hold_out(home: Home) -> None:
@@ -70,6 +75,42 @@ def test_the_server_that_runs_is_asked(serve: Any, tmp_path: Path, home: Home) -
         assert (tried["prompt"], tried["expected"]) == ("Who?", "Ada."), "the shortest held-out prompt"
 
 
+def test_a_file_of_prompts_is_asked_of_the_server_that_is_named(serve: Any, tmp_path: Path, home: Home) -> None:
+    rows = tmp_path / "prompts.jsonl"
+    with serve() as served:
+        ec1 = Ec1(tmp_path, home)
+        said = ec1.tries(NAME, "Who is there?", "--url", served.url + "/")["adapter"]["text"]
+        lines = [{"prompt": "Who is there?", "answer": said}, {"prompt": "Good morning"}]
+        rows.write_text("\n\n".join(map(json.dumps, lines)))
+        both = ec1.tries_many(NAME, "--prompts", str(rows), "--url", served.url)
+        assert [each["prompt"] for each in both] == ["Who is there?", "Good morning"]
+        assert both[0]["adapter"]["text"] == said and both[0]["adapter_right"] and not both[0]["base_right"]
+        assert (both[1]["expected"], both[1]["adapter_right"]) == (None, None)
+        shown = ec1.shows(NAME, "--prompts", str(rows), "--url", served.url)
+        assert "right answers of 1: 1, base 0" in shown and shown.count("prompt:") == 2
+    with pytest.raises(ServiceError, match="does not serve both"):
+        ec1.tries(NAME, "Hello", "--url", served.url)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("none.txt", "\n \n", "has no prompt"),
+        ("cut.jsonl", '{"prompt": "a"}\n{"prompt', "line 2"),
+        ("other.jsonl", '["a"]', "line 1: not an object"),
+        ("number.jsonl", '{"prompt": "a", "answer": 7}', "line 1: not an object"),
+        ("gone.txt", None, "No such file"),
+    ],
+)
+def test_a_file_without_prompts_is_refused(
+    registry: AdapterRegistry, tmp_path: Path, home: Home, name: str, text: str | None, reason: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=reason):
+        Ec1(tmp_path, home).tries(NAME, "--prompts", str(tmp_path / name))
+
+
 def test_what_cannot_be_asked_is_said(registry: AdapterRegistry, tmp_path: Path, home: Home) -> None:
     ec1 = Ec1(tmp_path, home)
     with pytest.raises(InputError, match="give a prompt"):
@@ -92,8 +133,13 @@ def test_what_cannot_be_asked_is_said(registry: AdapterRegistry, tmp_path: Path,
 def test_without_a_server_a_process_under_the_lease_answers(tiny_model: Path, tmp_path: Path, home: Home) -> None:
     registry = AdapterRegistry(DirectoryStore(home.root), home.adapters)
     publish(registry, tmp_path, 1, size=64, outputs=64, layers=2)
-    tried = Ec1(tmp_path, home, tiny_model).tries(f"{NAME}@v1", "Hello", "--max-tokens", "8")
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Hello\nGood morning, all of you\n")
+    ec1 = Ec1(tmp_path, home, tiny_model)
+    tried, second = ec1.tries_many(f"{NAME}@v1", "--prompts", str(prompts), "--max-tokens", "8")
     assert tried["asked"] == "this machine (cpu)"
+    assert (tried["prompt"], second["prompt"]) == ("Hello", "Good morning, all of you")
+    assert tried == {**ec1.tries(f"{NAME}@v1", "Hello", "--max-tokens", "8")}
     # What a model of random weights writes says nothing; that both wrote until they were cut says that both were asked.
     assert tried["base"]["cut"] and tried["adapter"]["cut"]
     lease = GpuLease(home.gpu_lock, device="cpu", min_free_gib=0)

@@ -1,10 +1,11 @@
-"""A version tried by hand: one prompt to the base and to it, side by side.
+"""A version tried by hand: prompts to the base and to it, side by side.
 
-Belongs here: which version and prompt, and who answers: `ec1 serve` if it runs, else a process of our own under the
+Belongs here: which version and prompts, and who answers: `ec1 serve` if it runs, else a process of our own under the
 lease. Does not: how a model answers (`ec1.adapters.trial`), and any judgement (`ec1.adapters.gate`).
 """
 
 import datetime as dt
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,9 +31,17 @@ Message = dict[str, str]
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """What to ask, and the right answer where it is known."""
+
+    messages: Sequence[Message]
+    expected: str | None = None
+
+
+@dataclass(frozen=True)
 class Tried:
-    """What came of it. `expected` is the held-out answer, where the prompt was a held-out one; then it is known, too,
-    which of the two is right."""
+    """What came of one prompt. `expected` is the right answer, where it is known; then it is known, too, which of the
+    two is right."""
 
     name: str
     asked: str
@@ -44,46 +53,89 @@ class Tried:
     adapter_right: bool | None = None
 
 
+def prompts_in(file: Path) -> list[Prompt]:
+    """A prompt a line; of JSON Lines (`.jsonl`) `prompt` of each object, and its `answer` if it has one.
+
+    Raises InputError if there is none, or a line that is not one.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: {error}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        row: Any = {"prompt": line}
+        if file.suffix == ".jsonl":
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{file}, line {number}: {error}") from None
+        said = [row.get("prompt"), row.get("answer", "")] if isinstance(row, dict) else [None]
+        if not all(isinstance(each, str) for each in said) or not str(said[0]).strip():
+            raise InputError(f'{file}, line {number}: not an object {{"prompt": text, "answer": text}}')
+        found.append(Prompt([{"role": "user", "content": str(said[0])}], row.get("answer")))
+    if not found:
+        raise InputError(f"{file} has no prompt")
+    return found
+
+
 def try_version(
     deployment: Deployment,
     home: Home,
     manifest: AdapterManifest,
-    prompt: str | None,
+    prompts: Sequence[Prompt],
     *,
     system_prompt: str | None,
     max_tokens: int,
     wait_seconds: float,
     env: Mapping[str, str],
+    url: str | None = None,
     api_key: str | None = None,
     progress: Callable[[str], None] = lambda message: None,
-) -> Tried:
-    """Ask the base and a version `prompt`, or a held-out prompt of its role.
+) -> list[Tried]:
+    """Ask the base and a version each of `prompts`, or, without any, a held-out prompt of its role.
 
-    Raises InputError if there is no prompt, BusyError if the GPU stays taken, ServiceError or PermanentError if one of
-    the two does not answer.
+    `url`: the gateway to ask; without one that of this machine, if it serves the version, else a process under the
+    lease answers. Raises InputError if there is no prompt, BusyError if the GPU stays taken, ServiceError or
+    PermanentError if one of the two does not answer.
     """
-    messages, expected = ([{"role": "user", "content": prompt}], None) if prompt else _held_out(home, manifest)
-    if system_prompt and messages[0]["role"] != "system":
-        messages = [{"role": "system", "content": system_prompt}, *messages]
-    name = manifest.name
-    url = f"http://127.0.0.1:{deployment.serving.port}"
-    base = manifest.base_model.id
-    if served := _serves(url, {base, name}, api_key):
-        progress(f"asking `ec1 serve` at {url}")
-        answers = {each: _ask(url, each, messages, max_tokens, api_key) for each in (base, name)}
-        pair = answers[base], answers[name]
+    prompts = prompts or [_held_out(home, manifest)]
+    conversations = [each.messages for each in prompts]
+    if system_prompt:
+        first = {"role": "system", "content": system_prompt}
+        conversations = [each if each[0]["role"] == "system" else [first, *each] for each in conversations]
+    name, base = manifest.name, manifest.base_model.id
+    gateway = (url or f"http://127.0.0.1:{deployment.serving.port}").rstrip("/")
+    if served := _serves(gateway, {base, name}, api_key):
+        progress(f"asking `ec1 serve` at {gateway}")
+        pairs = []
+        for number, messages in enumerate(conversations, 1):
+            base_answer, answer = (_ask(gateway, each, messages, max_tokens, api_key) for each in (base, name))
+            pairs.append((base_answer, answer))
+            if number % 10 == 0:
+                progress(f"{number} of {len(conversations)} prompts answered")
+    elif url:
+        raise ServiceError(f"{gateway} does not serve both {base} and {name}, or is not ready")
     else:
-        progress(f"no `ec1 serve` at {url} serves {name}: loading {base} and the adapter")
-        pair = _load_and_ask(deployment, home, manifest, messages, max_tokens, wait_seconds, env)
-    asked = f"ec1 serve at {url}" if served else f"this machine ({deployment.gpu.device})"
-    said = messages[-1]["content"]
+        progress(f"no `ec1 serve` at {gateway} serves {name}: loading {base} and the adapter")
+        pairs = _load_and_ask(deployment, home, manifest, conversations, max_tokens, wait_seconds, env)
+    asked = f"ec1 serve at {gateway}" if served else f"this machine ({deployment.gpu.device})"
+    return [_tried(name, asked, prompt, *pair) for prompt, pair in zip(prompts, pairs, strict=True)]
+
+
+def _tried(name: str, asked: str, prompt: Prompt, base: TrialAnswer, adapter: TrialAnswer) -> Tried:
+    said, expected = prompt.messages[-1]["content"], prompt.expected
     if expected is None:
-        return Tried(name, asked, said, expected, *pair)
-    right = [judged(ModelAnswer(each.text, each.cut), expected, said, EvaluationOptions()).right for each in pair]
-    return Tried(name, asked, said, expected, *pair, *right)
+        return Tried(name, asked, said, expected, base, adapter)
+    base_right, right = (
+        judged(ModelAnswer(each.text, each.cut), expected, said, EvaluationOptions()).right for each in (base, adapter)
+    )
+    return Tried(name, asked, said, expected, base, adapter, base_right, right)
 
 
-def _held_out(home: Home, manifest: AdapterManifest) -> tuple[list[Message], str]:
+def _held_out(home: Home, manifest: AdapterManifest) -> Prompt:
     """The shortest held-out prompt of the dataset that the version was trained on, and its answer."""
     import pyarrow.parquet as pq
 
@@ -99,7 +151,7 @@ def _held_out(home: Home, manifest: AdapterManifest) -> tuple[list[Message], str
         return sum(len(message["content"]) for message in row["prompt"]) + len(answer(row))
 
     row = min(rows, key=lambda row: (length(row), str(row.get("row"))))
-    return [{"role": each["role"], "content": each["content"]} for each in row["prompt"]], answer(row)
+    return Prompt([{"role": each["role"], "content": each["content"]} for each in row["prompt"]], answer(row))
 
 
 def _serves(url: str, names: set[str], api_key: str | None) -> bool:
@@ -140,11 +192,11 @@ def _load_and_ask(
     deployment: Deployment,
     home: Home,
     manifest: AdapterManifest,
-    messages: Sequence[Message],
+    conversations: Sequence[Sequence[Message]],
     max_tokens: int,
     wait_seconds: float,
     env: Mapping[str, str],
-) -> tuple[TrialAnswer, TrialAnswer]:
+) -> list[tuple[TrialAnswer, TrialAnswer]]:
     """A process that loads base and adapter, under the lease, as an evaluation runs."""
     assert manifest.version is not None
     if deployment.machine is not None:
@@ -170,7 +222,7 @@ def _load_and_ask(
             model=model,
             device=gpu.device,
             candidates={BASE: None, manifest.name: adapter},
-            messages=tuple(messages),
+            conversations=tuple(map(tuple, conversations)),
             max_tokens=max_tokens,
             output=output,
         )
@@ -188,5 +240,7 @@ def _load_and_ask(
         launcher.run(work, env, home.logs / "adapters-try.log")
         if not output.is_file():
             raise PermanentError(f"the trial ended without answers: see {home.logs / 'adapters-try.log'}")
-        answers = {name: TrialAnswer.model_validate(value) for name, value in read_json(output).items()}
-    return answers[BASE], answers[manifest.name]
+        answers = {
+            name: [TrialAnswer.model_validate(each) for each in written] for name, written in read_json(output).items()
+        }
+    return list(zip(answers[BASE], answers[manifest.name], strict=True))

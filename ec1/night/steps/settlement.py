@@ -22,6 +22,8 @@ from ec1.night.records import OutcomeRecord
 from ec1.night.steps.candidate import CandidateVerdict, TrainedCandidate
 from ec1.night.steps.log_book import commit_of
 from ec1.recipes.resolution import ResolvedRecipe
+from ec1.recipes.schema import Recipe
+from ec1.training.spec import TrainingResult
 
 
 def manifest_of(
@@ -56,7 +58,23 @@ def manifest_of(
         packages=result.versions,
         hardware={"device": result.device, "name": result.hardware, "peak_memory_gib": result.peak_memory_gib},
         seeds={"training": result.seed, "evaluation": recipe.evaluation.seed},
+        training=_training_of(recipe, result),
     )
+
+
+def _training_of(recipe: Recipe, result: TrainingResult) -> dict[str, str | int | float]:
+    """What who trains it again, or serves it, asks first."""
+    held = recipe.quantization
+    found: dict[str, str | int | float] = {}
+    if recipe.lora is not None:
+        found |= {"rank": recipe.lora.r, "alpha": recipe.lora.alpha, "dropout": recipe.lora.dropout}
+    return found | {
+        "learning rate": recipe.optimisation.learning_rate,
+        "steps": result.steps,
+        "rows in a step": result.effective_batch,
+        "passes over the rows": round(result.epochs, 2),
+        "base in training": "not quantised" if held is None else f"{held.type}{', double' if held.double else ''}",
+    }
 
 
 def place(
