@@ -288,7 +288,7 @@ def adapters_try(
     for each in tried:
         _print_side_by_side(manifest.base_model.id, each)
     if judged := [each for each in tried if prompts and each.expected is not None]:
-        right, base = (sum(bool(getattr(each, of)) for each in judged) for of in ("adapter_right", "base_right"))
+        right, base = sum(bool(each.adapter_right) for each in judged), sum(bool(each.base_right) for each in judged)
         out.print(f"right answers of {len(judged)}: {right}, base {base}", markup=False)
 
 

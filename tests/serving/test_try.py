@@ -80,10 +80,10 @@ def test_a_file_of_prompts_is_asked_of_the_server_that_is_named(serve: Any, tmp_
     with serve() as served:
         ec1 = Ec1(tmp_path, home)
         said = ec1.tries(NAME, "Who is there?", "--url", served.url + "/")["adapter"]["text"]
-        lines = [{"prompt": "Who is there?", "answer": said}, {"prompt": "Good morning"}]
-        rows.write_text("\n\n".join(map(json.dumps, lines)))
+        lines = [{"prompt": "Who is there?", "answer": said}, {"prompt": "Good\u2028morning"}]
+        rows.write_text("\n\n".join(json.dumps(each, ensure_ascii=False) for each in lines))
         both = ec1.tries_many(NAME, "--prompts", str(rows), "--url", served.url)
-        assert [each["prompt"] for each in both] == ["Who is there?", "Good morning"]
+        assert [each["prompt"] for each in both] == ["Who is there?", "Good\u2028morning"]
         assert both[0]["adapter"]["text"] == said and both[0]["adapter_right"] and not both[0]["base_right"]
         assert (both[1]["expected"], both[1]["adapter_right"]) == (None, None)
         shown = ec1.shows(NAME, "--prompts", str(rows), "--url", served.url)
@@ -139,7 +139,7 @@ def test_without_a_server_a_process_under_the_lease_answers(tiny_model: Path, tm
     tried, second = ec1.tries_many(f"{NAME}@v1", "--prompts", str(prompts), "--max-tokens", "8")
     assert tried["asked"] == "this machine (cpu)"
     assert (tried["prompt"], second["prompt"]) == ("Hello", "Good morning, all of you")
-    assert tried == {**ec1.tries(f"{NAME}@v1", "Hello", "--max-tokens", "8")}
+    assert tried == ec1.tries(f"{NAME}@v1", "Hello", "--max-tokens", "8")
     # What a model of random weights writes says nothing; that both wrote until they were cut says that both were asked.
     assert tried["base"]["cut"] and tried["adapter"]["cut"]
     lease = GpuLease(home.gpu_lock, device="cpu", min_free_gib=0)

@@ -59,7 +59,7 @@ def prompts_in(file: Path) -> list[Prompt]:
     Raises InputError if there is none, or a line that is not one.
     """
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").split("\n")  # Not at U+2028, which JSON may hold.
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: {error}") from None
     found = []
