@@ -2,6 +2,7 @@
 """What runs on the GPU machine beside the inference server. Standard library only: nothing else is installed there.
 
 `follow`    starts and ends the inference server as the instance's metadata says, and reports in its guest attributes
+`pull`      brings the image, if it is not here; from Google's registries with the token of the machine's own account
 `engine`    is the inference server: replaces itself with the container (ec1-engine.service)
 `dead-man`  powers the machine off when nobody has asked it to stay up (ec1-dead-man.timer)
 `python`    is EC1's Python, which trainings are started with by ssh: replaces itself with a container of it, which gets
@@ -16,6 +17,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -33,6 +35,8 @@ WORK_LABEL = "ec1-work"
 UNIT = "ec1-engine.service"
 TIMER = "ec1-dead-man.timer"
 PORT = 8000
+GOOGLES_REGISTRIES = ("-docker.pkg.dev", ".gcr.io")
+"""Whose hosts end so, or are the second without its dot: nobody else is shown the account's token."""
 POLL_SECONDS = 5.0
 UNTOLD_SECONDS = 900.0
 """A machine that was told nothing since its boot stays up so long: somebody starts it by hand and looks."""
@@ -71,6 +75,35 @@ class Machine:
             self.engine_id = number
         self.report()
 
+    def pull(self) -> None:
+        """Bring the image, if it is not here. Raises OSError, RuntimeError with docker's last line.
+
+        https://cloud.google.com/artifact-registry/docs/docker/authentication#token
+        """
+        image = self.settings["image"]
+        if subprocess.run(["docker", "image", "inspect", image], capture_output=True).returncode == 0:
+            return
+        registry = image.partition("/")[0]
+        # A login is written into docker's configuration: into one that is gone afterwards.
+        with tempfile.TemporaryDirectory(dir=self.run) as folder:
+            if f".{registry}".endswith(GOOGLES_REGISTRIES) and (token := self._token()):
+                login = ["login", "--username", "oauth2accesstoken", "--password-stdin", f"https://{registry}"]
+                docker(folder, login, token)
+            docker(folder, ["pull", "--quiet", image])
+
+    def _token(self) -> str:
+        """Of the machine's account, for about an hour; nothing if it has none."""
+        request = urllib.request.Request(
+            f"{self.metadata}/instance/service-accounts/default/token", headers={"Metadata-Flavor": "Google"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return str(json.load(answer)["access_token"])
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return ""
+            raise
+
     def _change(self, wanted: dict[str, Any] | None, key: str) -> None:
         path = self.run / "engine.json"
         systemctl("stop", UNIT)
@@ -91,6 +124,10 @@ class Machine:
 
     def _verified(self) -> str:
         """`ok`, or what is wrong with the card: a container multiplies matrices on it, once after each boot."""
+        try:
+            self.pull()
+        except (OSError, RuntimeError) as error:
+            return f"the image could not be pulled: {error}"
         command = ["docker", "run", "--rm", "--gpus", "all", self.settings["image"], "-m", "ec1.machines.cuda"]
         command += ["--min-free-gib", self.settings["min_free_gib"]]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -141,6 +178,13 @@ class Machine:
             # It ended with status 0 although it was wanted.
             return "failed: it ended" if self.engine_id else "off"
         return "running" if healthy() else "starting"
+
+
+def docker(config: str, arguments: list[str], given: str = "") -> None:
+    """Raises RuntimeError with its last line if it fails."""
+    done = subprocess.run(["docker", "--config", config, *arguments], input=given, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(last_line(done.stderr))
 
 
 def dead_man(metadata: str, run: Path, now: float, up: float) -> str | None:
@@ -228,7 +272,7 @@ def python_command(settings: dict[str, str], arguments: list[str], user: str) ->
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["follow", "engine", "dead-man", "python"])
+    parser.add_argument("what", choices=["follow", "pull", "engine", "dead-man", "python"])
     parser.add_argument("--metadata", default=METADATA)
     parser.add_argument("--run", type=Path, default=RUN)
     parser.add_argument("--settings", type=Path, default=SETTINGS)
@@ -251,6 +295,13 @@ def main() -> int:
         command = python_command(settings, given[end + 1 :], f"{os.getuid()}:{os.getgid()}")
         os.execvp(command[0], command)
     machine = Machine(arguments.metadata, arguments.run, settings)
+    if arguments.what == "pull":
+        try:
+            machine.pull()
+        except (OSError, RuntimeError) as error:
+            sys.stderr.write(f"{settings['image']}: {error}\n")
+            return 1
+        return 0
     while True:
         try:
             machine.follow()

@@ -51,7 +51,7 @@ def user_data(
         "runcmd": [
             ["systemctl", "daemon-reload"],
             ["systemctl", "enable", "--now", "ec1-dead-man.timer"],
-            ["sh", "-c", f"docker image inspect {image} >/dev/null 2>&1 || docker pull {image}"],
+            ["python3", "/opt/ec1/machine.py", "pull"],
             ["systemctl", "enable", "--now", "ec1-machine.service"],
         ],
     }

@@ -7,10 +7,11 @@ All of them write files below one folder by default. A server is named in the en
 with the tracker's own variables (`MLFLOW_TRACKING_URI`, `WANDB_MODE`, ...), which win over these defaults.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ec1.errors import InputError
 
@@ -21,6 +22,8 @@ Tracker = Literal["mlflow", "wandb", "trackio"]
 TENSORBOARD = "tensorboard"
 """Folder of event files, in a training's output folder."""
 PROJECT = "ec1"
+_MLFLOW_AT_ONCE = 100
+"""https://mlflow.org/docs/latest/api_reference/rest-api.html: the most parameters of one request."""
 
 
 def local_environment(folder: Path) -> dict[str, str]:
@@ -46,8 +49,14 @@ def check_trackers(trackers: Sequence[Tracker]) -> None:
             )
 
 
-def tracking_callbacks(trackers: Sequence[Tracker], folder: Path, from_step: int) -> "list[TrainerCallback]":
-    """What Trainer calls with each step's figures. `from_step`: later ones of an earlier process are removed."""
+def tracking_callbacks(
+    trackers: Sequence[Tracker], folder: Path, from_step: int, settings: Mapping[str, Any]
+) -> "list[TrainerCallback]":
+    """What Trainer calls with each step's figures. `from_step`: later ones of an earlier process are removed.
+
+    `settings`, nested, is what the training was asked for: it stands in every tracker beside what Trainer itself logs,
+    which knows neither the recipe nor the data.
+    """
     from torch.utils.tensorboard import SummaryWriter
     from transformers.integrations import MLflowCallback, TensorBoardCallback, TrackioCallback, WandbCallback
 
@@ -55,4 +64,33 @@ def tracking_callbacks(trackers: Sequence[Tracker], folder: Path, from_step: int
     folder.mkdir(parents=True, exist_ok=True)
     # Its figures are written when the file is closed or the queue is full; a killed run should show how far it came.
     writer = SummaryWriter(log_dir=str(folder), purge_step=from_step + 1, flush_secs=10)
-    return [TensorBoardCallback(writer), *(others[tracker]() for tracker in trackers)]
+    writer.add_text(PROJECT, "\n".join(f"    {name}: {value}" for name, value in _flat(settings).items()))
+    # Each tracker begins its run before it is told.
+    return [TensorBoardCallback(writer), *(others[tracker]() for tracker in trackers), _telling(trackers, settings)]
+
+
+def _telling(trackers: Sequence[Tracker], settings: Mapping[str, Any]) -> "TrainerCallback":
+    """Adds the settings to the run that each tracker has begun."""
+    from transformers import TrainerCallback
+
+    told = {f"{PROJECT}/{name}": value for name, value in _flat(settings).items()}
+
+    class TellingCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            for tracker in trackers:
+                library = import_module(tracker)
+                if tracker == "mlflow":
+                    for start in range(0, len(told), _MLFLOW_AT_ONCE):
+                        library.log_params(dict(list(told.items())[start : start + _MLFLOW_AT_ONCE]))
+                else:
+                    library.config.update(told, allow_val_change=True)
+
+    return TellingCallback()
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"lora": {"r": 8}}` as `{"lora.r": 8}`; lists as text, for a tracker shows numbers and text."""
+    from transformers.utils import flatten_dict
+
+    found = flatten_dict(settings, delimiter=".")
+    return {name: value if isinstance(value, int | float) else str(value) for name, value in found.items()}

@@ -222,7 +222,7 @@ def _attempt(
         trackers = []
         if monitor.team.leads:
             went_on_after = step_of(checkpoint) if checkpoint else 0
-            trackers = tracking_callbacks(spec.tracking, spec.output / TENSORBOARD, went_on_after)
+            trackers = tracking_callbacks(spec.tracking, spec.output / TENSORBOARD, went_on_after, _settings_of(spec))
         early = [] if patience is None else [_early_stopping(patience, checkpoint)]
         questions, kept = [], []
         if (every := recipe.evaluation.task_steps) is not None:
@@ -384,6 +384,17 @@ def _set_aside(rows: Any, spec: TrainingSpec) -> tuple[Any, Any]:
         rows.select([place for place, taken in enumerate(chosen) if not taken]),
         rows.select([place for place, taken in enumerate(chosen) if taken]),
     )
+
+
+def _settings_of(spec: TrainingSpec) -> dict[str, Any]:
+    """What trackers show of a training: the whole resolved recipe, and which data and start it had."""
+    return {
+        "recipe": spec.recipe.model_dump(mode="json", exclude_none=True),
+        "recipe_digest": spec.recipe_digest,
+        "dataset_digest": spec.dataset_digest,
+        "start_adapter": "none" if spec.start_adapter is None else spec.start_adapter.name,
+        "seed": spec.effective_seed,
+    }
 
 
 def run_name(spec: TrainingSpec) -> str:

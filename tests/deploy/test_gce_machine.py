@@ -26,7 +26,12 @@ SECRET = "k3y-of-this-night"
 PROGRAMS = {
     "nvidia-smi": "echo 'NVIDIA L4, 22016, 23034'",
     "docker": """echo "$@" >> "$STATE/docker.log"; env | grep VLLM_API_KEY >> "$STATE/environment"
-case "$*" in *ec1.machines.cuda*) echo '{"cuda": "ok"}';; esac""",
+case "$*" in
+  "image inspect "*) test ! -e "$STATE/absent";;
+  *" login "*) cat > "$STATE/password"; cp "$STATE/password" "$2/config.json";;
+  *" pull "*) test -e "$2/config.json" || { echo 'denied: Unauthenticated request' >&2; exit 1; }; rm "$STATE/absent";;
+  *ec1.machines.cuda*) echo '{"cuda": "ok"}';;
+esac""",
     # The state of the one unit, as `is-active` says it.
     "systemctl": """echo "$@" >> "$STATE/systemctl.log"
 case "$1" in
@@ -45,6 +50,7 @@ class Cloud:
     def __init__(self, address: str, folder: Path) -> None:
         self.metadata: dict[str, str] = {}
         self.written: dict[str, str] = {}
+        self.token = ""
         self.answers = True
         self.address = address
         self.folder = folder
@@ -89,6 +95,9 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
             self.wfile.write(data)
 
         def do_GET(self) -> None:
+            if self.path == "/instance/service-accounts/default/token":
+                told = {"access_token": found.token, "expires_in": 3599, "token_type": "Bearer"}
+                return self.answer(200 if found.token else 404, told)
             mine = self.path == "/instance/attributes/?recursive=true"
             if self.headers.get("Metadata-Flavor") != "Google" or not mine or not found.answers:
                 return self.answer(503 if mine else 403, {})
@@ -156,6 +165,45 @@ def test_it_runs_the_server_that_the_metadata_asks_for_and_reports(cloud: Cloud,
     assert SECRET not in said
 
 
+def test_a_missing_image_comes_from_googles_registry_by_the_machines_own_account(cloud: Cloud) -> None:
+    (cloud.folder / "absent").touch()
+    cloud.token = "ya29." + SECRET
+    with cloud.start("pull") as process:
+        assert process.wait() == 0
+    assert (cloud.folder / "password").read_text() == cloud.token
+    command = cloud.said("docker")
+    assert "login --username oauth2accesstoken --password-stdin https://us-docker.pkg.dev\n" in command
+    assert f"pull --quiet {IMAGE}" in command and SECRET not in command
+    assert not [path for path in cloud.run.rglob("*") if path.is_file()], "the login is gone"
+    cloud.token = ""
+    with cloud.start("pull") as process:
+        assert process.wait() == 0, "what is here is not asked for"
+
+
+def test_nobody_else_is_shown_the_accounts_token(cloud: Cloud) -> None:
+    (cloud.folder / "absent").touch()
+    cloud.token = "ya29." + SECRET
+    elsewhere = IMAGE.replace("us-docker.pkg.dev", "docker.pkg.dev.acme.example")
+    cloud.settings.write_text(json.dumps({"image": elsewhere, "weights": "/data/weights", "min_free_gib": "21"}))
+    with cloud.start("pull") as process:
+        _, said = process.communicate()
+    assert process.returncode == 1 and said == f"{elsewhere}: denied: Unauthenticated request\n"
+    assert not (cloud.folder / "password").exists()
+
+
+def test_an_image_that_cannot_be_had_is_what_the_machine_reports(cloud: Cloud) -> None:
+    (cloud.folder / "absent").touch()
+    follow = cloud.start("follow")
+    try:
+        _wait(lambda: "state" in cloud.written)
+    finally:
+        follow.kill()
+        follow.communicate()
+    report = read_report(cloud.written)
+    assert report is not None
+    assert report.cuda == "the image could not be pulled: denied: Unauthenticated request"
+
+
 def test_the_key_is_in_no_command_line(cloud: Cloud) -> None:
     cloud.run.mkdir()
     (cloud.run / "engine.json").write_text(json.dumps({"id": "1", "arguments": ["--model", "olmo"], "key": SECRET}))
@@ -218,6 +266,9 @@ def test_cloud_init_gets_these_files_and_an_image_by_digest(tmp_path: Path) -> N
         "weights": "/data/weights",
         "min_free_gib": "21",
     }
+    assert config["runcmd"].index(["python3", "/opt/ec1/machine.py", "pull"]) < config["runcmd"].index(
+        ["systemctl", "enable", "--now", "ec1-machine.service"]
+    )
     assert ["systemd-run", "--on-boot=21600s", "--unit=ec1-last-resort", "systemctl", "poweroff"] in config["bootcmd"]
     shorter = _loaded("user_data").user_data(IMAGE, "/data/weights", "ec1-weights", lifetime_seconds=7200)
     assert "--on-boot=7200s" in shorter, "the last resort is the deployment's max_lifetime_seconds"

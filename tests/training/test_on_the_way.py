@@ -52,21 +52,31 @@ def test_questions_change_nothing_that_is_learnt_and_go_on_after_an_interruption
 
 
 @pytest.mark.needs("bwrap")
-def test_tasks_are_held_against_their_checks(
-    make: Callable[..., TrainingSpec], sft: TrainingSpec, tmp_path: Path
+def test_tasks_are_held_against_their_checks_and_change_nothing_that_is_learnt(
+    make: Callable[..., TrainingSpec], sft: TrainingSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A training that writes its own answers draws at every token: one draw more would change all that follow."""
     start: dict[str, Any] = {"folder": sft.output / "adapter", "name": "fernhollow/engineering@v1", "digest": "s" * 64}
-    spec = make(
-        "engineering",
-        tmp_path,
-        start_adapter=start,
-        objective="grpo",
-        grpo={"max_tokens": 8, "group": 4, "temperature": 1.2},
-        optimisation={"scheduler": "constant", "warmup_share": None},
-        evaluation=EVERY_SECOND,
-    )
-    result = run(spec)
+
+    def tasks(output: Path) -> TrainingSpec:
+        return make(
+            "engineering",
+            output,
+            start_adapter=start,
+            objective="grpo",
+            grpo={"max_tokens": 8, "group": 4, "temperature": 1.2},
+            optimisation={"scheduler": "constant", "warmup_share": None},
+            evaluation=EVERY_SECOND,
+        )
+
+    asked = tasks(tmp_path / "asked")
+    result = run(asked)
     assert result.answered_right and all(0 <= share <= 1 for _, share in result.answered_right)
+
+    monkeypatch.setattr(Questions, "right", lambda self, model: 0.5)
+    silent = tasks(tmp_path / "silent")
+    assert {share for _, share in run(silent).answered_right} == {0.5}
+    assert same_weights(silent, asked)
 
 
 def test_an_answer_that_is_the_wanted_one_counts(

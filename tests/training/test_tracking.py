@@ -1,6 +1,7 @@
 """Experiment trackers: one line if one is missing, and files on this machine if it is there. (TensorBoard's files are
 looked at with the log book's.)"""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -36,9 +37,17 @@ def test_each_tracker_keeps_a_run_on_this_machine(make: Callable[..., TrainingSp
     with sqlite3.connect(folder / "mlflow.db") as db:
         steps = [step for (step,) in db.execute("SELECT step FROM metrics WHERE key = 'loss' ORDER BY step")]
         names = [name for (name,) in db.execute("SELECT name FROM runs")]
+        told = dict(db.execute("SELECT key, value FROM params WHERE key LIKE 'ec1/%'").fetchall())
     assert steps == [1, 2, 3, 4, 5, 6] and names == ["fernhollow/engineering 2026-06-01 seed 17"]
+    # The whole recipe and the data, which Trainer itself tells nobody.
+    assert (
+        told["ec1/dataset_digest"] == spec.dataset_digest
+        and told["ec1/recipe.base_model.id"] == spec.recipe.base_model.id
+    )
     with sqlite3.connect(folder / "trackio" / "ec1.db") as db:
         rows = db.execute("SELECT run_name, json_extract(metrics, '$.train/loss') FROM metrics ORDER BY step")
         logged = [row for row in rows if row[1] is not None]
+        (config,) = db.execute("SELECT config FROM configs").fetchone()
     assert len(logged) == 6 and {name for name, _ in logged} == {"fernhollow/engineering 2026-06-01 seed 17"}
+    assert json.loads(config)["ec1/recipe.optimisation.seed"] == spec.recipe.optimisation.seed
     assert list((folder / "wandb").glob("offline-run-*/run-*.wandb"))
