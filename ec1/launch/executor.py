@@ -8,13 +8,13 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ec1.errors import InputError
 from ec1.files import write_json
-from ec1.launch import blobs
+from ec1.launch import blobs, checkpoints
 from ec1.launch.launcher import GRACE_SECONDS, NOBODY, DeviceGrant, DeviceWork, LocalLauncher
 from ec1.launch.orders import (
     LOG,
@@ -52,7 +52,9 @@ class Executor:
         name: str,
         modules: frozenset[str] = MODULES,
         grace_seconds: float = GRACE_SECONDS,
+        keep_seconds: float = 60,
     ) -> None:
+        """`keep_seconds`: between two looks for a new checkpoint, which goes into the store."""
         self.store = store
         self._folder = folder
         self._hold = hold
@@ -60,6 +62,7 @@ class Executor:
         self._name = name
         self._modules = modules
         self._grace_seconds = grace_seconds
+        self._keep_seconds = keep_seconds
         self._sent: dict[Path, int] = {}
 
     def run(self, digest: str, attempt: int, watch: Callable[[], None]) -> None:
@@ -83,7 +86,8 @@ class Executor:
         output.parent.mkdir(parents=True, exist_ok=True)
         specification = place / "spec.json"
         write_json(specification, specification_for(order, inputs, output))
-        card_seconds = self._launch(order, digest, attempt, place, specification, output, watch)
+        with self._keeping(order, digest, output, watch):
+            card_seconds = self._launch(order, digest, attempt, place, specification, output, watch)
         watch()
         tree = blobs.tree_of(output, order.leave)
         blobs.send(self.store, output, tree, f"{RESULTS}{digest}/")
@@ -107,6 +111,27 @@ class Executor:
         if order.module not in self._modules:
             raise InputError(f"{order.module} is not what a worker runs")
         return order
+
+    @contextlib.contextmanager
+    def _keeping(self, order: Order, digest: str, output: Path, watch: Callable[[], None]) -> Iterator[None]:
+        """Go on from the newest checkpoint that any machine has sent, and send those that are written meanwhile."""
+        if (where := order.checkpoints) is None:
+            yield
+            return
+
+        def keep() -> None:
+            # Whose claim is lost leaves the store to its successor.
+            watch()
+            checkpoints.keep(self.store, digest, output, where)
+
+        checkpoints.quietly(lambda: checkpoints.bring(self.store, digest, output, where))
+        try:
+            with checkpoints.meanwhile(keep, self._keep_seconds):
+                yield
+        except BaseException:
+            # A trainer that is asked to end writes one last checkpoint.
+            checkpoints.quietly(keep)
+            raise
 
     def _launch(
         self,

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from ec1.errors import PermanentError, ServiceError
+from ec1.launch.checkpoints import Checkpoints
 from ec1.launch.device import GpuSettings
 from ec1.launch.environment import process_environment
 from ec1.launch.markers import PendingMarkers
@@ -62,6 +63,8 @@ class DeviceWork:
     """Files of the output that say that it is complete, so they are brought here after all others."""
     leave: tuple[str, ...] = ()
     """What of the output is of use only where it was made."""
+    checkpoints: Checkpoints | None = None
+    """What of it another machine can go on from."""
     processes: int = 1
     """That share it. On one machine the module starts them itself."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -150,6 +153,8 @@ class Place:
     """Days that files which travelled are kept."""
     deployment: str
     """Its name."""
+    checkpoints: Path
+    """A folder here for checkpoints of work on machines that may be gone tomorrow."""
 
 
 class LocalLauncherSettings(Settings):

@@ -2,7 +2,7 @@
 
 `work/orders/<digest>.json` is the order, `work/results/<digest>.json` what came of it, and below
 `work/progress/<digest>/` lies what it reports meanwhile. Belongs here: their form, and how paths are exchanged. Does
-not: who carries it out (`executor.py`), and how one asks for it (`worker_launcher.py`).
+not: who carries it out (`executor.py`), how one asks for it (`worker_launcher.py`), and its `checkpoints.py`.
 """
 
 import importlib.metadata
@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ec1.files import digest_of, read_json
 from ec1.launch.blobs import PathPart, Tree, tree_of
+from ec1.launch.checkpoints import Checkpoints
 from ec1.launch.launcher import DeviceWork
 from ec1.settings import Settings
 
@@ -35,6 +36,7 @@ class Order(Settings):
     inputs: tuple[Tree, ...]
     output: PathPart
     leave: tuple[str, ...] = ()
+    checkpoints: Checkpoints | None = None
 
     @property
     def digest(self) -> str:
@@ -72,6 +74,7 @@ def order_of(work: DeviceWork) -> Order:
         inputs=tuple(tree_of(path) for path in work.inputs),
         output=work.output.name,
         leave=work.leave,
+        checkpoints=work.checkpoints,
     )
 
 

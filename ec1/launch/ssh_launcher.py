@@ -32,7 +32,7 @@ class SshLauncher:
     """`Launcher` through a worker on `host`, whose folder holds the store of `markers`.
 
     `worker` is the worker's command there, which ends when nothing waits; with `--check --json` behind it, it says what
-    the machine has. `watch` and `alone` as for `WorkerLauncher`.
+    the machine has. `watch`, `alone` and `keep` as for `WorkerLauncher`.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class SshLauncher:
         wake_seconds: float = _WAKE_SECONDS,
         watch: Callable[[], None] = lambda: None,
         alone: bool = False,
+        keep: Path | None = None,
     ) -> None:
         self._host = host
         self._folder = folder
@@ -62,6 +63,7 @@ class SshLauncher:
             wake=self._start_worker,
             watch=watch,
             alone=alone,
+            keep=keep,
         )
 
     def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
@@ -148,4 +150,5 @@ class SshLauncherSettings(Settings):
             keep_days=place.keep_days,
             watch=watch,
             alone=alone,
+            keep=place.checkpoints,
         )

@@ -1,8 +1,8 @@
 """A worker: claims markers that ask for work, carries their orders out here, and says how each ended.
 
 A claim lives as long as its heartbeat. When the worker dies, another one takes the marker up again, and the trainer
-goes on from its newest checkpoint where that is on this machine. Belongs here: the loop, the heartbeat and the end of
-each marker. Does not: what an order does (`executor.py`), and who may claim (`markers.py`).
+goes on from the newest checkpoint that is here or was sent. Belongs here: the loop, the heartbeat and the end of each
+marker. Does not: what an order does (`executor.py`), and who may claim (`markers.py`).
 """
 
 import logging

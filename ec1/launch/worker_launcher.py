@@ -5,18 +5,19 @@ reaches this run, and its output lies where the specification says, checked by d
 the worker does neither. If this process dies, the work goes on, and whoever asks for the same again gets its result.
 """
 
+import contextlib
 import datetime as dt
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NoReturn
 
 from pydantic import Field
 
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
-from ec1.launch import blobs
+from ec1.launch import blobs, checkpoints
 from ec1.launch.launcher import DeviceWork, Launcher, Place
 from ec1.launch.marker_formats import WorkMarker
 from ec1.launch.markers import MarkerState, PendingMarkers
@@ -25,6 +26,7 @@ from ec1.launch.process import tail_of
 from ec1.launch.reporting import exported_session
 from ec1.launch.untrusted import read_object
 from ec1.settings import Settings
+from ec1.storage.directory import DirectoryStore
 from ec1.storage.store import NotFound, ObjectStore
 from ec1.strict_yaml import validate
 
@@ -40,6 +42,7 @@ class WorkerLauncher:
     `wake` is called with the marker's file while it waits, and may start a worker; `watch` at every look. What they
     raise ends the wait.
     `alone`: nobody else asks in this store, so what an earlier night left there is withdrawn.
+    `keep`: a folder here for the checkpoints of a store that may be gone tomorrow, looked for every `keep_seconds`.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class WorkerLauncher:
         wake: Callable[[str], None] = lambda file: None,
         watch: Callable[[], None] = lambda: None,
         alone: bool = False,
+        keep: Path | None = None,
+        keep_seconds: float = 60,
     ) -> None:
         self._markers = markers
         self._store: ObjectStore = markers.store
@@ -61,6 +66,9 @@ class WorkerLauncher:
         self._wake = wake
         self._watch = watch
         self._alone = alone
+        self._kept = None if keep is None else DirectoryStore(keep / "store")
+        self._passing = None if keep is None else keep / "passing"
+        self._keep_seconds = keep_seconds
 
     def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
         order = order_of(work)
@@ -76,7 +84,8 @@ class WorkerLauncher:
         if (result := self._result(digest)) is None:
             file = self._ask(work, order)
             try:
-                self._follow(work, file, follower)
+                with self._keeping(order):
+                    self._follow(work, file, follower)
             except BaseException as error:
                 # Who ends the run ends the work. Other errors may pass, and it goes on.
                 if isinstance(error, BusyError) or not isinstance(error, Exception):
@@ -90,7 +99,24 @@ class WorkerLauncher:
         self._clean_up(order)
         return result.card_seconds
 
+    @contextlib.contextmanager
+    def _keeping(self, order: Order) -> Iterator[None]:
+        """Bring here what the work's machine keeps of it: another machine goes on from there."""
+        if self._kept is None or self._passing is None or order.checkpoints is None:
+            yield
+            return
+        kept, passing = self._kept, self._passing
+
+        def bring() -> None:
+            checkpoints.copy(self._store, kept, order.digest, passing)
+
+        with checkpoints.meanwhile(bring, self._keep_seconds):
+            yield
+
     def _ask(self, work: DeviceWork, order: Order) -> str:
+        if self._kept is not None and self._passing is not None:
+            kept, passing = self._kept, self._passing
+            checkpoints.quietly(lambda: checkpoints.copy(kept, self._store, order.digest, passing))
         sent = sum(blobs.send(self._store, path, tree) for path, tree in zip(work.inputs, order.inputs, strict=True))
         log.info("%s: sent %.1f of %.1f MiB", work.what, sent / 2**20, blobs.total(order.inputs) / 2**20)
         self._store.put_bytes(order.key, order.model_dump_json().encode())
@@ -161,15 +187,22 @@ class WorkerLauncher:
         digest = order.digest
         self._store.delete(f"{RESULTS}{digest}.json")
         self._store.delete(order.key)
+        checkpoints.forget(self._store, digest)
+        if self._kept is not None:
+            checkpoints.forget(self._kept, digest)
+            self._remove_old(self._kept)
         for prefix in (f"{RESULTS}{digest}/", f"{PROGRESS}{digest}/"):
             for item in list(self._store.list(prefix)):
                 self._store.delete(item.key)
         # Also what a night left that never came back. While somebody works, it may be theirs.
         if self._markers.idle():
-            oldest = self._markers.now() - self._keep
-            for item in list(self._store.list(WORK)):
-                if item.updated < oldest:
-                    self._store.delete(item.key)
+            self._remove_old(self._store)
+
+    def _remove_old(self, store: ObjectStore) -> None:
+        oldest = self._markers.now() - self._keep
+        for item in list(store.list(WORK)):
+            if item.updated < oldest:
+                store.delete(item.key)
 
 
 class _Follower:

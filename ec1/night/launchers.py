@@ -35,6 +35,7 @@ def place_of(deployment: Deployment, home: Home, hold: Hold) -> Place:
         open_markers=lambda store: open_markers(deployment, store),
         keep_days=deployment.worker.keep_days,
         deployment=deployment.name,
+        checkpoints=home.cache / "checkpoints",
     )
 
 

@@ -22,18 +22,32 @@ class LightSpec(Settings):
     seconds: float = 0.02
     fail: str = ""
     number: int = 0
+    checkpoints: bool = False
+    """Go on from the newest checkpoint alone, as a training does."""
 
 
 def do(spec: LightSpec) -> None:
     with open_reporter(os.environ) as reporter:
         spec.output.mkdir(parents=True, exist_ok=True)
         steps = spec.output / "steps.txt"
+        folder = spec.output / "checkpoints"
+        if spec.checkpoints:
+            sealed = sorted(folder.glob("*/sealed.json"), key=lambda path: int(path.parent.name.removeprefix("step-")))
+            mine = (spec.output / "run.json").exists()
+            steps.write_text((sealed[-1].parent / "state.txt").read_text() if sealed and mine else "")
+            (spec.output / "run.json").write_text("{}")
         done = len(steps.read_text().splitlines()) if steps.exists() else 0
+        if spec.checkpoints:
+            (spec.output / f"went-on-after-{done}.txt").touch()
         for step in range(done, spec.steps):
             time.sleep(spec.seconds)
             with steps.open("a") as stream:
                 stream.write(f"{step}\n")
             reporter.progress(f"step {step}")
+            if spec.checkpoints:
+                (folder / f"step-{step + 1}").mkdir(parents=True)
+                (folder / f"step-{step + 1}" / "state.txt").write_text(steps.read_text())
+                (folder / f"step-{step + 1}" / "sealed.json").write_text("{}")
         if spec.fail:
             raise PermanentError(spec.fail)
         if cards := os.environ.get("CUDA_VISIBLE_DEVICES"):

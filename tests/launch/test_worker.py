@@ -5,13 +5,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from dagster_pipes import encode_param
-from worker_parts import ENVIRONMENT, launcher_of, light_work, markers_of, worker_of
+from worker_parts import ENVIRONMENT, launcher_of, light_work, markers_of, wait_for, worker_of
 
 from ec1.errors import BusyError, PermanentError, ServiceError
 from ec1.launch import blobs
@@ -32,13 +31,6 @@ def asked(
     pool.shutdown(wait=False)
     wait_for(lambda: future.done() or bool(markers_of(store).pending()))
     return future
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def states(store: ObjectStore) -> list[str]:

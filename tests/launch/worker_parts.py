@@ -5,12 +5,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from light_work import LightSpec
 
 from ec1.files import write_json
+from ec1.launch.checkpoints import Checkpoints
 from ec1.launch.executor import Executor
 from ec1.launch.launcher import DeviceGrant, DeviceWork, Subject
 from ec1.launch.markers import PendingMarkers
@@ -23,6 +25,7 @@ from ec1.storage.store import ObjectStore
 HERE = Path(__file__).parent
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(HERE)}
 MODULES = frozenset({"light_work"})
+CHECKPOINTS = Checkpoints(folder="checkpoints", seal="sealed.json", beside=("run.json",))
 
 
 @contextlib.contextmanager
@@ -60,7 +63,15 @@ def light_work(folder: Path, **settings: object) -> DeviceWork:
         output=output,
         last=("summary.json",),
         leave=("checkpoints",),
+        checkpoints=CHECKPOINTS if settings.get("checkpoints") else None,
     )
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def markers_of(store: ObjectStore, expire_seconds: float = 180, max_attempts: int = 3) -> PendingMarkers:
@@ -78,7 +89,9 @@ def worker_of(
     modules: frozenset[str] = MODULES,
     only: str | None = None,
 ) -> MarkerWorker:
-    executor = Executor(store, folder, unguarded, ENVIRONMENT, name=name, modules=modules, grace_seconds=2)
+    executor = Executor(
+        store, folder, unguarded, ENVIRONMENT, name=name, modules=modules, grace_seconds=2, keep_seconds=0.1
+    )
     markers = markers_of(store, expire_seconds, max_attempts)
     return MarkerWorker(markers, executor, name=name, device="cpu", beat_seconds=beat_seconds, only=only)
 

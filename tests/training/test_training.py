@@ -28,9 +28,12 @@ from ec1.corpus.options import DataOptions
 from ec1.corpus.snapshots import take_snapshot
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
+from ec1.launch.checkpoints import bring, keep
 from ec1.launch.reporting import JsonLinesReporter
+from ec1.night.steps.candidate import RESUMABLE
+from ec1.storage.directory import DirectoryStore
 from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingSpec, check_result, finished, read_result
-from ec1.training.trainer import _load_rows, build_trainer, load_tokenizer, train
+from ec1.training.trainer import Interrupted, _load_rows, build_trainer, load_tokenizer, train
 
 pytestmark = pytest.mark.slow
 
@@ -165,6 +168,20 @@ def test_a_killed_run_goes_on_with_the_same_curve(
     assert result.status == "finished" and result.resumed_from is not None and result.resumed_from >= 3
     assert losses(spec) == losses(sft)
     ours, theirs = (load_file(each.output / "adapter" / "adapter_model.safetensors") for each in (spec, sft))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_checkpoint_that_was_sent_is_gone_on_from_elsewhere_with_the_same_weights(
+    sft: TrainingSpec, make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    first, second = (make("engineering", tmp_path / name / "training") for name in ("first", "second"))
+    with pytest.raises(Interrupted, match="stopped after step 3"):
+        run_until(first, 3)
+    store = DirectoryStore(tmp_path / "store")
+    assert keep(store, "a" * 64, first.output, RESUMABLE) > 0
+    assert bring(store, "a" * 64, second.output, RESUMABLE) == 3
+    assert run(second).resumed_from == 3
+    ours, theirs = (load_file(each.output / "adapter" / "adapter_model.safetensors") for each in (second, sft))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 

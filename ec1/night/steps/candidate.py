@@ -17,11 +17,22 @@ from ec1.adapters.scores import CANDIDATE, EVALUATION, EXAMPLES, Scores, load_sc
 from ec1.errors import InputError, PermanentError
 from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import digest_of, write_json
+from ec1.launch.checkpoints import Checkpoints
 from ec1.launch.launcher import DeviceWork, Launcher, Subject
 from ec1.night.records import EvaluationRecord, Records
 from ec1.recipes.evaluation import EvaluationOptions
 from ec1.recipes.schema import Recipe
-from ec1.training.spec import CHECKPOINTS, METRICS, SUMMARY, TrainingResult, TrainingSpec, check_result, read_result
+from ec1.training.checkpoints import SEAL
+from ec1.training.spec import (
+    CHECKPOINTS,
+    METRICS,
+    RUN,
+    SUMMARY,
+    TrainingResult,
+    TrainingSpec,
+    check_result,
+    read_result,
+)
 from ec1.training.tracking import local_environment
 
 SPEC = "spec.json"
@@ -29,6 +40,8 @@ EVALUATION_FOLDER = "evaluation"
 BY_HAND = "by-hand"
 """Below a night's folder: trainings that a person started."""
 INCUMBENT, BEST = "incumbent", "best"
+RESUMABLE = Checkpoints(folder=CHECKPOINTS, seal=SEAL, beside=(RUN,))
+"""What a training on another machine goes on from."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +143,7 @@ def run_training(
         output=spec.output,
         last=(SUMMARY,),
         leave=(CHECKPOINTS, SPEC),
+        checkpoints=RESUMABLE,
         processes=spec.processes,
         environment=local_environment(folder),
     )
