@@ -87,12 +87,16 @@ def sweep(
     settings: Annotated[
         list[str], typer.Option("--set", help="key=v1,v2: the values to try; several --set give every combination")
     ],
+    draw: Annotated[
+        int | None, typer.Option(min=1, max=500, help="so many settings at random; a range is key=1e-5..1e-3")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="trainings of each setting")] = 1,
     confirm_cost: ConfirmCost = None,
     hours: Annotated[float | None, typer.Option(min=0.01, help="budget of each training")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train and evaluate every combination of settings with several seeds; a table, and the curves in one picture.
+    """Train and evaluate every combination of settings, or some at random, with several seeds; a table, and the curves
+    in one picture.
 
     Started again after an interruption, it goes on where it was.
     """
@@ -102,7 +106,7 @@ def sweep(
     deployment, home = options.deployment(), options.home
     budget = deployment.budgets.training_seconds if hours is None else hours * 3600
     now = dt.datetime.now(dt.UTC)
-    planned = trials(functools.partial(_find, options, recipe), settings, seeds, deployment, home, now, budget)
+    planned = trials(functools.partial(_find, options, recipe), settings, seeds, deployment, home, now, budget, draw)
     _confirm(recipe, [trial.prepared.plan for trial in planned], confirm_cost)
     done: list[Any] = []
     try:
