@@ -91,12 +91,15 @@ def sweep(
         int | None, typer.Option(min=1, max=500, help="so many settings at random; a range is key=1e-5..1e-3")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="trainings of each setting")] = 1,
+    on_held_out: Annotated[
+        bool, typer.Option("--on-held-out", help="choose on what the gate holds out; each candidate is a look at it")
+    ] = False,
     confirm_cost: ConfirmCost = None,
     hours: Annotated[float | None, typer.Option(min=0.01, help="budget of each training")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train and evaluate every combination of settings, or some at random, with several seeds; a table, and the curves
-    in one picture.
+    in one picture. A part of the training side is held out for it, so that the gate's rows stay unseen.
 
     Started again after an interruption, it goes on where it was.
     """
@@ -106,7 +109,8 @@ def sweep(
     deployment, home = options.deployment(), options.home
     budget = deployment.budgets.training_seconds if hours is None else hours * 3600
     now = dt.datetime.now(dt.UTC)
-    planned = trials(functools.partial(_find, options, recipe), settings, seeds, deployment, home, now, budget, draw)
+    find = functools.partial(_find, options, recipe)
+    planned = trials(find, settings, seeds, deployment, home, now, budget, draw, inner=not on_held_out)
     _confirm(recipe, [trial.prepared.plan for trial in planned], confirm_cost)
     done: list[Any] = []
     try:

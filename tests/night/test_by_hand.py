@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -158,6 +159,14 @@ def test_a_sweep_compares_its_settings_and_goes_on_after_an_interruption(
     assert found["rows"][1]["behind"]["mean"] < 0
     assert Path(found["curves"]).read_bytes().startswith(b"\x89PNG")
 
+    # Nothing that the gate holds out was looked at.
+    gate, inner = sorted(
+        map(groups_of, (tmp_path / "home" / "datasets").iterdir()), key=lambda each: -len(each["train"])
+    )
+    assert inner["train"] | inner["heldout"] == gate["train"] and not inner["heldout"] & inner["train"]
+    examples = next((tmp_path / "home" / "runs").glob("acme/texts/*/by-hand/*/evaluation/examples.jsonl"))
+    assert {json.loads(line)["group"] for line in examples.read_text().splitlines()} == inner["heldout"]
+
     runs = {row["run"]: row for row in json.loads(ec1("run", "list", "--json", "--tenant", "acme").stdout)}
     assert len(runs) == 2 and all(row["verdict"] and row["adapter"] is None for row in runs.values())
     better, worse = json.loads((Path(found["folder"]) / "sweep.json").read_text())["runs"].values()
@@ -177,6 +186,24 @@ def test_a_sweep_compares_its_settings_and_goes_on_after_an_interruption(
     )
     assert json.loads(one.stdout)["seed"] == 5 and seeded.done == ["ec1.training"]
     assert "was not evaluated" in str(ec1("run", "compare", names[0], json.loads(one.stdout)["run"]).exception)
+
+
+def groups_of(dataset: Path) -> dict[str, set[str]]:
+    return {
+        side: set(pq.read_table(dataset / side / "rows.parquet")["group"].to_pylist()) for side in ("train", "heldout")
+    }
+
+
+def test_a_sweep_may_choose_on_what_the_gate_holds_out(
+    ec1: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_hand, "launcher_by_hand", lambda *_: SameProcess())
+    rates = "optimisation.learning_rate=1e-2"
+    assert ec1("sweep", "try", "--set", rates, "--on-held-out", "--confirm-cost", "2", "--json").exit_code == 0
+    (dataset,) = (tmp_path / "home" / "datasets").iterdir()
+    examples = next((tmp_path / "home" / "runs").glob("acme/texts/*/by-hand/*/evaluation/examples.jsonl"))
+    groups = {json.loads(line)["group"] for line in examples.read_text().splitlines()}
+    assert groups == groups_of(dataset)["heldout"]
 
 
 def test_a_sweep_refuses_what_cannot_be_compared(ec1: Callable[..., Result]) -> None:

@@ -165,9 +165,10 @@ def trials(
     now: dt.datetime,
     budget_seconds: float,
     draw: int | None = None,
+    inner: bool = False,
 ) -> list[Trial]:
     """All trials of a sweep, prepared and planned; nothing is started. `find` resolves the recipe with overrides.
-    `draw`: so many settings at random instead of every combination.
+    `draw`: so many settings at random instead of every combination. `inner` as for `prepare`.
 
     Seeds count up from the recipe's own. Raises InputError for a recipe that is not evaluated or settings that do not
     fit, PermanentError for a trial that cannot fit the machine or the budget.
@@ -178,7 +179,7 @@ def trials(
         check_evaluable(resolved)
         first = resolved.recipe.optimisation.seed
         for seed in range(first, first + seeds):
-            prepared = prepare(resolved, deployment, home, now, budget_seconds, seed)
+            prepared = prepare(resolved, deployment, home, now, budget_seconds, seed, inner=inner)
             found.append(Trial(", ".join(combination), seed, prepared))
     if len({trial.prepared.dataset.digest for trial in found}) > 1:
         raise InputError(
