@@ -103,6 +103,8 @@ class Dataset:
     weight `wanted`."""
     labels: tuple[str, ...] = ()
     """Access labels of the rows in it, on either side."""
+    within: str | None = None
+    """The dataset whose training side this one parts (`inner_split.py`): what is held out is not what the gate does."""
 
     @property
     def mixed_shares(self) -> list[str]:

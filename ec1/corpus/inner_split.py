@@ -64,7 +64,8 @@ def _write(dataset: Dataset, share: float, digest: str, folder: Path) -> None:
         {
             "objective": dataset.objective,
             "snapshot": dataset.snapshot,
-            "options": {"within": dataset.digest, "share": share},
+            "within": dataset.digest,
+            "options": {"share": share},
             **{f"{side}_rows": len(parts[side]) for side in SIDES},
             **{f"{side}_groups": len(pc.unique(parts[side]["group"])) for side in SIDES},
             "tokens": round(whole * tokens["train"]),

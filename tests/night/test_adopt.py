@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from ec1.adapters import gate
 from ec1.cli import app
 from ec1.corpus.threshold import HighWaterMark
+from ec1.errors import InputError
 from ec1.home import Home
 from ec1.night.experiments import by_hand
 from ec1.night.steps import candidate
@@ -95,6 +96,16 @@ def test_a_training_of_another_home_has_the_same_verdict_here(
     assert "nor in the deployment's store" in str(ec1("here", "adopt", "gs://somebody/else").exception)
     shown = json.loads(ec1("here", "run", "show", run.relative_to(home.runs).as_posix()).stdout)
     assert shown["spec"]["output"] == str(run), "its specification is that of this home"
+
+
+def test_what_a_sweep_chose_on_is_not_what_the_gate_judges_on(ec1: Ec1, tmp_path: Path) -> None:
+    own = "optimisation.learning_rate=1e-2"
+    done(ec1("here", "sweep", "texts", "--set", own, "--confirm-cost", "9", "--json"))
+    (run,) = [path.parent for path in Home(tmp_path / "here").runs.glob("*/*/*/by-hand/*/run.json")]
+    refused = ec1("here", "adopt", str(run))
+    assert isinstance(refused.exception, InputError)
+    assert "trained in a sweep, on a part of the training side" in str(refused.exception)
+    assert not (tmp_path / "here" / "adapters").exists()
 
 
 def test_what_is_another_training_is_refused(ec1: Ec1, tmp_path: Path) -> None:

@@ -157,7 +157,13 @@ def _verified(step: RecipeNight, result: TrainingResult, now: dt.datetime) -> Da
             f"it was trained on {result.base_model} ({result.base_revision}), not on {base.id} ({base.revision})"
         )
     if (step.home.datasets / result.dataset_digest).is_dir():
-        return load_dataset(step.home, result.dataset_digest)
+        dataset = load_dataset(step.home, result.dataset_digest)
+        if dataset.within is not None:
+            raise InputError(
+                "it was trained in a sweep, on a part of the training side, and chosen on the rest of it: train the "
+                f"recipe on the whole (`ec1 train {recipe.name} --evaluate`), and adopt that"
+            )
+        return dataset
     dataset = step.dataset(step.snapshot(now))
     if dataset.digest != result.dataset_digest:
         raise InputError(
