@@ -58,11 +58,13 @@ class Machine:
 
     def attributes(self) -> dict[str, str]:
         """The instance's own metadata. Raises OSError if the metadata server does not answer."""
-        request = urllib.request.Request(
-            f"{self.metadata}/instance/attributes/?recursive=true", headers={"Metadata-Flavor": "Google"}
-        )
+        return {str(key): str(value) for key, value in self._told("attributes/?recursive=true").items()}
+
+    def _told(self, path: str) -> dict[str, Any]:
+        """What the metadata server says of this instance. Raises OSError."""
+        request = urllib.request.Request(f"{self.metadata}/instance/{path}", headers={"Metadata-Flavor": "Google"})
         with urllib.request.urlopen(request, timeout=10) as answer:
-            return {str(key): str(value) for key, value in json.load(answer).items()}
+            return dict(json.load(answer))
 
     def follow(self) -> None:
         """One turn: bring the server to what is wanted, then report. Raises OSError."""
@@ -93,12 +95,8 @@ class Machine:
 
     def _token(self) -> str:
         """Of the machine's account, for about an hour; nothing if it has none."""
-        request = urllib.request.Request(
-            f"{self.metadata}/instance/service-accounts/default/token", headers={"Metadata-Flavor": "Google"}
-        )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return str(json.load(answer)["access_token"])
+            return str(self._told("service-accounts/default/token")["access_token"])
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return ""

@@ -87,9 +87,6 @@ def sweep(
     settings: Annotated[
         list[str], typer.Option("--set", help="key=v1,v2: the values to try; several --set give every combination")
     ],
-    draw: Annotated[
-        int | None, typer.Option(min=1, max=500, help="so many settings at random; a range is key=1e-5..1e-3")
-    ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="trainings of each setting")] = 1,
     on_held_out: Annotated[
         bool, typer.Option("--on-held-out", help="choose on what the gate holds out; each candidate is a look at it")
@@ -98,8 +95,9 @@ def sweep(
     hours: Annotated[float | None, typer.Option(min=0.01, help="budget of each training")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train and evaluate every combination of settings, or some at random, with several seeds; a table, and the curves
-    in one picture. A part of the training side is held out for it, so that the gate's rows stay unseen.
+    """Train and evaluate every combination of settings with several seeds; a table, and the curves in one picture.
+
+    A part of the training side is held out for it, so that the gate's rows stay unseen.
 
     Started again after an interruption, it goes on where it was.
     """
@@ -110,7 +108,7 @@ def sweep(
     budget = deployment.budgets.training_seconds if hours is None else hours * 3600
     now = dt.datetime.now(dt.UTC)
     find = functools.partial(_find, options, recipe)
-    planned = trials(find, settings, seeds, deployment, home, now, budget, draw, inner=not on_held_out)
+    planned = trials(find, settings, seeds, deployment, home, now, budget, inner=not on_held_out)
     _confirm(recipe, [trial.prepared.plan for trial in planned], confirm_cost)
     done: list[Any] = []
     try:

@@ -59,30 +59,21 @@ def _write(dataset: Dataset, share: float, digest: str, folder: Path) -> None:
     (folder / "rejects.jsonl").touch()
     # A row's column has its longest form; what a training reads of it is in proportion.
     whole = dataset.tokens / max(sum(tokens.values()), 1)
-    write_sealed(
-        folder,
-        {
-            "objective": dataset.objective,
-            "snapshot": dataset.snapshot,
-            "within": dataset.digest,
-            "options": {"share": share},
-            **{f"{side}_rows": len(parts[side]) for side in SIDES},
-            **{f"{side}_groups": len(pc.unique(parts[side]["group"])) for side in SIDES},
-            "tokens": round(whole * tokens["train"]),
-            "heldout_tokens": round(whole * tokens["heldout"]),
-            "rejected": {},
-            "scrubbed": {},
-            "over_length": 0,
-            "percentiles": dataset.percentiles,
-            "leaks": [],
-            "samples": dataset.samples,
-            "max_known_share": dataset.max_known_share,
-            "mixed": dataset.mixed,
-            "labels": list(dataset.labels),
-            "audit": asdict(audit(folder)),
-            "digest": digest,
-        },
-    )
+    manifest = asdict(dataset) | {
+        "within": dataset.digest,
+        "digest": digest,
+        **{f"{side}_rows": len(parts[side]) for side in SIDES},
+        **{f"{side}_groups": len(pc.unique(parts[side]["group"])) for side in SIDES},
+        "tokens": round(whole * tokens["train"]),
+        "heldout_tokens": round(whole * tokens["heldout"]),
+        "rejected": {},
+        "scrubbed": {},
+        "over_length": 0,
+        "leaks": [],
+        "audit": asdict(audit(folder)),
+    }
+    del manifest["path"]
+    write_sealed(folder, manifest)
 
 
 def _chosen(groups: list[str], share: float) -> set[str]:

@@ -75,10 +75,10 @@ def bring(store: ObjectStore, order: str, output: Path, where: Checkpoints) -> i
     kept = _known(store, order)
     if kept is None or kept.number <= _newest(output, where)[0]:
         return None
-    names = list(kept.files.files)
-    folders = {name.split("/")[1] for name in names if name.startswith(f"{where.folder}/")}
-    allowed = {*where.beside, *(name for name in names if name.startswith(f"{where.folder}/"))}
-    if len(folders) != 1 or _number(*folders) != kept.number or not allowed.issuperset(names):
+    within = [name for name in kept.files.files if name.startswith(f"{where.folder}/")]
+    folders = {name.split("/")[1] for name in within}
+    others = kept.files.files.keys() - {*within, *where.beside}
+    if others or len(folders) != 1 or _number(*folders) != kept.number:
         raise InputError(f"the checkpoint kept of order {order[:12]} holds other files than a checkpoint's")
     (folder,) = folders
     # The seal comes last, and before it what tells whose the checkpoint is.

@@ -66,8 +66,7 @@ class WorkerLauncher:
         self._wake = wake
         self._watch = watch
         self._alone = alone
-        self._kept = None if keep is None else DirectoryStore(keep / "store")
-        self._passing = None if keep is None else keep / "passing"
+        self._kept = None if keep is None else DirectoryStore(keep)
         self._keep_seconds = keep_seconds
 
     def run(self, work: DeviceWork, env: Mapping[str, str], log: Path) -> float | None:
@@ -82,15 +81,15 @@ class WorkerLauncher:
             self._store.delete(f"{PROGRESS}{digest}/{SESSION}")
         follower = _Follower(self._store, digest, log, messages)
         if (result := self._result(digest)) is None:
-            file = self._ask(work, order)
-            try:
-                with self._keeping(order):
+            with self._keeping(order):
+                file = self._ask(work, order)
+                try:
                     self._follow(work, file, follower)
-            except BaseException as error:
-                # Who ends the run ends the work. Other errors may pass, and it goes on.
-                if isinstance(error, BusyError) or not isinstance(error, Exception):
-                    self._markers.withdraw(file)
-                raise
+                except BaseException as error:
+                    # Who ends the run ends the work. Other errors may pass, and it goes on.
+                    if isinstance(error, BusyError) or not isinstance(error, Exception):
+                        self._markers.withdraw(file)
+                    raise
             result = self._result(digest)
         if result is None:
             raise ServiceError(f"{work.what} is marked as completed, but its result is not in the store: start again")
@@ -101,22 +100,19 @@ class WorkerLauncher:
 
     @contextlib.contextmanager
     def _keeping(self, order: Order) -> Iterator[None]:
-        """Bring here what the work's machine keeps of it: another machine goes on from there."""
-        if self._kept is None or self._passing is None or order.checkpoints is None:
+        """Give the work's machine the checkpoint that is here, and bring those here that it keeps meanwhile."""
+        if (here := self._kept) is None or order.checkpoints is None:
             yield
             return
-        kept, passing = self._kept, self._passing
 
-        def bring() -> None:
-            checkpoints.copy(self._store, kept, order.digest, passing)
+        def copy(source: ObjectStore, target: ObjectStore) -> None:
+            checkpoints.copy(source, target, order.digest, here.root)
 
-        with checkpoints.meanwhile(bring, self._keep_seconds):
+        checkpoints.quietly(lambda: copy(here, self._store))
+        with checkpoints.meanwhile(lambda: copy(self._store, here), self._keep_seconds):
             yield
 
     def _ask(self, work: DeviceWork, order: Order) -> str:
-        if self._kept is not None and self._passing is not None:
-            kept, passing = self._kept, self._passing
-            checkpoints.quietly(lambda: checkpoints.copy(kept, self._store, order.digest, passing))
         sent = sum(blobs.send(self._store, path, tree) for path, tree in zip(work.inputs, order.inputs, strict=True))
         log.info("%s: sent %.1f of %.1f MiB", work.what, sent / 2**20, blobs.total(order.inputs) / 2**20)
         self._store.put_bytes(order.key, order.model_dump_json().encode())

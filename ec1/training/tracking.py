@@ -22,8 +22,6 @@ Tracker = Literal["mlflow", "wandb", "trackio"]
 TENSORBOARD = "tensorboard"
 """Folder of event files, in a training's output folder."""
 PROJECT = "ec1"
-_MLFLOW_AT_ONCE = 100
-"""https://mlflow.org/docs/latest/api_reference/rest-api.html: the most parameters of one request."""
 
 
 def local_environment(folder: Path) -> dict[str, str]:
@@ -80,8 +78,7 @@ def _telling(trackers: Sequence[Tracker], settings: Mapping[str, Any]) -> "Train
             for tracker in trackers:
                 library = import_module(tracker)
                 if tracker == "mlflow":
-                    for start in range(0, len(told), _MLFLOW_AT_ONCE):
-                        library.log_params(dict(list(told.items())[start : start + _MLFLOW_AT_ONCE]))
+                    library.log_params(told)
                 else:
                     library.config.update(told, allow_val_change=True)
 

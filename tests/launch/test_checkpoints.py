@@ -154,7 +154,7 @@ def test_a_machine_that_is_gone_with_its_store_has_left_its_checkpoint_here(tmp_
     machine = DirectoryStore(tmp_path / "machine")
     future = asked(machine, "first.txt")
     begun(machine, work, tmp_path / "first")
-    here = DirectoryStore(tmp_path / "checkpoints" / "store")
+    here = DirectoryStore(tmp_path / "checkpoints")
     wait_for(lambda: kept_in(here, work) >= 3)
     shutil.rmtree(machine.root)
     with pytest.raises(ServiceError):

@@ -12,11 +12,10 @@ from ec1.adapters.gate import Verdict
 from ec1.adapters.scores import ExampleScores, Scores, Success
 from ec1.errors import InputError
 from ec1.night.experiments.comparison import check_same, paired, spread_of, widened
-from ec1.night.experiments.sweep import drawn_settings, settings_of, table
+from ec1.night.experiments.sweep import settings_of, table
 from ec1.night.records import EvaluationRecord, Records
 from ec1.night.steps.candidate import CandidateVerdict, earlier_looks
 from ec1.recipes.evaluation import EvaluationOptions
-from ec1.recipes.resolution import parse_overrides
 
 
 def scores(*names: str, base: float = -2.0, tokens: int = 5) -> Scores:
@@ -79,42 +78,6 @@ def test_settings_become_every_combination() -> None:
     for wrong in (["lora.r"], ["lora.r="], ["lora.r=4", "lora.r=8"], ["lora.r=[1"]):
         with pytest.raises(InputError, match="--set"):
             settings_of(wrong)
-
-
-def test_settings_are_drawn_from_values_and_ranges() -> None:
-    given = ["optimisation.learning_rate=1e-5..1e-2", "lora.r=4..64", "lora.dropout=0..0.2", "lora.alpha=16,32"]
-    many = drawn_settings(given, 200)
-    assert drawn_settings(given, 20) == many[:20], "the same, and more begin with the same"
-    assert len({tuple(each) for each in many}) == 200
-    rates = [float(each[0].partition("=")[2]) for each in many]
-    ranks = [each[1].partition("=")[2] for each in many]
-    assert all(1e-5 <= rate <= 1e-2 for rate in rates)
-    # By the logarithm: each of three factors of ten gets about a third.
-    assert all(40 < sum(low <= rate < 10 * low for rate in rates) < 95 for low in (1e-5, 1e-4, 1e-3))
-    assert all(rank.isdecimal() and 4 <= int(rank) <= 64 for rank in ranks)
-    shares = [float(each[2].partition("=")[2]) for each in many]
-    assert 0.08 < sum(shares) / len(shares) < 0.12, "evenly, where there is a zero"
-    assert {each[3] for each in many} == {"lora.alpha=16", "lora.alpha=32"}
-    assert parse_overrides(many[0])["lora"]["r"] == int(ranks[0])
-
-
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        (["lora.r=8,16"], "--draw 3: there are 2 different settings"),
-        (["lora.r=16..8"], "from the smaller number to the larger"),
-        (["lora.r=1e..8"], "a range is two numbers"),
-        (["lora.r=8..16", "lora.r=4"], "named twice"),
-    ],
-)
-def test_what_cannot_be_drawn(given: list[str], why: str) -> None:
-    with pytest.raises(InputError, match=why):
-        drawn_settings(given, 3)
-
-
-def test_a_range_needs_a_number_of_draws() -> None:
-    with pytest.raises(InputError, match="say how many with --draw"):
-        settings_of(["lora.r=8..16"])
 
 
 def test_most_right_answers_come_first_whatever_the_likelihood() -> None:

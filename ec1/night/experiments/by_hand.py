@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ec1.adapters.scores import BASE, CANDIDATE
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.inner_split import inner_split
 from ec1.deployment import Deployment
@@ -36,13 +35,12 @@ from ec1.training.spec import ADAPTER, TrainingResult, TrainingSpec, finished
 
 @dataclass(frozen=True)
 class Prepared:
-    """A training that is ready to start, and what it will take. `inner`: its dataset parts the training side."""
+    """A training that is ready to start, and what it will take."""
 
     step: RecipeNight
     dataset: Dataset
     plan: TrainingPlan
     spec: TrainingSpec
-    inner: bool = False
 
     @property
     def evaluation(self) -> Path:
@@ -84,7 +82,6 @@ def prepare(
         dataset,
         plan,
         spec.model_copy(update={"output": earlier[-1] if earlier else step.folder / BY_HAND / name}),
-        inner,
     )
 
 
@@ -100,25 +97,16 @@ def run_by_hand(
 def evaluate_by_hand(prepared: Prepared, env: Mapping[str, str], log: Path, holder: str) -> CandidateVerdict:
     """Score what was trained as a night would, and let the gate judge; the verdict has no consequence.
 
-    Each candidate that is evaluated counts as a look at the held-out examples. On a part of the training side it is
-    held against the base only: the role's versions were trained on those examples.
+    Each candidate that is evaluated counts as a look at the held-out examples.
     Raises InputError for a training that left no adapter.
     """
-    alone = prepared.inner
-    return score_by_hand(prepared.step, prepared.dataset, prepared.spec, env, log, holder, versions=not alone)
+    return score_by_hand(prepared.step, prepared.dataset, prepared.spec, env, log, holder)
 
 
 def score_by_hand(
-    step: RecipeNight,
-    dataset: Dataset,
-    spec: TrainingSpec,
-    env: Mapping[str, str],
-    log: Path,
-    holder: str,
-    *,
-    versions: bool = True,
+    step: RecipeNight, dataset: Dataset, spec: TrainingSpec, env: Mapping[str, str], log: Path, holder: str
 ) -> CandidateVerdict:
-    """As `evaluate_by_hand`, of a training that was not prepared here; `versions`: also against those of the role."""
+    """As `evaluate_by_hand`, of a training that was not prepared here."""
     result, output = finished(spec), spec.output / EVALUATION_FOLDER
     if result is None or result.weights != ADAPTER:
         how = "has not finished" if result is None else f"ended as {result.status} and left no adapter"
@@ -127,9 +115,6 @@ def score_by_hand(
     if problems := candidate.problems():
         raise PermanentError(f"{spec.output} cannot be evaluated: {'; '.join(problems)}")
     evaluation = step.evaluation_spec(dataset, candidate.adapter, output, candidate.trained(step.recipe))
-    if not versions:
-        models = {name: folder for name, folder in evaluation.candidates.items() if name in (BASE, CANDIDATE)}
-        evaluation = evaluation.model_copy(update={"candidates": models})
     launcher = launcher_by_hand("evaluation", step.deployment, step.home, holder)
     run_evaluation(evaluation, step.subject, launcher, env, log)
     judged = judged_in(output, step.recipe.evaluation)

@@ -9,8 +9,6 @@ import datetime as dt
 import itertools
 import json
 import math
-import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +28,6 @@ from ec1.training.spec import TrainingResult, finished
 
 SWEEPS = "sweeps"
 CURVES, TABLE = "curves.png", "sweep.json"
-_RANGE = re.compile(r"\s*([0-9.e+-]+?)\s*\.\.\s*([0-9.e+-]+)\s*", re.IGNORECASE)
-_TRIES = 100
-"""Draws for each setting that is wanted; then those that there are were all drawn."""
 
 
 @dataclass(frozen=True)
@@ -74,75 +69,8 @@ class SweepResult:
 
 def settings_of(given: Sequence[str]) -> list[list[str]]:
     """`key=v1,v2` … as every combination of `key=value`, in the given order. Raises InputError."""
-    return [list(combination) for combination in itertools.product(*_axes(given))]
-
-
-def drawn_settings(given: Sequence[str], count: int) -> list[list[str]]:
-    """`count` different settings at random: of `key=v1,v2` one of the values, of `key=low..high` a number between.
-
-    A range of a factor of ten or more is drawn from by its logarithm, whole numbers are drawn from whole ones. The same
-    arguments draw the same, and more of them begin with the same, so a sweep goes on. Where few of many settings matter
-    it finds good values in fewer trials than every combination (Bergstra and Bengio, 2012,
-    https://jmlr.org/papers/v13/bergstra12a.html). Raises InputError.
-    """
-    rng = random.Random(digest_of(list(given)))
-    listed = iter(_axes([setting for setting in given if _range_of(setting) is None]))
-    axes = [_range_of(setting) or next(listed) for setting in given]
-    if len({_key_of(setting) for setting in given}) != len(given):
-        raise InputError(_NAMED_TWICE)
-    found: dict[tuple[str, ...], None] = {}
-    for _ in range(_TRIES * count):
-        found[tuple(axis.draw(rng) if isinstance(axis, _Range) else rng.choice(axis) for axis in axes)] = None
-        if len(found) == count:
-            return [list(setting) for setting in found]
-    raise InputError(f"--draw {count}: there are {len(found)} different settings; ask for no more, or leave it out")
-
-
-@dataclass(frozen=True)
-class _Range:
-    key: str
-    low: float
-    high: float
-    whole: bool
-
-    def draw(self, rng: random.Random) -> str:
-        if self.whole:
-            return f"{self.key}={rng.randint(int(self.low), int(self.high))}"
-        if self.low > 0 and self.high >= 10 * self.low:
-            value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
-        else:
-            value = rng.uniform(self.low, self.high)
-        # Three digits can be read, and no setting is known better.
-        return f"{self.key}={float(f'{value:.3g}')!r}"
-
-
-def _range_of(setting: str) -> _Range | None:
-    """Raises InputError for one whose ends are no numbers or the wrong way round."""
-    match = _RANGE.fullmatch(setting.partition("=")[2])
-    if match is None:
-        return None
-    try:
-        low, high = (float(end) for end in match.groups())
-    except ValueError:
-        raise InputError(f"--set {setting!r}: a range is two numbers, such as 1e-5..1e-3") from None
-    if not low < high:
-        raise InputError(f"--set {setting!r}: a range goes from the smaller number to the larger")
-    return _Range(_key_of(setting), low, high, all(end.lstrip("+-").isdecimal() for end in match.groups()))
-
-
-def _key_of(setting: str) -> str:
-    return setting.partition("=")[0].strip()
-
-
-_NAMED_TWICE = "--set: a setting is named twice; write its values behind one another: key=v1,v2"
-
-
-def _axes(given: Sequence[str]) -> list[list[str]]:
-    """The values of each `key=v1,v2`, as `key=value`. Raises InputError."""
     axes: list[list[str]] = []
     for setting in given:
-        if _range_of(setting) is not None:
-            raise InputError(f"--set {setting!r}: numbers are drawn from a range; say how many with --draw")
         key, equals, text = setting.partition("=")
         # As one list; without its `=` it is refused as it was given.
         values: Any = parse_overrides([f"{key}=[{text}]" if equals else setting])
@@ -152,8 +80,8 @@ def _axes(given: Sequence[str]) -> list[list[str]]:
             raise InputError(f"--set {setting!r}: name at least one value, such as {key or 'key'}=1e-4,2e-4")
         axes.append([f"{key.strip()}={json.dumps(value)}" for value in values])
     if len({axis[0].partition("=")[0] for axis in axes}) != len(axes):
-        raise InputError(_NAMED_TWICE)
-    return axes
+        raise InputError("--set: a setting is named twice; write its values behind one another: key=v1,v2")
+    return [list(combination) for combination in itertools.product(*axes)]
 
 
 def trials(
@@ -164,17 +92,17 @@ def trials(
     home: Home,
     now: dt.datetime,
     budget_seconds: float,
-    draw: int | None = None,
-    inner: bool = False,
+    *,
+    inner: bool,
 ) -> list[Trial]:
-    """All trials of a sweep, prepared and planned; nothing is started. `find` resolves the recipe with overrides.
-    `draw`: so many settings at random instead of every combination. `inner` as for `prepare`.
+    """All trials of a sweep, prepared and planned; nothing is started. `find` resolves the recipe with overrides,
+    `inner` as for `prepare`.
 
     Seeds count up from the recipe's own. Raises InputError for a recipe that is not evaluated or settings that do not
     fit, PermanentError for a trial that cannot fit the machine or the budget.
     """
     found = []
-    for combination in settings_of(given) if draw is None else drawn_settings(given, draw):
+    for combination in settings_of(given):
         resolved = find(parse_overrides(combination))
         check_evaluable(resolved)
         first = resolved.recipe.optimisation.seed

@@ -319,23 +319,13 @@ class RecipeNight:
         what is left. An extractor is held against what phase 1 would read with otherwise, in phase 1's own way: before
         the first version, that is the adapter that the deployment names.
         """
-        recipe, registry = self.recipe, self.registry
+        recipe, reading = self.recipe, self._reading
         if adapter is None:
             candidate = self.candidate()
             adapter, trained = candidate.adapter, candidate.trained(recipe)
-        models: dict[str, Path | None] = {BASE: None, CANDIDATE: adapter}
-        incumbent = registry.incumbent(recipe.tenant, recipe.role)
-        best = registry.best(recipe.tenant, recipe.role)
-        for name, manifest in ((INCUMBENT, incumbent), (BEST, best)):
-            if manifest is None or manifest.version is None or (name == BEST and manifest == incumbent):
-                continue
-            if manifest.base_model.id == recipe.base_model.id:
-                models[name] = registry.fetch(recipe.tenant, recipe.role, manifest.version)
-        if OBJECTIVES[recipe.objective].rolls_out and INCUMBENT not in models and (start := self._start) is not None:
-            models[INCUMBENT] = start.folder
-        reading = self._reading
-        if reading is not None and INCUMBENT not in models and (started := self._named_adapter) is not None:
-            models[INCUMBENT] = started.folder
+        # All were trained on what a part of the training side holds out.
+        compared = self._compared() if dataset.within is None else {}
+        models: dict[str, Path | None] = {BASE: None, CANDIDATE: adapter, **compared}
         return EvaluationSpec(
             model=self.base_model,
             device=self.deployment.gpu.device,
@@ -355,6 +345,23 @@ class RecipeNight:
             judge=self.deployment.judge,
             output=output or self._evaluation,
         )
+
+    def _compared(self) -> dict[str, Path]:
+        """The incumbent and the best ever, or what comes before a first version."""
+        recipe, registry = self.recipe, self.registry
+        incumbent = registry.incumbent(recipe.tenant, recipe.role)
+        best = registry.best(recipe.tenant, recipe.role)
+        found: dict[str, Path] = {}
+        for name, manifest in ((INCUMBENT, incumbent), (BEST, best)):
+            if manifest is None or manifest.version is None or (name == BEST and manifest == incumbent):
+                continue
+            if manifest.base_model.id == recipe.base_model.id:
+                found[name] = registry.fetch(recipe.tenant, recipe.role, manifest.version)
+        if OBJECTIVES[recipe.objective].rolls_out and INCUMBENT not in found and (start := self._start) is not None:
+            found[INCUMBENT] = start.folder
+        if self._reading is not None and INCUMBENT not in found and (started := self._named_adapter) is not None:
+            found[INCUMBENT] = started.folder
+        return found
 
     def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> CandidateVerdict:
         """Score through the launcher, and let the gate judge."""
