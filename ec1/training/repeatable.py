@@ -4,10 +4,12 @@ Belongs here: what has to be changed inside Trainer for that: the order of rows,
 are counted. Does not: when to save or stop (`monitor.py`).
 """
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ec1.training.cpu import attention_to
 from ec1.training.processes import like, whole
 
 WEIGHTS = "adapter_model.safetensors"
@@ -18,6 +20,7 @@ def repeatable(base: Any) -> Any:
     """A subclass of one of TRL's trainers, with an order of rows as that one makes it."""
     import torch
     from peft import PeftModel
+    from peft.helpers import disable_input_dtype_casting
 
     class RepeatableTrainer(base):  # type: ignore[misc]
         counted_tokens: int | None = None
@@ -59,7 +62,12 @@ def repeatable(base: Any) -> Any:
             if self.counted_tokens is not None:
                 masks = [name for name in inputs if name.endswith("attention_mask") and not name.startswith("prompt")]
                 self.counted_tokens += sum(int(inputs[name].sum()) for name in masks)
-            return super().training_step(model, inputs, *args, **kwargs)
+            # Autocast casts what a layer reads. PEFT would before it, to the adapter's 32 bits, and all is cast twice.
+            with (
+                disable_input_dtype_casting(model, active=self.args.bf16),
+                attention_to(inputs, self.model) if self.args.use_cpu else contextlib.nullcontext(),
+            ):
+                return super().training_step(model, inputs, *args, **kwargs)
 
         def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
             if self.counted_tokens is not None and "loss" in logs:
