@@ -74,7 +74,7 @@ class EvaluationSpec(Settings):
     objective: ScoredObjective
     system_prompt: str | None = Field(None, description="put before examples that have none, as in training")
     max_length: int = Field(512, gt=1, description="tokens; longer examples are cut at the end, as in training")
-    batch_size: int = Field(4, gt=0)
+    batch_size: int = Field(4, gt=0, description="rows of `max_length` that are read at once; of shorter ones more")
     general: Path = Field(GENERAL, description="a .jsonl file of right and wrong answers that must not be forgotten")
     trained: str = Field("", description="how the candidate was trained: its rate and steps")
     looked_at: dict[str, int] = Field({}, description="how often each held-out group was looked at before")
@@ -317,7 +317,7 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
         )
     with torch.inference_mode(), switch(BASE):
         few = examples[:_NOISE_EXAMPLES]
-        noise = _noise(_losses(read(few, batch_size=1)), told[BASE].losses)
+        noise = _noise(_losses(read(few, batch_tokens=1)), told[BASE].losses)
         passed, judge = _passed(spec, {name: each.tasks for name, each in told.items()}, model, tokenizer, report)
 
     return Scores(
@@ -378,7 +378,8 @@ def _reader(spec: EvaluationSpec, model: Any, tokenizer: Any) -> Callable[..., l
     return functools.partial(
         read_answers,
         model,
-        batch_size=spec.batch_size,
+        # As many as may be rows of the full length: short ones share a batch with more of their kind.
+        batch_tokens=spec.batch_size * spec.max_length,
         pad=tokenizer.pad_token_id or 0,
         ends=ends_of(model, tokenizer),
         device=spec.device,

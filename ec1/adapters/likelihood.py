@@ -164,9 +164,12 @@ def shuffled(examples: Sequence[HeldOutExample]) -> list[HeldOutExample | None]:
 
 
 def read_answers(
-    model: Any, examples: Sequence[HeldOutExample], *, batch_size: int, pad: int, ends: Collection[int], device: str
+    model: Any, examples: Sequence[HeldOutExample], *, batch_tokens: int, pad: int, ends: Collection[int], device: str
 ) -> list[list[ReadAnswer]]:
-    """Per example, per answer, what one pass over prompt and answer says. `ends`: the tokens that end an answer."""
+    """Per example, per answer, what one pass over prompt and answer says. `ends`: the tokens that end an answer.
+
+    A batch holds at most `batch_tokens`, padding with them, or one row.
+    """
     import torch
 
     sequences = [
@@ -177,9 +180,10 @@ def read_answers(
     # Rows of like length together: less padding, and the same batches for every model.
     sequences.sort(key=lambda item: (-len(item.tokens), item.example, item.answer))
     found = [[_UNREAD] * len(example.answers) for example in examples]
-    for first in range(0, len(sequences), batch_size):
-        batch = sequences[first : first + batch_size]
-        width = len(batch[0].tokens)
+    while sequences:
+        width = len(sequences[0].tokens)
+        size = max(1, batch_tokens // width)
+        batch, sequences = sequences[:size], sequences[size:]
         tokens = torch.tensor([item.tokens + [pad] * (width - len(item.tokens)) for item in batch], device=device)
         mask = torch.tensor(
             [[1] * len(item.tokens) + [0] * (width - len(item.tokens)) for item in batch], device=device

@@ -1,5 +1,6 @@
 """An answer that is read as far as it is the wanted one, and written from there, is the one that is written whole."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_what_is_read_of_an_answer_is_what_would_be_written(
             HeldOutExample(str(place), str(place), prompt, (answer,), "", tokenizer.decode(answer))
             for place, (prompt, answer) in enumerate(zip(PROMPTS, wanted, strict=True))
         ]
-        read = [each[0] for each in read_answers(model, examples, batch_size=3, pad=0, ends={end}, device="cpu")]
+        read = [each[0] for each in read_answers(model, examples, batch_tokens=64, pad=0, ends={end}, device="cpu")]
         assert [each.same for each in read] == [stop, 6, 0, 6]
         assert [each.whole for each in read] == [True, False, False, False]
         assert end in ends_of(model, tokenizer)
@@ -116,6 +117,24 @@ def test_the_head_gets_whole_rows(tiny_model: Path, tokenizer: Any, tmp_path: Pa
     loaded.get_output_embeddings().register_forward_hook(lambda _, given, out: seen.append(given[0].is_contiguous()))
     examples = [HeldOutExample(str(n), str(n), prompt, ([7, 8, 9],), "", "") for n, prompt in enumerate(PROMPTS)]
     with torch.inference_mode(), switch("candidate"):
-        read_answers(loaded, examples, batch_size=4, pad=0, ends={2}, device="cpu")
+        read_answers(loaded, examples, batch_tokens=64, pad=0, ends={2}, device="cpu")
         write_answers(loaded, tokenizer, list(PROMPTS), device="cpu", max_tokens=2)
     assert len(seen) > 1 and all(seen)
+
+
+@pytest.mark.slow
+def test_short_rows_share_a_batch_with_more_of_their_kind(tiny_model: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    shapes: list[tuple[int, ...]] = []
+    model.get_input_embeddings().register_forward_hook(lambda _, given, out: shapes.append(tuple(given[0].shape)))
+    lengths = (3, 40, 9, 4, 30, 5, 10, 3)
+    examples = [HeldOutExample(str(n), str(n), [5] * (n - 2), ([7, 8],), "", "") for n in lengths]
+    read = functools.partial(read_answers, model, examples, pad=0, ends={2}, device="cpu")
+    with torch.inference_mode():
+        together, alone = read(batch_tokens=32), read(batch_tokens=1)
+    assert shapes == [(1, 40), (1, 30), (3, 10), (3, 4), *((1, n) for n in sorted(lengths, reverse=True))]
+    for (one,), (other,) in zip(together, alone, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-4)
