@@ -1,6 +1,7 @@
 """Real trainings, a few short steps each: of the small model where it matters that something is learnt, else of a tiny
 one of the same architecture and tokenizer with random weights, where it matters what happens to a run."""
 
+import contextlib
 import datetime as dt
 import json
 import math
@@ -454,3 +455,46 @@ def test_scoring_the_answers_alone_gives_what_the_library_gives(tiny_model: Path
         assert float(output.loss.detach()) == pytest.approx(float(mean))
     for theirs, mine in zip(*seen, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("width", "precision", "plain"), [(20, "bfloat16", True), (20, "float32", False), (400, "bfloat16", False)]
+)
+def test_short_rows_learn_the_same_with_plain_attention(
+    tiny_model: Path, width: int, precision: str, plain: bool
+) -> None:
+    """As flash attention does, and only where that is the slower one."""
+    from torch.nn.attention import _cur_sdpa_kernel_backends as backends
+
+    from ec1.training.cpu import attention_to
+
+    model = LlamaForCausalLM.from_pretrained(tiny_model, dtype=getattr(torch, precision))
+    ids = torch.randint(0, 49152, (3, width), generator=torch.Generator().manual_seed(1))
+    seen, used = [], []
+    for within in (contextlib.nullcontext(), attention_to({"input_ids": ids, "labels": ids}, model)):
+        model.zero_grad()
+        with within:
+            used.append(len(backends()) == 1)
+            model(input_ids=ids, labels=ids).loss.backward()
+        seen.append(model.model.layers[0].self_attn.q_proj.weight.grad.float())
+    assert used == [False, plain]
+    theirs, mine = seen
+    assert float((mine - theirs).norm() / theirs.norm()) < 0.05
+
+
+def test_what_a_layer_reads_is_cast_once(
+    make: Callable[..., TrainingSpec], small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By autocast, to 16 bits: PEFT would cast it to the adapter's 32 before."""
+    monkeypatch.setattr("ec1.training.trainer.precision_on", lambda device, weight_bytes: "bfloat16")
+    spec = make("engineering", tmp_path, method="lora", quantization=None)
+    tokenizer = load_tokenizer(small_model)
+    trainer = build_trainer(spec, tokenizer, *_load_rows(spec, tmp_path / "scratch")[:2], 4, 1)
+    assert trainer.args.bf16
+    read: list[torch.dtype] = []
+    for name, module in trainer.model.named_modules():
+        if name.endswith("lora_A.default"):
+            assert module.weight.dtype == torch.float32
+            module.register_forward_pre_hook(lambda _, given: read.append(given[0].dtype))
+    trainer.train()
+    assert set(read) == {torch.bfloat16}
