@@ -5,7 +5,7 @@ are counted. Does not: when to save or stop (`monitor.py`).
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,11 @@ def repeatable(base: Any) -> Any:
                 masks = [name for name in inputs if name.endswith("attention_mask") and not name.startswith("prompt")]
                 self.counted_tokens += sum(int(inputs[name].sum()) for name in masks)
             # Autocast casts what a layer reads. PEFT would before it, to the adapter's 32 bits, and all is cast twice.
+            # Not where a step writes answers first, which autocast has no part in: its inputs are a list of rows.
+            on_cpu = self.args.use_cpu and isinstance(inputs, Mapping)
             with (
-                disable_input_dtype_casting(model, active=self.args.bf16),
-                attention_to(inputs, self.model) if self.args.use_cpu else contextlib.nullcontext(),
+                disable_input_dtype_casting(model, active=on_cpu and self.args.bf16),
+                attention_to(inputs, self.model) if on_cpu else contextlib.nullcontext(),
             ):
                 return super().training_step(model, inputs, *args, **kwargs)
 

@@ -39,7 +39,8 @@ def pairs_trainer(make: Callable[..., TrainingSpec], tmp_path_factory: pytest.Te
 def test_one_step_of_each_loss_moves_the_adapter(pairs_trainer: Any, loss: str) -> None:
     pairs_trainer.loss_types = [loss]
     pairs_trainer.model.zero_grad()
-    value = float(pairs_trainer.training_step(pairs_trainer.model, dict(pairs_trainer.rows)))
+    with pairs_trainer.accelerator.autocast():
+        value = float(pairs_trainer.training_step(pairs_trainer.model, dict(pairs_trainer.rows)))
     assert math.isfinite(value)
     gradients = [weight.grad for name, weight in pairs_trainer.model.named_parameters() if ".lora_B.default" in name]
     assert gradients and all(gradient is not None for gradient in gradients)
