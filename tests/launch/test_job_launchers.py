@@ -275,4 +275,6 @@ def main(folder: Path, settings: str, kind: str, where: str) -> None:
 
 
 if __name__ == "__main__":
+    # A shell that starts the tests in the background lets them ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main(Path(sys.argv[1]), *sys.argv[2:])
