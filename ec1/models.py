@@ -50,6 +50,14 @@ def weight_bytes_in(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
+def unneeded_libraries(folder: Path) -> set[str]:
+    """Libraries that transformers and PEFT import wherever they are installed, though this model runs without them: a
+    quarter of what loading PEFT takes (`ec1.launch.libraries`)."""
+    config = folder / "config.json"
+    in_few_bits = config.is_file() and "quantization_config" in read_json(config)
+    return {"sklearn"} if in_few_bits else {"sklearn", "bitsandbytes"}
+
+
 @functools.cache
 def slow_in_16_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     """Whether this is an x86 processor without AMX, as its flags say."""

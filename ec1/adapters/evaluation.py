@@ -42,7 +42,7 @@ from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Overlap, 
 from ec1.adapters.settings import JudgeSettings
 from ec1.adapters.solving import HeldOutTask, answered, read_tasks, scored_tasks
 from ec1.adapters.written import answers_to, room_for, samples_of, to_write
-from ec1.answers.answering import ModelAnswer, ends_of, load_candidates, tokens_of, write_answers
+from ec1.answers.answering import ModelAnswer, ends_of, load_candidates, ready_to_answer, tokens_of, write_answers
 from ec1.corpus.row_kinds import ROW_KINDS, TASKS
 from ec1.errors import InputError
 from ec1.extraction.naming.calibration import CALIBRATION
@@ -472,11 +472,11 @@ def _finite(value: float) -> float | None:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status: 0 done, 1 failed, 2 usage."""
-    return run_by_spec("ec1.adapters.evaluation", EvaluationSpec, arguments, ["peft"], _reported)
+    return run_by_spec("ec1.adapters.evaluation", EvaluationSpec, arguments, _reported)
 
 
 def _reported(spec: EvaluationSpec) -> None:
-    with open_reporter(os.environ) as reporter:
+    with ready_to_answer(spec.model), open_reporter(os.environ) as reporter:
         scores = evaluate(spec, reporter.progress, os.environ)
         reporter.result({"evaluated": list(scores.models), "examples": len(scores.examples)})
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ec1.answers.answering import load_candidates, tokens_of, write_answers
+from ec1.answers.answering import load_candidates, ready_to_answer, tokens_of, write_answers
 from ec1.files import write_json
 from ec1.launch.by_spec import run_by_spec
 from ec1.settings import Settings
@@ -61,9 +61,14 @@ def run_trial(spec: TrialSpec) -> dict[str, list[TrialAnswer]]:
     return answers
 
 
+def _alone(spec: TrialSpec) -> None:
+    with ready_to_answer(spec.model):
+        run_trial(spec)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Exit status: 0 done, 1 failed, 2 usage."""
-    return run_by_spec("ec1.adapters.trial", TrialSpec, arguments, ["peft"], run_trial)
+    return run_by_spec("ec1.adapters.trial", TrialSpec, arguments, _alone)
 
 
 if __name__ == "__main__":

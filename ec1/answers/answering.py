@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ec1.errors import PermanentError
-from ec1.models import precision_on, weight_bytes_in
+from ec1.launch.libraries import hidden, load_libraries
+from ec1.models import precision_on, unneeded_libraries, weight_bytes_in
 
 _ROUND = 32
 """Tokens after which it is looked which answers go on."""
@@ -26,6 +27,14 @@ class ModelAnswer:
 
     text: str
     cut: bool
+
+
+@contextlib.contextmanager
+def ready_to_answer(base: Path) -> Iterator[None]:
+    """Load what `load_candidates` needs for this model, and nothing more: for a process that does nothing else."""
+    with hidden(unneeded_libraries(base)):
+        load_libraries("peft")
+        yield
 
 
 def load_candidates(

@@ -175,4 +175,4 @@ def _card(order: RayOrder, local_rank: int) -> tuple[CardName, Path]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_by_spec(JOB, RayOrder, sys.argv[1:], [], carry_out))
+    sys.exit(run_by_spec(JOB, RayOrder, sys.argv[1:], carry_out))

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from ec1.errors import EC1Error, InputError
 from ec1.files import read_json
-from ec1.launch.libraries import load_libraries
 from ec1.settings import Settings
 from ec1.strict_yaml import validate
 
@@ -21,11 +20,8 @@ log = logging.getLogger(__name__)
 Spec = TypeVar("Spec", bound=Settings)
 
 
-def run_by_spec(
-    module: str, kind: type[Spec], arguments: Sequence[str], libraries: Sequence[str], work: Callable[[Spec], object]
-) -> int:
-    """Read the specification, load the libraries and do the work. Exit status: 0 done, 1 failed, 2 usage or
-    specification."""
+def run_by_spec(module: str, kind: type[Spec], arguments: Sequence[str], work: Callable[[Spec], object]) -> int:
+    """Read the specification and do the work. Exit status: 0 done, 1 failed, 2 usage or specification."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     if len(arguments) != 1:
         log.error("usage: python -m %s SPEC.json", module)
@@ -34,9 +30,7 @@ def run_by_spec(
         path = Path(arguments[0])
         if not path.is_file():
             raise InputError(f"{path} does not exist")
-        spec = validate(kind, read_json(path), str(path))
-        load_libraries(*libraries)
-        work(spec)
+        work(validate(kind, read_json(path), str(path)))
     except EC1Error as error:
         log.error("%s", error)
         return 2 if isinstance(error, InputError) else 1

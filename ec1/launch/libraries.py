@@ -1,7 +1,12 @@
 """Loading the heavy libraries of a process at once and fast."""
 
+import contextlib
+import functools
 import gc
 import importlib
+import importlib.metadata
+import sys
+from collections.abc import Collection, Iterator
 
 
 def load_libraries(*modules: str) -> None:
@@ -9,7 +14,36 @@ def load_libraries(*modules: str) -> None:
     times, which is a fifth of the CPU time of loading PEFT. Raises ImportError."""
     gc.disable()
     try:
-        for module in modules:
-            importlib.import_module(module)
+        with _installed_read_once():
+            for module in modules:
+                importlib.import_module(module)
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def hidden(libraries: Collection[str]) -> Iterator[None]:
+    """For as long as this lasts, libraries that are not loaded yet are as if they were not installed.
+
+    Transformers, TRL and PEFT import some wherever they find them. They remember what they did not find: around the
+    whole work of a process, or around the import of one module that is known to ask.
+    """
+    absent = dict.fromkeys(name for name in libraries if name not in sys.modules)
+    # None is how Python itself notes that a module cannot be had; `find_spec` honours it.
+    sys.modules.update(absent)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
+@contextlib.contextmanager
+def _installed_read_once() -> Iterator[None]:
+    """Transformers, TRL and PEFT each ask which packages are installed, which reads a file for each of some 300."""
+    read = importlib.metadata.packages_distributions
+    importlib.metadata.packages_distributions = functools.cache(read)
+    try:
+        yield
+    finally:
+        importlib.metadata.packages_distributions = read

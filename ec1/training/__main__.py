@@ -21,9 +21,10 @@ from types import FrameType
 from typing import Any
 
 from ec1.errors import BusyError, EC1Error
-from ec1.launch.libraries import load_libraries
+from ec1.launch.libraries import hidden, load_libraries
 from ec1.launch.ranks import LOST_OTHERS, is_one_of_several, leads
 from ec1.launch.reporting import open_reporter
+from ec1.models import unneeded_libraries
 from ec1.training.monitor import Monitor
 from ec1.training.processes import train_together
 from ec1.training.spec import SUMMARY, TrainingResult, TrainingSpec
@@ -61,9 +62,10 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         return train_together(Path(arguments[0]), size, environment)
     signals = _Signals()
     # One process reports for all.
-    with open_reporter(environment if leads(environment) else {}) as report:
+    with open_reporter(environment if leads(environment) else {}) as report, contextlib.ExitStack() as whole:
         try:
             spec = TrainingSpec.read(Path(arguments[0]))
+            whole.enter_context(hidden(unneeded(spec)))
             # Imported here: torch and its friends take seconds, and a bad specification needs none of them.
             load_libraries("peft", "trl.trainer.base_trainer", "transformers.trainer")
             from ec1.training.trainer import Interrupted, train
@@ -85,6 +87,13 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
             return LOST_OTHERS
         report.result(figures(result, spec.output / SUMMARY))
     return 0
+
+
+def unneeded(spec: TrainingSpec) -> set[str]:
+    """Libraries that TRL and PEFT import wherever they are installed, and this training does not use."""
+    recipe = spec.recipe
+    in_few_bits = recipe.method == "qlora" or recipe.optimisation.optimizer == "paged_adamw_8bit"
+    return (unneeded_libraries(spec.base_model) | {"wandb"}) - {*spec.tracking, *(["bitsandbytes"] * in_few_bits)}
 
 
 def _processes(specification: Path) -> int:

@@ -60,4 +60,4 @@ def do(spec: LightSpec) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_by_spec("light_work", LightSpec, sys.argv[1:], [], do))
+    sys.exit(run_by_spec("light_work", LightSpec, sys.argv[1:], do))

@@ -14,6 +14,7 @@ from small_trainings import ROWS, run, run_until
 
 from ec1.errors import PermanentError
 from ec1.recipes.schema import PROJECTIONS, DpoLoss
+from ec1.training.__main__ import unneeded
 from ec1.training.packed import require_hidden_rows
 from ec1.training.spec import METRICS, TrainingSpec
 from ec1.training.trainer import _load_rows, build_trainer, load_tokenizer
@@ -154,3 +155,14 @@ def test_a_layer_can_be_trained_whole_where_nothing_is_served(
     assert "base_model.model.model.norm.weight" in weights
     assert not bool((weights["base_model.model.model.norm.weight"] == 1).all())
     assert result.trainable_parameters > 64
+
+
+def test_a_process_loads_what_its_training_uses(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    lora: dict[str, Any] = {"method": "lora", "quantization": None}
+    assert unneeded(make("engineering", tmp_path, **lora)) == {"sklearn", "bitsandbytes", "wandb"}
+    in_few_bits = make("engineering", tmp_path, method="qlora", quantization={"type": "nf4"}, tracking=("wandb",))
+    assert unneeded(in_few_bits) == {"sklearn"}
+    base = tmp_path / "model"
+    base.mkdir()
+    (base / "config.json").write_text('{"quantization_config": {"load_in_4bit": true}}')
+    assert unneeded(make("engineering", tmp_path, model=base, **lora)) == {"sklearn", "wandb"}
