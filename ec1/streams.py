@@ -10,7 +10,9 @@ PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp")
 _OFFICE = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".eml", ".msg")
 CONVERTED = (*_OFFICE, *PICTURES)
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""
-CONTAINERS = (".zip", ".mbox")
+MEMBERS = MappingProxyType({".mbox": ".eml", ".jsonl": ".json", ".ndjson": ".json"})
+"""Files that hold documents of one kind: mails, and the records of an export, one in each line."""
+CONTAINERS = (".zip", *MEMBERS)
 """Suffixes of files that hold documents and are none themselves (`ec1.documents.sources`)."""
 WITH_ATTACHMENTS = (".eml", ".msg")
 """Suffixes of documents that hold others."""

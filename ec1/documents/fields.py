@@ -92,6 +92,12 @@ def prose(record: Mapping[str, Any], text: str) -> str:
     return _joined(found)
 
 
+def is_field(key: str, value: str) -> bool:
+    """Whether this string is read as a field of a record: a line of its own before the text."""
+    plain = plain_key(key)
+    return plain in _KNOWN or (plain in PROSE and len(value) <= _MAX_PROSE)
+
+
 def _joined(found: Iterable[str]) -> str:
     text = "".join(f"{line}\n" for line in found)
     return f"{text}\n" if text else ""

@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePosixPath
@@ -40,6 +40,10 @@ _HEAD = 4096
 _BETWEEN_PARTS = "\n\n"
 # Of the fields of a contact record.
 _NESTED, _ITEMS = 3, 100
+
+# A shorter string, or one word however long, is an id, a label or an address.
+_PASSAGE = 40
+_SEVERAL_WORDS = re.compile(r"\s|[^\x00-\x7f]")
 
 _FENCE = re.compile(r"---[ \t]*\n")
 _CLOSING_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
@@ -183,14 +187,28 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
         if isinstance(value, str) and (found := clean(value).strip()):
             return title, found, metadata
     file = record.get("file")
-    if not isinstance(file, dict) and fields.lines(metadata):
-        return title, "", metadata
+    if not isinstance(file, dict) and ((found := "\n\n".join(_passages(record))) or fields.lines(metadata)):
+        return title, found, metadata
     if not isinstance(file, dict) or not isinstance(file.get("data"), str):
         raise RejectedError("no text: neither .corpus, .body nor .text, nor a .file.data")
     filename = _first(_strings([file.get("filename")]))
     if filename:
         metadata["filename"] = filename
     return title, clean(_payload(file["data"], filename)), metadata
+
+
+def _passages(value: object, key: str = "", depth: int = 0) -> Iterator[str]:
+    """The strings of a record, also in lists and records in it, that read like text and are no field of their own."""
+    if isinstance(value, str):
+        found = clean(value).strip()
+        if len(found) >= _PASSAGE and _SEVERAL_WORDS.search(found) and not fields.is_field(key, found):
+            yield found
+    elif isinstance(value, dict) and depth <= _NESTED:
+        for name, each in value.items():
+            yield from _passages(each, name, depth + 1)
+    elif isinstance(value, list) and depth <= _NESTED:
+        for each in value:
+            yield from _passages(each, key, depth + 1)
 
 
 def _plain(value: object, depth: int = 0) -> Any:
@@ -216,7 +234,7 @@ def _json_object(text: str) -> dict[str, Any]:
     except RecursionError:
         raise RejectedError("not JSON that can be read: nested too deeply") from None
     if not isinstance(value, dict):
-        raise RejectedError("not a JSON object")
+        raise RejectedError("not a JSON object; of a list of records write each to a line of its own, as .jsonl")
     return value
 
 

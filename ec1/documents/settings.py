@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.sources.settings import SourceSettings, UnpackingSettings
 from ec1.settings import Name, Settings
-from ec1.streams import CONTRACT_STREAMS, PICTURES, READABLE, Stream
+from ec1.streams import CONTRACT_STREAMS, MEMBERS, PICTURES, READABLE, Stream
 
 UNKNOWN = "(unknown)"
 """A label that nobody has: it is not a valid name."""
@@ -64,6 +64,9 @@ class StreamSettings(Settings):
     def _has_one_place(self) -> "StreamSettings":
         if (self.folder is None) == (self.source is None):
             raise ValueError("a stream has either a `folder` or a `source`")
+        for suffix, inside in MEMBERS.items():
+            if suffix in self.suffixes and inside not in self.suffixes:
+                raise ValueError(f"{suffix} holds {inside} documents: name {inside} among the suffixes, too")
         return self
 
     @property

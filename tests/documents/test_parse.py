@@ -185,6 +185,7 @@ class TestContact:
         [
             ([], "not a JSON object"),
             ({}, "no text: neither"),
+            ({"key": "x" * 99, "note": 5}, "no text: neither"),
             ({"corpus": ["a"], "file": 5}, "no text: neither"),
             ({"file": {"data": "SGVsbG8="}}, "not a data URI"),
             ({"file": {"data": "data:text/plain;base64,SGVsbG8*"}}, "not valid base64"),

@@ -21,7 +21,7 @@ from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.sources.copies import Copies
 from ec1.documents.sources.source import Item, place, places
-from ec1.errors import DeferredError
+from ec1.errors import DeferredError, RejectedError
 from ec1.extraction.reading.outbox import Outbox
 from ec1.home import Home
 from ec1.night.steps.listing import list_documents
@@ -301,6 +301,39 @@ def test_archives_mailboxes_and_attachments_are_documents_of_their_own(tmp_path:
     assert len(night.run().vanished) == 3
     subprocess.run(["rm", "-rf", night.home.unpacked], check=True)
     assert nothing_new(night.run()), "what was taken out and lost is taken out again"
+
+
+def test_each_line_of_an_export_is_a_document_of_its_own(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}}, max_bytes=2000, max_vanished_share=0.5)
+    said = "The mill at Alder Quay is closed until Ines Duarte has the new belt."
+    lines = [
+        b'\xef\xbb\xbf{"id": 1, "author": "Ann Lee", "message": "%s"}\r\n' % said.encode(),
+        b'{"id": 2, "text": "Bo Wu called."}\n',
+        b"\n",
+        b'{"id": 2, "text": "Bo Wu called."}\n',
+        b'{"id": 3, "text": "cut\n',
+        b"[" + b"1," * 2000 + b"1]\n",
+        b'{"id": 4, "name": "Ines Duarte", "employer": "Glass Ltd"}',
+    ]
+    export = night.root / "tickets.jsonl"
+    export.write_bytes(b"".join(lines))
+    found = night.run()
+    texts, broken = [], []
+    for each in found.changed:
+        try:
+            texts.append(night.text(each.key.path))
+        except RejectedError as error:
+            broken.append(str(error))
+    assert sorted(texts) == ["Bo Wu called.", f"author: Ann Lee\n\n{said}", "name: Ines Duarte\nemployer: Glass Ltd"]
+    assert len(broken) == 1 and broken[0].startswith("not JSON: ")
+    (too_long,) = found.rejected
+    assert "documents.max_bytes" in too_long.reason
+    assert nothing_new(night.run())
+    with export.open("ab") as file:
+        file.write(b'\n{"id": 5, "text": "Cy Fox wrote."}\n')
+    assert [night.text(path) for path in night.paths()] == ["Cy Fox wrote."], "of an export that grew, what is new"
+    export.write_bytes(b"".join(lines[1:]))
+    assert len(night.run().vanished) == 2
 
 
 def test_what_is_attached_to_an_outlook_mail_is_read(tmp_path: Path) -> None:

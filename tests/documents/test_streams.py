@@ -111,6 +111,7 @@ def test_a_stream_gets_its_share_whenever_the_night_ends(share: float, first: di
         ({"a": {"folder": "x"}, "b": {"folder": "./x"}}, "lies in that of"),
         ({"a": {"folder": "."}, "b": {"folder": "y"}}, "the folder of 'b' lies in that of 'a'"),
         ({"a": {"folder": "x"}, "b": {"folder": "y", "id_prefix": "a"}}, "two streams have the id prefix 'a'"),
+        ({"a": {"folder": "x", "suffixes": [".md", ".jsonl"]}}, "name .json among the suffixes, too"),
         ({"a": {"folder": "x", "suffixes": [".mp3"]}}, "'.mp3' files cannot be read: choose among .md"),
         ({"../a": {"folder": "x"}}, "name"),
         ({"a": {}}, "either a `folder` or a `source`"),

@@ -1,4 +1,5 @@
-"""Files that hold documents: ZIP archives, mailboxes, and mails with attachments. Each is a source of its own.
+"""Files that hold documents: archives, mailboxes, exports with a record a line, mails with attachments. Each is a
+source of its own.
 
 Belongs here: what is in such a file, and how much may come out of it. Does not: what a mail itself says
 (`ec1.documents.convert`), copying (`copies.py`), and containers in containers (`unpack.py`). ZIP is `zipfile`'s work,
@@ -62,7 +63,13 @@ class Container(contextlib.ExitStack):
 
     def items(self) -> Iterator[Item]:
         suffix = self._path.suffix.lower()
-        own = {".zip": self._zipped, ".mbox": self._messages, ".msg": self._outlook}
+        own = {
+            ".zip": self._zipped,
+            ".mbox": self._messages,
+            ".msg": self._outlook,
+            ".jsonl": self._records,
+            ".ndjson": self._records,
+        }
         found = own.get(suffix, self._attached)()
         count = total = 0
         for item in found:
@@ -102,6 +109,23 @@ class Container(contextlib.ExitStack):
         except _BROKEN_MAIL as error:
             raise RejectedError(f"not a mailbox that can be read: {_line(error)}") from None
 
+    def _records(self) -> Iterator[Item]:
+        """The records of an export with one in each line, each under a name that its bytes give it, once."""
+        file = self.enter_context(self._path.open("rb"))
+        start, seen = 0, set()
+        # A line of any length is read in parts, so that a long one takes no memory.
+        while line := file.readline(self._most + 1):
+            whole = line
+            size = len(line)
+            while not line.endswith(b"\n") and (line := file.readline(self._most + 1)):
+                size += len(line)
+            digest = hashlib.sha256(whole.strip()).hexdigest()
+            if whole.strip() and digest not in seen:
+                seen.add(digest)
+                read = partial(_part, self._path, start, size)
+                yield Item(f"{digest[:16]}.json", digest, self._modified_ns, read, size)
+            start += size
+
     def _attached(self) -> Iterator[Item]:
         """The attachments of a mail. Where its structure is broken there are none; its text is read all the same."""
         data = self._path.read_bytes()
@@ -131,6 +155,12 @@ class Container(contextlib.ExitStack):
     def _attachment_of(self, name: str, payload: bytes) -> Item:
         digest = hashlib.sha256(payload).hexdigest()
         return Item(name, digest, self._modified_ns, partial(bytes, payload), len(payload))
+
+
+def _part(path: Path, start: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size).strip()
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
