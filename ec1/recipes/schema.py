@@ -68,7 +68,7 @@ class LoraOptions(Settings):
     upper_share: float | None = Field(
         None, gt=0, lt=1, description="share of the layers that get an adapter, from the top; default: all of them"
     )
-    dora: bool = Field(False, description="weight-decomposed; vLLM cannot serve it as it is")
+    dora: bool = Field(False, description="weight-decomposed; vLLM cannot serve it: for kind experiment")
 
     @field_validator("target_modules")
     @classmethod
@@ -304,8 +304,8 @@ class Recipe(Settings):
             problems.append(
                 f"kind extraction trains an adapter on single answers: objective {imitating}, method lora or qlora"
             )
-        if self.lora is not None and self.lora.dora and self.method == "qlora":
-            problems.append("lora.dora cannot be served by vLLM; switch it off")
+        if self.lora is not None and self.lora.dora and (self.method == "qlora" or self.nightly):
+            problems.append("lora.dora cannot be served by vLLM; switch it off, or use kind experiment on a 16-bit base")
         if self.lora is not None and self.lora.modules_to_save and self.nightly:
             problems.append(
                 "lora.modules_to_save cannot be served by vLLM: leave it out, or use kind pretraining, which `ec1 "

@@ -308,6 +308,10 @@ BROKEN = {
         r"liger_kernels needs hardware\.device cuda",
     ),
     "DoRA on 4 bits": ("lora: {dora: true}\n", r"lora\.dora cannot be served by vLLM"),
+    "DoRA each night": (
+        "method: lora\nquantization: null\nlora: {dora: true}\n",
+        r"lora\.dora cannot be served by vLLM.*kind experiment",
+    ),
 }
 
 
