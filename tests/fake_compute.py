@@ -84,7 +84,7 @@ class FakeCompute:
         self.lock = threading.RLock()
         self.vms: dict[tuple[str, str], Vm] = {}
         self.operations: dict[str, dict[str, Any]] = {}
-        self.templates = {TEMPLATE.rpartition("/")[2]: {"user-data": "#cloud-config"}}
+        self.templates = {TEMPLATE.rpartition("/")[2]: {"startup-script": "#!/bin/sh"}}
         self.stock_out: set[str] = set()
         self.quota: set[str] = set()
         self.forbidden = False

@@ -270,7 +270,7 @@ def python_command(settings: dict[str, str], arguments: list[str], user: str) ->
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["follow", "pull", "engine", "dead-man", "python"])
+    parser.add_argument("what", choices=["follow", "engine", "dead-man", "python"])
     parser.add_argument("--metadata", default=METADATA)
     parser.add_argument("--run", type=Path, default=RUN)
     parser.add_argument("--settings", type=Path, default=SETTINGS)
@@ -293,13 +293,6 @@ def main() -> int:
         command = python_command(settings, given[end + 1 :], f"{os.getuid()}:{os.getgid()}")
         os.execvp(command[0], command)
     machine = Machine(arguments.metadata, arguments.run, settings)
-    if arguments.what == "pull":
-        try:
-            machine.pull()
-        except (OSError, RuntimeError) as error:
-            sys.stderr.write(f"{settings['image']}: {error}\n")
-            return 1
-        return 0
     while True:
         try:
             machine.follow()

@@ -146,7 +146,7 @@ class Running:
                 if report.dead_man != ARMED:
                     raise PermanentError(
                         f"the machine would not power itself off when nobody asks for it ({report.dead_man[:100]}), so "
-                        "nothing is run there: give it the user-data that deploy/gce/user_data.py prints"
+                        "nothing is run there: give it the startup-script that deploy/gce/startup_script.py prints"
                     )
                 return
 
@@ -219,7 +219,7 @@ class Running:
             if now >= self._ready_by:
                 raise DeferredError(
                     f"{what} within machine.ready_timeout_seconds ({self._settings.ready_timeout_seconds:.0f} s); one "
-                    "whose image has no cloud-init never does (docs/gce.md)"
+                    "without the startup-script of docs/gce.md never does"
                     if what == _UNREPORTED
                     else f"{what} within machine.ready_timeout_seconds ({self._settings.ready_timeout_seconds:.0f} s)"
                 )

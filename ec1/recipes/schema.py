@@ -305,7 +305,9 @@ class Recipe(Settings):
                 f"kind extraction trains an adapter on single answers: objective {imitating}, method lora or qlora"
             )
         if self.lora is not None and self.lora.dora and (self.method == "qlora" or self.nightly):
-            problems.append("lora.dora cannot be served by vLLM; switch it off, or use kind experiment on a 16-bit base")
+            problems.append(
+                "lora.dora cannot be served by vLLM; switch it off, or use kind experiment on a 16-bit base"
+            )
         if self.lora is not None and self.lora.modules_to_save and self.nightly:
             problems.append(
                 "lora.modules_to_save cannot be served by vLLM: leave it out, or use kind pretraining, which `ec1 "

@@ -1,10 +1,10 @@
 """What runs on the GPU machine: the real program and units, a metadata server on loopback, stand-ins for the system."""
 
-import base64
 import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +18,7 @@ import pytest
 from loopback_server import serving
 
 from ec1.machines import cuda
-from ec1.machines.self_report import ARMED, ENGINE, ENGINE_KEY, KEEP_UNTIL, read_report
+from ec1.machines.self_report import ARMED, ENGINE, ENGINE_KEY, KEEP_UNTIL, Report, read_report
 
 GCE = Path(__file__).resolve().parents[2] / "deploy" / "gce"
 IMAGE = "us-docker.pkg.dev/acme/ec1/ec1-gpu@sha256:" + "a" * 64
@@ -165,34 +165,9 @@ def test_it_runs_the_server_that_the_metadata_asks_for_and_reports(cloud: Cloud,
     assert SECRET not in said
 
 
-def test_a_missing_image_comes_from_googles_registry_by_the_machines_own_account(cloud: Cloud) -> None:
-    (cloud.folder / "absent").touch()
-    cloud.token = "ya29." + SECRET
-    with cloud.start("pull") as process:
-        assert process.wait() == 0
-    assert (cloud.folder / "password").read_text() == cloud.token
-    command = cloud.said("docker")
-    assert "login --username oauth2accesstoken --password-stdin https://us-docker.pkg.dev\n" in command
-    assert f"pull --quiet {IMAGE}" in command and SECRET not in command
-    assert not [path for path in cloud.run.rglob("*") if path.is_file()], "the login is gone"
-    cloud.token = ""
-    with cloud.start("pull") as process:
-        assert process.wait() == 0, "what is here is not asked for"
-
-
-def test_nobody_else_is_shown_the_accounts_token(cloud: Cloud) -> None:
-    (cloud.folder / "absent").touch()
-    cloud.token = "ya29." + SECRET
-    elsewhere = IMAGE.replace("us-docker.pkg.dev", "docker.pkg.dev.acme.example")
-    cloud.settings.write_text(json.dumps({"image": elsewhere, "weights": "/data/weights", "min_free_gib": "21"}))
-    with cloud.start("pull") as process:
-        _, said = process.communicate()
-    assert process.returncode == 1 and said == f"{elsewhere}: denied: Unauthenticated request\n"
-    assert not (cloud.folder / "password").exists()
-
-
-def test_an_image_that_cannot_be_had_is_what_the_machine_reports(cloud: Cloud) -> None:
-    (cloud.folder / "absent").touch()
+def _report_of(cloud: Cloud) -> Report:
+    """What the machine reports first."""
+    cloud.written.clear()
     follow = cloud.start("follow")
     try:
         _wait(lambda: "state" in cloud.written)
@@ -201,7 +176,35 @@ def test_an_image_that_cannot_be_had_is_what_the_machine_reports(cloud: Cloud) -
         follow.communicate()
     report = read_report(cloud.written)
     assert report is not None
-    assert report.cuda == "the image could not be pulled: denied: Unauthenticated request"
+    return report
+
+
+def test_a_missing_image_comes_from_googles_registry_by_the_machines_own_account(cloud: Cloud) -> None:
+    (cloud.folder / "absent").touch()
+    cloud.token = "ya29." + SECRET
+    assert _report_of(cloud).cuda == "ok"
+    assert (cloud.folder / "password").read_text() == cloud.token
+    command = cloud.said("docker")
+    assert "login --username oauth2accesstoken --password-stdin https://us-docker.pkg.dev\n" in command
+    assert f"pull --quiet {IMAGE}" in command and SECRET not in command
+    assert [path.name for path in cloud.run.rglob("*") if path.is_file()] == ["cuda"], "the login is gone"
+    cloud.token = ""
+    (cloud.run / "cuda").unlink()
+    assert _report_of(cloud).cuda == "ok", "what is here is not asked for"
+
+
+def test_nobody_else_is_shown_the_accounts_token(cloud: Cloud) -> None:
+    (cloud.folder / "absent").touch()
+    cloud.token = "ya29." + SECRET
+    elsewhere = IMAGE.replace("us-docker.pkg.dev", "docker.pkg.dev.acme.example")
+    cloud.settings.write_text(json.dumps({"image": elsewhere, "weights": "/data/weights", "min_free_gib": "21"}))
+    assert _report_of(cloud).cuda == "the image could not be pulled: denied: Unauthenticated request"
+    assert not (cloud.folder / "password").exists()
+
+
+def test_an_image_that_cannot_be_had_is_what_the_machine_reports(cloud: Cloud) -> None:
+    (cloud.folder / "absent").touch()
+    assert _report_of(cloud).cuda == "the image could not be pulled: denied: Unauthenticated request"
 
 
 def test_the_key_is_in_no_command_line(cloud: Cloud) -> None:
@@ -251,49 +254,114 @@ def test_the_machine_knows_our_keys(machine: ModuleType) -> None:
     assert all(f'"{key}"' in text for key in (ENGINE, ENGINE_KEY, KEEP_UNTIL)) and "guest-attributes/ec1/state" in text
 
 
-def test_cloud_init_gets_these_files_and_an_image_by_digest(tmp_path: Path) -> None:
-    from ruamel.yaml import YAML
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHOssVRKOqhXq0FQPVL3KNYytkBj ec1@control"
+# What the script calls that acts on the machine itself, and what it needs of /etc to make a user.
+SYSTEM = {
+    "systemctl": 'echo systemctl "$@" >> "$STATE/calls"; [ "$1" != is-active ] || test -e "$STATE/lasts"',
+    "systemd-run": 'echo systemd-run "$@" >> "$STATE/calls"; touch "$STATE/lasts"',
+    "apt-get": 'echo apt-get "$@" >> "$STATE/calls"; exit 100',
+}
+ETC = ("passwd", "group", "shadow", "gshadow", "login.defs", "nsswitch.conf", "default/useradd", "ld.so.cache")
 
-    text = _loaded("user_data").user_data(IMAGE, "/data/weights", "ec1-weights", 21)
-    assert text.startswith("#cloud-config\n")
-    config = YAML(typ="safe", pure=True).load(text)
-    files = {each["path"]: base64.b64decode(each["content"]) for each in config["write_files"]}
+
+class Vm:
+    """A machine that has just booted: the script runs in a file system of its own, as root, with real programs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.state = folder / "root", folder / "state"
+        for name in ("etc", "opt", "var/lib", "home"):
+            (self.root / name).mkdir(parents=True)
+        self.state.mkdir()
+        for name in ETC:
+            if (there := Path("/etc") / name).is_file():
+                (self.root / "etc" / name).parent.mkdir(exist_ok=True)
+                shutil.copy(there, self.root / "etc" / name)
+        for name, body in SYSTEM.items():
+            (self.state / name).write_text(f"#!/bin/sh\n{body}\n")
+            (self.state / name).chmod(0o755)
+
+    def boot(self, script: str) -> list[str]:
+        """Run the start-up script. Returns what it asked systemd and apt for."""
+        (self.state / "calls").unlink(missing_ok=True)
+        (self.state / "script").write_text(script)
+        own = [part for name in ("etc", "opt", "var/lib", "home") for part in ("--bind", self.root / name, f"/{name}")]
+        command = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", self.state, self.state, *own]
+        environment = {"PATH": f"{self.state}:/usr/sbin:/usr/bin:/sbin:/bin", "STATE": str(self.state)}
+        # Its status is not looked at by Google's guest environment either.
+        subprocess.run([*command, "sh", self.state / "script"], env=environment, check=False, timeout=60)
+        return (self.state / "calls").read_text().splitlines()
+
+
+@pytest.fixture
+def vm(tmp_path: Path) -> Vm:
+    if os.getuid() != 0:
+        pytest.skip("makes a user in a file system of its own, which takes root")
+    return Vm(tmp_path)
+
+
+def _script(**given: Any) -> str:
+    return str(_loaded("startup_script").startup_script(IMAGE, "/data/weights", "ec1-weights", 21, **given))
+
+
+@pytest.mark.needs("bwrap")
+def test_the_start_up_script_brings_these_files_at_each_boot(vm: Vm) -> None:
+    calls = vm.boot(_script(lifetime_seconds=7200))
+    assert calls[1:] == [
+        "systemd-run --on-boot=7200s --unit=ec1-last-resort systemctl poweroff",
+        "systemctl daemon-reload",
+        "systemctl enable --now ec1-dead-man.timer",
+        "systemctl enable --now --no-block data.mount",
+        "systemctl enable ec1-machine.service",
+        "systemctl restart ec1-machine.service",
+    ], "what ends the machine comes first"
     for path in GCE.glob("ec1-*.*"):
-        assert files[f"/etc/systemd/system/{path.name}"] == path.read_bytes()
-    assert files["/opt/ec1/machine.py"] == (GCE / "machine.py").read_bytes()
-    assert json.loads(files["/etc/ec1-machine.json"]) == {
-        "image": IMAGE,
-        "weights": "/data/weights",
-        "min_free_gib": "21",
-    }
-    assert config["runcmd"].index(["python3", "/opt/ec1/machine.py", "pull"]) < config["runcmd"].index(
-        ["systemctl", "enable", "--now", "ec1-machine.service"]
-    )
-    assert ["systemd-run", "--on-boot=21600s", "--unit=ec1-last-resort", "systemctl", "poweroff"] in config["bootcmd"]
-    shorter = _loaded("user_data").user_data(IMAGE, "/data/weights", "ec1-weights", lifetime_seconds=7200)
-    assert "--on-boot=7200s" in shorter, "the last resort is the deployment's max_lifetime_seconds"
-    assert len(text) < 256 * 1024, "what one metadata value may hold"
-    command = [sys.executable, str(GCE / "user_data.py"), "--image", "us-docker.pkg.dev/acme/ec1/ec1-gpu:latest"]
-    refused = subprocess.run(command, capture_output=True, text=True)
-    assert refused.returncode == 2 and "digest" in refused.stderr
+        assert (vm.root / "etc" / "systemd" / "system" / path.name).read_bytes() == path.read_bytes()
+    assert (vm.root / "opt" / "ec1" / "machine.py").read_bytes() == (GCE / "machine.py").read_bytes()
+    mount = (vm.root / "etc" / "systemd" / "system" / "data.mount").read_text()
+    assert "What=/dev/disk/by-id/google-ec1-weights\n" in mount and "Options=ro\n" in mount
+    settings = json.loads((vm.root / "etc" / "ec1-machine.json").read_text())
+    assert settings == {"image": IMAGE, "weights": "/data/weights", "min_free_gib": "21"}
+    assert not (vm.root / "opt" / "ec1" / "python").exists() and "ec1:" not in (vm.root / "etc" / "passwd").read_text()
+    (vm.root / "opt" / "ec1" / "machine.py").write_text("another version")
+    again = vm.boot(_script(lifetime_seconds=7200))
+    assert not any(call.startswith("systemd-run") for call in again) and again[1:] == calls[2:]
+    assert (vm.root / "opt" / "ec1" / "machine.py").read_bytes() == (GCE / "machine.py").read_bytes()
 
 
-def test_a_key_makes_it_a_machine_that_trains(tmp_path: Path) -> None:
-    from ruamel.yaml import YAML
+@pytest.mark.needs("bwrap")
+def test_with_a_key_it_makes_a_machine_that_trains(vm: Vm) -> None:
+    for _ in range(2):
+        calls = vm.boot(_script(ssh_key=KEY))
+    keys = vm.root / "home" / "ec1" / ".ssh" / "authorized_keys"
+    assert keys.read_text() == f"{KEY}\n"
+    (line,) = [line for line in (vm.root / "etc" / "passwd").read_text().splitlines() if line.startswith("ec1:")]
+    user = int(line.split(":")[2])
+    for path, mode in ((keys, 0o600), (keys.parent, 0o700), (vm.root / "var" / "lib" / "ec1-work", 0o755)):
+        assert path.stat().st_uid == user and path.stat().st_mode & 0o777 == mode, path
+    assert re.search("^ec1:\\*:", (vm.root / "etc" / "shadow").read_text(), re.MULTILINE), "no password, and not locked"
+    assert re.search("^docker:.*:ec1$", (vm.root / "etc" / "group").read_text(), re.MULTILINE)
+    assert (vm.root / "opt" / "ec1" / "python").stat().st_mode & 0o777 == 0o755
+    assert calls[-1] == "systemctl restart ec1-machine.service"
 
-    make = _loaded("user_data").user_data
-    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHOssVRKOqhXq0FQPVL3KNYytkBj ec1@control"
-    config = YAML(typ="safe", pure=True).load(make(IMAGE, "/data/weights", "ec1-weights", 21, key))
-    files = {each["path"]: each for each in config["write_files"]}
-    assert files["/opt/ec1/python"]["content"] == (GCE / "python").read_text()
-    assert files["/opt/ec1/python"]["permissions"] == "0755"
-    (user,) = [each for each in config["users"] if each != "default"]
-    assert user["ssh_authorized_keys"] == [key] and user["lock_passwd"] and user["groups"] == ["docker"]
-    assert any("--owner=ec1" in line for line in config["runcmd"])
-    without = YAML(typ="safe", pure=True).load(make(IMAGE, "/data/weights", "ec1-weights", 21))
-    assert "users" not in without and not any(each["path"] == "/opt/ec1/python" for each in without["write_files"])
+
+@pytest.mark.needs("bwrap")
+def test_a_machine_that_cannot_keep_files_still_ends(vm: Vm) -> None:
+    (vm.root / "etc" / "systemd").write_text("no folder")
+    calls = vm.boot(_script())
+    assert "systemd-run --on-boot=21600s --unit=ec1-last-resort systemctl poweroff" in calls
+    assert "systemctl enable --now ec1-dead-man.timer" in calls
+
+
+def test_what_the_start_up_script_cannot_be_made_of_is_refused() -> None:
+    assert len(_script(ssh_key=KEY)) < 256 * 1024, "what one metadata value may hold"
+    make = _loaded("startup_script").startup_script
     with pytest.raises(ValueError, match="not a public key"):
         make(IMAGE, "/data/weights", "ec1-weights", 21, "-----BEGIN OPENSSH PRIVATE KEY-----")
+    with pytest.raises(ValueError, match="not the device name"):
+        make(IMAGE, "/data/weights", "x\nOptions=rw", 21)
+    command = [sys.executable, str(GCE / "startup_script.py"), "--image", "us-docker.pkg.dev/acme/ec1/ec1-gpu:latest"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2 and "digest" in refused.stderr
 
 
 def test_its_python_is_a_container_that_the_server_ends(cloud: Cloud) -> None:

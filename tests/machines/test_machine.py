@@ -43,9 +43,9 @@ def test_nothing_to_do_asks_google_nothing(cloud: Cloud) -> None:
 
 def test_an_existing_machine_keeps_its_metadata_and_gets_a_lifetime(cloud: Cloud) -> None:
     vm = cloud.compute.vm(A)
-    vm.metadata["user-data"] = "#cloud-config"
+    vm.metadata["startup-script"] = "#!/bin/sh"
     with cloud.machine(max_lifetime_seconds=7200).up("inference", NIGHT, keep=False, progress=cloud.tell):
-        assert vm.metadata["user-data"] == "#cloud-config"
+        assert vm.metadata["startup-script"] == "#!/bin/sh"
         assert vm.scheduling["maxRunDuration"] == {"seconds": "7200"}
         assert vm.scheduling["instanceTerminationAction"] == "STOP"
         assert vm.scheduling["provisioningModel"] == "SPOT" and not vm.scheduling["automaticRestart"]
@@ -54,7 +54,7 @@ def test_an_existing_machine_keeps_its_metadata_and_gets_a_lifetime(cloud: Cloud
 def test_where_a_zone_has_none_it_is_created_from_the_template(cloud: Cloud) -> None:
     with cloud.machine(template=TEMPLATE).up("inference", NIGHT, keep=False, progress=cloud.tell):
         vm = cloud.compute.vms[A, "ec1-gpu"]
-        assert vm.metadata["user-data"] == "#cloud-config" and vm.metadata["ec1-owner"] == "gce@control"
+        assert vm.metadata["startup-script"] == "#!/bin/sh" and vm.metadata["ec1-owner"] == "gce@control"
         assert vm.scheduling["maxRunDuration"]
     with (
         pytest.raises(PermanentError, match=r"docs/gce\.md"),
