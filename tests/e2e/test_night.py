@@ -51,10 +51,7 @@ def test_each_recipe_was_trained_judged_and_settled(real_night: RealNight, role:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_what_each_adapter_learnt_is_seen_in_its_answers(real_night: RealNight, role: str) -> None:
-    """Answers to prompts of its own kind that nobody trained on; what the base writes is never right.
-
-    The least that the gate accepts: rounding alone moved the apprenticeship recipe between 30, 34 and 38 of 50.
-    """
+    """Answers to prompts of its own kind that nobody trained on; what the base writes is never right."""
     success = Records(real_night.home.run("fernhollow", role, real_night.night)).read(EvaluationRecord).success
     assert success is not None and success.prompts >= 50
     assert success.right["candidate"] >= 0.6 * success.prompts, success
