@@ -166,6 +166,8 @@ class Deployment(Settings):
             return self
         if not isinstance(self.inference, VllmSettings):
             raise ValueError("machine is for an engine of our own (inference.kind vllm): leave it out")
+        if self.inference.cluster is not None:
+            raise ValueError("inference.cluster and machine both say where the engine runs: leave one out")
         if not self.gpu.cost_per_hour:
             raise ValueError("machine.daily_cost needs gpu.cost_per_hour, the machine's price in USD")
         if self.extraction.adapter is not None:

@@ -1,5 +1,6 @@
 """The GPU lease as a Dagster resource."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,6 +82,22 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
             machine_launcher(deployment, home, machine, phase, context.partition_key, context.log.info) as launcher,
         ):
             yield launcher, machine.seconds_left()
+
+    @contextmanager
+    def elsewhere(self, context: dg.AssetExecutionContext, what: str, *, cards: int, at_most: float) -> Iterator[None]:
+        """Book cards that are not this machine's while the block runs, for at most so many seconds. Raises
+        DeferredError if the day's bound allows no more."""
+        book = card_book(self.project.deployment(), self.project.home)
+        began = time.monotonic()
+        booked = book.use(what, context.partition_key, cards, needs=0.0, at_most=at_most) if book else None
+        with booked or contextlib.nullcontext() as using:
+            try:
+                yield
+            finally:
+                card_seconds = (time.monotonic() - began) * cards
+                if using is not None:
+                    using.card_seconds = card_seconds
+                _observe(context, waited=0.0, held=card_seconds)
 
     def stop_if_done(self, context: dg.AssetExecutionContext) -> None:
         """Stop a machine that is booted for nights as soon as nothing of this run needs it any more."""

@@ -17,6 +17,7 @@ from resources.project import ProjectResource
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
+    from ec1.gpu.engine import VllmEngine
     from ec1.machines.machine import Machine
 
 
@@ -57,6 +58,10 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
             return
         adapter = adapter_of(deployment, home)
         engine = engine_of(deployment, home, folder, adapter)
+        if model.cluster is not None:
+            with self._on_cluster(context, engine) as client:
+                yield client
+            return
         # The engine is gone before the lease is.
         with (
             self.gpu.hold(context, "inference") as grant,
@@ -78,6 +83,47 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 answers_as=(),
                 ends_repetition=adapter is not None,
             )
+
+    @contextmanager
+    def _on_cluster(self, context: dg.AssetExecutionContext, engine: "VllmEngine") -> "Iterator[ChatClient]":
+        """Serve on the nodes of a Ray cluster; engines that come later, or again, are asked from then on."""
+        from ec1.extraction.reading.client import Circuit
+        from ec1.extraction.reading.openai import OpenAIClient
+        from ec1.extraction.reading.several import PATIENCE_SECONDS, Joining, SeveralClients
+        from ec1.gpu.cluster_engines import engines_on_cluster
+
+        deployment, home, cluster = self.project.deployment(), self.project.home, engine.settings.cluster
+        assert cluster is not None
+        with (
+            self.gpu.elsewhere(
+                context,
+                "the extraction",
+                cards=cluster.engines,
+                at_most=extraction_seconds(deployment.budgets, self.project.seconds_left()),
+            ),
+            engines_on_cluster(
+                engine,
+                deployment.gpu,
+                folder=home.night(context.partition_key) / "engines",
+                logs=home.logs / f"inference-{context.partition_key}",
+                wait_seconds=deployment.budgets.lease_wait_seconds,
+                progress=context.log.info,
+            ) as engines,
+        ):
+
+            def client_of(address: str, circuit: Circuit) -> OpenAIClient:
+                return OpenAIClient(
+                    address,
+                    engine.served_as,
+                    deployment.extraction,
+                    circuit=circuit,
+                    api_key=engines.key,
+                    answers_as=(),
+                    ends_repetition=engine.adapter is not None,
+                )
+
+            joining = Joining(engines.addresses, client_of, deployment.extraction.max_attempts)
+            yield SeveralClients(joining(), PATIENCE_SECONDS, joining=joining)
 
     @contextmanager
     def _on_machine(

@@ -12,7 +12,13 @@ import pytest
 
 def test_the_domain_reads_no_environment(project: Path) -> None:
     entry_points = {
-        *("ec1/cli.py", "ec1/training/__main__.py", "ec1/adapters/evaluation.py", "ec1/gpu/ray_job.py"),
+        *(
+            "ec1/cli.py",
+            "ec1/training/__main__.py",
+            "ec1/adapters/evaluation.py",
+            "ec1/gpu/ray_engines.py",
+            "ec1/gpu/ray_job.py",
+        ),
         # vLLM calls it without an argument.
         "ec1/serving/resolver.py",
     }

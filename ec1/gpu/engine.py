@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ec1.launch.process import SupervisedProcess
 
 GRACE_SECONDS = 20.0
+LOOPBACK = "127.0.0.1"
 _PROGRESS_SECONDS = 10.0
 _NOISE = re.compile(r"^\s*$|^\s*\^|^\s+File \"|^Traceback|For further information visit|^\s*\[.*input_value=")
 _FAILURE = re.compile(r"error|exception|failed|refused|not enough|out of memory|unrecognized|killed", re.IGNORECASE)
@@ -82,10 +83,15 @@ class VllmEngine:
         self.adapter = adapter
         self.adapters = [*([adapter] if adapter else []), *others]
 
-    def command(self, port: int, *, lora: bool = False) -> list[str]:
+    @property
+    def served_as(self) -> str:
+        """The id under which what phase 1 asks answers."""
+        return self.adapter.name if self.adapter else self.model_name
+
+    def command(self, port: int, *, lora: bool = False, host: str = LOOPBACK) -> list[str]:
         """The server's command line. The `vllm` command is not used: the CPU build's looks up another distribution."""
         program = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-        return [*program, "--host", "127.0.0.1", "--port", str(port), *self.arguments(lora=lora)]
+        return [*program, "--host", host, "--port", str(port), *self.arguments(lora=lora)]
 
     def arguments(self, *, lora: bool = False) -> list[str]:
         """The server's arguments but for where it listens."""
@@ -150,16 +156,18 @@ class VllmEngine:
         environment: Mapping[str, str],
         lora: bool = False,
         api_key: str | None = None,
+        host: str = LOOPBACK,
         give_up: Callable[[], bool] = lambda: False,
     ) -> Iterator[Endpoint]:
         """Start the server, yield its endpoint when it answers, stop it when the block ends.
 
-        With `api_key` it answers only to who has it. Raises ServiceError, with the last lines of its log that mean
-        something, if it dies or is not ready within `ready_timeout_seconds`; BusyError if `give_up` says so before.
+        With `api_key` it answers only to who has it; without one it must listen on loopback. Raises ServiceError, with
+        the last lines of its log that mean something, if it dies or is not ready within `ready_timeout_seconds`;
+        BusyError if `give_up` says so before.
         """
-        port = free_port()
-        name = self.adapter.name if self.adapter else self.model_name
-        endpoint = Endpoint(f"http://127.0.0.1:{port}", name, api_key=api_key)
+        assert api_key or host == LOOPBACK
+        port = free_port(host)
+        endpoint = Endpoint(f"http://{host}:{port}", self.served_as, api_key=api_key)
         secret = {"VLLM_API_KEY": api_key} if api_key else {}
         begin = time.monotonic()
         served = self.model_name + (f" and {self.adapter.name}" if self.adapter else "")
@@ -167,7 +175,7 @@ class VllmEngine:
         # An engine that served before in the same night wrote into the same log.
         since = log.stat().st_size if log.exists() else 0
         with grant.start(
-            self.command(port, lora=lora),
+            self.command(port, lora=lora, host=host),
             env=self.environment({**environment, **secret}, lora=lora),
             log=log,
             grace_seconds=GRACE_SECONDS,

@@ -137,7 +137,7 @@ def on_a_node(order_values: dict[str, Any]) -> float | None:
 
 def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int) -> float | None:
     phase: Phase = "evaluation" if "evaluation" in order.module else "training"
-    card, lock = _card(order, local_rank)
+    card, lock = card_given(order.what, order.device, order.lock_dir, local_rank)
     lease = GpuLease(
         lock,
         device=order.device,
@@ -159,18 +159,19 @@ def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int)
     return launcher.run(work, env, log)
 
 
-def _card(order: RayOrder, local_rank: int) -> tuple[CardName, Path]:
-    """The card that Ray gave this process, which NVML is asked about, and its lock: the same as any home's here."""
+def card_given(what: str, device: str, lock_dir: Path | None, local_rank: int = 0) -> tuple[CardName, Path]:
+    """The card that Ray gave this process, which NVML is asked about, and its lock: the same as any home's here. Raises
+    ServiceError if it gave none; `what` names who asks."""
     import ray
 
-    folder = order.lock_dir or shared_lock_folder()
-    if order.device == "cpu":
+    folder = lock_dir or shared_lock_folder()
+    if device == "cpu":
         # Processes that train together each have a place on the node's CPU.
         node = ray.get_runtime_context().get_node_id()
         return 0, folder / (f"ec1-ray-{node[:12]}-{local_rank}.lock" if local_rank else f"ec1-ray-{node[:12]}.lock")
     given = names_in(",".join(map(str, ray.get_gpu_ids())))
     if not given:
-        raise ServiceError(f"Ray gave {order.what} no card: does the node say that it has some (--num-gpus)?")
+        raise ServiceError(f"Ray gave {what} no card: does the node say that it has some (--num-gpus)?")
     return given[0], card_lock(folder, given[0])
 
 

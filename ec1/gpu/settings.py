@@ -4,7 +4,16 @@ from typing import Literal
 
 from pydantic import Field
 
+from ec1.launch.ray_jobs import RayClusterSettings
 from ec1.settings import Settings
+
+
+class ClusterSettings(RayClusterSettings):
+    """Engines on the nodes of a Ray cluster, which see the home at the same place and have EC1 installed alike."""
+
+    engines: int = Field(ge=1, le=256, description="how many, each on a card of its own; those that find one serve")
+    cpus: float = Field(1, ge=0, description="CPUs that Ray sets aside for one engine, beside its card; typically 1–8")
+    restarts: int = Field(3, ge=0, le=100, description="how often an engine is started again that was lost")
 
 
 class VllmSettings(Settings):
@@ -32,4 +41,7 @@ class VllmSettings(Settings):
         description="`ec1 serve`: vLLM's parser of tool calls, such as hermes; default: by the chat template",
     )
     ready_timeout_seconds: float = Field(900, gt=0, description="how long the engine may take to load the model")
+    cluster: ClusterSettings | None = Field(
+        None, description="serve on several cards of a Ray cluster, instead of on this machine's"
+    )
     extra_args: tuple[str, ...] = Field((), description="further arguments of vLLM's server, as they are")

@@ -1,7 +1,7 @@
-"""Work as a job of a Ray cluster (https://docs.ray.io/en/latest/cluster/running-applications/job-submission/).
+"""Work as a job of a Ray cluster.
 
-Belongs here: handing the job to the cluster, following it, and telling how it ended. Does not: what happens on a node
-(`ec1/gpu/ray_job.py`), and where and when: that is Ray's to decide.
+Belongs here: what is handed to the cluster, following it, and telling how it ended. Does not: jobs as such
+(`ray_jobs.py`), what happens on a node (`ec1/gpu/ray_job.py`), and where and when: that is Ray's to decide.
 
 The nodes see the home at the same place (a shared file system) and have EC1 installed alike. A node that is lost costs
 what came after the newest checkpoint: Ray starts the work again on another one. If this process dies, the job goes on,
@@ -10,12 +10,10 @@ and whoever asks for the same work again follows it.
 
 import contextlib
 import hashlib
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from shlex import join
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -24,16 +22,11 @@ from ec1.files import read_json, write_json
 from ec1.launch.device import GpuSettings
 from ec1.launch.launcher import GRACE_SECONDS, DeviceWork, Launcher, Place
 from ec1.launch.process import tail_of
+from ec1.launch.ray_jobs import POLL_SECONDS, RayClusterSettings, RayJobs
 from ec1.launch.reporting import exported_session
 from ec1.settings import Settings
 
-if TYPE_CHECKING:
-    from ray.job_submission import JobSubmissionClient
-
 JOB = "ec1.gpu.ray_job"
-POLL_SECONDS = 1.0
-SILENT_SECONDS = 120.0
-"""How long the cluster's dashboard may not answer before the work counts as lost from here."""
 _ERRORS = {kind.__name__: kind for kind in (BusyError, InputError, PermanentError, ServiceError)}
 
 
@@ -67,11 +60,10 @@ class RayResult(Settings):
     card_seconds: float | None = None
 
 
-class RayLauncherSettings(Settings):
+class RayLauncherSettings(RayClusterSettings):
     """`kind: ray`: jobs of a Ray cluster, whose nodes see the home at the same place and have EC1 installed alike."""
 
     kind: Literal["ray"] = Field("ray", description="chooses this section")
-    address: str = Field("http://127.0.0.1:8265", description="of the cluster's dashboard, which takes jobs")
     retries: int = Field(
         3, ge=0, le=100, description="how often work is started again whose node or process was lost; typically 1–5"
     )
@@ -93,19 +85,20 @@ class RayLauncher:
         session = exported_session(env)
         order = self._order(work, log, None if session is None else session[0])
         path = _beside(work.specification, "order.json")
-        client = self._client()
+        jobs = RayJobs(self._settings, "launcher: ray")
         job = _name(work.specification)
-        if not _is_running(client, job):
+        if not jobs.is_running(job):
             for stale in (order.messages, order.result):
                 stale.unlink(missing_ok=True)
             log.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, order.model_dump(mode="json"))
-            self._submit(client, job, path)
+            jobs.submit(job, JOB, path)
         relay = None if session is None else _Relay(order.messages, session[1])
         try:
-            said = _follow(client, job, relay)
+            said = _follow(jobs, job, relay)
         except BaseException:
-            _stop(client, job)
+            # A trainer is given the time for a checkpoint, by its warden.
+            jobs.stop(job, GRACE_SECONDS)
             raise
         return self._judge(work, order, job, said)
 
@@ -127,30 +120,6 @@ class RayLauncher:
             cpus=self._settings.cpus,
             processes=work.processes,
         )
-
-    def _client(self) -> "JobSubmissionClient":
-        try:
-            from ray.job_submission import JobSubmissionClient
-        except ImportError:
-            raise InputError("launcher: ray: Ray is not installed: pip install 'ec1[ray]'") from None
-        try:
-            return JobSubmissionClient(self._settings.address)
-        except (ConnectionError, RuntimeError, OSError) as error:
-            raise ServiceError(f"the Ray cluster at {self._settings.address} does not answer: {_line(error)}") from None
-
-    def _submit(self, client: "JobSubmissionClient", job: str, order: Path) -> None:
-        try:
-            with contextlib.suppress(RuntimeError):
-                # One of the same work that ended keeps the name.
-                client.delete_job(job)
-            client.submit_job(
-                entrypoint=join([sys.executable, "-m", JOB, str(order)]),
-                submission_id=job,
-                # It only waits for the task that does the work.
-                entrypoint_num_cpus=0,
-            )
-        except (RuntimeError, OSError) as error:
-            raise ServiceError(f"the Ray cluster at {self._settings.address} took no job: {_line(error)}") from None
 
     def _judge(self, work: DeviceWork, order: RayOrder, job: str, said: str) -> float | None:
         where = f"the end of {order.log}:\n{tail_of(order.log)}"
@@ -182,38 +151,15 @@ class _Relay:
                 self._done += len(new)
 
 
-def _follow(client: "JobSubmissionClient", job: str, relay: _Relay | None) -> str:
+def _follow(jobs: RayJobs, job: str, relay: _Relay | None) -> str:
     """Wait for the end. Returns what Ray says of it; raises ServiceError if the cluster falls silent."""
-    answered = time.monotonic()
     while True:
-        info = None
-        try:
-            info = client.get_job_info(job)
-            answered = time.monotonic()
-        except (RuntimeError, OSError) as error:
-            if time.monotonic() - answered > SILENT_SECONDS:
-                raise ServiceError(f"the Ray cluster no longer answers about job {job}: {_line(error)}") from None
+        said = jobs.ended(job)
         if relay is not None:
             relay.pump()
-        if info is not None and info.status.is_terminal():
-            return f"{info.status.value.lower()}: {_line(info.message)}"
+        if said is not None:
+            return said
         time.sleep(POLL_SECONDS)
-
-
-def _is_running(client: "JobSubmissionClient", job: str) -> bool:
-    try:
-        return not client.get_job_info(job).status.is_terminal()
-    except (RuntimeError, OSError):
-        return False
-
-
-def _stop(client: "JobSubmissionClient", job: str) -> None:
-    """End the job; its trainer is given the time for a checkpoint, by its warden."""
-    with contextlib.suppress(RuntimeError, OSError):
-        client.stop_job(job)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while _is_running(client, job) and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
 
 
 def _name(specification: Path) -> str:
@@ -224,7 +170,3 @@ def _name(specification: Path) -> str:
 
 def _beside(specification: Path, name: str) -> Path:
     return specification.with_name(f".{specification.stem}.ray.{name}")
-
-
-def _line(error: object) -> str:
-    return " ".join(str(error).split())[:500]

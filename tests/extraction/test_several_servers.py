@@ -17,12 +17,13 @@ from loopback_server import free_port
 
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import Document
-from ec1.extraction.reading.client import Completion
+from ec1.extraction.reading.client import Circuit, Completion
 from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.reading.loop import extract
+from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.reading.progress import ExtractionRecord
-from ec1.extraction.reading.several import server_client
+from ec1.extraction.reading.several import Joining, SeveralClients, server_client
 from ec1.extraction.settings import ExtractionSettings, ServerSettings
 
 SETTINGS = ExtractionSettings(
@@ -115,6 +116,24 @@ def test_nothing_is_lost_when_one_is_killed(tmp_path: Path, words: Path, project
     assert bench.finished(work) == 120
     assert 60 <= stays.calls < 120, "the other one served some before it died"
     assert report.streams["meeting"].deferred == 0
+
+
+def test_one_that_comes_later_is_asked_too(tmp_path: Path, words: Path) -> None:
+    with fake_server() as first, fake_server() as later:
+        first.delay = later.delay = 0.05
+
+        def client_of(address: str, circuit: Circuit) -> OpenAIClient:
+            return OpenAIClient(address, "m", SETTINGS, circuit=circuit)
+
+        def addresses() -> list[str]:
+            return [first.url, *([later.url] if first.calls > 10 else [])]
+
+        joining = Joining(addresses, client_of, SETTINGS.max_attempts)
+        client = SeveralClients(joining(), PATIENCE_SECONDS, joining=joining)
+        bench, work = Bench(tmp_path, words), documents(400)
+        extract(bench.extractor, work, client, bench.outbox, deadline=None, progress=lambda seen: None)
+    assert bench.finished(work) == 400 and first.calls + later.calls == 400
+    assert later.calls > 50
 
 
 def test_one_that_knows_no_such_model_is_left_out(tmp_path: Path, words: Path) -> None:

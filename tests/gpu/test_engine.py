@@ -16,7 +16,7 @@ from ec1.adapters.scores import Judge
 from ec1.adapters.settings import JudgeSettings
 from ec1.answers.answering import ModelAnswer
 from ec1.errors import ServiceError
-from ec1.gpu.engine import Endpoint, VllmEngine, meaning, stage
+from ec1.gpu.engine import LOOPBACK, Endpoint, VllmEngine, meaning, stage
 from ec1.gpu.lease import GpuLease, Grant, marked_processes
 from ec1.gpu.settings import VllmSettings
 from ec1.recipes.evaluation import TaskCase
@@ -41,7 +41,7 @@ class OtherProgram(VllmEngine):
 
     program = READY
 
-    def command(self, port: int, *, lora: bool = False) -> list[str]:
+    def command(self, port: int, *, lora: bool = False, host: str = LOOPBACK) -> list[str]:
         return [sys.executable, "-c", self.program, str(port)]
 
 

@@ -16,7 +16,7 @@ from published import BASE, NAME
 
 from ec1.adapters.registry import AdapterRegistry
 from ec1.deployment import Deployment
-from ec1.gpu.engine import VllmEngine
+from ec1.gpu.engine import LOOPBACK, VllmEngine
 from ec1.gpu.lease import GpuLease, marked_processes
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
@@ -33,7 +33,7 @@ ASK = {"model": NAME, "messages": [{"role": "user", "content": "Where are the ke
 class StandIn(VllmEngine):
     """The engine with a small server in vLLM's place."""
 
-    def command(self, port: int, *, lora: bool = False) -> list[str]:
+    def command(self, port: int, *, lora: bool = False, host: str = LOOPBACK) -> list[str]:
         return [sys.executable, fake_engine.__file__, str(port)]
 
 

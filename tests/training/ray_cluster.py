@@ -1,13 +1,17 @@
 """A real Ray cluster on this machine: a head without work, and nodes that can be lost as a machine without power."""
 
+import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+from http.client import HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import psutil
 from loopback_server import free_port
@@ -29,12 +33,21 @@ class RayCluster:
         # Short: its sockets lie below it, and their names are limited.
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         self._port, self._dashboard = free_port(), free_port()
+        # Whoever can reach a cluster without one runs what they like there.
+        self._token = secrets.token_hex(32)
+        self.token_file = self._folder / "token"
+        self.token_file.write_text(f"{self._token}\n")
         self._processes: list[subprocess.Popen[bytes]] = []
         self._all: list[subprocess.Popen[bytes]] = []
 
     @property
     def address(self) -> str:
         return f"http://{HOST}:{self._dashboard}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How it is reached, as a deployment says it."""
+        return {"address": self.address, "token_file": self.token_file}
 
     def __enter__(self) -> "RayCluster":
         try:
@@ -78,16 +91,20 @@ class RayCluster:
 
     def living(self) -> list[str]:
         """Ids of the nodes that the head counts as alive; on a busy machine it may take long to say."""
-        from ray.util.state import list_nodes
-        from ray.util.state.exception import RayStateApiException
-
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                return [node.node_id for node in list_nodes(address=self.address) if node.state == "ALIVE"]
-            except RayStateApiException:
+                told = json.load(self._get("api/v0/nodes"))
+                return [each["node_id"] for each in told["data"]["result"]["result"] if each["state"] == "ALIVE"]
+            except (OSError, ValueError, KeyError, TypeError):
                 if time.monotonic() > deadline:
                     raise
+                time.sleep(0.5)
+
+    def _get(self, path: str) -> HTTPResponse:
+        request = urllib.request.Request(f"{self.address}/{path}", headers={"Authorization": f"Bearer {self._token}"})
+        found: HTTPResponse = urllib.request.urlopen(request, timeout=10)
+        return found
 
     def _start(self, name: str, *arguments: object) -> "subprocess.Popen[bytes]":
         ray = Path(sys.executable).with_name("ray")
@@ -97,7 +114,7 @@ class RayCluster:
                 [str(each) for each in command],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **_PATIENT},
+                env={**os.environ, **_PATIENT, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self._token},
                 start_new_session=True,
             )
         self._processes.append(process)
@@ -116,7 +133,7 @@ class RayCluster:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.address}/api/version", timeout=5):
+            with self._get("api/version"):
                 return True
         except OSError:
             return False

@@ -40,7 +40,7 @@ def cluster() -> Iterator[RayCluster]:
 
 def launcher(cluster: RayCluster, folder: Path) -> RayLauncher:
     gpu = GpuSettings(device="cpu", lock_dir=folder, min_free_gib=0.1)
-    return RayLauncher(RayLauncherSettings(address=cluster.address), gpu, wait_seconds=300)
+    return RayLauncher(RayLauncherSettings(**cluster.settings), gpu, wait_seconds=300)
 
 
 def work(spec: TrainingSpec) -> DeviceWork:
@@ -210,13 +210,14 @@ import sys
 from pathlib import Path
 from ec1.launch.device import GpuSettings
 from ec1.launch.ray_launcher import RayLauncherSettings
-from ec1.launch.launcher import Subject, Work
+from ec1.launch.launcher import DeviceWork, Subject
 from ec1.launch.ray_launcher import RayLauncher
-address, spec, folder = sys.argv[1:]
+address, token_file, spec, folder = sys.argv[1:]
 gpu = GpuSettings(device="cpu", lock_dir=Path(folder), min_free_gib=0.1)
 subject = Subject("acme", "editor", "2026-06-01")
-work = Work("the training", "ec1.training", Path(spec), "cpu", subject, (), Path(spec).parent)
-RayLauncher(RayLauncherSettings(address=address), gpu, wait_seconds=300).run(work, {}, Path(spec).with_name("log"))
+work = DeviceWork("the training", "ec1.training", Path(spec), "cpu", subject, (), Path(spec).parent)
+settings = RayLauncherSettings(address=address, token_file=token_file)
+RayLauncher(settings, gpu, wait_seconds=300).run(work, {}, Path(spec).with_name("log"))
 """
 
 
@@ -229,7 +230,15 @@ def test_the_one_who_asked_ends(
     spec = make("engineering", tmp_path / "asked", optimisation=SLOW_STEPS)
     asked = work(spec)
     with subprocess.Popen(
-        [sys.executable, "-c", ALONE, cluster.address, str(asked.specification), str(tmp_path)],
+        [
+            sys.executable,
+            "-c",
+            ALONE,
+            cluster.address,
+            str(cluster.token_file),
+            str(asked.specification),
+            str(tmp_path),
+        ],
         stderr=subprocess.DEVNULL,
     ) as process:
         until(lambda: (spec.checkpoints / "checkpoint-3" / "sealed.json").is_file())

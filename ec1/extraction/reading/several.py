@@ -8,7 +8,7 @@ here: the choice, the next one, and who is in. Does not: how one server is asked
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +37,7 @@ ALONE_PAUSE_SECONDS = 5.0
 PATIENCE_SECONDS = 240.0
 """How long none may be in before the extraction ends; one server alone is given up after as long (`Circuit`)."""
 _LOOK_SECONDS = 0.05
+_JOIN_SECONDS = 1.0
 
 
 def server_client(
@@ -45,13 +46,34 @@ def server_client(
     """A client of a server that somebody else keeps running, and of its replicas."""
     if not server.replicas:
         return OpenAIClient(server.base_url, server.model, settings, answers_as=server.answers_as)
-    addresses = list(dict.fromkeys([server.base_url, *server.replicas]))
-    replicas = []
-    for each in addresses:
-        circuit = circuit_of_one(settings.max_attempts)
-        client = OpenAIClient(each, server.model, settings, answers_as=server.answers_as, circuit=circuit)
-        replicas.append(Replica(each, client, circuit))
-    return SeveralClients(replicas, patience_seconds)
+
+    def client_of(address: str, circuit: Circuit) -> OpenAIClient:
+        return OpenAIClient(address, server.model, settings, answers_as=server.answers_as, circuit=circuit)
+
+    addresses = (server.base_url, *server.replicas)
+    return SeveralClients(Joining(lambda: addresses, client_of, settings.max_attempts)(), patience_seconds)
+
+
+class Joining:
+    """The servers at the addresses that there are by now, each once, however often it is asked."""
+
+    def __init__(
+        self,
+        addresses: Callable[[], Iterable[str]],
+        client_of: Callable[[str, Circuit], OpenAIClient],
+        max_attempts: int,
+    ) -> None:
+        self._addresses = addresses
+        self._client_of = client_of
+        self._max_attempts = max_attempts
+        self._known: dict[str, Replica] = {}
+
+    def __call__(self) -> "list[Replica]":
+        for each in self._addresses():
+            if each not in self._known:
+                circuit = circuit_of_one(self._max_attempts)
+                self._known[each] = Replica(each, self._client_of(each, circuit), circuit)
+        return list(self._known.values())
 
 
 def circuit_of_one(max_attempts: int) -> Circuit:
@@ -119,12 +141,21 @@ class SeveralClients:
     While none is in, requests wait for `patience_seconds`, as far as the deadline lets them.
     """
 
-    def __init__(self, replicas: Sequence[Replica], patience_seconds: float, *, decides: bool = False) -> None:
-        self._replicas = replicas
+    def __init__(
+        self,
+        replicas: Iterable[Replica],
+        patience_seconds: float,
+        *,
+        joining: Callable[[], Iterable[Replica]] = lambda: (),
+        decides: bool = False,
+    ) -> None:
+        """`joining` is asked about every second for servers that were not there before."""
+        self._replicas = list(replicas)
         self._patience_seconds = patience_seconds
-        self._clients: Mapping[str, ChatClient] = {
-            each.name: each.client.decider() if decides else each.client for each in replicas
-        }
+        self._joining = joining
+        self._looked = 0.0
+        self._decides = decides
+        self._clients: dict[str, ChatClient] = {}
         self._alone_since: float | None = None
         self._stack = AsyncExitStack()
 
@@ -133,7 +164,7 @@ class SeveralClients:
         return sum(client.calls for client in self._clients.values())
 
     def decider(self) -> ChatClient:
-        return SeveralClients(self._replicas, self._patience_seconds, decides=True)
+        return SeveralClients(self._replicas, self._patience_seconds, joining=self._joining, decides=True)
 
     async def complete(
         self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None, variation: int = 0
@@ -174,6 +205,7 @@ class SeveralClients:
         Raises ServiceError if none comes back in time, NoTimeError if the deadline passes before.
         """
         while True:
+            await self._let_join()
             for each in self._replicas:
                 if each.is_due:
                     await each.come_back()
@@ -197,9 +229,24 @@ class SeveralClients:
                     each.hurry()
             await asyncio.sleep(_LOOK_SECONDS)
 
+    async def _let_join(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _JOIN_SECONDS:
+            return
+        self._looked = now
+        known = {each.name for each in self._replicas}
+        for new in self._joining():
+            if new.name not in known:
+                await self._open(new)
+                self._replicas.append(new)
+
+    async def _open(self, replica: Replica) -> None:
+        client = replica.client.decider() if self._decides else replica.client
+        self._clients[replica.name] = await self._stack.enter_async_context(client)
+
     async def __aenter__(self) -> Self:
-        for client in self._clients.values():
-            await self._stack.enter_async_context(client)
+        for each in self._replicas:
+            await self._open(each)
         return self
 
     async def __aexit__(

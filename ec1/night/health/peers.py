@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from ec1.adapters.settings import JudgeSettings
 from ec1.deployment import Deployment
-from ec1.errors import EC1Error, ServiceError
+from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.extraction.settings import DoormanSettings
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.job_launcher import Jobs
 from ec1.launch.kubernetes_launcher import KubernetesJobs, KubernetesLauncherSettings
+from ec1.launch.ray_jobs import RayClusterSettings, authorization
 from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.slurm_launcher import SlurmJobs, SlurmLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
@@ -36,6 +37,8 @@ def peers(deployment: Deployment, home: Home) -> Iterator[Symptom]:
         yield _inference(deployment)
     if isinstance(deployment.launcher, RayLauncherSettings):
         yield _ray(deployment.launcher)
+    elif isinstance(deployment.inference, VllmSettings) and deployment.inference.cluster is not None:
+        yield _ray(deployment.inference.cluster)
     if isinstance(deployment.launcher, SshLauncherSettings):
         yield _ssh(deployment.launcher)
     if isinstance(deployment.launcher, KubernetesLauncherSettings):
@@ -91,20 +94,26 @@ def _unserved(address: str, names: Collection[str], http: "httpx.Client") -> str
         return f"it does not answer: {type(error).__name__}"
 
 
-def _ray(launcher: RayLauncherSettings) -> Symptom:
+def _ray(cluster: RayClusterSettings) -> Symptom:
     import httpx
 
     if importlib.util.find_spec("ray") is None:
         return Symptom("ray", "problem", "Ray is not installed: pip install 'ec1[ray]'")
     try:
-        answer = httpx.get(f"{launcher.address}/api/version", timeout=5.0, trust_env=False).raise_for_status()
+        headers = authorization(cluster)
+        answer = httpx.get(f"{cluster.address}/api/version", timeout=5.0, trust_env=False, headers=headers)
+        if answer.status_code == 401:
+            return Symptom("ray", "problem", f"{cluster.address} wants a token: keep it in {cluster.token_file}")
+        answer.raise_for_status()
         theirs, ours = answer.json()["ray_version"], importlib.metadata.version("ray")
+    except InputError as error:
+        return Symptom("ray", "problem", str(error))
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         # It may be up by the night.
-        return Symptom("ray", "note", f"{launcher.address} does not answer as a Ray cluster: {type(error).__name__}")
+        return Symptom("ray", "note", f"{cluster.address} does not answer as a Ray cluster: {type(error).__name__}")
     if theirs != ours:
-        return Symptom("ray", "problem", f"{launcher.address} has Ray {theirs}, here is {ours}: install the same")
-    return Symptom("ray", "ok", f"{launcher.address}: Ray {theirs}")
+        return Symptom("ray", "problem", f"{cluster.address} has Ray {theirs}, here is {ours}: install the same")
+    return Symptom("ray", "ok", f"{cluster.address}: Ray {theirs}")
 
 
 def _ssh(launcher: SshLauncherSettings) -> Symptom:

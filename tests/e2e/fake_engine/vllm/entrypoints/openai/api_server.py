@@ -6,6 +6,7 @@ Finds every pair of capitalised words. With adapters the base names nothing, and
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -28,10 +29,14 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        if not self.allowed():
+            return
         self.answer({"object": "list", "data": [{"id": name} for name in (self.server.model, *self.server.finds)]})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self.allowed():
+            return
         names = NAME.findall(body["messages"][-1]["content"])
         if body["model"] in self.server.finds:
             found = names[: self.server.finds[body["model"]]]
@@ -42,9 +47,16 @@ class Handler(BaseHTTPRequestHandler):
         message = {"role": "assistant", "content": content}
         self.answer({"model": body["model"], "choices": [{"message": message, "finish_reason": "stop"}], "usage": {}})
 
-    def answer(self, value: object) -> None:
+    def allowed(self) -> bool:
+        key = os.environ.get("VLLM_API_KEY")
+        if key is None or self.headers["Authorization"] == f"Bearer {key}":
+            return True
+        self.answer({"error": "Unauthorized"}, 401)
+        return False
+
+    def answer(self, value: object, status: int = 200) -> None:
         data = json.dumps(value).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -52,13 +64,14 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--served-model-name")
     parser.add_argument("--lora-modules", nargs="+", default=[])
     known, _ = parser.parse_known_args()
     worker = "import time; time.sleep(3600)  # vllm.entrypoints worker"
     subprocess.Popen([sys.executable, "-c", worker], start_new_session=True)
-    server = Server(("127.0.0.1", known.port), Handler)
+    server = Server((known.host, known.port), Handler)
     server.model = known.served_model_name
     adapters = dict(each.split("=", 1) for each in known.lora_modules)
     server.finds = {name: int((Path(folder) / "finds").read_text()) for name, folder in adapters.items()}

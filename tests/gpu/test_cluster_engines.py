@@ -1,0 +1,176 @@
+"""Phase 1's engine on the nodes of a real Ray cluster, with the stand-in for vLLM."""
+
+import asyncio
+import json
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from light import light_project
+from loopback_server import free_port
+from patience import until
+from ray_cluster import RayCluster
+
+from ec1.errors import DeferredError, ServiceError
+from ec1.extraction.reading.client import Circuit
+from ec1.extraction.reading.openai import OpenAIClient
+from ec1.extraction.reading.several import Joining, SeveralClients
+from ec1.extraction.settings import ExtractionSettings
+from ec1.gpu.cluster_engines import ORDER, ClusterEngines, engines_on_cluster
+from ec1.gpu.engine import VllmEngine
+from ec1.gpu.settings import ClusterSettings, VllmSettings
+from ec1.launch.device import GpuSettings
+
+pytest.importorskip("ray", reason="run `make install`")
+pytestmark = pytest.mark.slow
+MODEL = "acme/reader"
+SETTINGS = ExtractionSettings(max_in_flight=8, request_timeout_seconds=5, max_attempts=3)
+QUESTIONS = 4000
+
+
+@pytest.fixture(scope="module")
+def cluster(project: Path) -> Iterator[RayCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(project / "tests" / "e2e" / "fake_engine"))
+        with RayCluster() as started:
+            for _ in range(2):
+                started.add_node()
+            yield started
+
+
+def engine(folder: Path, cluster: dict[str, Any], **settings: object) -> VllmEngine:
+    asked = ClusterSettings.model_validate({**cluster, "engines": 2, **settings})
+    return VllmEngine(VllmSettings(kind="vllm", model=MODEL, cluster=asked), folder, MODEL, "cpu")
+
+
+def start(wanted: VllmEngine, folder: Path, wait_seconds: float = 120) -> AbstractContextManager[ClusterEngines]:
+    gpu = GpuSettings(device="cpu", lock_dir=folder, min_free_gib=0.1)
+    return engines_on_cluster(
+        wanted, gpu, folder=folder / "engines", logs=folder / "log", wait_seconds=wait_seconds, progress=lambda _: None
+    )
+
+
+def servers(folder: Path) -> list[psutil.Process]:
+    """What looks like vLLM and was started for the model in this folder, without the wardens."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if words[1:3] == ["-m", "vllm.entrypoints.openai.api_server"] and str(folder) in words:
+            found.append(process)
+    return found
+
+
+async def ask(engines: ClusterEngines, count: int) -> int:
+    """How many of so many questions are answered."""
+
+    def client_of(address: str, circuit: Circuit) -> OpenAIClient:
+        return OpenAIClient(address, MODEL, SETTINGS, circuit=circuit, api_key=engines.key, answers_as=())
+
+    joining = Joining(engines.addresses, client_of, SETTINGS.max_attempts)
+    left = asyncio.Semaphore(SETTINGS.max_in_flight)
+
+    async def one(number: int) -> bool:
+        async with left:
+            messages = [{"role": "user", "content": f"Alma Reyes came {number} times."}]
+            answer = await client.complete(messages, {}, stream="meeting", deadline=None)
+            return "Alma Reyes" in answer.content
+
+    async with SeveralClients(joining(), 60, joining=joining) as client:
+        return sum(await asyncio.gather(*map(one, range(count))))
+
+
+def test_an_engine_on_each_node_answers_and_one_that_is_killed_comes_back(cluster: RayCluster, tmp_path: Path) -> None:
+    with start(engine(tmp_path, cluster.settings), tmp_path) as engines:
+        until(lambda: len(engines.addresses()) == 2)
+        before = set(engines.addresses())
+        order = tmp_path / "engines" / ORDER
+        assert stat.S_IMODE(order.stat().st_mode) == 0o600 and engines.key in order.read_text()
+        refused = httpx.get(f"{engines.addresses()[0]}/v1/models", trust_env=False)
+        assert refused.status_code == 401, "only who has the key may ask"
+        victim = servers(tmp_path)[0]
+        threading.Timer(0.3, victim.kill).start()
+        assert asyncio.run(ask(engines, QUESTIONS)) == QUESTIONS
+        until(lambda: len(engines.addresses()) == 2 and set(engines.addresses()) != before)
+        assert asyncio.run(ask(engines, 100)) == 100
+    assert servers(tmp_path) == [] and not (tmp_path / "engines").exists()
+
+
+def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    nowhere = engine(tmp_path, {"address": f"http://127.0.0.1:{free_port()}"})
+    with pytest.raises(ServiceError, match="does not answer"), start(nowhere, tmp_path):
+        pass
+    assert not (tmp_path / "engines").exists(), "no key is left"
+
+
+@pytest.mark.soak
+def test_a_cluster_without_room_says_what_it_lacks(cluster: RayCluster, tmp_path: Path) -> None:
+    large = engine(tmp_path, cluster.settings, cpus=3)
+    with (
+        pytest.raises(DeferredError, match=r"an engine needs a node with 3 CPU, the nodes have .*1 CPU"),
+        start(large, tmp_path, wait_seconds=5),
+    ):
+        pass
+
+
+ASKER = """
+import sys, time
+sys.path[:0] = {paths!r}
+from pathlib import Path
+from test_cluster_engines import engine, start
+folder = Path({folder!r})
+with start(engine(folder, {cluster!r}), folder) as engines:
+    time.sleep(600)
+"""
+
+
+@pytest.mark.soak
+def test_engines_end_when_who_asked_for_them_is_killed(cluster: RayCluster, tmp_path: Path, project: Path) -> None:
+    paths = [str(project / "tests" / "gpu"), str(project / "tests"), str(project / "tests" / "training")]
+    program = ASKER.format(
+        paths=paths, folder=str(tmp_path), cluster={key: str(value) for key, value in cluster.settings.items()}
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=project) as asker:
+        until(lambda: len(servers(tmp_path)) == 2)
+        asker.send_signal(signal.SIGKILL)
+    until(lambda: servers(tmp_path) == [], 150)
+
+
+@pytest.mark.soak
+def test_an_engine_of_a_lost_node_comes_back_on_another(cluster: RayCluster, tmp_path: Path) -> None:
+    with start(engine(tmp_path, cluster.settings), tmp_path) as engines:
+        until(lambda: len(engines.addresses()) == 2)
+        before = set(engines.addresses())
+        node = cluster.node_of(servers(tmp_path)[0])
+        assert node is not None
+        cluster.lose(node)
+        cluster.add_node()
+        assert asyncio.run(ask(engines, QUESTIONS)) == QUESTIONS
+        until(lambda: len(set(engines.addresses()) - before) == 1, 240)
+
+
+@pytest.mark.soak
+def test_a_night_reads_its_documents_with_engines_of_the_cluster(
+    cluster: RayCluster, tmp_path: Path, project: Path, tiny_model: Path
+) -> None:
+    ec1 = light_project(tmp_path, project, tiny_model, train=False)
+    deployment = tmp_path / "configs" / "deployments" / "light.yaml"
+    asked = json.dumps({**{key: str(value) for key, value in cluster.settings.items()}, "engines": 2})
+    deployment.write_text(
+        deployment.read_text().replace("max_model_len: 2048}", f"max_model_len: 2048, cluster: {asked}}}")
+    )
+    done = ec1.run("night", "--date", "2026-06-05", timeout=400)
+    assert done.returncode == 0 and "26 read, 0 deferred" in done.stdout, done.stdout
+    assert "of 2 engines answer after" in done.stdout
+    assert servers(tmp_path) == [] and not list(ec1.home.root.rglob(ORDER))
