@@ -51,11 +51,10 @@ def weight_bytes_in(folder: Path) -> int:
 
 
 def unneeded_libraries(folder: Path) -> set[str]:
-    """Libraries that transformers and PEFT import wherever they are installed, though this model runs without them: a
-    quarter of what loading PEFT takes (`ec1.launch.libraries`)."""
+    """Libraries that transformers and PEFT import wherever they are installed, though this model runs without them."""
     config = folder / "config.json"
     in_few_bits = config.is_file() and "quantization_config" in read_json(config)
-    return {"sklearn"} if in_few_bits else {"sklearn", "bitsandbytes"}
+    return set() if in_few_bits else {"bitsandbytes"}
 
 
 @functools.cache

@@ -159,10 +159,10 @@ def test_a_layer_can_be_trained_whole_where_nothing_is_served(
 
 def test_a_process_loads_what_its_training_uses(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     lora: dict[str, Any] = {"method": "lora", "quantization": None}
-    assert unneeded(make("engineering", tmp_path, **lora)) == {"sklearn", "bitsandbytes", "wandb"}
+    assert unneeded(make("engineering", tmp_path, **lora)) == {"bitsandbytes", "wandb"}
     in_few_bits = make("engineering", tmp_path, method="qlora", quantization={"type": "nf4"}, tracking=("wandb",))
-    assert unneeded(in_few_bits) == {"sklearn"}
+    assert unneeded(in_few_bits) == set()
     base = tmp_path / "model"
     base.mkdir()
     (base / "config.json").write_text('{"quantization_config": {"load_in_4bit": true}}')
-    assert unneeded(make("engineering", tmp_path, model=base, **lora)) == {"sklearn", "wandb"}
+    assert unneeded(make("engineering", tmp_path, model=base, **lora)) == {"wandb"}

@@ -31,7 +31,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.device import GpuSettings
 from ec1.launch.launcher import Launcher, LocalLauncherSettings, Subject
-from ec1.launch.libraries import hidden, load_libraries
+from ec1.launch.libraries import load_libraries
 from ec1.models import model_folder, pinned_revision, prepare_model
 from ec1.night.records import CandidateRecord, DatasetRecord, OutcomeRecord, Records, SnapshotRecord
 from ec1.night.steps.candidate import (
@@ -167,9 +167,8 @@ class RecipeNight:
 
     def dataset(self, snapshot: Snapshot) -> Dataset:
         """Build the dataset of a snapshot with the base model's tokenizer. Raises as `build_dataset`."""
-        # Transformers would load it for a way of answering that nothing here uses: a quarter of this step's CPU time.
-        with hidden({"sklearn"}):
-            load_libraries("transformers.models.auto.modeling_auto")
+        # Fast: what loads is a good half of this step's CPU time.
+        load_libraries("transformers.models.auto.modeling_auto")
         from transformers import AutoTokenizer
 
         try:
