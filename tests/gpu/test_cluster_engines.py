@@ -137,7 +137,7 @@ with start(engine(folder, {cluster!r}), folder) as engines:
 
 @pytest.mark.soak
 def test_engines_end_when_who_asked_for_them_is_killed(cluster: RayCluster, tmp_path: Path, project: Path) -> None:
-    paths = [str(project / "tests" / "gpu"), str(project / "tests"), str(project / "tests" / "training")]
+    paths = [str(project / "tests" / room) for room in ("gpu", "", "training", "e2e")]
     program = ASKER.format(
         paths=paths, folder=str(tmp_path), cluster={key: str(value) for key, value in cluster.settings.items()}
     )
