@@ -55,5 +55,10 @@ class _WithoutTypedEvents:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
+    @property
+    def run_id(self) -> str:
+        """What Dagster's own Pipes asks for by a name that it has deprecated."""
+        return self._context.run.run_id
+
     def set_requires_typed_event_stream(self, **_: str) -> None:
         """What Dagster asks for when a session opens."""

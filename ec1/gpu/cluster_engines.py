@@ -7,10 +7,10 @@ They are told what to do, and tell where they answer, by files in one folder of 
 same place.
 """
 
+import itertools
 import os
 import secrets
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +21,7 @@ from ec1.errors import DeferredError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.gpu.engine import GRACE_SECONDS, ServedAdapter, VllmEngine
 from ec1.gpu.settings import ClusterSettings, VllmSettings
+from ec1.launch.beside import meanwhile
 from ec1.launch.device import GpuSettings
 from ec1.launch.ray_jobs import POLL_SECONDS, RayJobs
 from ec1.settings import Settings
@@ -82,8 +83,11 @@ def engines_on_cluster(
     Raises DeferredError if the cluster has had no card for any of them for `wait_seconds`, ServiceError if it does not
     answer or none of them could be started.
     """
+    # Engines of a run that was killed find nothing there any more, and end.
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    job = f"ec1-engines-{secrets.token_hex(8)}"
+    own = folder / job
+    own.mkdir(parents=True)
     order = EnginesOrder(
         engine=engine.settings,
         model=engine.model_folder.absolute(),
@@ -91,51 +95,30 @@ def engines_on_cluster(
         device=engine.device,
         adapter=engine.adapter,
         key=secrets.token_urlsafe(24),
-        folder=folder.absolute(),
+        folder=own.absolute(),
         logs=logs.absolute(),
         lock_dir=gpu.lock_dir,
         min_free_gib=gpu.min_free_gib,
         wait_seconds=wait_seconds,
     )
     # With the key in it: for the owner's eyes.
-    os.close(os.open(folder / ORDER, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    (folder / ORDER).write_text(order.model_dump_json())
+    os.close(os.open(own / ORDER, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    (own / ORDER).write_text(order.model_dump_json())
     jobs = RayJobs(order.cluster, "inference.cluster")
-    job = f"ec1-engines-{secrets.token_hex(8)}"
-    engines = ClusterEngines(folder, order.key)
+    engines = ClusterEngines(own, order.key)
+    beats = itertools.count(1)
+    write_json(own / ALIVE, 0)
     try:
-        with _beating(folder / ALIVE):
-            jobs.submit(job, JOB, folder / ORDER)
+        with meanwhile(lambda: write_json(own / ALIVE, next(beats)), BEAT_SECONDS, "engines"):
+            jobs.submit(job, JOB, own / ORDER)
             try:
                 _wait(jobs, job, order, engines, progress)
                 yield engines
             finally:
-                (folder / STOP).touch()
+                (own / STOP).touch()
                 _wait_for_end(jobs, job)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _beating(path: Path) -> Iterator[None]:
-    """Write a new number into the file every few seconds, for as long as the block runs."""
-    over = threading.Event()
-
-    def beat() -> None:
-        count = 0
-        while True:
-            write_json(path, count)
-            count += 1
-            if over.wait(BEAT_SECONDS):
-                return
-
-    thread = threading.Thread(target=beat, name="engines-alive", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _wait(

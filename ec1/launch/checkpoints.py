@@ -5,17 +5,14 @@ sending, bringing and copying them. Does not: what is in a checkpoint, and wheth
 looks at its seal before it goes on from it).
 """
 
-import contextlib
 import logging
 import re
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pydantic import Field
 
-from ec1.errors import EC1Error, InputError
+from ec1.errors import InputError
 from ec1.launch import blobs
 from ec1.launch.blobs import PathPart, Tree
 from ec1.launch.untrusted import read_object
@@ -25,8 +22,8 @@ from ec1.strict_yaml import validate
 
 log = logging.getLogger(__name__)
 KEPT = "work/kept/"
-_LEAVE_SECONDS = 30
-"""For what is being sent when the work ends; a machine that is gone answers nothing."""
+WHAT = "checkpoint"
+"""What fails beside the work, in logs: without a checkpoint the work is done again, not wrong."""
 _MAX_BYTES = 2**20
 _NUMBER = re.compile(r"[A-Za-z]+-(\d{1,12})")
 
@@ -108,32 +105,6 @@ def forget(store: ObjectStore, order: str) -> None:
     store.delete(_record(order))
     for item in list(store.list(_prefix(order))):
         store.delete(item.key)
-
-
-@contextlib.contextmanager
-def meanwhile(step: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Do a step every so many seconds beside what runs; what fails is logged, and is tried again."""
-    stop = threading.Event()
-
-    def loop() -> None:
-        while not stop.wait(seconds):
-            quietly(step)
-
-    thread = threading.Thread(target=loop, name="checkpoints", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(_LEAVE_SECONDS)
-
-
-def quietly(step: Callable[[], object]) -> None:
-    """Do a step; what fails is logged: without a checkpoint the work is done again, not wrong."""
-    try:
-        step()
-    except (EC1Error, OSError) as error:
-        log.warning("checkpoint: %s", error)
 
 
 def _newest(output: Path, where: Checkpoints) -> tuple[int, Path | None]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from ec1.errors import InputError
 from ec1.files import write_json
 from ec1.launch import blobs, checkpoints
+from ec1.launch.beside import meanwhile, quietly
 from ec1.launch.launcher import GRACE_SECONDS, NOBODY, DeviceGrant, DeviceWork, LocalLauncher
 from ec1.launch.orders import (
     LOG,
@@ -124,13 +125,13 @@ class Executor:
             watch()
             checkpoints.keep(self.store, digest, output, where)
 
-        checkpoints.quietly(lambda: checkpoints.bring(self.store, digest, output, where))
+        quietly(lambda: checkpoints.bring(self.store, digest, output, where), checkpoints.WHAT)
         try:
-            with checkpoints.meanwhile(keep, self._keep_seconds):
+            with meanwhile(keep, self._keep_seconds, checkpoints.WHAT):
                 yield
         except BaseException:
             # A trainer that is asked to end writes one last checkpoint.
-            checkpoints.quietly(keep)
+            quietly(keep, checkpoints.WHAT)
             raise
 
     def _launch(

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.launch import blobs, checkpoints
+from ec1.launch.beside import meanwhile, quietly
 from ec1.launch.launcher import DeviceWork, Launcher, Place
 from ec1.launch.marker_formats import WorkMarker
 from ec1.launch.markers import MarkerState, PendingMarkers
@@ -108,8 +109,8 @@ class WorkerLauncher:
         def copy(source: ObjectStore, target: ObjectStore) -> None:
             checkpoints.copy(source, target, order.digest, here.root)
 
-        checkpoints.quietly(lambda: copy(here, self._store))
-        with checkpoints.meanwhile(lambda: copy(self._store, here), self._keep_seconds):
+        quietly(lambda: copy(here, self._store), checkpoints.WHAT)
+        with meanwhile(lambda: copy(self._store, here), self._keep_seconds, checkpoints.WHAT):
             yield
 
     def _ask(self, work: DeviceWork, order: Order) -> str:

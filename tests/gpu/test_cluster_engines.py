@@ -18,7 +18,7 @@ import pytest
 from light import light_project
 from loopback_server import free_port
 from patience import until
-from ray_cluster import RayCluster
+from ray_cluster import RayCluster, running
 
 from ec1.errors import DeferredError, ServiceError
 from ec1.extraction.reading.client import Circuit
@@ -60,16 +60,8 @@ def start(wanted: VllmEngine, folder: Path, wait_seconds: float = 120) -> Abstra
 
 
 def servers(folder: Path) -> list[psutil.Process]:
-    """What looks like vLLM and was started for the model in this folder, without the wardens."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-        except psutil.Error:
-            continue
-        if words[1:3] == ["-m", "vllm.entrypoints.openai.api_server"] and str(folder) in words:
-            found.append(process)
-    return found
+    """What looks like vLLM and was started for the model in this folder."""
+    return running("vllm.entrypoints.openai.api_server", str(folder))
 
 
 async def ask(engines: ClusterEngines, count: int) -> int:
@@ -95,7 +87,7 @@ def test_an_engine_on_each_node_answers_and_one_that_is_killed_comes_back(cluste
     with start(engine(tmp_path, cluster.settings), tmp_path) as engines:
         until(lambda: len(engines.addresses()) == 2)
         before = set(engines.addresses())
-        order = tmp_path / "engines" / ORDER
+        (order,) = (tmp_path / "engines").glob(f"*/{ORDER}")
         assert stat.S_IMODE(order.stat().st_mode) == 0o600 and engines.key in order.read_text()
         refused = httpx.get(f"{engines.addresses()[0]}/v1/models", trust_env=False)
         assert refused.status_code == 401, "only who has the key may ask"

@@ -26,6 +26,19 @@ _PATIENT = {
 }
 
 
+def running(module: str, word: str) -> list[psutil.Process]:
+    """The processes that run a module and were given this word; their wardens have the same words behind their own."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if words[1:3] == ["-m", module] and word in words:
+            found.append(process)
+    return found
+
+
 class RayCluster:
     """Started with the context, ended with it; nothing of it is left, whatever happened to its processes."""
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from loopback_server import free_port
 from patience import until
-from ray_cluster import RayCluster
+from ray_cluster import RayCluster, running
 from safetensors.torch import load_file
 from small_trainings import losses
 from small_trainings import run as run_here
@@ -57,16 +57,8 @@ def train(cluster: RayCluster, spec: TrainingSpec, folder: Path) -> TrainingResu
 
 
 def trainers_of(spec: TrainingSpec) -> list[psutil.Process]:
-    """The processes that train as specified; their wardens have the same words behind their own."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-        except psutil.Error:
-            continue
-        if words[1:3] == ["-m", "ec1.training"] and words[-1] == str(spec.output / "spec.json"):
-            found.append(process)
-    return found
+    """The processes that train as specified."""
+    return running("ec1.training", str(spec.output / "spec.json"))
 
 
 def trainer_of(spec: TrainingSpec) -> psutil.Process | None:
