@@ -70,9 +70,6 @@ class RayJobs:
         """Start `python -m MODULE ORDER` as the job of this name. Raises InputError without Ray, ServiceError if the
         cluster does not take it."""
         client = self._client
-        with contextlib.suppress(RuntimeError):
-            # One of the same work that ended keeps the name.
-            client.delete_job(job)
         deadline = time.monotonic() + SILENT_SECONDS
         while True:
             try:
@@ -99,6 +96,15 @@ class RayJobs:
             return None
         self._answered = time.monotonic()
         return f"{info.status.value.lower()}: {one_line(info.message)}" if info.status.is_terminal() else None
+
+    def running(self, prefix: str) -> str | None:
+        """The name of a job that runs and begins so, if there is one. Raises as `submit`."""
+        try:
+            found = self._client.list_jobs()
+        except (RuntimeError, OSError) as error:
+            raise ServiceError(f"the Ray cluster at {self.address} does not answer: {one_line(error)}") from None
+        names = (each.submission_id for each in found if not each.status.is_terminal())
+        return next((name for name in names if name and name.startswith(prefix)), None)
 
     def is_running(self, job: str) -> bool:
         """Whether it runs, as far as the cluster says."""

@@ -10,6 +10,7 @@ and whoever asks for the same work again follows it.
 
 import contextlib
 import hashlib
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -86,8 +87,10 @@ class RayLauncher:
         order = self._order(work, log, None if session is None else session[0])
         path = _beside(work.specification, "order.json")
         jobs = RayJobs(self._settings, "launcher: ray")
-        job = _name(work.specification)
-        if not jobs.is_running(job):
+        name = _name(work.specification)
+        if (job := jobs.running(name)) is None:
+            # A name of its own: Ray may still be ending another one of this work.
+            job = f"{name}-{secrets.token_hex(4)}"
             for stale in (order.messages, order.result):
                 stale.unlink(missing_ok=True)
             log.parent.mkdir(parents=True, exist_ok=True)
