@@ -89,7 +89,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
         """Serve on the nodes of a Ray cluster; engines that come later, or again, are asked from then on."""
         from ec1.extraction.reading.client import Circuit
         from ec1.extraction.reading.openai import OpenAIClient
-        from ec1.extraction.reading.several import PATIENCE_SECONDS, Joining, SeveralClients
+        from ec1.extraction.reading.several import PATIENCE_SECONDS, Servers, SeveralClients
         from ec1.gpu.cluster_engines import engines_on_cluster
 
         deployment, home, cluster = self.project.deployment(), self.project.home, engine.settings.cluster
@@ -122,8 +122,8 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                     ends_repetition=engine.adapter is not None,
                 )
 
-            joining = Joining(engines.addresses, client_of, deployment.extraction.max_attempts)
-            yield SeveralClients(joining(), PATIENCE_SECONDS, joining=joining)
+            servers = Servers(engines.addresses, client_of, deployment.extraction.max_attempts)
+            yield SeveralClients(servers, PATIENCE_SECONDS)
 
     @contextmanager
     def _on_machine(

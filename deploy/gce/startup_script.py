@@ -93,13 +93,17 @@ def startup_script(
     return SCRIPT.format(
         lifetime=lifetime_seconds,
         files="\n".join(written),
-        trainings=TRAININGS.format(key=base64.encodebytes(f"{ssh_key}\n".encode()).decode().strip()) if ssh_key else "",
+        trainings=TRAININGS.format(key=_encoded(f"{ssh_key}\n".encode())) if ssh_key else "",
     )
 
 
 def _file(mode: int, path: str, data: bytes) -> str:
     """The lines that write a file whole or not at all."""
-    return f"file {mode:04o} {quote(path)} << 'END'\n{base64.encodebytes(data).decode().strip()}\nEND\n"
+    return f"file {mode:04o} {quote(path)} << 'END'\n{_encoded(data)}\nEND\n"
+
+
+def _encoded(data: bytes) -> str:
+    return base64.encodebytes(data).decode().strip()
 
 
 def main() -> int:

@@ -116,7 +116,9 @@ def engines_on_cluster(
                 yield engines
             finally:
                 (own / STOP).touch()
-                _wait_for_end(jobs, job)
+                # They end by themselves, with what they started; what does not is ended by Ray.
+                if not jobs.ends_within(job, GRACE_SECONDS + 10):
+                    jobs.stop(job, GRACE_SECONDS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -142,15 +144,6 @@ def _wait(
             progress(f"no engine answers yet, {now - began:.0f} s{f': {lacks}' if lacks else ''}")
         time.sleep(POLL_SECONDS)
     progress(f"{len(ready)} of {wanted} engines answer after {time.monotonic() - began:.0f} s")
-
-
-def _wait_for_end(jobs: RayJobs, job: str) -> None:
-    """They end by themselves, with what they started; what does not is ended by Ray."""
-    deadline = time.monotonic() + GRACE_SECONDS + 10
-    while jobs.is_running(job) and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-    if jobs.is_running(job):
-        jobs.stop(job, GRACE_SECONDS)
 
 
 def _read(path: Path) -> str:

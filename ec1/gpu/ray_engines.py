@@ -19,6 +19,7 @@ from ec1.gpu.lease import GpuLease
 from ec1.gpu.ray_job import card_given
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.process import inherited
+from ec1.launch.ray_jobs import one_line
 
 _LOOK_SECONDS = 0.5
 
@@ -72,7 +73,7 @@ def keep_engines(order: EnginesOrder) -> None:
             try:
                 ray.get(each)
             except RayError as error:
-                problem = " ".join(str(getattr(error, "cause", None) or error).split())[:500]
+                problem = one_line(getattr(error, "cause", None) or error)
         _say_what_lacks(order.folder / LACKS, need)
     if problem and asker.wants():
         raise ServiceError(problem)

@@ -23,6 +23,7 @@ from ec1.launch.launcher import NOBODY, DeviceWork, LocalLauncher
 from ec1.launch.local import free_port
 from ec1.launch.process import inherited
 from ec1.launch.ranks import rank_environment
+from ec1.launch.ray_jobs import one_line
 from ec1.launch.ray_launcher import JOB, RayOrder, RayResult
 from ec1.launch.reporting import imported_session
 
@@ -57,7 +58,7 @@ def carry_out(order: RayOrder) -> None:
         result = RayResult(error=type(error.cause).__name__, message=str(error.cause))
     except RayError as error:
         lost = f"{order.what} lost its node or its process {order.retries + 1} times and can go on"
-        result = RayResult(error="ServiceError", message=f"{lost}: {' '.join(str(error).split())[:500]}")
+        result = RayResult(error="ServiceError", message=f"{lost}: {one_line(error)}")
     write_json(order.result, result.model_dump(mode="json"))
 
 
@@ -95,7 +96,7 @@ def _carry_out_by_several(order: RayOrder) -> None:
     except TrainingFailedError as error:
         if not order.result.is_file():
             lost = f"{order.what} lost a node or a process {order.retries + 1} times and can go on"
-            result = RayResult(error="ServiceError", message=f"{lost}: {' '.join(str(error).split())[:500]}")
+            result = RayResult(error="ServiceError", message=f"{lost}: {one_line(error)}")
             write_json(order.result, result.model_dump(mode="json"))
     finally:
         shutil.rmtree(books, ignore_errors=True)

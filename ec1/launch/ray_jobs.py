@@ -106,20 +106,24 @@ class RayJobs:
         names = (each.submission_id for each in found if not each.status.is_terminal())
         return next((name for name in names if name and name.startswith(prefix)), None)
 
-    def is_running(self, job: str) -> bool:
-        """Whether it runs, as far as the cluster says."""
-        try:
-            return not self._client.get_job_info(job).status.is_terminal()
-        except (RuntimeError, OSError):
-            return False
+    def ends_within(self, job: str, seconds: float) -> bool:
+        """Wait for the job's end so long. Returns whether it has ended, as far as the cluster says."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                if self._client.get_job_info(job).status.is_terminal():
+                    return True
+            except (RuntimeError, OSError):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_SECONDS)
 
     def stop(self, job: str, grace_seconds: float) -> None:
         """End the job, and wait for its end so long."""
         with contextlib.suppress(RuntimeError, OSError):
             self._client.stop_job(job)
-            deadline = time.monotonic() + grace_seconds
-            while self.is_running(job) and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
+            self.ends_within(job, grace_seconds)
 
 
 def one_line(error: object) -> str:

@@ -23,7 +23,7 @@ from ec1.extraction.reading.loop import extract
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.reading.progress import ExtractionRecord
-from ec1.extraction.reading.several import Joining, SeveralClients, server_client
+from ec1.extraction.reading.several import Servers, SeveralClients, server_client
 from ec1.extraction.settings import ExtractionSettings, ServerSettings
 
 SETTINGS = ExtractionSettings(
@@ -128,8 +128,7 @@ def test_one_that_comes_later_is_asked_too(tmp_path: Path, words: Path) -> None:
         def addresses() -> list[str]:
             return [first.url, *([later.url] if first.calls > 10 else [])]
 
-        joining = Joining(addresses, client_of, SETTINGS.max_attempts)
-        client = SeveralClients(joining(), PATIENCE_SECONDS, joining=joining)
+        client = SeveralClients(Servers(addresses, client_of, SETTINGS.max_attempts), PATIENCE_SECONDS)
         bench, work = Bench(tmp_path, words), documents(400)
         extract(bench.extractor, work, client, bench.outbox, deadline=None, progress=lambda seen: None)
     assert bench.finished(work) == 400 and first.calls + later.calls == 400

@@ -23,7 +23,7 @@ from ray_cluster import RayCluster, running
 from ec1.errors import DeferredError, ServiceError
 from ec1.extraction.reading.client import Circuit
 from ec1.extraction.reading.openai import OpenAIClient
-from ec1.extraction.reading.several import Joining, SeveralClients
+from ec1.extraction.reading.several import Servers, SeveralClients
 from ec1.extraction.settings import ExtractionSettings
 from ec1.gpu.cluster_engines import ORDER, ClusterEngines, engines_on_cluster
 from ec1.gpu.engine import VllmEngine
@@ -70,7 +70,7 @@ async def ask(engines: ClusterEngines, count: int) -> int:
     def client_of(address: str, circuit: Circuit) -> OpenAIClient:
         return OpenAIClient(address, MODEL, SETTINGS, circuit=circuit, api_key=engines.key, answers_as=())
 
-    joining = Joining(engines.addresses, client_of, SETTINGS.max_attempts)
+    servers = Servers(engines.addresses, client_of, SETTINGS.max_attempts)
     left = asyncio.Semaphore(SETTINGS.max_in_flight)
 
     async def one(number: int) -> bool:
@@ -79,7 +79,7 @@ async def ask(engines: ClusterEngines, count: int) -> int:
             answer = await client.complete(messages, {}, stream="meeting", deadline=None)
             return "Alma Reyes" in answer.content
 
-    async with SeveralClients(joining(), 60, joining=joining) as client:
+    async with SeveralClients(servers, 60) as client:
         return sum(await asyncio.gather(*map(one, range(count))))
 
 

@@ -51,10 +51,10 @@ def server_client(
         return OpenAIClient(address, server.model, settings, answers_as=server.answers_as, circuit=circuit)
 
     addresses = (server.base_url, *server.replicas)
-    return SeveralClients(Joining(lambda: addresses, client_of, settings.max_attempts)(), patience_seconds)
+    return SeveralClients(Servers(lambda: addresses, client_of, settings.max_attempts), patience_seconds)
 
 
-class Joining:
+class Servers:
     """The servers at the addresses that there are by now, each once, however often it is asked."""
 
     def __init__(
@@ -141,20 +141,13 @@ class SeveralClients:
     While none is in, requests wait for `patience_seconds`, as far as the deadline lets them.
     """
 
-    def __init__(
-        self,
-        replicas: Iterable[Replica],
-        patience_seconds: float,
-        *,
-        joining: Callable[[], Iterable[Replica]] = lambda: (),
-        decides: bool = False,
-    ) -> None:
-        """`joining` is asked about every second for servers that were not there before."""
-        self._replicas = list(replicas)
+    def __init__(self, servers: Servers, patience_seconds: float, *, decides: bool = False) -> None:
+        """`servers` are asked about every second for those that were not there before."""
+        self._servers = servers
         self._patience_seconds = patience_seconds
-        self._joining = joining
-        self._looked = 0.0
         self._decides = decides
+        self._looked = float("-inf")
+        self._replicas: list[Replica] = []
         self._clients: dict[str, ChatClient] = {}
         self._alone_since: float | None = None
         self._stack = AsyncExitStack()
@@ -164,7 +157,7 @@ class SeveralClients:
         return sum(client.calls for client in self._clients.values())
 
     def decider(self) -> ChatClient:
-        return SeveralClients(self._replicas, self._patience_seconds, joining=self._joining, decides=True)
+        return SeveralClients(self._servers, self._patience_seconds, decides=True)
 
     async def complete(
         self, messages: Messages, schema: Mapping[str, Any], *, stream: str, deadline: float | None, variation: int = 0
@@ -234,19 +227,14 @@ class SeveralClients:
         if now - self._looked < _JOIN_SECONDS:
             return
         self._looked = now
-        known = {each.name for each in self._replicas}
-        for new in self._joining():
-            if new.name not in known:
-                await self._open(new)
+        for new in self._servers():
+            if new.name not in self._clients:
+                client = new.client.decider() if self._decides else new.client
+                self._clients[new.name] = await self._stack.enter_async_context(client)
                 self._replicas.append(new)
 
-    async def _open(self, replica: Replica) -> None:
-        client = replica.client.decider() if self._decides else replica.client
-        self._clients[replica.name] = await self._stack.enter_async_context(client)
-
     async def __aenter__(self) -> Self:
-        for each in self._replicas:
-            await self._open(each)
+        await self._let_join()
         return self
 
     async def __aexit__(

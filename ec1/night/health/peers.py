@@ -21,7 +21,6 @@ from ec1.home import Home
 from ec1.launch.job_launcher import Jobs
 from ec1.launch.kubernetes_launcher import KubernetesJobs, KubernetesLauncherSettings
 from ec1.launch.ray_jobs import RayClusterSettings, authorization
-from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.slurm_launcher import SlurmJobs, SlurmLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.night.health.finding import Symptom
@@ -35,10 +34,7 @@ def peers(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     """Each service of the deployment, ready or not."""
     if deployment.machine is None and not isinstance(deployment.inference, VllmSettings):
         yield _inference(deployment)
-    if isinstance(deployment.launcher, RayLauncherSettings):
-        yield _ray(deployment.launcher)
-    elif isinstance(deployment.inference, VllmSettings) and deployment.inference.cluster is not None:
-        yield _ray(deployment.inference.cluster)
+    yield from map(_ray, _ray_clusters(deployment))
     if isinstance(deployment.launcher, SshLauncherSettings):
         yield _ssh(deployment.launcher)
     if isinstance(deployment.launcher, KubernetesLauncherSettings):
@@ -92,6 +88,13 @@ def _unserved(address: str, names: Collection[str], http: "httpx.Client") -> str
         return unserved(http.get(f"{address}/v1/models"), names)
     except httpx.HTTPError as error:
         return f"it does not answer: {type(error).__name__}"
+
+
+def _ray_clusters(deployment: Deployment) -> list[RayClusterSettings]:
+    """Those that the deployment names, each once."""
+    cluster = deployment.inference.cluster if isinstance(deployment.inference, VllmSettings) else None
+    named = (deployment.launcher, cluster)
+    return list({each.address: each for each in named if isinstance(each, RayClusterSettings)}.values())
 
 
 def _ray(cluster: RayClusterSettings) -> Symptom:
