@@ -2,8 +2,8 @@
 
 Both are counted in CPU seconds of all processes, and by the clock, in turns. `ec1` is what `ec1 plan` and a night do:
 list a folder, take the attachments out of mails, read each file, check its hash, convert it within limits in processes
-of their own, and keep the text. A second round, of a home that has all texts, converts nothing. The library gets the
-attachments as files.
+of their own, and keep the text. A second round, of a home that has all texts, converts nothing. The library converts
+what is attached to a mail with the mail.
 
 Run: python -m benchmarks.convert_documents [--files 10000] [--turns 3]
 """
@@ -71,9 +71,9 @@ def alone(paths: list[Path]) -> int:
     return characters
 
 
-def library(roots: tuple[Path, ...], processes: int) -> int:
+def library(root: Path, processes: int) -> int:
     """`alone` in so many processes."""
-    paths = sorted(path for root in roots for path in root.rglob("*") if path.is_file() and path.suffix in TYPES)
+    paths = sorted(path for path in root.rglob("*") if path.is_file() and path.suffix in TYPES)
     parts = [paths[start::processes] for start in range(processes)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         return sum(pool.map(alone, parts, chunksize=1))
@@ -148,7 +148,7 @@ def main() -> None:
             # Nothing is removed in between: ext4 takes longer to create files where many were just deleted.
             cache = Path(name, f"cache-{turn}")
             ours = apart(ec1, root, cache, arguments.processes)
-            own = apart(library, (root, cache / UNPACKED), arguments.processes)
+            own = apart(library, root, arguments.processes)
             again = apart(ec1, root, cache, arguments.processes)
             print(
                 f"library {own[0]:6.1f} s, {own[1]:6.1f} CPU s; ec1 {ours[0]:6.1f} s, {ours[1]:6.1f} CPU s: "

@@ -79,7 +79,10 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
 
 
 def _config(**settings: Any) -> kreuzberg.ExtractionConfig:
-    return kreuzberg.ExtractionConfig(**{"use_cache": False, "disable_ocr": True, **settings})
+    config = kreuzberg.ExtractionConfig(**{"use_cache": False, "disable_ocr": True, **settings})
+    # What a mail holds is a document of its own: converted here, too, it would be thrown away.
+    config.max_archive_depth = 0
+    return config
 
 
 def _recognised(data: bytes, media_type: str, languages: Sequence[str]) -> list[list[str]]:

@@ -49,8 +49,8 @@ class DocumentReader:
 
     @property
     def at_a_time(self) -> int:
-        """How many documents can be read at a time with profit."""
-        return self._converter.processes if self._converter is not None else 1
+        """How many documents can be read at a time with profit: what is read and parsed here waits for no converter."""
+        return 2 * self._converter.processes if self._converter is not None else 1
 
     @property
     def converter(self) -> str:

@@ -16,6 +16,7 @@ _STANDS_FOR = {character: chr(0xF8E0 + number) for number, character in enumerat
 _BACK = str.maketrans({stand_in: character for character, stand_in in _STANDS_FOR.items()})
 _PART = re.compile(r"word/[^/]+\.xml")
 _MAX_PART = 64 * 2**20
+_STORED = 2**20
 
 
 def without_references(data: bytes) -> bytes:
@@ -31,18 +32,18 @@ def without_references(data: bytes) -> bytes:
             changed = {
                 part.filename: _REFERENCE.sub(_character, text)
                 for part in parts
-                if _REFERENCE.search(text := archive.read(part))
+                if b"&" in (text := archive.read(part)) and _REFERENCE.search(text)
             }
             if not changed:
                 return data
             written = io.BytesIO()
-            with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
-                # Pictures hold no text, and a bomb stays the library's to find.
+            with zipfile.ZipFile(written, "w", compresslevel=1) as copy:
+                # Pictures hold no text, and a bomb stays the library's to find. Packing small parts again is time lost.
                 for each in archive.infolist():
-                    if each.filename in changed:
-                        copy.writestr(each.filename, changed[each.filename])
-                    elif each.file_size <= _MAX_PART:
-                        copy.writestr(each, archive.read(each))
+                    if each.file_size <= _MAX_PART:
+                        text = changed.get(each.filename) or archive.read(each)
+                        packing = zipfile.ZIP_DEFLATED if len(text) > _STORED else zipfile.ZIP_STORED
+                        copy.writestr(each.filename, text, packing)
             return written.getvalue()
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError, EOFError, zlib.error):
         return data
