@@ -85,9 +85,18 @@ def sweep(
     context: typer.Context,
     recipe: RecipeName,
     settings: Annotated[
-        list[str], typer.Option("--set", help="key=v1,v2: the values to try; several --set give every combination")
+        list[str],
+        typer.Option(
+            "--set", help="key=v1,v2 or key=low..high: the values to try; several --set give every combination"
+        ),
     ],
     seeds: Annotated[int, typer.Option(min=1, max=20, help="trainings of each setting")] = 1,
+    count: Annotated[
+        int | None, typer.Option("--trials", min=1, max=1000, help="try so many combinations, drawn at random")
+    ] = None,
+    race: Annotated[
+        bool, typer.Option("--race", help="after each seed, drop the settings that are surely behind the best")
+    ] = False,
     on_held_out: Annotated[
         bool, typer.Option("--on-held-out", help="choose on what the gate holds out; each candidate is a look at it")
     ] = False,
@@ -108,11 +117,11 @@ def sweep(
     budget = deployment.budgets.training_seconds if hours is None else hours * 3600
     now = dt.datetime.now(dt.UTC)
     find = functools.partial(_find, options, recipe)
-    planned = trials(find, settings, seeds, deployment, home, now, budget, inner=not on_held_out)
+    planned = trials(find, settings, seeds, deployment, home, now, budget, inner=not on_held_out, count=count)
     _confirm(recipe, [trial.prepared.plan for trial in planned], confirm_cost)
     done: list[Any] = []
     try:
-        _try_all(planned, done, deployment, options, as_json)
+        _try_all(planned, done, deployment, options, as_json, race)
     except KeyboardInterrupt:
         if done and not as_json:
             _print_table(table(done))
@@ -142,12 +151,19 @@ def _holder(deployment: Deployment, options: Options) -> Callable[[], str | None
 
 
 def _try_all(
-    planned: "Sequence[Trial]", done: list[Any], deployment: Deployment, options: Options, as_json: bool
+    planned: "Sequence[Trial]", done: list[Any], deployment: Deployment, options: Options, as_json: bool, race: bool
 ) -> None:
-    """Run each trial; what it gave is added to `done`."""
-    from ec1.night.experiments.sweep import run_trial
+    """Run each trial; what it gave is added to `done`. In a race, those of settings without a hope are left out."""
+    from ec1.night.experiments.sweep import hopeless, run_trial, table
 
+    dropped: dict[str, str] = {}
     for number, trial in enumerate(planned, start=1):
+        if race and done and trial.seed != done[-1][0].seed:
+            for setting, why in hopeless(table(done)).items():
+                if dropped.setdefault(setting, why) is why:
+                    err.print(f"  {setting}: no more seeds, {why}", markup=False)
+        if trial.setting in dropped:
+            continue
         plan = trial.prepared.plan
         # A training takes minutes or hours: say which one before it, not only after.
         err.print(

@@ -18,6 +18,7 @@ from ec1.home import Home
 from ec1.launch.launcher import DeviceWork
 from ec1.launch.reporting import JsonLinesReporter
 from ec1.night.experiments import by_hand
+from ec1.night.experiments.sweep import settings_of
 from ec1.training.spec import TrainingSpec
 from ec1.training.trainer import train
 
@@ -192,6 +193,56 @@ def groups_of(dataset: Path) -> dict[str, set[str]]:
     return {
         side: set(pq.read_table(dataset / side / "rows.parquet")["group"].to_pylist()) for side in ("train", "heldout")
     }
+
+
+def test_in_a_race_a_setting_without_a_hope_gets_no_further_seed(
+    ec1: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = SameProcess()
+    monkeypatch.setattr(by_hand, "launcher_by_hand", lambda *_: launcher)
+    rates = "optimisation.learning_rate=1e-2,1e-6"
+    found = ec1("sweep", "try", "--set", rates, "--seeds", "2", "--race", "--confirm-cost", "9", "--json")
+    assert found.exit_code == 0, found.exception
+    best, behind = json.loads(found.stdout)["rows"]
+    assert (best["setting"], best["seeds"]) == ("optimisation.learning_rate=0.01", 2)
+    assert behind["seeds"] == 1 and behind["behind"]["upper"] < 0
+    assert launcher.done.count("ec1.training") == 3, "of four"
+    assert "optimisation.learning_rate=1e-06: no more seeds, behind the best" in found.stderr
+
+
+def test_settings_are_drawn_from_lists_and_ranges() -> None:
+    given = ["lora.r=4..64", "optimisation.learning_rate=1e-5..1e-3", "lora.dropout=0,0.1"]
+    drawn = [dict(one.split("=") for one in each) for each in settings_of(given, 40)]
+    assert drawn == [dict(one.split("=") for one in each) for each in settings_of(given, 40)], "the same ones again"
+    assert len({tuple(each.items()) for each in drawn}) == 40
+    rates = [float(each["optimisation.learning_rate"]) for each in drawn]
+    assert all(1e-5 <= rate <= 1e-3 for rate in rates) and 8 < sum(rate < 1e-4 for rate in rates) < 32
+    assert all(4 <= int(each["lora.r"]) <= 64 for each in drawn) and {each["lora.dropout"] for each in drawn} == {
+        "0",
+        "0.1",
+    }
+    assert len(settings_of(["a=1,2,3", "b=1,2"], 4)) == 4 and len(settings_of(["a=1,2"], 9)) == 2
+    assert len(settings_of(["a=1..3"], 9)) == 3, "no more than there are"
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("lora.r=4..", "a range is two numbers"),
+        ("lora.r=8..4", "the smaller one first"),
+        ("lora.dropout=0..0.2", "above 0"),
+        ("optimisation.learning_rate=nan..1", "above 0"),
+        ("lora.r=..", "a range is two numbers"),
+    ],
+)
+def test_a_range_is_of_two_positive_numbers(setting: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        settings_of([setting], 3)
+
+
+def test_a_range_needs_a_number_of_trials() -> None:
+    with pytest.raises(InputError, match="--trials 8"):
+        settings_of(["lora.r=4..8"])
 
 
 def test_a_sweep_may_choose_on_what_the_gate_holds_out(

@@ -9,7 +9,8 @@ import datetime as dt
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,21 +68,68 @@ class SweepResult:
     behind: ScoreDifference | None
 
 
-def settings_of(given: Sequence[str]) -> list[list[str]]:
-    """`key=v1,v2` … as every combination of `key=value`, in the given order. Raises InputError."""
-    axes: list[list[str]] = []
-    for setting in given:
-        key, equals, text = setting.partition("=")
-        # As one list; without its `=` it is refused as it was given.
-        values: Any = parse_overrides([f"{key}=[{text}]" if equals else setting])
-        for part in key.strip().split("."):
-            values = values[part]
-        if not values:
-            raise InputError(f"--set {setting!r}: name at least one value, such as {key or 'key'}=1e-4,2e-4")
-        axes.append([f"{key.strip()}={json.dumps(value)}" for value in values])
-    if len({axis[0].partition("=")[0] for axis in axes}) != len(axes):
+@dataclass(frozen=True)
+class _Range:
+    """`low..high` of a setting: whole numbers evenly, others evenly over their magnitudes."""
+
+    low: float
+    high: float
+
+    def draw(self, drawing: random.Random) -> float:
+        """A value of three digits."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return drawing.randint(self.low, self.high)
+        return float(f"{math.exp(drawing.uniform(math.log(self.low), math.log(self.high))):.3g}")
+
+
+def settings_of(given: Sequence[str], count: int | None = None) -> list[list[str]]:
+    """`key=v1,v2` … as every combination of `key=value`, in the given order; with `count` so many, drawn,
+    always the same ones, also from ranges (`key=1e-5..1e-3`). Raises InputError."""
+    axes = [_axis(setting) for setting in given]
+    keys = [key for key, _ in axes]
+    if len(set(keys)) != len(keys):
         raise InputError("--set: a setting is named twice; write its values behind one another: key=v1,v2")
-    return [list(combination) for combination in itertools.product(*axes)]
+    values = [of for _, of in axes]
+    if not any(isinstance(of, _Range) for of in values):
+        every = list(itertools.product(*(of for of in values if not isinstance(of, _Range))))
+        drawing = random.Random(digest_of(list(given)))
+        chosen = every if count is None or count >= len(every) else drawing.sample(every, count)
+    elif count is None:
+        raise InputError("--set: values of a range are drawn; say how many settings to try: --trials 8")
+    else:
+        chosen = _drawn(values, count, random.Random(digest_of(list(given))))
+    return [[f"{key}={json.dumps(value)}" for key, value in zip(keys, one, strict=True)] for one in chosen]
+
+
+def _axis(setting: str) -> tuple[str, list[Any] | _Range]:
+    key, equals, text = (part.strip() for part in setting.partition("="))
+    low, dots, high = text.partition("..")
+    if dots:
+        try:
+            found = _Range(*(int(end) if end.strip().isdigit() else float(end) for end in (low, high)))
+        except ValueError:
+            raise InputError(f"--set {setting!r}: a range is two numbers, such as {key or 'key'}=1e-5..1e-3") from None
+        if not 0 < found.low < found.high < math.inf:
+            raise InputError(f"--set {setting!r}: a range is of two numbers above 0, the smaller one first")
+        return key, found
+    # As one list; without its `=` it is refused as it was given.
+    values: Any = parse_overrides([f"{key}=[{text}]" if equals else setting])
+    for part in key.split("."):
+        values = values[part]
+    if not values:
+        raise InputError(f"--set {setting!r}: name at least one value, such as {key or 'key'}=1e-4,2e-4")
+    return key, values
+
+
+def _drawn(axes: Sequence[list[Any] | _Range], count: int, drawing: random.Random) -> list[tuple[Any, ...]]:
+    """So many combinations, or as many as differ."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for _ in range(100 * count):
+        one = tuple(of.draw(drawing) if isinstance(of, _Range) else drawing.choice(of) for of in axes)
+        found.setdefault(repr(one), one)
+        if len(found) == count:
+            break
+    return list(found.values())
 
 
 def trials(
@@ -94,21 +142,23 @@ def trials(
     budget_seconds: float,
     *,
     inner: bool,
+    count: int | None = None,
 ) -> list[Trial]:
-    """All trials of a sweep, prepared and planned; nothing is started. `find` resolves the recipe with overrides,
-    `inner` as for `prepare`.
+    """All trials of a sweep, prepared and planned, seed by seed; nothing is started. `find` resolves the recipe with
+    overrides, `inner` as for `prepare`, `count` as for `settings_of`.
 
     Seeds count up from the recipe's own. Raises InputError for a recipe that is not evaluated or settings that do not
     fit, PermanentError for a trial that cannot fit the machine or the budget.
     """
-    found = []
-    for combination in settings_of(given):
+    of_setting = []
+    for combination in settings_of(given, count):
         resolved = find(parse_overrides(combination))
         check_evaluable(resolved)
         first = resolved.recipe.optimisation.seed
-        for seed in range(first, first + seeds):
-            prepared = prepare(resolved, deployment, home, now, budget_seconds, seed, inner=inner)
-            found.append(Trial(", ".join(combination), seed, prepared))
+        each_seed = range(first, first + seeds)
+        prepared = [prepare(resolved, deployment, home, now, budget_seconds, seed, inner=inner) for seed in each_seed]
+        of_setting.append([Trial(", ".join(combination), *one) for one in zip(each_seed, prepared, strict=True)])
+    found = [trial for of_seed in zip(*of_setting, strict=True) for trial in of_seed]
     if len({trial.prepared.dataset.digest for trial in found}) > 1:
         raise InputError(
             "--set: these settings change the dataset, and with it what is held out: nothing is comparable"
@@ -151,6 +201,13 @@ def table(done: Sequence[tuple[Trial, TrainingResult, CandidateVerdict | None]])
     own = {each: [one for one in done if one[0].setting == each] for each in ranked}
     spread = spread_of([[_gain(judged) for _, _, judged in own[each] if judged is not None] for each in ranked])
     return [_row(each, own, columns, right[each], ranked[0], spread) for each in ranked]
+
+
+def hopeless(rows: Collection[SweepResult]) -> dict[str, str]:
+    """The settings that no further seed is worth, and why: behind the best one with all their bounds, or every seed of
+    them diverged. The first rounds of a race (F-Race; Birattari et al. 2002)."""
+    found = {row.setting: f"behind the best: {row.behind}" for row in rows if row.behind and row.behind.upper < 0}
+    return found | {row.setting: "diverged" for row in rows if row.diverged == row.seeds}
 
 
 def _gain(judged: CandidateVerdict) -> float:
