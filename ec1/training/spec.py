@@ -69,6 +69,18 @@ class TrainingSpec(Settings):
         return self.recipe.optimisation.seed if self.seed is None else self.seed
 
     @property
+    def run_name(self) -> str:
+        """What trackers call it: no two trainings are called alike, or a tracker makes one run of them."""
+        night, kind = self.output.parent, self.output.name
+        places = night.name if kind == "training" else f"{night.parent.name} {night.name} {kind}"
+        return f"{self.recipe.tenant}/{self.recipe.role} {places} seed {self.effective_seed}"
+
+    @property
+    def tracked_in(self) -> Path:
+        """Where trackers keep their files."""
+        return self.tracking_folder or self.output / "tracking"
+
+    @property
     def checkpoints(self) -> Path:
         return self.output / CHECKPOINTS
 

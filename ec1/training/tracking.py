@@ -1,7 +1,8 @@
 """Experiment trackers: TensorBoard beside every run, and MLflow, Weights & Biases or trackio where a deployment asks.
 
 Belongs here: which of them, where their files go, and that nothing leaves this machine unless it is configured. Does
-not: what is logged (`monitor.py`), and what decides about an adapter: no tracker is ever read.
+not: what is logged of a training (`monitor.py`) and of its verdict (`tracked_verdict.py`), and what decides about an
+adapter: no tracker is ever asked.
 
 All of them write files below one folder by default. A server is named in the environment that EC1 is started with,
 with the tracker's own variables (`MLFLOW_TRACKING_URI`, `WANDB_MODE`, ...), which win over these defaults.
@@ -24,8 +25,9 @@ TENSORBOARD = "tensorboard"
 PROJECT = "ec1"
 
 
-def local_environment(folder: Path) -> dict[str, str]:
-    """Variables that keep every tracker on this machine, with its files below `folder`."""
+def local_environment(folder: Path, run: str) -> dict[str, str]:
+    """Variables that keep every tracker on this machine, with its files below `folder`. `run` is the run's id where a
+    tracker takes one: all that is said of one training is said of one run."""
     return {
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
         "MLFLOW_EXPERIMENT_NAME": PROJECT,
@@ -33,6 +35,8 @@ def local_environment(folder: Path) -> dict[str, str]:
         "WANDB_DIR": str(folder),
         "WANDB_PROJECT": PROJECT,
         "WANDB_SILENT": "true",
+        "WANDB_RUN_ID": run,
+        "WANDB_RESUME": "allow",
         "TRACKIO_DIR": str(folder / "trackio"),
     }
 

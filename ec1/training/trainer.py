@@ -397,13 +397,6 @@ def _settings_of(spec: TrainingSpec) -> dict[str, Any]:
     }
 
 
-def run_name(spec: TrainingSpec) -> str:
-    """What trackers call it: no two trainings are called alike, or a tracker makes one run of them."""
-    night, kind = spec.output.parent, spec.output.name
-    places = night.name if kind == "training" else f"{night.parent.name} {night.name} {kind}"
-    return f"{spec.recipe.tenant}/{spec.recipe.role} {places} seed {spec.effective_seed}"
-
-
 def build_trainer(
     spec: TrainingSpec, tokenizer: Any, rows: Any, heldout: Any, batch: int, accumulation: int, card: int = 0
 ) -> Any:
@@ -433,7 +426,7 @@ def build_trainer(
     trainer_class, arguments_class = objective.classes()
     settings = dict(
         output_dir=str(spec.checkpoints),
-        run_name=run_name(spec),
+        run_name=spec.run_name,
         project=PROJECT,
         num_train_epochs=wish.epochs,
         learning_rate=wish.learning_rate,

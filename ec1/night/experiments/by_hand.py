@@ -26,6 +26,7 @@ from ec1.night.steps.candidate import (
     judged_in,
     run_evaluation,
     run_training,
+    tell_trackers,
 )
 from ec1.night.steps.recipe_night import RecipeNight
 from ec1.recipes.resolution import ResolvedRecipe
@@ -119,6 +120,7 @@ def score_by_hand(
     run_evaluation(evaluation, step.subject, launcher, env, log)
     judged = judged_in(output, step.recipe.evaluation)
     Records(spec.output).write(BY_HAND, judged.record())
+    tell_trackers(spec, judged, env)
     return judged
 
 

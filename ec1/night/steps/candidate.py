@@ -5,6 +5,9 @@ is trained or compared (`recipe_night.py`), and what follows from the verdict (`
 """
 
 import json
+import logging
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ from pathlib import Path
 from ec1.adapters.evaluation import EvaluationSpec
 from ec1.adapters.gate import Verdict, judge
 from ec1.adapters.manifest import EvaluationSummary
-from ec1.adapters.scores import CANDIDATE, EVALUATION, EXAMPLES, Scores, load_scores
+from ec1.adapters.scores import BASE, CANDIDATE, EVALUATION, EXAMPLES, Scores, load_scores
 from ec1.errors import InputError, PermanentError
 from ec1.extraction.naming.calibration import CALIBRATION
 from ec1.files import digest_of, write_json
@@ -33,9 +36,14 @@ from ec1.training.spec import (
     check_result,
     read_result,
 )
+from ec1.training.tracked_verdict import TrackedVerdict
 from ec1.training.tracking import local_environment
 
+log = logging.getLogger(__name__)
+
 SPEC = "spec.json"
+TRACKED = "verdict.json"
+_TRACKING_SECONDS = 120
 EVALUATION_FOLDER = "evaluation"
 BY_HAND = "by-hand"
 """Below a night's folder: trainings that a person started."""
@@ -129,9 +137,8 @@ def run_training(
     """Train through the launcher. Raises as `Launcher.run` and `check_result`."""
     path = spec.output / SPEC
     write_json(path, spec.model_dump(mode="json"))
-    folder = spec.tracking_folder or spec.output / "tracking"
     if spec.tracking:
-        folder.mkdir(parents=True, exist_ok=True)
+        spec.tracked_in.mkdir(parents=True, exist_ok=True)
     start = () if spec.start_adapter is None else (spec.start_adapter.folder,)
     work = DeviceWork(
         "the training",
@@ -145,10 +152,43 @@ def run_training(
         leave=(CHECKPOINTS, SPEC),
         checkpoints=RESUMABLE,
         processes=spec.processes,
-        environment=local_environment(folder),
+        environment=_tracking_environment(spec),
     )
     launcher.run(work, env, log)
     return check_result(spec)
+
+
+def _tracking_environment(spec: TrainingSpec) -> dict[str, str]:
+    return local_environment(spec.tracked_in, spec.identity[:32])
+
+
+def tell_trackers(spec: TrainingSpec, judged: CandidateVerdict, env: Mapping[str, str]) -> None:
+    """Add the gate's verdict to the training's run in each tracker. One that fails costs a warning, not the night."""
+    if not spec.tracking:
+        return
+    means, success = judged.scores.means(), judged.verdict.success
+    figures = {f"score of {model}": mean for model, mean in means.items() if mean is not None}
+    if (base := means.get(BASE)) is not None and (own := means[CANDIDATE]) is not None:
+        figures["gain"] = own - base
+    if success is not None:
+        figures["right"] = success.right[CANDIDATE] / success.prompts
+    told = TrackedVerdict(trackers=spec.tracking, run=spec.run_name, verdict=judged.verdict.verdict, figures=figures)
+    path = spec.output / TRACKED
+    write_json(path, told.model_dump(mode="json"))
+    command = [sys.executable, "-m", "ec1.training.tracked_verdict", str(path)]
+    try:
+        done = subprocess.run(
+            command,
+            env={**_tracking_environment(spec), **env},
+            capture_output=True,
+            text=True,
+            timeout=_TRACKING_SECONDS,
+        )
+        problem = done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
+    except (subprocess.TimeoutExpired, OSError) as error:
+        problem = str(error)
+    if problem:
+        log.warning("the trackers were not told the verdict on %s: %s", spec.run_name, problem)
 
 
 def run_evaluation(

@@ -38,6 +38,7 @@ from ec1.night.steps.candidate import (
     BEST,
     EVALUATION_FOLDER,
     INCUMBENT,
+    SPEC,
     CandidateVerdict,
     TrainedCandidate,
     candidate_in,
@@ -46,6 +47,7 @@ from ec1.night.steps.candidate import (
     judged_in,
     run_evaluation,
     run_training,
+    tell_trackers,
 )
 from ec1.night.steps.hardware import gpu_of, hardware_of, hardware_with
 from ec1.night.steps.marks import mend_mark
@@ -369,7 +371,10 @@ class RecipeNight:
     def evaluate(self, spec: EvaluationSpec, launcher: Launcher, env: Mapping[str, str]) -> CandidateVerdict:
         """Score through the launcher, and let the gate judge."""
         run_evaluation(spec, self.subject, launcher, env, self._log("evaluation"))
-        return self.judged()
+        judged = self.judged()
+        if self.deployment.tracking:
+            tell_trackers(TrainingSpec.read(self._training / SPEC), judged, env)
+        return judged
 
     def judged(self) -> CandidateVerdict:
         """The scores that the night's evaluation left, and the gate's verdict on the candidate."""
