@@ -90,14 +90,13 @@ def settings_of(given: Sequence[str], count: int | None = None) -> list[list[str
     if len(set(keys)) != len(keys):
         raise InputError("--set: a setting is named twice; write its values behind one another: key=v1,v2")
     values = [of for _, of in axes]
-    if not any(isinstance(of, _Range) for of in values):
-        every = list(itertools.product(*(of for of in values if not isinstance(of, _Range))))
-        drawing = random.Random(digest_of(list(given)))
-        chosen = every if count is None or count >= len(every) else drawing.sample(every, count)
-    elif count is None:
-        raise InputError("--set: values of a range are drawn; say how many settings to try: --trials 8")
-    else:
+    listed = [of for of in values if not isinstance(of, _Range)]
+    if count is not None:
         chosen = _drawn(values, count, random.Random(digest_of(list(given))))
+    elif len(listed) == len(values):
+        chosen = list(itertools.product(*listed))
+    else:
+        raise InputError("--set: values of a range are drawn; say how many settings to try: --trials 8")
     return [[f"{key}={json.dumps(value)}" for key, value in zip(keys, one, strict=True)] for one in chosen]
 
 
