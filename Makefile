@@ -17,7 +17,7 @@ PINS := --constraint constraints.txt --constraint hashes.txt
 
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
-.PHONY: help install night learn ui studio test soak coverage format lint docs hooks bench bench-growth extractor instructions mutants lock hashes sbom audit clean
+.PHONY: help install night learn ui studio test system soak coverage format lint docs hooks bench bench-growth extractor instructions mutants lock hashes sbom audit clean
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
@@ -45,8 +45,11 @@ ui: install ## open the Dagster UI on a persistent instance, http://127.0.0.1:30
 studio: install ## open Studio, the page of data and versions, http://127.0.0.1:3100
 	@$(BIN)/ec1 studio
 
-test: install ## run every test but the soaks (TESTS="-m 'not slow'" for the quick ones)
+test: install ## run the tests but for whole nights (TESTS="-m 'not slow'" for the quick ones)
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(TESTS)
+
+system: install ## run the tests of whole nights and real engines, as a user starts them
+	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m system $(TESTS)
 
 soak: install ## run the tests that take long: matrices of crashes, many nights
 	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m soak $(TESTS)

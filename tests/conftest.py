@@ -108,6 +108,8 @@ def shared_data() -> Path:
 
 
 LABELS = ("person", "company", "project", "account", "place", "none")
+OWN_COMMANDS = ("soak", "system")
+"""Marks of tests that `make test` leaves out; `make soak` runs what has both."""
 ONE_NIGHT = tuple(f"tests/e2e/test_{name}.py" for name in ("night", "readme", "tutorial", "ui"))
 
 
@@ -124,13 +126,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the soaks out, whatever else `-m` chooses, unless it names them."""
-    if "soak" in config.option.markexpr:
-        return
-    soaks = [item for item in items if item.get_closest_marker("soak")]
-    if soaks:
-        config.hook.pytest_deselected(items=soaks)
-        items[:] = [item for item in items if item not in soaks]
+    """Leave out what has a command of its own, whatever else `-m` chooses, unless it names it."""
+
+    def left_out(item: pytest.Item) -> bool:
+        own = next((mark for mark in OWN_COMMANDS if item.get_closest_marker(mark)), None)
+        return own is not None and own not in config.option.markexpr
+
+    if out := [item for item in items if left_out(item)]:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

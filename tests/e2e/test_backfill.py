@@ -17,7 +17,7 @@ from ec1.files import sha256_file
 from ec1.night.operations.sample import install_sample
 from ec1.night.records import DecisionRecord, Records
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 NIGHTS = ("2026-06-03", "2026-06-04", "2026-06-05")
 # The other two train: the second on what came since the first.
 QUIET = "2026-06-04"

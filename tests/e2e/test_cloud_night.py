@@ -21,7 +21,7 @@ from ec1.home import Home
 from ec1.night.records import HandoverRecord, MachineRecord, OutcomeRecord, PostponedRecord, Records
 from ec1.night.report.summary import night_report
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 NIGHT = "2026-06-05"
 ZONE = "us-central1-a"
 ROLE = ("fernhollow", "engineering")

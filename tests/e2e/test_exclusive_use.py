@@ -23,7 +23,7 @@ from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.gpu.lease import MARK, marked_processes
 from ec1.night.records import OutcomeRecord, Records
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 NIGHT = "2026-06-05"
 
 

@@ -12,7 +12,7 @@ from ec1.graph.reader import GraphReader, published_ledger
 from ec1.night.records import CandidateRecord, EvaluationRecord, OutcomeRecord, Records
 from ec1.storage.directory import DirectoryStore
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 ROLES = ("engineering", "apprenticeship")
 
 

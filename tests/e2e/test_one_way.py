@@ -18,7 +18,7 @@ from light import LightCommandLine, light_project
 from loopback_server import free_port
 from patience import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 NIGHT = "2026-06-05"
 AGAIN = """mutation {
     launchRunReexecution(reexecutionParams: {parentRunId: "%s", strategy: ALL_STEPS}) { __typename } }"""

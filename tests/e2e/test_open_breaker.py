@@ -31,7 +31,7 @@ COOL_DOWN = 12
 SYLLABLES = ("Al", "Bo", "Ce", "Du", "Em", "Fa", "Gi", "Ho")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_breaker_that_opens_twice_in_a_night_costs_no_document(project: Path, words: Path, tmp_path: Path) -> None:
     people = [f"{first}ma {second}res" for first in SYLLABLES for second in SYLLABLES]
     with fake_doorman() as doorman, fake_service_content() as service:

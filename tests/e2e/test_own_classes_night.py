@@ -55,7 +55,7 @@ DOCUMENTS = {
     "post/in/deep/c.PDF": "The Harbour Dues Act 1966 applies to MV Cedar Bay, and to the vessel Blue Marlin of Hoshi.",
 }
 SHIPS = {"aurora star", "silver wake", "northern pearl", "cedar bay", "blue marlin"}
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 
 @dataclass(frozen=True)

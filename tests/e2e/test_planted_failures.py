@@ -202,7 +202,7 @@ def test_whatever_ends_before_a_night_begins_is_told(name: str, tmp_path: Path, 
     is_told(name, BEFORE[name], tmp_path, project, model)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("name", LIGHT)
 def test_a_failure_in_the_night_is_told(name: str, tmp_path: Path, project: Path, tiny_model: Path) -> None:
     is_told(name, LIGHT[name], tmp_path, project, tiny_model)

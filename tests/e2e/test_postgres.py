@@ -18,7 +18,7 @@ from loopback_server import free_port
 
 from ec1.home import Home
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 NIGHT = "2026-06-05"
 
 

@@ -11,7 +11,7 @@ from ec1.night.operations.cleanup import size_of
 from ec1_assets.definitions import build_defs
 from resources.environment import DeploymentChoice
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 FIRST, *QUIET = ("2026-06-10", "2026-06-11", "2026-06-12")
 MOST_BYTES, MOST_FILES = 0.3 * 2**20, 35
 

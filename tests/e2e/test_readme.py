@@ -15,12 +15,12 @@ import pytest
 from commandline import RealNight, wait_for_ui
 from page_commands import commands_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "README.md"
 # These would run this very suite, the benchmarks, or the checks that `.ci/run` makes before it, inside it: what they
 # would do is looked at instead.
-DRY = {"make test", "make bench", "make lint"}
+DRY = {"make test", "make system", "make bench", "make lint"}
 UNTIL_CTRL_C = {"make ui", ".venv/bin/ec1 serve"}
 
 

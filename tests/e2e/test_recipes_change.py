@@ -14,7 +14,7 @@ from ec1.night.operations.sample import install_sample
 from ec1.night.records import DecisionRecord, Records
 from jobs.instance import prepare_instance
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 NIGHT = "2026-06-05"
 # None has enough to train on, so no model is needed.
 RECIPE = "extends: pointsav/engineering\nversion: 1\ntenant: fernhollow\nrole: {role}\ndata: {{threshold: 5000}}\n"

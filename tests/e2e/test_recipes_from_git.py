@@ -23,7 +23,7 @@ from ec1.cli import app
 from ec1.night.records import DecisionRecord, Records
 from jobs.instance import prepare_instance
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 TOKEN = "a-token-of-this-test"
 RECIPE = """
 extends: pointsav/engineering

@@ -7,7 +7,7 @@ import pytest
 from commandline import RealNight
 from page_commands import commands_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "tutorial.md"
 EC1 = ".venv/bin/ec1"

@@ -10,7 +10,7 @@ from commandline import RealNight, wait_for_ui
 from debian import program
 from loopback_server import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.system, pytest.mark.browser]
 # A closed network makes the browser retry its own services for ever; switch them off.
 FLAGS = [
     "--no-sandbox",

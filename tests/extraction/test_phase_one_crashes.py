@@ -139,7 +139,7 @@ def assert_equal_exports(calm: Nights, stormy: Nights) -> None:
         assert (exports[0] / f"{name}.parquet").read_bytes() == (exports[1] / f"{name}.parquet").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("share", [0.3, pytest.param(1.0, marks=pytest.mark.soak)])
 def test_kills_change_nothing_and_cost_only_what_was_in_flight(
     server: FakeServer, homes: tuple[Nights, Nights], share: float
@@ -187,7 +187,7 @@ def test_kills_change_nothing_and_cost_only_what_was_in_flight(
     assert len(files[0]) >= DOCUMENTS
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_kills_while_a_changed_extractors_graph_takes_the_old_ones_place(homes: tuple[Nights, Nights]) -> None:
     rng = random.Random(4)
     calm, stormy = homes

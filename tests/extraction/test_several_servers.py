@@ -186,7 +186,7 @@ class Restarted:
         self._process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_two_that_are_restarted_one_after_the_other_lose_nothing(tmp_path: Path, words: Path, project: Path) -> None:
     one, other = Restarted(project), Restarted(project)
     ended = threading.Event()

@@ -83,6 +83,7 @@ async def ask(engines: ClusterEngines, count: int) -> int:
         return sum(await asyncio.gather(*map(one, range(count))))
 
 
+@pytest.mark.system
 def test_an_engine_on_each_node_answers_and_one_that_is_killed_comes_back(cluster: RayCluster, tmp_path: Path) -> None:
     with start(engine(tmp_path, cluster.settings), tmp_path) as engines:
         until(lambda: len(engines.addresses()) == 2)

@@ -220,7 +220,7 @@ def _judged(endpoint: Endpoint) -> tuple[dict[str, dict[str, bool | None]], Judg
     return judged_by([case], answers, ask, judge)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_real_engine_extracts_the_sample(lease: GpuLease, tmp_path: Path, project: Path, small_model: Path) -> None:
     """vLLM with the small model, from an empty outbox to grounded entities."""
     import os

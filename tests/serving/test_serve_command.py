@@ -69,7 +69,7 @@ def asks_as_openais_client_does(url: str) -> None:
         assert called.model == f"{NAME}@v1"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_real_engine_serves_the_version_in_use(small_model: Path, tmp_path: Path) -> None:
     pytest.importorskip("vllm")
     (tmp_path / "configs" / "deployments").mkdir(parents=True)
