@@ -10,7 +10,7 @@ import dagster as dg
 
 from ec1.gpu.lease import GpuLease, Grant, Phase
 from ec1.launch.launcher import Launcher
-from ec1.night.card_book import card_book
+from ec1.night.card_book import Using, card_book
 from ec1.night.launchers import open_launcher
 from resources.project import ProjectResource
 
@@ -84,20 +84,16 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
             yield launcher, machine.seconds_left()
 
     @contextmanager
-    def elsewhere(self, context: dg.AssetExecutionContext, what: str, *, cards: int, at_most: float) -> Iterator[None]:
-        """Book cards that are not this machine's while the block runs, for at most so many seconds. Raises
-        DeferredError if the day's bound allows no more."""
+    def elsewhere(self, context: dg.AssetExecutionContext, what: str, *, cards: int, at_most: float) -> Iterator[Using]:
+        """Book cards that are not this machine's while the block runs, for at most so many seconds; the block says how
+        many card-seconds it used. Raises DeferredError if the day's bound allows no more."""
         book = card_book(self.project.deployment(), self.project.home)
-        began = time.monotonic()
         booked = book.use(what, context.partition_key, cards, needs=0.0, at_most=at_most) if book else None
-        with booked or contextlib.nullcontext() as using:
+        with booked or contextlib.nullcontext(Using(at_most)) as using:
             try:
-                yield
+                yield using
             finally:
-                card_seconds = (time.monotonic() - began) * cards
-                if using is not None:
-                    using.card_seconds = card_seconds
-                _observe(context, waited=0.0, held=card_seconds)
+                _observe(context, waited=0.0, held=using.card_seconds)
 
     def stop_if_done(self, context: dg.AssetExecutionContext) -> None:
         """Stop a machine that is booted for nights as soon as nothing of this run needs it any more."""

@@ -100,7 +100,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 "the extraction",
                 cards=cluster.engines,
                 at_most=extraction_seconds(deployment.budgets, self.project.seconds_left()),
-            ),
+            ) as using,
             engines_on_cluster(
                 engine,
                 deployment.gpu,
@@ -108,6 +108,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 logs=home.logs / f"inference-{context.partition_key}",
                 wait_seconds=deployment.budgets.lease_wait_seconds,
                 progress=context.log.info,
+                held=using.counts,
             ) as engines,
         ):
 

@@ -28,6 +28,8 @@ from ec1.settings import Settings
 
 JOB = "ec1.gpu.ray_engines"
 ORDER, ALIVE, STOP, LACKS, BEGUN = "order.json", "alive", "stop", "lacks", "begun"
+HELD = "held"
+"""Beginning of the names of the files that say for how many seconds a try at an engine has had its card."""
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 60.0
 """How long who asked may be silent before its engines end."""
@@ -67,6 +69,11 @@ class ClusterEngines:
         """Of those that have said where they answer. One that was lost says it anew when it was started again."""
         return [str(read_json(path)) for path in sorted(self._folder.glob("engine-*.json"))]
 
+    def card_seconds(self) -> float:
+        """For how long they have had their cards: of two twice the time. Of a node that was lost it is what it last
+        said, at most `BEAT_SECONDS` ago."""
+        return sum(float(read_json(path)) for path in self._folder.glob(f"{HELD}-*.json"))
+
 
 @contextmanager
 def engines_on_cluster(
@@ -77,8 +84,10 @@ def engines_on_cluster(
     logs: Path,
     wait_seconds: float,
     progress: Callable[[str], None],
+    held: Callable[[float], None] = lambda card_seconds: None,
 ) -> Iterator[ClusterEngines]:
-    """Start as many engines as `engine.settings.cluster` says, yield when the first answers, end them with the block.
+    """Start as many engines as `engine.settings.cluster` says, yield when the first answers, end them with the block,
+    and call `held` with the card-seconds that they had.
 
     Raises DeferredError if the cluster has had no card for any of them for `wait_seconds`, ServiceError if it does not
     answer or none of them could be started.
@@ -120,6 +129,7 @@ def engines_on_cluster(
                 if not jobs.ends_within(job, GRACE_SECONDS + 10):
                     jobs.stop(job, GRACE_SECONDS)
     finally:
+        held(engines.card_seconds())
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -6,17 +6,31 @@ entry point, so it may look at the environment.
 """
 
 import os
+import secrets
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ec1.errors import BusyError, EC1Error, ServiceError
 from ec1.files import read_json, write_json
-from ec1.gpu.cluster_engines import ALIVE, BEGUN, DEAD_SECONDS, JOB, LACKS, STOP, EnginesOrder
+from ec1.gpu.cluster_engines import (
+    ALIVE,
+    BEAT_SECONDS,
+    BEGUN,
+    DEAD_SECONDS,
+    HELD,
+    JOB,
+    LACKS,
+    STOP,
+    EnginesOrder,
+)
 from ec1.gpu.engine import VllmEngine
 from ec1.gpu.lease import GpuLease
 from ec1.gpu.ray_job import card_given
+from ec1.launch.beside import meanwhile, quietly
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.process import inherited
 from ec1.launch.ray_jobs import one_line
@@ -100,11 +114,29 @@ def serve_on_a_node(order_values: dict[str, Any], number: int) -> None:
     (order.folder / f"{BEGUN}-{number}").touch()
     try:
         if asker.wants():
-            _serve(order, number, asker)
+            with _counted(order.folder / f"{HELD}-{number}-{secrets.token_hex(4)}.json"):
+                _serve(order, number, asker)
     except (ServiceError, BusyError):
         # What ends an engine that nobody wants is no reason to start another one.
         if asker.wants():
             raise
+
+
+@contextmanager
+def _counted(path: Path) -> Iterator[None]:
+    """Write down for how many seconds the block has gone on: Ray keeps the card for this task from the first one on."""
+    began = time.monotonic()
+
+    def say() -> None:
+        # Who asked may be gone, and the folder with it.
+        if path.parent.is_dir():
+            write_json(path, round(time.monotonic() - began, 1))
+
+    with meanwhile(say, BEAT_SECONDS, "engine"):
+        try:
+            yield
+        finally:
+            quietly(say, "engine")
 
 
 def _serve(order: EnginesOrder, number: int, asker: Asker) -> None:

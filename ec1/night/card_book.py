@@ -132,6 +132,10 @@ class Using:
         self.card_seconds = 0.0
         self.waited = 0.0
 
+    def counts(self, card_seconds: float) -> None:
+        """So many more were taken."""
+        self.card_seconds += card_seconds
+
     def counted(self, inner: Launcher) -> Launcher:
         """The launcher, with what its works take counted here."""
         return _Counting(inner, self)
@@ -155,7 +159,7 @@ class _Counting:
             passed = time.monotonic() - began
             # Of work that failed elsewhere it is not known how long it waited first.
             seconds = passed * work.processes if taken is None else taken
-            self._using.card_seconds += seconds
+            self._using.counts(seconds)
             self._using.waited += max(0.0, passed - seconds / work.processes)
         return taken
 

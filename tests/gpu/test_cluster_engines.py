@@ -7,7 +7,8 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,18 @@ def engine(folder: Path, cluster: dict[str, Any], **settings: object) -> VllmEng
     return VllmEngine(VllmSettings(kind="vllm", model=MODEL, cluster=asked), folder, MODEL, "cpu")
 
 
-def start(wanted: VllmEngine, folder: Path, wait_seconds: float = 120) -> AbstractContextManager[ClusterEngines]:
+def start(
+    wanted: VllmEngine, folder: Path, wait_seconds: float = 120, held: Callable[[float], None] = lambda _: None
+) -> AbstractContextManager[ClusterEngines]:
     gpu = GpuSettings(device="cpu", lock_dir=folder, min_free_gib=0.1)
     return engines_on_cluster(
-        wanted, gpu, folder=folder / "engines", logs=folder / "log", wait_seconds=wait_seconds, progress=lambda _: None
+        wanted,
+        gpu,
+        folder=folder / "engines",
+        logs=folder / "log",
+        wait_seconds=wait_seconds,
+        progress=lambda _: None,
+        held=held,
     )
 
 
@@ -85,7 +94,10 @@ async def ask(engines: ClusterEngines, count: int) -> int:
 
 @pytest.mark.system
 def test_an_engine_on_each_node_answers_and_one_that_is_killed_comes_back(cluster: RayCluster, tmp_path: Path) -> None:
-    with start(engine(tmp_path, cluster.settings), tmp_path) as engines:
+    held: list[float] = []
+    began = time.monotonic()
+    # Three are asked for, and two have a node.
+    with start(engine(tmp_path, cluster.settings, engines=3), tmp_path, held=held.append) as engines:
         until(lambda: len(engines.addresses()) == 2)
         before = set(engines.addresses())
         (order,) = (tmp_path / "engines").glob(f"*/{ORDER}")
@@ -97,6 +109,8 @@ def test_an_engine_on_each_node_answers_and_one_that_is_killed_comes_back(cluste
         assert asyncio.run(ask(engines, QUESTIONS)) == QUESTIONS
         until(lambda: len(engines.addresses()) == 2 and set(engines.addresses()) != before)
         assert asyncio.run(ask(engines, 100)) == 100
+    (card_seconds,) = held
+    assert 0 < card_seconds < 2 * (time.monotonic() - began), "an engine that never had a card costs nothing"
     assert servers(tmp_path) == [] and not (tmp_path / "engines").exists()
 
 
@@ -110,11 +124,13 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_a_cluster_without_room_says_what_it_lacks(cluster: RayCluster, tmp_path: Path) -> None:
     large = engine(tmp_path, cluster.settings, cpus=3)
+    held: list[float] = []
     with (
         pytest.raises(DeferredError, match=r"an engine needs a node with 3 CPU, the nodes have .*1 CPU"),
-        start(large, tmp_path, wait_seconds=5),
+        start(large, tmp_path, wait_seconds=5, held=held.append),
     ):
         pass
+    assert held == [0.0]
 
 
 ASKER = """
