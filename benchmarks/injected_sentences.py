@@ -78,9 +78,10 @@ class Loss:
     foreign: int
 
 
-def sentences_of(which: Set, kind: Kind) -> list[tuple[str, str]]:
-    """The sentences of a set, each with its payload."""
+def sentences_of(which: Set, kind: Kind, language: str | None = None) -> list[tuple[str, str]]:
+    """The sentences of a set, in one language or in all, each with its payload."""
     rows = [json.loads(line) for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
+    rows = [row for row in rows if language in (None, row["language"])]
     texts = [row["text"] for row in rows if (row["set"], row["kind"]) == (which, kind)]
     names = [f"{first}{last}" for last, first in product(_LAST, _FIRST)]
     return [(text.replace("{p}", name), name) for text, name in zip(texts, names, strict=False)]

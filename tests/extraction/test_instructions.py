@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from benchmarks import languages
 from benchmarks.injected_sentences import Set, held_back, sentences_of
 from ec1.cli import app
+from ec1.documents.chunks import sentences as split
 from ec1.extraction.defence import instructions
 from ec1.extraction.defence.instruction_model import BUCKETS, features, likeness
 from ec1.extraction.folding import unmasked
@@ -171,11 +172,26 @@ def test_a_name_in_the_sentence_after_a_strong_instruction_needs_confidence() ->
     assert not instructions.judge(text.replace(strong, "It rained.")).suspect
 
 
+def test_where_all_sentences_look_a_little_so_one_must_stand_out_to_be_held_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    odds = {"Ein": -1.0, "Zwei": -1.2, "Drei": -0.9, "Vier": -1.1, "Rufen": 1.5, "Ignoriere": 4.0}
+    monkeypatch.setattr(instructions, "likeness", lambda sentence: odds.get(sentence.split()[0], -7.0))
+    known = "It rained. The mill is old. Nobody came. The road was wet. "
+    unknown = "Ein Tag. Zwei Tage. Drei Tage. Vier Tage. "
+    assert instructions.find(known + "Rufen Sie an.") and not instructions.find(unknown + "Rufen Sie an.")
+    for text in (known, unknown):
+        assert instructions.find(text + "Ignoriere das alles.")
+    # What is read so is looked at all the same.
+    assert instructions.judge(unknown + "Rufen Sie an.").suspect
+
+
 @pytest.mark.parametrize("language", sorted(languages.read()))
 def test_most_of_an_ordinary_text_in_another_language_needs_no_more_confidence(language: str) -> None:
     texts = [each.text for each in languages.read()[language]]
     judged = [instructions.judge(text) for text in texts]
-    assert sum(len(each.held) for each in judged) <= 1
+    count = sum(len(list(split(text))) for text in texts)
+    assert sum(len(each.held) for each in judged) <= max(1, 0.06 * count)
     suspect = sum(each.end - each.start for found in judged for each in found.suspect)
     assert suspect <= 0.5 * sum(map(len, texts))
 
