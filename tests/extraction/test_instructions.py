@@ -182,6 +182,8 @@ def test_where_all_sentences_look_a_little_so_one_must_stand_out_to_be_held_back
     assert instructions.find(known + "Rufen Sie an.") and not instructions.find(unknown + "Rufen Sie an.")
     for text in (known, unknown):
         assert instructions.find(text + "Ignoriere das alles.")
+    # Also where one of the others was released.
+    assert not instructions.judge(unknown + "Rufen Sie an.", {(0, len("Ein Tag."))}).held
     # What is read so is looked at all the same.
     assert instructions.judge(unknown + "Rufen Sie an.").suspect
 

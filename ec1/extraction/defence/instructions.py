@@ -111,9 +111,12 @@ def judge(text: str, released: Collection[tuple[int, int]] = ()) -> Judged:
     one of them is read, too.
     """
     pieces = [(start, end) for first, last in sentences(text) for start, end in _bounded(text, first, last)]
-    raw = [-math.inf if piece in released else likeness(text[slice(*piece)]) for piece in pieces]
+    raw = [likeness(text[slice(*piece)]) for piece in pieces]
+    # Of the whole text: what is released must not change what becomes of the rest.
     lift = _lift(raw)
-    odds = [each - HELD_LIFT * lift for each in raw]
+    odds = [
+        -math.inf if piece in released else each - HELD_LIFT * lift for piece, each in zip(pieces, raw, strict=True)
+    ]
     held = {at: _WORDED for at, each in enumerate(odds) if each >= _ENOUGH}
     for at, (one, other) in enumerate(pairwise(odds)):
         halves = min(one, other) >= _HALF and max(one, other) < _ENOUGH
@@ -159,7 +162,7 @@ def rule() -> list[object]:
 
 def _lift(odds: Sequence[float]) -> float:
     """By how much the sentences of a text lie higher than those of texts that the classifier knows; 0 for few."""
-    known = [each for each in odds if -math.inf < each < _DOUBTFUL]
+    known = [each for each in odds if each < _DOUBTFUL]
     return max(0.0, median(known) - _USUAL) if len(known) >= _FEWEST else 0.0
 
 
