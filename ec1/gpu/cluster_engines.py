@@ -13,7 +13,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -117,7 +117,10 @@ def engines_on_cluster(
     engines = ClusterEngines(own, order.key)
     beats = itertools.count(1)
     write_json(own / ALIVE, 0)
-    try:
+    with ExitStack() as ends:
+        # Whatever counting meets: no key is left.
+        ends.callback(shutil.rmtree, folder, ignore_errors=True)
+        ends.callback(lambda: held(engines.card_seconds()))
         with meanwhile(lambda: write_json(own / ALIVE, next(beats)), BEAT_SECONDS, "engines"):
             jobs.submit(job, JOB, own / ORDER)
             try:
@@ -128,9 +131,6 @@ def engines_on_cluster(
                 # They end by themselves, with what they started; what does not is ended by Ray.
                 if not jobs.ends_within(job, GRACE_SECONDS + 10):
                     jobs.stop(job, GRACE_SECONDS)
-    finally:
-        held(engines.card_seconds())
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait(
