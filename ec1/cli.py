@@ -4,82 +4,104 @@ This is the only module of the package that a shell's environment reaches, throu
 Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was deferred to a later night).
 """
 
+import importlib
 import importlib.metadata
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ec1.commands.adapters import adapters_app
-from ec1.commands.adopt import adopt
-from ec1.commands.backup import backup, restore
-from ec1.commands.corpus import corpus_app
-from ec1.commands.doctor import doctor
-from ec1.commands.documents import documents_app
-from ec1.commands.extraction import extraction_app
-from ec1.commands.feedback import feedback_app
-from ec1.commands.forget import forget
-from ec1.commands.generated import corpus_admit, corpus_generate
-from ec1.commands.graph import graph_app
-from ec1.commands.init import init
-from ec1.commands.night import night, plan, score, ui
-from ec1.commands.recipes import recipe_app
-from ec1.commands.report import report
-from ec1.commands.runs import run_app
-from ec1.commands.serve import serve_app
 from ec1.commands.shell import FAILED, INTERRUPTED, USAGE, Options, err, out
-from ec1.commands.studio import studio
-from ec1.commands.submit import submit
-from ec1.commands.train import sweep, train
-from ec1.commands.worker import worker
 from ec1.errors import EC1Error, InputError
 from ec1.home import CHECKOUT, Home
 from ec1.night.health.storage_health import recording
 from ec1.refused import advice_for
 
-app = typer.Typer(
-    help="EC1: turns what an organisation wrote and did today into a better model tonight.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-app.add_typer(recipe_app, name="recipe")
-app.add_typer(adapters_app, name="adapters")
-app.add_typer(graph_app, name="graph")
-app.add_typer(documents_app, name="documents")
-app.add_typer(extraction_app, name="extraction")
-corpus_app.command("generate")(corpus_generate)
-corpus_app.command("admit")(corpus_admit)
-app.add_typer(corpus_app, name="corpus")
-app.add_typer(run_app, name="run")
-app.add_typer(serve_app, name="serve")
-app.add_typer(feedback_app, name="feedback")
+COMMANDS = {
+    "init": "init:init",
+    "night": "night:night",
+    "report": "report:report",
+    "ui": "night:ui",
+    "studio": "studio:studio",
+    "plan": "night:plan",
+    "submit": "submit:submit",
+    "train": "train:train",
+    "sweep": "train:sweep",
+    "adopt": "adopt:adopt",
+    "score": "night:score",
+    "worker": "worker:worker",
+    "doctor": "doctor:doctor",
+    "backup": "backup:backup",
+    "restore": "backup:restore",
+    "forget": "forget:forget",
+    "recipe": "recipes:recipe_app",
+    "adapters": "adapters:adapters_app",
+    "graph": "graph:graph_app",
+    "documents": "documents:documents_app",
+    "extraction": "extraction:extraction_app",
+    "corpus": "corpus:corpus_app",
+    "run": "runs:run_app",
+    "serve": "serve:serve_app",
+    "feedback": "feedback:feedback_app",
+}
+"""Each command -> module of `ec1.commands` and what it holds: a command's function, or the application of a group."""
 EXIT_STATUSES = (
     "Exit status: 0 done, 1 failed, 2 usage or configuration, 3 partial (work was left for a later night), "
     "130 interrupted."
 )
-for command in (
-    init,
-    night,
-    report,
-    ui,
-    studio,
-    plan,
-    submit,
-    train,
-    sweep,
-    adopt,
-    score,
-    worker,
-    doctor,
-    backup,
-    restore,
-    forget,
-):
-    app.command()(command)
+PLAIN: dict[str, Any] = {"pretty_exceptions_enable": False, "add_completion": False}
+
+
+class LoadedWhenAsked(Mapping[str, Any]):
+    """The commands by name. A command's module is imported when it is asked for: all take twice as long as any one."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = COMMANDS[name].partition(":")
+        found = getattr(importlib.import_module(f"ec1.commands.{module}"), attribute)
+        alone = typer.Typer(**PLAIN)
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=name)
+            group: Any = typer.main.get_command(alone)
+            command = group.commands[name]
+        else:
+            alone.command(name)(found)
+            command = typer.main.get_command(alone)
+        waiting = [command]
+        while waiting:
+            waiting += getattr(complete(waiting.pop()), "commands", {}).values()
+        return command
+
+
+class Commands(typer.core.TyperGroup):
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.commands: Any = LoadedWhenAsked()
+
+
+def complete(command: Any) -> Any:
+    """The command with what typer does not say: its help ends with the exit statuses, and a flag takes no value."""
+    command.epilog = EXIT_STATUSES
+    for parameter in (*command.params, command.get_help_option(command.context_class(command))):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return command
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="EC1: turns what an organisation wrote and did today into a better model tonight.",
+    no_args_is_help=True,
+    **PLAIN,
+)
 
 
 def _print_version(asked: bool) -> None:
@@ -108,18 +130,9 @@ def _options(
     context.obj = options
 
 
-def command_line() -> Callable[[], None]:
-    """All commands, with what typer does not say: each help ends with the exit statuses, and a flag takes no value."""
-    root = typer.main.get_command(app)
-    waiting: list[Any] = [root]
-    while waiting:
-        command = waiting.pop()
-        waiting += getattr(command, "commands", {}).values()
-        command.epilog = EXIT_STATUSES
-        for parameter in (*command.params, command.get_help_option(command.context_class(command))):
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-    return root
+def command_line() -> Any:
+    """All commands, to be called."""
+    return complete(typer.main.get_command(app))
 
 
 def main() -> None:

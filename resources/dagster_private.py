@@ -32,6 +32,14 @@ from dagster._utils.schedules import is_valid_cron_string, schedule_execution_ti
 from dagster._utils.tags import TagConcurrencyLimitsCounter
 from dagster_shared.record import copy
 
+LOADED_BY_EVERY_STEP = (
+    "dagster._core.instance.factory",
+    "dagster._core.secrets.env_file",
+    "dagster._core.storage.sqlite_storage",
+    "upath.implementations.local",
+)
+"""What a step's process imports when it opens the instance: eighty modules, which a fork server can load once."""
+
 __all__ = [  # noqa: RUF022  by what they are needed for
     # The type of what `dg.define_asset_job` returns.
     "UnresolvedAssetJobDefinition",
@@ -40,6 +48,7 @@ __all__ = [  # noqa: RUF022  by what they are needed for
     "schedule_execution_time_iterator",
     # The steps of a run are processes of this executor: fork servers load it beforehand.
     "multiprocess",
+    "LOADED_BY_EVERY_STEP",
     # Runs are executed by processes of ours (`jobs.launcher`, `ec1 night`), with the definitions as they are then.
     "ReconstructableRepository",
     "core_execute_run",

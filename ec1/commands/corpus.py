@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ec1.commands.shell import Options, out, print_answer, print_json, printable
+from ec1.commands.generated import corpus_admit, corpus_generate
+from ec1.commands.shell import AsJson, Options, out, print_answer, print_json, printable
 from ec1.corpus.tuples import Objective
 from ec1.files import checked_name
 from ec1.night.forgetting.tuples import Trace
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from ec1.queries.datasets import BucketCount
 
 corpus_app = typer.Typer(help="Training corpora: capture, count and export tuples.", no_args_is_help=True)
-
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+corpus_app.command("generate")(corpus_generate)
+corpus_app.command("admit")(corpus_admit)
 
 
 @corpus_app.command("from-git")

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ec1.commands.corpus import AsJson
-from ec1.commands.shell import Options, err, out, print_answer, printable
+from ec1.commands.shell import AsJson, Options, err, out, print_answer, printable
 from ec1.corpus.generated import (
     DEFAULT_PROMPTING,
     Ask,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import Options, out, print_answer, print_json, printable
+from ec1.commands.shell import AsJson, Options, out, print_answer, print_json, printable
 from ec1.plural import counted
 from ec1.queries import answers
 from ec1.queries import graph as queries
@@ -16,7 +16,6 @@ from ec1.queries import graph as queries
 graph_app = typer.Typer(help="The published graph: what it holds, and the source of each fact.", no_args_is_help=True)
 
 _LABELS = "ec1.labels"
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 @graph_app.callback()

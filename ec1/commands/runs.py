@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ec1.commands.shell import DONE, FAILED, Options, out, print_answer, print_json
+from ec1.commands.shell import DONE, FAILED, AsJson, Options, out, print_answer, print_json
 from ec1.launch.process import inherited
 from ec1.plural import counted
 from ec1.queries import nights as queries
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 run_app = typer.Typer(help="Trainings: what ran, from what, how it ended; repeat one.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Name = Annotated[str, typer.Argument(help="tenant/role/night, as `ec1 run list` prints it")]
 
 

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import typer
 from pydantic import BaseModel
 from rich.console import Console
 
@@ -26,6 +27,7 @@ DONE, FAILED, USAGE, PARTIAL = 0, 1, 2, 3
 INTERRUPTED = 128 + signal.SIGINT
 
 Answer = TypeVar("Answer")
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -7,8 +7,9 @@ the question whether two identities are one thing (`resolution.py`).
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
 from ec1.errors import RejectedError
 
@@ -34,6 +35,23 @@ class Entity:
     """The highest confidence among its mentions, 0 to 1."""
     members: tuple[str, ...] = ()
     """The keys of those that resolution found to be one, its own among them; empty if there is no other."""
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """What became of a rebuilding. `waiting` documents have not been read again yet; then nothing was built."""
+
+    documents: int
+    waiting: int = 0
+    swapped: bool = False
+    reason: str = ""
+    entities_before: int = 0
+    entities_after: int = 0
+    mentions_before: int = 0
+    mentions_after: int = 0
+
+    def record(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -9,31 +9,12 @@ holds two extractors' opinions of the same stock of documents, except of those t
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ec1.documents.ledger import DocumentKey
 from ec1.extraction.results import ExtractionResult
 from ec1.graph.ladybug_store import LadybugStore, rebuilding_folder
-from ec1.graph.model import GraphStats
-
-
-@dataclass(frozen=True)
-class Rebuild:
-    """What became of a rebuilding. `waiting` documents have not been read again yet; then nothing was built."""
-
-    documents: int
-    waiting: int = 0
-    swapped: bool = False
-    reason: str = ""
-    entities_before: int = 0
-    entities_after: int = 0
-    mentions_before: int = 0
-    mentions_after: int = 0
-
-    def record(self) -> dict[str, Any]:
-        return asdict(self)
+from ec1.graph.model import GraphStats, Rebuild
 
 
 def rebuild_graph(

@@ -20,7 +20,7 @@ from ec1.adapters.scores import Success
 from ec1.corpus.threshold import TrainingDecision
 from ec1.errors import InputError
 from ec1.files import checked_name, read_json, write_json
-from ec1.graph.rebuild import Rebuild
+from ec1.graph.model import Rebuild
 from ec1.records import Record
 from ec1.strict_yaml import validate
 from ec1.training.plan import TrainingPlan

@@ -4,7 +4,10 @@
 """
 
 import inspect
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -203,3 +206,22 @@ def test_the_ui_and_the_daemon_in_one_process(instance: dg.DagsterInstance) -> N
     assert {"version", "read_only"} <= set(inspect.signature(context).parameters)
     assert callable(context.reload_code_location)
     assert {"formatter", "log_level"} <= set(inspect.signature(private.configure_loggers).parameters)
+
+
+def test_a_step_opens_the_instance_with_what_the_fork_server_loaded(home: Home) -> None:
+    prepare_instance(home).dispose()
+    program = (
+        "import sys, dagster as dg; from ec1.launch.libraries import load_libraries; "
+        "from resources.dagster_private import LOADED_BY_EVERY_STEP; load_libraries(*LOADED_BY_EVERY_STEP); "
+        "before = set(sys.modules); dg.DagsterInstance.get().dispose(); "
+        "print(*(name for name in set(sys.modules) - before if name.startswith(('dagster', 'upath', 'fsspec'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=CHECKOUT,
+        env={**os.environ, "DAGSTER_HOME": str(home.dagster)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(done.stdout.split()) <= 8, done.stdout

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ec1.extraction.reading.outbox import Outbox
     from ec1.extraction.reading.progress import Progress
     from ec1.graph.ladybug_store import LadybugStore
-    from ec1.graph.rebuild import Rebuild
+    from ec1.graph.model import Rebuild
     from ec1.graph.resolution.clusters import Cluster
     from ec1.graph.resolution.tables import Counts
     from ec1.graph.service_content_store import DeliveryRecord

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ec1.extraction.reading.outbox import Outbox
     from ec1.extraction.results import ExtractionResult
     from ec1.graph.ladybug_store import LadybugStore
-    from ec1.graph.rebuild import Rebuild
+    from ec1.graph.model import Rebuild
 
 MAX_UNGROUNDED = 20
 Results = Iterable[tuple[DocumentKey, str, "ExtractionResult"]]
@@ -138,7 +138,7 @@ def _rebuild(
     build: "Callable[[GraphRecord], Rebuild]",
 ) -> "Rebuild":
     """Build if every document has been read again, even without a result; count its documents if they are applied."""
-    from ec1.graph.rebuild import Rebuild
+    from ec1.graph.model import Rebuild
 
     waiting = sum(not outbox.path(*_unit(version, fingerprints)).exists() for version in versions)
     if waiting:
