@@ -1,5 +1,5 @@
-"""Deliveries of 5,000 entities (20,000 in `make soak`), of usual names and of names built to be close: service-content, whose rules are those
-of its own source, makes no two of them one that our resolution told apart."""
+"""Deliveries of 5,000 entities (20,000 in `make soak`), of usual names and of names built to be close: service-content,
+whose rules are those of its own source, makes no two of them one that our resolution told apart."""
 
 import random
 from collections.abc import Callable, Iterator
