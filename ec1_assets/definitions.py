@@ -66,7 +66,7 @@ def build_defs(choice: DeploymentChoice) -> dg.Definitions:
         executor=dg.multiprocess_executor.configured(
             {
                 "max_concurrent": STEPS_HERE if here else STEPS_ELSEWHERE,
-                "start_method": {"forkserver": {"preload_modules": ["ec1_assets.definitions"]}},
+                "start_method": {"forkserver": {"preload_modules": ["jobs.preloaded"]}},
             }
         ),
     )

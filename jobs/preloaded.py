@@ -1,6 +1,6 @@
-"""What the fork server of a night loads (`jobs.run_night`): the definitions, or nothing where they cannot be loaded.
+"""What the fork server of a run loads: the definitions, or nothing where they cannot be loaded.
 
-The run itself loads them too and says what is wrong.
+The run itself loads them too and says what is wrong. Dagster's executor starts it, or `jobs.run_night` earlier.
 """
 
 import contextlib
