@@ -4,7 +4,9 @@ Belongs here: the mark, how it is written and read. A process id alone is reused
 boot time, so the mark carries the process's own start time, and the machine on which both mean something.
 """
 
+import contextlib
 import socket
+import time
 from dataclasses import dataclass
 
 import dagster as dg
@@ -13,6 +15,7 @@ import psutil
 from jobs.mark import LIVING_RUN
 
 PROCESS_TAG = "ec1/process"
+ENDING_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,27 @@ def is_gone(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def end_leftovers(run_id: str) -> list[int]:
-    """Kill what the dead worker of a run started and left behind (its steps). Returns their process ids."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(LIVING_RUN) == run_id:
+    """Kill what the dead worker of a run started and left behind (its steps). Returns their process ids.
+
+    Until none is found: a step that is still alive starts others, such as the `tail` of its log, behind the one who
+    looks.
+    """
+    found = dict[int, None]()
+    latest = time.monotonic() + ENDING_SECONDS
+    while left := [process for process in psutil.process_iter() if _bears(process, run_id)]:
+        for process in left:
+            found[process.pid] = None
+            with contextlib.suppress(psutil.Error):
                 process.kill()
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
+        # One that the kernel holds on to cannot start anything either.
+        if time.monotonic() > latest:
+            break
+        time.sleep(0.02)
+    return list(found)
+
+
+def _bears(process: psutil.Process, run_id: str) -> bool:
+    try:
+        return bool(process.environ().get(LIVING_RUN) == run_id)
+    except psutil.Error:
+        return False
