@@ -151,6 +151,11 @@ class Home:
         return self.cache / "rows"
 
     @property
+    def remembered(self) -> Path:
+        """What models said when they were evaluated, a folder for each role."""
+        return self.cache / "remembered"
+
+    @property
     def sources(self) -> Path:
         """Copies of the documents of streams that are not folders, by stream."""
         return self.cache / "sources"

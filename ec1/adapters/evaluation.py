@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ from ec1.adapters.reading import (
     read_with_each,
     scored,
 )
+from ec1.adapters.remembered import Remembered, remembered
 from ec1.adapters.scores import BASE, CANDIDATE, ExampleScores, Judge, Overlap, ScoredObjective, Scores, write_scores
 from ec1.adapters.settings import JudgeSettings
 from ec1.adapters.solving import HeldOutTask, answered, read_tasks, scored_tasks
@@ -55,6 +56,7 @@ from ec1.rewards.rewards import passes
 from ec1.settings import Settings
 
 Report = Callable[[str], None]
+_Read = Callable[[Sequence[HeldOutExample]], list[list[ReadAnswer]]]
 
 GENERAL = Path(__file__).with_name("general.jsonl")
 """The fixed general set: short questions of everyday kinds with a right and a wrong answer, written for this."""
@@ -84,6 +86,9 @@ class EvaluationSpec(Settings):
     )
     judge: JudgeSettings | None = Field(
         None, description="the model that judges task cases of `check: judge`; null: the base itself"
+    )
+    remembered: Path | None = Field(
+        None, description="folder of the role that keeps what models said for its next evaluation; null: nothing is"
     )
     output: Path = Field(description="folder for evaluation.json and examples.jsonl")
 
@@ -290,30 +295,32 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
     torch.manual_seed(spec.options.seed)
     for name in spec.candidates:
         started = time.monotonic()
+        memory = remembered(spec.remembered, spec.model, files.get(name), f"{_precision(model)} on {spec.device}")
+        reads = _remembering(read, memory)
         with torch.inference_mode(), switch(name):
-            seen = read(examples)
+            seen = reads(examples)
             asked = time.monotonic()
-            answers = answers_to(
-                model,
-                tokenizer,
+            answers = _answers(
+                memory,
                 chosen,
                 [seen[place][0] for place in places],
-                device=spec.device,
-                max_tokens=room_for(chosen, spec.options),
-                options=spec.options,
+                spec.options,
+                functools.partial(answers_to, model, tokenizer, device=spec.device),
             )
             seconds[f"answers of {name}"] = time.monotonic() - asked
             told[name] = _Told(
                 losses=_losses(seen),
-                shuffled=_scored_where(read, shuffled(examples)),
-                general=_asked_generally(read, general),
+                shuffled=_scored_where(reads, shuffled(examples)),
+                general=_asked_generally(reads, general),
                 answers=answers,
                 tasks=write(tasks, max_tokens=spec.options.sample_tokens),
             )
+        memory.keep()
         seconds[name] = time.monotonic() - started
+        before = f"; of {memory.asked} questions {memory.found} were answered before" if memory.found else ""
         report(
             f"evaluated {name} on {len(examples)} examples in {seconds[name]:.1f} s, "
-            f"{seconds[f'answers of {name}']:.1f} s of them to write what was not read of {len(chosen)} answers"
+            f"{seconds[f'answers of {name}']:.1f} s of them to write what was not read of {len(chosen)} answers{before}"
         )
     with torch.inference_mode(), switch(BASE):
         few = examples[:_NOISE_EXAMPLES]
@@ -386,6 +393,44 @@ def _reader(spec: EvaluationSpec, model: Any, tokenizer: Any) -> Callable[..., l
     )
 
 
+def _remembering(read: Callable[..., list[list[ReadAnswer]]], memory: Remembered) -> _Read:
+    """`read`, of what the model has not read before."""
+
+    def reads(examples: Sequence[HeldOutExample]) -> list[list[ReadAnswer]]:
+        said = memory.said(
+            [["read", example.prompt, example.answers] for example in examples],
+            lambda places: [list(map(astuple, each)) for each in read([examples[place] for place in places])],
+        )
+        return [[ReadAnswer(*each) for each in answers] for answers in said]
+
+    return reads
+
+
+def _answers(
+    memory: Remembered,
+    chosen: Sequence[HeldOutExample],
+    seen: Sequence[ReadAnswer],
+    options: EvaluationOptions,
+    answer: Callable[..., list[ModelAnswer]],
+) -> list[ModelAnswer]:
+    """The answers to these examples, of which the model has read the wanted ones as `seen`."""
+    room = room_for(chosen, options)
+    limits = options.model_dump(mode="json", exclude={"tasks"})
+    said = memory.said(
+        [["answer", each.prompt, each.answers[0], each.prompt_text, each.expected, room, limits] for each in chosen],
+        lambda places: [
+            astuple(each)
+            for each in answer(
+                [chosen[place] for place in places],
+                [seen[place] for place in places],
+                max_tokens=room,
+                options=options,
+            )
+        ],
+    )
+    return [ModelAnswer(*each) for each in said]
+
+
 def _general_set(spec: EvaluationSpec, tokenizer: Any) -> list[HeldOutExample]:
     """Its questions, each with a right and a wrong answer."""
     general, _ = read_examples(
@@ -394,7 +439,7 @@ def _general_set(spec: EvaluationSpec, tokenizer: Any) -> list[HeldOutExample]:
     return general
 
 
-def _asked_generally(read: Callable[..., list[list[ReadAnswer]]], general: Sequence[HeldOutExample]) -> _General:
+def _asked_generally(read: _Read, general: Sequence[HeldOutExample]) -> _General:
     losses = _losses(read(general))
     return _General(tuple(right for right, _ in losses), tuple(wrong for _, wrong in losses))
 
@@ -403,9 +448,7 @@ def _losses(read: Sequence[Sequence[ReadAnswer]]) -> list[list[float]]:
     return [[each.loss for each in answers] for answers in read]
 
 
-def _scored_where(
-    read: Callable[..., list[list[ReadAnswer]]], examples: Sequence[HeldOutExample | None]
-) -> list[float | None]:
+def _scored_where(read: _Read, examples: Sequence[HeldOutExample | None]) -> list[float | None]:
     """The loss of each example's answer; None where there is no example."""
     losses = iter(_losses(read([example for example in examples if example is not None])))
     return [None if example is None else next(losses)[0] for example in examples]

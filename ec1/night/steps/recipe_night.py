@@ -348,6 +348,10 @@ class RecipeNight:
             looked_at=earlier_looks(self.folder, digests(adapter)),
             reading=reading,
             judge=self.deployment.judge,
+            # Elsewhere there is no such folder.
+            remembered=self.home.remembered / recipe.tenant / recipe.role
+            if isinstance(self.deployment.launcher, LocalLauncherSettings)
+            else None,
             output=output or self._evaluation,
         )
 
