@@ -89,9 +89,9 @@ def end_leftovers(run_id: str) -> list[int]:
     latest = time.monotonic() + ENDING_SECONDS
     while left := [process for process in psutil.process_iter() if _bears(process, run_id)]:
         for process in left:
-            found[process.pid] = None
             with contextlib.suppress(psutil.Error):
                 process.kill()
+                found[process.pid] = None
         # One that the kernel holds on to cannot start anything either.
         if time.monotonic() > latest:
             break

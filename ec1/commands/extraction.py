@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ec1.commands.shell import Options, out, print_json, printable
+from ec1.commands.shell import AsJson, Options, out, print_json, printable
 from ec1.documents.ledger import Status, extractor_fingerprint
 from ec1.errors import InputError
 from ec1.files import write_atomic
@@ -28,7 +28,7 @@ def label(
     corrected: Annotated[Path | None, typer.Argument(help="a corrected file; its records become tuples")] = None,
     to: Annotated[Path | None, typer.Option("--out", help="write what was found to this file, to correct it")] = None,
     path: Annotated[str | None, typer.Option(help="only documents whose path begins so")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write what the last nights found, one chunk per line, or take a corrected file into the extractor's bucket."""
     from ec1.adapters.extractor import ROLE
@@ -69,7 +69,7 @@ def held(
     context: typer.Context,
     path: Annotated[str | None, typer.Option(help="only documents whose path begins so")] = None,
     released: Annotated[bool, typer.Option("--released", help="those that were released to be read")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the sentences that tell a machine what to answer, or may do so, with the names that were not kept for it."""
     from ec1.extraction.defence.releases import read_releases
@@ -106,12 +106,11 @@ def held(
 _Ids = Annotated[list[str] | None, typer.Argument(help="as `ec1 extraction held` lists them")]
 _Document = Annotated[str | None, typer.Option("--all-of", help="all sentences of the document with this path")]
 _By = Annotated[str | None, typer.Option("--by", help="who you are; default: your user's name")]
-_Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 @extraction_app.command()
 def release(
-    context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: _Json = False
+    context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: AsJson = False
 ) -> None:
     """Let sentences be read that were held back; the next night reads their documents again, once."""
     from ec1.extraction.defence.releases import Release, Releases, add
@@ -130,7 +129,7 @@ def release(
 
 @extraction_app.command()
 def hold(
-    context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: _Json = False
+    context: typer.Context, ids: _Ids = None, document: _Document = None, by: _By = None, as_json: AsJson = False
 ) -> None:
     """Say that sentences are held back rightly: the report leaves them out, and a release of them is taken back."""
     from ec1.extraction.defence.releases import Release, Releases, add, read_releases

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import PARTIAL, Options, print_answer, printable
+from ec1.commands.shell import PARTIAL, AsJson, Options, print_answer, printable
 from ec1.night.forgetting.forget import Forgotten
 from ec1.night.stores import open_registry
 from ec1.plural import counted
@@ -24,7 +24,7 @@ def forget(
     ] = None,
     also: Annotated[list[str] | None, typer.Option(help="a further spelling that means the person; repeat it")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, and change nothing")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove a person, a source or a text from the whole home, and keep it out (docs/forgetting.md).
 
