@@ -43,3 +43,8 @@ class BusyError(EC1Error):
 
 class ServiceError(EC1Error):
     """A service that we depend on does not answer as agreed."""
+
+
+def one_line(said: object) -> str:
+    """What somebody else says of an error, on one line of 500 characters at most."""
+    return " ".join(str(said).split())[:500]

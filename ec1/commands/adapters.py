@@ -25,8 +25,6 @@ adapters_app = typer.Typer(
 )
 
 _BECAME = ("in_use", "withdrawn", "trials", "stopped")
-_USUAL_MAX_RANK = 16
-"""What vLLM serves unless it is told otherwise."""
 
 Name = Annotated[str, typer.Argument(help="tenant/role@vN")]
 Reason = Annotated[str, typer.Option(help="the reason, recorded with the change")]

@@ -7,13 +7,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from ec1.vocabulary import CONTRACT_CLASSES, CONTRACT_RELATIONS, ClassName, RelationName
+from ec1.vocabulary import CONTRACT_CLASSES, ClassName, RelationName
 
 EntityClass = ClassName
 """Any class that a deployment may have, or had when it read a document."""
 ENTITY_CLASSES: tuple[EntityClass, ...] = CONTRACT_CLASSES
 """Those of the contract, which a deployment has that says nothing about it."""
-RELATIONS: tuple[RelationName, ...] = tuple(CONTRACT_RELATIONS)
 
 
 class _Record(BaseModel):

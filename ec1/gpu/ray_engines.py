@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ec1.errors import BusyError, EC1Error, ServiceError
+from ec1.errors import BusyError, EC1Error, ServiceError, one_line
 from ec1.files import read_json, write_json
 from ec1.gpu.cluster_engines import (
     ALIVE,
@@ -33,7 +33,6 @@ from ec1.gpu.ray_job import card_given
 from ec1.launch.beside import meanwhile, quietly
 from ec1.launch.by_spec import run_by_spec
 from ec1.launch.process import inherited
-from ec1.launch.ray_jobs import one_line
 
 _LOOK_SECONDS = 0.5
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ec1.errors import BusyError, EC1Error, PermanentError, ServiceError
+from ec1.errors import BusyError, EC1Error, PermanentError, ServiceError, one_line
 from ec1.files import read_json, write_json
 from ec1.gpu.cards import CardName, names_in
 from ec1.gpu.lease import GpuLease, Phase, card_lock, shared_lock_folder
@@ -23,7 +23,6 @@ from ec1.launch.launcher import NOBODY, DeviceWork, LocalLauncher
 from ec1.launch.local import free_port
 from ec1.launch.process import inherited
 from ec1.launch.ranks import rank_environment
-from ec1.launch.ray_jobs import one_line
 from ec1.launch.ray_launcher import JOB, RayOrder, RayResult
 from ec1.launch.reporting import imported_session
 

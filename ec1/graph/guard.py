@@ -34,7 +34,6 @@ _CALL = re.compile(r"\bcall\b\s*(\w*)\s*(\(?)", re.IGNORECASE)
 _GROWS = re.compile(r"\b(range|lpad|rpad|repeat|list_transform|list_filter|list_reduce)\s*\(", re.IGNORECASE)
 _LARGE = 100_000
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e\d{1,3})?", re.IGNORECASE)
-_MULTIPLIED = re.compile(r"[*^]|<<|\bpow", re.IGNORECASE)
 
 
 def checked_query(cypher: str) -> str:

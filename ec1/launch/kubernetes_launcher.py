@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, JsonValue
 
-from ec1.errors import InputError, ServiceError
+from ec1.errors import InputError, ServiceError, one_line
 from ec1.launch.job_launcher import LEAVE_SECONDS, JobState, launcher_of, patiently
 from ec1.launch.launcher import DeviceWork, Launcher, Place
 from ec1.settings import HttpAddress, Name, Settings
@@ -164,7 +164,7 @@ class KubernetesJobs:
         if answer.is_success and isinstance(said, dict):
             return said
         message = said.get("message", "") if isinstance(said, dict) else ""
-        where = f"{self._settings.server} answers {answer.status_code}: {' '.join(str(message).split())[:500]}"
+        where = f"{self._settings.server} answers {answer.status_code}: {one_line(message)}"
         raise (InputError if answer.status_code in _REFUSED else ServiceError)(where)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from ec1.errors import InputError, ServiceError
+from ec1.errors import InputError, ServiceError, one_line
 from ec1.settings import Settings
 
 if TYPE_CHECKING:
@@ -124,8 +124,3 @@ class RayJobs:
         with contextlib.suppress(RuntimeError, OSError):
             self._client.stop_job(job)
             self.ends_within(job, grace_seconds)
-
-
-def one_line(error: object) -> str:
-    """What an error says, on one line."""
-    return " ".join(str(error).split())[:500]

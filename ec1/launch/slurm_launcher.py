@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ec1.errors import InputError, ServiceError
+from ec1.errors import InputError, ServiceError, one_line
 from ec1.launch.job_launcher import LEAVE_SECONDS, JobState, launcher_of, patiently
 from ec1.launch.launcher import DeviceWork, Launcher, Place
 from ec1.launch.process import tail_of
@@ -126,7 +126,7 @@ class SlurmJobs:
         except subprocess.TimeoutExpired:
             raise ServiceError(f"{command[0]} did not answer within {_SECONDS:.0f} s") from None
         if done.returncode:
-            said = " ".join(done.stderr.split())[:500]
+            said = one_line(done.stderr)
             away = any(each in said for each in _UNANSWERED)
             raise (ServiceError if away else InputError)(f"{command[0]}: {said or f'status {done.returncode}'}")
         return done.stdout

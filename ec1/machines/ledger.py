@@ -111,10 +111,6 @@ class Ledger:
         begin, end = self._day(now)
         return sum(begin <= each.at < end for each in self.read().asks)
 
-    def of_night(self, night: str) -> list[Session]:
-        """The sessions of one night, the oldest first."""
-        return [each for each in self.read().sessions if each.night == night]
-
     def _day(self, now: float) -> tuple[float, float]:
         day = dt.datetime.fromtimestamp(now, self._zone).replace(hour=0, minute=0, second=0, microsecond=0)
         # The next midnight of the calendar: a day may have 23 or 25 hours.

@@ -29,7 +29,6 @@ _VERSION = 3
 _BATCH = 500
 _CLASS_CHARACTERS = 40
 """A longer answer is not a class."""
-_FAST = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -8000;"
 _SCHEMA = """
 CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 CREATE TABLE row (

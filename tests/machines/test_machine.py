@@ -28,7 +28,7 @@ def test_it_is_started_where_it_is_used_for_the_phase_and_stopped(cloud: Cloud) 
         assert vm.status == "RUNNING" and vm.metadata["ec1-owner"] == "gce@control"
         cloud.now += 500
     assert vm.status == "TERMINATED" and cloud.compute.asked("/start") == 1
-    (session,) = cloud.machine().ledger.of_night(NIGHT)
+    (session,) = cloud.machine().ledger.read().sessions
     assert session.end == "stopped" and session.phases == {"inference": 500.0}
     assert session.seconds(cloud.now) == pytest.approx(cloud.compute.seconds(), abs=1)
     assert cloud.compute.seconds() < 500 + 300 + 30
@@ -77,7 +77,7 @@ def test_a_stock_out_goes_to_the_next_zone_and_in_all_zones_defers(cloud: Cloud)
     ):
         pass
     assert issubclass(StockOutError, DeferredError)
-    sessions = cloud.machine().ledger.of_night(NIGHT)
+    sessions = cloud.machine().ledger.read().sessions
     assert [each.end for each in sessions] == ["never began", "stopped", "never began", "never began"]
     assert [each.outcome for each in cloud.machine().ledger.read().asks] == [f"started in {B}", "stock-out"]
 
@@ -193,7 +193,7 @@ def test_one_that_boots_for_eighty_minutes_is_ready_then(cloud: Cloud) -> None:
     begin = cloud.now
     with cloud.machine().up("inference", NIGHT, keep=False, progress=cloud.tell):
         assert 4800 <= cloud.now - begin < 4830
-    (session,) = cloud.machine().ledger.of_night(NIGHT)
+    (session,) = cloud.machine().ledger.read().sessions
     assert session.phases == {"inference": 0.0}, "the clock of the phase starts when the machine is ready"
 
 
@@ -236,7 +236,7 @@ def test_between_the_phases_it_stays_and_only_the_server_ends(cloud: Cloud) -> N
             assert running.zone == A
     assert cloud.machine().stop_unused()
     assert len(vm.ran) == 1 and cloud.compute.asked("/start") == 1
-    assert set(cloud.machine().ledger.of_night(NIGHT)[0].phases) == {"inference", "training"}
+    assert set(cloud.machine().ledger.read().sessions[0].phases) == {"inference", "training"}
 
 
 def test_a_server_that_does_not_end_costs_the_machine_not_the_handover(cloud: Cloud) -> None:
@@ -279,7 +279,7 @@ def test_a_preemption_is_seen_and_the_next_phase_boots_again(cloud: Cloud) -> No
         assert "preempted" in str(endpoint.died())
     with machine.up("training", NIGHT, keep=False, progress=cloud.tell):
         pass
-    lost, other = machine.ledger.of_night(NIGHT)
+    lost, other = machine.ledger.read().sessions
     assert (lost.end, other.end) == ("lost", "stopped") and lost.seconds(cloud.now) == pytest.approx(1800)
     assert len(vm.ran) == 2
     assert lost.seconds(cloud.now) + other.seconds(cloud.now) == pytest.approx(cloud.compute.seconds(), abs=1)
@@ -303,7 +303,7 @@ def test_a_crash_leaves_a_machine_that_powers_itself_off(cloud: Cloud) -> None:
     assert cloud.compute.running() == [] and vm.why_stopped == ["dead man"]
     assert cloud.compute.seconds() < 900 + 120
     assert machine.stop_unused()
-    (session,) = machine.ledger.of_night(NIGHT)
+    (session,) = machine.ledger.read().sessions
     assert session.end == "lost" and session.seconds(cloud.now) == pytest.approx(cloud.compute.seconds(), abs=1)
 
 

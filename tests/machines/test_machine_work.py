@@ -69,7 +69,7 @@ def test_work_boots_the_machine_goes_there_and_comes_back(
     with begin(cloud, deployment, home) as launcher, pytest.raises(PermanentError, match="as it should"):
         launcher.run(light_work(tmp_path / "bad", fail="as it should"), {}, tmp_path / "log.txt")
     assert len(cloud.compute.running()) == 1, "it is not the machine's fault"
-    (session,) = cloud.machine().ledger.of_night(NIGHT)
+    (session,) = cloud.machine().ledger.read().sessions
     assert session.phases["training"] >= 100
     assert cloud.machine().stop_unused() and not cloud.compute.running()
 
@@ -107,7 +107,7 @@ def test_a_machine_that_is_taken_away_defers_and_the_next_one_goes_on(
     steps = list((tmp_path / "there").rglob("steps.txt"))
     assert (other.output / "steps.txt").is_file()
     assert all(len(each.read_text().split()) < 3000 for each in steps), "what was left there was withdrawn"
-    assert len(cloud.machine().ledger.of_night(NIGHT)) == 2
+    assert len(cloud.machine().ledger.read().sessions) == 2
 
 
 def test_no_machine_tonight_is_no_failure(cloud: Cloud, deployment: Deployment, home: Home, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_no_phase_begins_on_a_machine_that_would_not_end_by_itself(cloud: Cloud)
     ):
         raise AssertionError("work was begun there")
     assert vm.status == "TERMINATED"
-    (session,) = cloud.machine().ledger.of_night(NIGHT)
+    (session,) = cloud.machine().ledger.read().sessions
     assert session.phases == {}
 
 

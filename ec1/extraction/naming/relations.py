@@ -17,13 +17,11 @@ from ec1.extraction.folding import normalised
 from ec1.extraction.naming.grounding import trimmed
 from ec1.extraction.results import Dropped, Mention, Relation
 from ec1.extraction.schema import Named, Stated
-from ec1.vocabulary import CONTRACT, CONTRACT_RELATIONS, RelationName, Vocabulary
+from ec1.vocabulary import CONTRACT, RelationName, Vocabulary
 
 # Raise this when the same answer would give other relations.
 RELATIONS_VERSION = 1
 
-SIGNATURES = CONTRACT_RELATIONS
-"""The classes that the subject and the object of each of the contract's relations may have."""
 _SAME_SENTENCE, _SAME_CHUNK = 0.9, 0.6
 
 

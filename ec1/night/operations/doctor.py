@@ -185,11 +185,6 @@ def _documents(deployment: Deployment, home: Home) -> Symptom:
     return Symptom("documents", "problem", f"{root} does not exist; set documents.root")
 
 
-def _has_tokenizer(deployment: Deployment, home: Home) -> bool:
-    model = deployment.inference
-    return (model_folder(model.model, model.revision, deployment.models, home.models) / "tokenizer.json").is_file()
-
-
 def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Symptom:
     """Whether the model can be asked for the deployment's own classes, as far as its tokenizer is here."""
     from ec1.extraction.reading.extractor import Extractor
