@@ -170,8 +170,9 @@ class AdapterRegistry:
             data = self.store.get_bytes(key)
             manifest = AdapterManifest.model_validate_json(data)
         except NotFound:
-            known = ", ".join(f"v{number}" for number in self.versions(tenant, role)) or "none"
-            raise InputError(f"there is no {tenant}/{role}@v{version}: versions are {known}") from None
+            known = ", ".join(f"v{number}" for number in self.versions(tenant, role))
+            there = f"its versions are {known}" if known else "the role has no version yet"
+            raise InputError(f"there is no {tenant}/{role}@v{version}: {there}") from None
         except ValidationError as error:
             raise PermanentError(f"{key} is damaged: {error.error_count()} errors; restore it") from None
         if (manifest.tenant, manifest.role, manifest.version) != (tenant, role, version):

@@ -141,7 +141,7 @@ def test_a_manifest_that_was_moved_or_lists_no_weights_is_not_believed(
     apart.store.put_bytes(f"{prefix}/v1/manifest.json", json.dumps(record).encode())
     with pytest.raises(PermanentError, match=r"@v1 is not signed: the manifest lists no adapter_model\.safetensors"):
         apart.sign(*WHO, 1, "looks right")
-    with pytest.raises(InputError, match=r"there is no fernhollow/other@v1: versions are none"):
+    with pytest.raises(InputError, match=r"there is no fernhollow/other@v1: the role has no version yet"):
         apart.get("fernhollow", "other", 1)
 
 
