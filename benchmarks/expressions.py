@@ -62,6 +62,12 @@ def gain(scores: Scores, options: EvaluationOptions, model: str, reference: str)
     return str(compare([one - other for one, other in pairs], groups, options, unit="of the tasks"))
 
 
+def forgotten(scores: Scores, model: str) -> float:
+    """By how many nats a token answers to general questions became less likely, as the gate counts it."""
+    before, after = scores.general[BASE], scores.general[model]
+    return (sum(before) - sum(after)) / len(before)
+
+
 def curve(result: Prepared) -> list[float]:
     import pyarrow.parquet as pq
 
@@ -97,7 +103,8 @@ def main() -> None:
             if model in (BASE, "warm start")
             else f"   over the warm start {gain(scores, spec.options, model, 'warm start')}"
         )
-        print(f"  {model:<14} {mean or 0.0:6.1%}{against}")
+        gone = forgotten(scores, model)
+        print(f"  {model:<14} {mean or 0.0:6.1%}, general answers lost {gone:.2f} nats/token{against}")
     for each in (*learnt, frozen):
         rewards = curve(each)
         tail = max(1, len(rewards) // 6)
