@@ -1,11 +1,12 @@
 """Rows that a model proposes and the sandbox checks: functions become tasks "what does this call give?".
 
-Belongs here: reading functions, asking for calls, executing each call twice, and what is kept. Does not: the sandbox
-(`ec1.sandbox`), and rows that people or programs wrote.
+Belongs here: reading functions, asking for calls, executing each call again and again, and what is kept. Does not: the
+sandbox (`ec1.sandbox`), and rows that people or programs wrote.
 
 An answer counts once it is written to the folder of its functions, so an interrupted generation asks for nothing twice.
-What two processes with other seeds do not agree on is left out: time, chance and the order of sets teach nothing. Rows
-are held in the home until somebody admits them into a bucket.
+What eight processes with other seeds do not agree on is left out: time, chance and the order of sets teach nothing, and
+two agree too often by chance, on a coin half of the time. Rows are held in the home until somebody admits them into a
+bucket.
 """
 
 import ast
@@ -27,6 +28,8 @@ from ec1.sandbox.batch import Case, Job, Value, call
 CALLS = 5
 """Calls that one request asks for."""
 MAX_CASES = 32
+RUNS = 8
+"""Processes that must agree on what a call gives."""
 ROWS, REPORT, STEPS = "rows.jsonl", "report.json", "steps.jsonl"
 _MAX_CALL, _MAX_VALUE = 200, 2_000
 _SCHEMA = {
@@ -105,7 +108,7 @@ Ask = tuple[SourceFunction, int]
 @dataclass(frozen=True)
 class GenerationStep:
     """One proposed call, from the answer to what became of it: the `request` about the function, the `call` in one
-    spelling, and what each of the two processes gave, as JSON, or why nothing."""
+    spelling, and what two processes gave, as JSON, or why nothing: two that do not agree, if there are any."""
 
     function: str
     request: int
@@ -334,19 +337,26 @@ Ran = Value | str
 
 
 def _executed(proposed: Mapping[tuple[str, str], SourceFunction]) -> dict[tuple[str, str], tuple[Ran, Ran]]:
-    """What each call gives in each of two processes, or why nothing."""
+    """What each call gives in a first process, and in the first of the others that does not agree with it, or the last.
+    What gives nothing is tried twice only."""
+    first, other = _run(proposed), _run(proposed)
+    for _ in range(RUNS - 2):
+        agreed = {key: proposed[key] for key in first if isinstance(first[key], Value) and first[key] == other[key]}
+        other |= _run(agreed)
+    return {key: (first[key], other[key]) for key in first}
+
+
+def _run(proposed: Mapping[tuple[str, str], SourceFunction]) -> dict[tuple[str, str], Ran]:
+    """What each call gives in one box, with its own seed of hashes, of `random` and its own time; or why nothing."""
     jobs, names = [], []
     for function in {id(each): each for each in proposed.values()}.values():
         own = [key for key, each in proposed.items() if each is function]
         for start in range(0, len(own), MAX_CASES):
             names.append(own[start : start + MAX_CASES])
             jobs.append(Job(function.module, tuple(Case(text) for _, text in names[-1])))
-    # Two boxes: each has its own seed of hashes, of `random` and its own time.
-    first, second = call(jobs), call(jobs)
+    results = call(jobs)
     return {
-        key: (mine, theirs)
-        for keys, one, other in zip(names, first, second, strict=True)
-        for key, mine, theirs in zip(keys, one.results, other.results, strict=True)
+        key: ran for keys, each in zip(names, results, strict=True) for key, ran in zip(keys, each.results, strict=True)
     }
 
 

@@ -57,7 +57,7 @@ class Proposing(Handler):
     def _answer(self, text: str, believed: str = "") -> None:
         name = text.removeprefix("def ").partition("(")[0]
         content = "no JSON" if self.state.acts("mute", f"[[{'mute' if name == 'now' else ''}]]") else json.dumps(
-            {"calls": PROPOSED[name]}
+            {"calls": PROPOSED.get(name, [f"{name}(1)"])}
         )  # fmt: skip
         choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -102,6 +102,16 @@ def test_what_is_reproducible_becomes_a_held_task(home: Home, module: Path) -> N
     assert {row["metadata"]["origin"] for row in rows} == {f"generated/{report['digest']}"}
     assert len({row["group"] for row in rows}) == 1, "of one function all are on one side of the split"
     assert all(trainable(parse_record(row), "task") is None for row in rows)
+
+
+@pytest.mark.needs("bwrap")
+def test_a_die_gives_no_row_by_chance(home: Home, module: Path) -> None:
+    """Of twenty dice two processes agree on about three."""
+    dice = "".join(f"def die{number}(x):\n    return random.randrange(6)\n\n" for number in range(20))
+    module.write_text(f"import random\n\n{dice}")
+    with fake_server(Proposing) as server:
+        report = generated(home, module, server)
+    assert (report["proposed"], report["unstable"], report["rows"]) == (20, 20, 0)
 
 
 @pytest.mark.needs("bwrap")
