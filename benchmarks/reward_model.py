@@ -155,6 +155,7 @@ def trained(base: Path, pairs: list[dict[str, Any]], seed: int) -> Callable[[str
                 gradient_checkpointing=False,
                 save_strategy="no",
                 report_to=[],
+                disable_tqdm=True,
                 seed=seed,
             ),
             train_dataset=Dataset.from_list(pairs),
