@@ -5,7 +5,7 @@
 Needs a home in which `make learn` has run its first night. Its warm start writes eight answers to each task of the
 sample, which are executed. On half of the pairs of operations TRL's RewardTrainer learns from right and wrong answers;
 on the other half the reward model chooses among eight, and so do the warm start's own likelihood and the most frequent
-answer. About eight minutes on two idle cores (docs/decisions/no-reward-models.md).
+answer. About ten minutes on two idle cores (docs/decisions/no-reward-models.md).
 """
 
 import argparse
