@@ -29,7 +29,7 @@ def test_it_is_started_where_it_is_used_for_the_phase_and_stopped(cloud: Cloud) 
         cloud.now += 500
     assert vm.status == "TERMINATED" and cloud.compute.asked("/start") == 1
     (session,) = cloud.machine().ledger.read().sessions
-    assert session.end == "stopped" and session.phases == {"inference": 500.0}
+    assert session.night == NIGHT and session.end == "stopped" and session.phases == {"inference": 500.0}
     assert session.seconds(cloud.now) == pytest.approx(cloud.compute.seconds(), abs=1)
     assert cloud.compute.seconds() < 500 + 300 + 30
 
@@ -78,6 +78,7 @@ def test_a_stock_out_goes_to_the_next_zone_and_in_all_zones_defers(cloud: Cloud)
         pass
     assert issubclass(StockOutError, DeferredError)
     sessions = cloud.machine().ledger.read().sessions
+    assert {each.night for each in sessions} == {NIGHT}
     assert [each.end for each in sessions] == ["never began", "stopped", "never began", "never began"]
     assert [each.outcome for each in cloud.machine().ledger.read().asks] == [f"started in {B}", "stock-out"]
 
