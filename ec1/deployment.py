@@ -109,7 +109,8 @@ class Deployment(Settings):
 
     @model_validator(mode="after")
     def _trackers_write_here(self) -> "Deployment":
-        if self.tracking and not isinstance(self.launcher, LocalLauncherSettings | RayLauncherSettings):
+        on_ray = isinstance(self.launcher, RayLauncherSettings) and self.launcher.files == "home"
+        if self.tracking and not (on_ray or isinstance(self.launcher, LocalLauncherSettings)):
             raise ValueError(
                 f"tracking keeps its files on the machine that trains, and launcher {self.launcher.kind} trains on "
                 "another one: leave tracking out; TensorBoard's files come back with each training"

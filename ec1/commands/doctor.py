@@ -9,6 +9,7 @@ import typer
 
 from ec1.commands.shell import DONE, FAILED, Options, out, output_of_module, print_json, run_module
 from ec1.night.health.finding import Symptom
+from ec1.night.health.ray_nodes import examine_nodes
 from ec1.night.health.storage_health import acknowledge, symptoms
 from ec1.night.operations.doctor import examine, examine_sandbox
 from ec1.night.operations.unread_rows import unread_notes
@@ -45,6 +46,7 @@ def doctor(
         *examine(deployment, options.home),
         *symptoms(options.home),
         *examine_sandbox(deployment, recipes),
+        *examine_nodes(deployment, options.home, options.project),
         *_of_dagster(options),
     ]
     if deep:

@@ -26,6 +26,7 @@ def worker(
         str | None, typer.Option(help="do only the work of this marker, such as x-2026-06-09.json, then end")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="only try this machine's device, and say what it has")] = False,
+    with_store: Annotated[bool, typer.Option("--with-store", help="with --check: also ask the store")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line for each marker")] = False,
 ) -> None:
     """Do the work that markers in the deployment's store ask for, one at a time, until interrupted.
@@ -36,7 +37,7 @@ def worker(
     from ec1.files import inside
     from ec1.gpu.cards import cards_of
     from ec1.gpu.check import check_device
-    from ec1.launch.orders import own_version
+    from ec1.launch.orders import WORK, own_version
     from ec1.night.launchers import open_worker
     from ec1.night.stores import open_store
     from ec1.storage.directory import DirectoryStore
@@ -50,6 +51,8 @@ def worker(
     if check:
         device = deployment.gpu.device
         found = {"version": own_version(), "device": device, **check_device(device, cards_of(deployment.gpu, 1)[0])}
+        if with_store:
+            open_store(deployment.store, options.home).exists(f"{WORK}asked-by-a-look")
         if as_json:
             print_json(found)
         else:

@@ -11,6 +11,7 @@ import itertools
 import os
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,11 +24,11 @@ from ec1.gpu.engine import GRACE_SECONDS, ServedAdapter, VllmEngine
 from ec1.gpu.settings import ClusterSettings, VllmSettings
 from ec1.launch.beside import meanwhile
 from ec1.launch.device import GpuSettings
-from ec1.launch.ray_jobs import POLL_SECONDS, RayJobs
+from ec1.launch.ray_jobs import POLL_SECONDS, RayJobs, RayNeed
 from ec1.settings import Settings
 
 JOB = "ec1.gpu.ray_engines"
-ORDER, ALIVE, STOP, LACKS, BEGUN = "order.json", "alive", "stop", "lacks", "begun"
+ORDER, ALIVE, STOP, BEGUN = "order.json", "alive", "stop", "begun"
 HELD = "held"
 """Beginning of the names of the files that say for how many seconds a try at an engine has had its card."""
 BEAT_SECONDS = 5.0
@@ -56,6 +57,12 @@ class EnginesOrder(Settings):
     def cluster(self) -> ClusterSettings:
         assert self.engine.cluster is not None
         return self.engine.cluster
+
+    @property
+    def need(self) -> RayNeed:
+        """Of one engine."""
+        cards = 1 if self.device == "cuda" else 0
+        return RayNeed(what="an engine", resources=self.cluster.resources(self.cluster.cpus, cards))
 
 
 class ClusterEngines:
@@ -122,7 +129,7 @@ def engines_on_cluster(
         ends.callback(shutil.rmtree, folder, ignore_errors=True)
         ends.callback(lambda: held(engines.card_seconds()))
         with meanwhile(lambda: write_json(own / ALIVE, next(beats)), BEAT_SECONDS, "engines"):
-            jobs.submit(job, JOB, own / ORDER)
+            jobs.submit(job, [sys.executable, "-m", JOB, str(own / ORDER)])
             try:
                 _wait(jobs, job, order, engines, progress)
                 yield engines
@@ -144,7 +151,7 @@ def _wait(
         if (said := jobs.ended(job)) is not None:
             raise ServiceError(f"none of {wanted} engines could be started on the Ray cluster ({said})")
         now = time.monotonic()
-        lacks = _read(order.folder / LACKS)
+        lacks = "" if any(order.folder.glob(f"{BEGUN}-*")) else jobs.lacking(order.need)
         if lacks and now - began > order.wait_seconds:
             raise DeferredError(f"the Ray cluster had no room for an engine in {order.wait_seconds:.0f} s: {lacks}")
         if now - began > order.wait_seconds + order.engine.ready_timeout_seconds:
@@ -154,7 +161,3 @@ def _wait(
             progress(f"no engine answers yet, {now - began:.0f} s{f': {lacks}' if lacks else ''}")
         time.sleep(POLL_SECONDS)
     progress(f"{len(ready)} of {wanted} engines answer after {time.monotonic() - began:.0f} s")
-
-
-def _read(path: Path) -> str:
-    return path.read_text().strip() if path.is_file() else ""

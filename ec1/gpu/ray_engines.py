@@ -23,7 +23,6 @@ from ec1.gpu.cluster_engines import (
     DEAD_SECONDS,
     HELD,
     JOB,
-    LACKS,
     STOP,
     EnginesOrder,
 )
@@ -65,10 +64,9 @@ def keep_engines(order: EnginesOrder) -> None:
     from ec1.gpu import ray_engines
 
     ray.init(address="auto", log_to_driver=False)
-    asker, need = Asker(order.folder), {"CPU": order.cluster.cpus, "GPU": 1.0 if order.device == "cuda" else 0.0}
+    asker = Asker(order.folder)
     task = ray.remote(ray_engines.serve_on_a_node).options(
-        num_cpus=need["CPU"],
-        num_gpus=need["GPU"],
+        **order.need.options,
         max_retries=order.cluster.restarts,
         # Another card may be free, and another process may live longer.
         retry_exceptions=[ServiceError, BusyError],
@@ -87,22 +85,8 @@ def keep_engines(order: EnginesOrder) -> None:
                 ray.get(each)
             except RayError as error:
                 problem = one_line(getattr(error, "cause", None) or error)
-        _say_what_lacks(order.folder / LACKS, need)
     if problem and asker.wants():
         raise ServiceError(problem)
-
-
-def _say_what_lacks(path: Path, need: dict[str, float]) -> None:
-    """Write down what a node with room for one engine would need, while there is none; remove it once there is."""
-    import ray
-
-    rooms = [each["Resources"] for each in ray.nodes() if each["Alive"]]
-    if any(all(room.get(name, 0.0) >= amount for name, amount in need.items()) for room in rooms):
-        path.unlink(missing_ok=True)
-        return
-    wanted = " and ".join(f"{amount:g} {name}" for name, amount in need.items() if amount)
-    there = "; ".join(", ".join(f"{room.get(name, 0.0):g} {name}" for name in need) for room in rooms)
-    path.write_text(f"an engine needs a node with {wanted}, the nodes have {there}")
 
 
 def serve_on_a_node(order_values: dict[str, Any], number: int) -> None:

@@ -36,12 +36,11 @@ def carry_out(order: RayOrder) -> None:
     from ec1.gpu import ray_job
 
     ray.init(address="auto", log_to_driver=False)
-    if order.processes > 1:
+    if order.need.places > 1:
         _carry_out_by_several(order)
         return
     task = ray.remote(ray_job.on_a_node).options(
-        num_cpus=order.cpus,
-        num_gpus=1 if order.device == "cuda" else 0,
+        **order.need.options,
         max_retries=order.retries,
         # A process that was killed can go on too, and another card may be free. Whatever else went wrong would go
         # wrong again.
@@ -79,9 +78,9 @@ def _carry_out_by_several(order: RayOrder) -> None:
         # For what they tell each other before they train; the trainers choose their own.
         torch_config=TorchConfig(backend="gloo"),
         scaling_config=ScalingConfig(
-            num_workers=order.processes,
+            num_workers=order.need.places,
             use_gpu=order.device == "cuda",
-            resources_per_worker={"CPU": order.cpus, **({"GPU": 1} if order.device == "cuda" else {})},
+            resources_per_worker={name: amount for name, amount in order.need.resources.items() if amount},
         ),
         run_config=RunConfig(
             name="train", storage_path=str(books), failure_config=FailureConfig(max_failures=order.retries)
@@ -90,7 +89,7 @@ def _carry_out_by_several(order: RayOrder) -> None:
     try:
         began = time.monotonic()
         trainer.fit()
-        taken = (time.monotonic() - began) * order.processes
+        taken = (time.monotonic() - began) * order.need.places
         write_json(order.result, RayResult(card_seconds=round(taken, 1)).model_dump(mode="json"))
     except TrainingFailedError as error:
         if not order.result.is_file():
@@ -136,6 +135,7 @@ def on_a_node(order_values: dict[str, Any]) -> float | None:
 
 
 def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int) -> float | None:
+    order.begun.touch()
     phase: Phase = "evaluation" if "evaluation" in order.module else "training"
     card, lock = card_given(order.what, order.device, order.lock_dir, local_rank)
     lease = GpuLease(
@@ -144,7 +144,7 @@ def _work(order: RayOrder, place: Mapping[str, str], log: Path, local_rank: int)
         min_free_gib=order.min_free_gib,
         cards=(card,),
         # Processes that train together see all of their node's cards, each under its own local rank.
-        pins=order.processes == 1,
+        pins=order.need.places == 1,
     )
     holder = f"Ray job of {order.what} {order.specification}"
     env = inherited(os.environ) | dict(place)

@@ -3,14 +3,16 @@
 Belongs here: what is handed to the cluster, following it, and telling how it ended. Does not: jobs as such
 (`ray_jobs.py`), what happens on a node (`ec1/gpu/ray_job.py`), and where and when: that is Ray's to decide.
 
-The nodes see the home at the same place (a shared file system) and have EC1 installed alike. A node that is lost costs
-what came after the newest checkpoint: Ray starts the work again on another one. If this process dies, the job goes on,
-and whoever asks for the same work again follows it.
+With `files: home` the nodes see the home at the same place (a shared file system) and have EC1 installed alike; with
+`files: store` all travels through the deployment's store (`ray_worker_jobs.py`). A node that is lost costs what came
+after the newest checkpoint: Ray starts the work again on another one. If this process dies, the job goes on, and
+whoever asks for the same work again follows it.
 """
 
 import contextlib
 import hashlib
 import secrets
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +23,13 @@ from pydantic import Field
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.launch.device import GpuSettings
+from ec1.launch.job_launcher import launcher_of
 from ec1.launch.launcher import GRACE_SECONDS, DeviceWork, Launcher, Place
 from ec1.launch.process import tail_of
-from ec1.launch.ray_jobs import POLL_SECONDS, RayClusterSettings, RayJobs
+from ec1.launch.ray_jobs import POLL_SECONDS, RayClusterSettings, RayJobs, RayNeed
+from ec1.launch.ray_worker_jobs import RayWorkerJobs
 from ec1.launch.reporting import exported_session
-from ec1.settings import Settings
+from ec1.settings import Name, Settings
 
 JOB = "ec1.gpu.ray_job"
 _ERRORS = {kind.__name__: kind for kind in (BusyError, InputError, PermanentError, ServiceError)}
@@ -49,8 +53,9 @@ class RayOrder(Settings):
     min_free_gib: float
     wait_seconds: float
     retries: int
-    cpus: float
-    processes: int = 1
+    need: RayNeed
+    begun: Path
+    """Is there once a node has begun."""
 
 
 class RayResult(Settings):
@@ -62,15 +67,47 @@ class RayResult(Settings):
 
 
 class RayLauncherSettings(RayClusterSettings):
-    """`kind: ray`: jobs of a Ray cluster, whose nodes see the home at the same place and have EC1 installed alike."""
+    """`kind: ray`: jobs of a Ray cluster."""
 
     kind: Literal["ray"] = Field("ray", description="chooses this section")
+    files: Literal["home", "store"] = Field(
+        "home",
+        description="how the nodes have the files: the home at the same place, and EC1 installed alike; or all through "
+        "the deployment's store, and on each node EC1 of this version with a deployment of its own",
+    )
     retries: int = Field(
         3, ge=0, le=100, description="how often work is started again whose node or process was lost; typically 1–5"
     )
     cpus: float = Field(1, ge=0, description="CPUs that Ray sets aside for one work, beside its card; typically 1–8")
 
+    wait_seconds: float = Field(14400, gt=0, description="how long work may wait for a node with room")
+    python: str = Field("python", description="with files: store, the Python of EC1 on the nodes")
+    folder: str = Field("~/.cache/ec1", description="with files: store, where a node keeps what it was sent")
+    deployment: Name | None = Field(
+        None, description="with files: store, the nodes' deployment; default: of the same name as this one"
+    )
+    project: str | None = Field(
+        None,
+        description="with files: store, EC1_PROJECT on the nodes, `.` for the working_dir of runtime_env; default: the "
+        "checkout there",
+    )
+    follow_seconds: float = Field(5, gt=0, description="with files: store, seconds between two looks at how far it is")
+
+    def need(self, work: DeviceWork) -> RayNeed:
+        """Of each of the work's processes, or, where files go through the store, of all together on one node."""
+        cards, together = 1 if work.device == "cuda" else 0, self.files == "store"
+        each = self.resources(self.cpus, cards)
+        if not together:
+            return RayNeed(what=work.what, resources=each, places=work.processes)
+        all_of_them = {name: amount * work.processes for name, amount in each.items()}
+        return RayNeed(what=work.what, resources=all_of_them)
+
     def open(self, place: Place) -> Launcher:
+        if self.files == "store":
+            project = ["--project", self.project] if self.project else []
+            jobs = RayWorkerJobs(self, self.python, project, self.need, self.retries)
+            home, wait, follow = f"{self.folder}/home", self.wait_seconds, self.follow_seconds
+            return launcher_of(jobs, place, self.deployment, home, wait, follow)
         return RayLauncher(self, place.gpu, place.lease_wait_seconds)
 
 
@@ -91,14 +128,14 @@ class RayLauncher:
         if (job := jobs.running(name)) is None:
             # A name of its own: Ray may still be ending another one of this work.
             job = f"{name}-{secrets.token_hex(4)}"
-            for stale in (order.messages, order.result):
+            for stale in (order.messages, order.result, order.begun):
                 stale.unlink(missing_ok=True)
             log.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, order.model_dump(mode="json"))
-            jobs.submit(job, JOB, path)
+            jobs.submit(job, [sys.executable, "-m", JOB, str(path)])
         relay = None if session is None else _Relay(order.messages, session[1])
         try:
-            said = _follow(jobs, job, relay)
+            said = self._follow(jobs, job, order, relay)
         except BaseException:
             # A trainer is given the time for a checkpoint, by its warden.
             jobs.stop(job, GRACE_SECONDS)
@@ -120,9 +157,27 @@ class RayLauncher:
             min_free_gib=self._gpu.min_free_gib,
             wait_seconds=self._wait_seconds,
             retries=self._settings.retries,
-            cpus=self._settings.cpus,
-            processes=work.processes,
+            need=self._settings.need(work),
+            begun=_beside(work.specification, "begun").absolute(),
         )
+
+    def _follow(self, jobs: RayJobs, job: str, order: RayOrder, relay: "_Relay | None") -> str:
+        """Wait for the end. Returns what Ray says of it; raises ServiceError if the cluster falls silent, BusyError if
+        it has had no room for so long."""
+        waits_until: float | None = time.monotonic() + self._settings.wait_seconds
+        while True:
+            said = jobs.ended(job)
+            if relay is not None:
+                relay.pump()
+            if said is not None:
+                return said
+            if waits_until is not None and order.begun.exists():
+                waits_until = None
+            if waits_until is not None and time.monotonic() > waits_until:
+                lacks = jobs.lacking(order.need) or "all that has room for it is taken"
+                waited = f"{self._settings.wait_seconds:.0f} s"
+                raise BusyError(f"{order.what} did not begin on the Ray cluster within {waited}: {lacks}")
+            time.sleep(POLL_SECONDS)
 
     def _judge(self, work: DeviceWork, order: RayOrder, job: str, said: str) -> float | None:
         where = f"the end of {order.log}:\n{tail_of(order.log)}"
@@ -152,17 +207,6 @@ class _Relay:
                 with self._target.open("ab") as target:
                     target.write(new)
                 self._done += len(new)
-
-
-def _follow(jobs: RayJobs, job: str, relay: _Relay | None) -> str:
-    """Wait for the end. Returns what Ray says of it; raises ServiceError if the cluster falls silent."""
-    while True:
-        said = jobs.ended(job)
-        if relay is not None:
-            relay.pump()
-        if said is not None:
-            return said
-        time.sleep(POLL_SECONDS)
 
 
 def _name(specification: Path) -> str:

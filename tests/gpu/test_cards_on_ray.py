@@ -11,6 +11,7 @@ from eight_cards import EightCards
 from light_work import LightSpec
 
 from ec1.files import write_json
+from ec1.launch.ray_jobs import RayNeed
 from ec1.launch.ray_launcher import RayOrder
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,8 @@ def order_in(folder: Path, lock_dir: Path) -> RayOrder:
         min_free_gib=20,
         wait_seconds=120,
         retries=0,
-        cpus=0,
+        need=RayNeed(what="the light work", resources={"CPU": 0, "GPU": 1, "memory": 0}),
+        begun=folder / "begun",
     )
 
 
@@ -54,7 +56,7 @@ def test_each_work_has_the_card_that_ray_gave_it(
     environment = {"env_vars": {key: value for key, value in eight.environment.items() if key != "PATH"}}
     ray.init(num_gpus=8, num_cpus=4, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
-        task = ray.remote(ray_job.on_a_node).options(num_gpus=1, num_cpus=0)
+        task = ray.remote(ray_job.on_a_node).options(**orders[0].need.options)
         waiting = [task.remote(order.model_dump(mode="json")) for order in orders]
         done, waiting = ray.wait(waiting, num_returns=2, timeout=120)
         ray.get(done)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Mapping, Sequence
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,13 @@ def running(module: str, word: str) -> list[psutil.Process]:
 
 
 class RayCluster:
-    """Started with the context, ended with it; nothing of it is left, whatever happened to its processes."""
+    """Started with the context, ended with it; nothing of it is left, whatever happened to its processes.
 
-    def __init__(self) -> None:
+    `environment` is that of all nodes, in addition to Ray's.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = dict(environment or {})
         # Short: its sockets lie below it, and their names are limited.
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         self._port, self._dashboard = free_port(), free_port()
@@ -72,10 +77,11 @@ class RayCluster:
             raise
         return self
 
-    def add_node(self) -> int:
-        """One more node, with one CPU. Returns its process's id."""
+    def add_node(self, *inside: object) -> int:
+        """One more node, with one CPU, started by a command such as `bwrap …`. Returns its process's id."""
         before = frozenset(self.living())
-        process = self._start(f"node-{len(self._all)}", "--address", f"{HOST}:{self._port}", "--num-cpus", 1)
+        options = ["--address", f"{HOST}:{self._port}", "--num-cpus", 1]
+        process = self._start(f"node-{len(self._all)}", *options, inside=inside)
         self._wait(before)
         return process.pid
 
@@ -119,15 +125,21 @@ class RayCluster:
         found: HTTPResponse = urllib.request.urlopen(request, timeout=10)
         return found
 
-    def _start(self, name: str, *arguments: object) -> "subprocess.Popen[bytes]":
+    def _start(self, name: str, *arguments: object, inside: Sequence[object] = ()) -> "subprocess.Popen[bytes]":
         ray = Path(sys.executable).with_name("ray")
-        command = [ray, "start", "--node-ip-address", HOST, "--disable-usage-stats", "--block", *arguments]
+        command = [*inside, ray, "start", "--node-ip-address", HOST, "--disable-usage-stats", "--block", *arguments]
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [str(each) for each in command],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **_PATIENT, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self._token},
+                env={
+                    **os.environ,
+                    **_PATIENT,
+                    **self._environment,
+                    "RAY_AUTH_MODE": "token",
+                    "RAY_AUTH_TOKEN": self._token,
+                },
                 start_new_session=True,
             )
         self._processes.append(process)
