@@ -18,6 +18,7 @@ def test_the_domain_reads_no_environment(project: Path) -> None:
             "ec1/adapters/evaluation.py",
             "ec1/gpu/ray_engines.py",
             "ec1/gpu/ray_job.py",
+            "ec1/gpu/ray_worker.py",
         ),
         # vLLM calls it without an argument.
         "ec1/serving/resolver.py",

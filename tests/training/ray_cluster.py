@@ -120,6 +120,11 @@ class RayCluster:
                     raise
                 time.sleep(0.5)
 
+    def jobs(self, *states: str) -> list[str]:
+        """Names of the jobs that are in one of these states."""
+        with self._get("api/jobs/") as told:
+            return [each["submission_id"] for each in json.load(told) if each["status"] in states]
+
     def _get(self, path: str) -> HTTPResponse:
         request = urllib.request.Request(f"{self.address}/{path}", headers={"Authorization": f"Bearer {self._token}"})
         found: HTTPResponse = urllib.request.urlopen(request, timeout=10)

@@ -1,7 +1,7 @@
-"""`launcher: ray` with `files: store`: a real Ray cluster whose nodes see neither the night's home nor each other's; all
-travels through a bucket."""
+"""`launcher: ray` with `files: store`: a real Ray cluster whose nodes see neither the night's home nor each other's;
+all travels through a bucket."""
 
-import dataclasses
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 from debian import program
 from gcs_emulator import bucket, gcs_server
 from loopback_server import free_port
 from patience import until
 from ray_cluster import RayCluster
 from small_trainings import losses
+from tls import certificates_in, tls_before
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.errors import BusyError, PermanentError
@@ -61,9 +61,9 @@ class Night:
                 **launcher,
             },
         }
-        (self.root / "project" / "configs" / "deployments").mkdir(parents=True)
-        (self.root / "project" / "recipes").mkdir()
-        (self.root / "project" / "configs" / "deployments" / "far.yaml").write_text(yaml.safe_dump(settings))
+        (self.root / "project" / "configs" / "deployments").mkdir(parents=True, exist_ok=True)
+        (self.root / "project" / "recipes").mkdir(exist_ok=True)
+        (self.root / "project" / "configs" / "deployments" / "far.yaml").write_text(json.dumps(settings))
 
     @property
     def deployment(self) -> Deployment:
@@ -121,7 +121,7 @@ def steps_sent(night: Night) -> int:
     """Of the newest checkpoint in the store."""
     store = night.deployment.store.open(night.home.root)
     found = [item.key for item in store.list("work/kept/") if item.key.count("/") == 2]
-    return max((yaml.safe_load(store.get_bytes(key))["number"] for key in found), default=-1)
+    return max((json.loads(store.get_bytes(key))["number"] for key in found), default=-1)
 
 
 @pytest.mark.system
@@ -157,3 +157,55 @@ def test_a_node_that_dies_in_the_middle_costs_no_weight(
     assert ended and isinstance(ended[0], TrainingResult), ended
     assert ended[0].status == "finished" and (ended[0].resumed_from or 0) >= 5
     assert losses(spec) == losses(undisturbed)
+
+
+@pytest.mark.system
+def test_the_doctor_asks_every_node(cluster: RayCluster, folder: Path, store: dict[str, str]) -> None:
+    night = Night(folder, cluster, store)
+    found = examine_nodes(night.deployment, night.home, night.root / "project")
+    assert [each.level for each in found] == ["ok", "ok"], found
+    assert len({each.detail.split(": ")[0] for each in found}) == 2, "each node by its own name"
+    assert all("the store answers" in each.detail and "GiB free" in each.detail for each in found)
+    elsewhere = Night(folder, cluster, {**store, "endpoint": f"http://127.0.0.1:{free_port()}"}, deployment="near")
+    found = examine_nodes(elsewhere.deployment, night.home, night.root / "project")
+    assert [each.level for each in found] == ["problem", "problem"]
+    assert all("near" in each.detail for each in found), found
+
+
+@pytest.mark.soak
+def test_a_training_that_fails_and_one_without_room(
+    cluster: RayCluster, folder: Path, store: dict[str, str], make: Callable[..., TrainingSpec]
+) -> None:
+    night = Night(folder, cluster, store)
+    wrong = make("engineering", night.home.root / "wrong", lora={"target_modules": ["query_key_value"]})
+    with pytest.raises(PermanentError, match="has no module query_key_value"):
+        night.train(wrong)
+    large = Night(folder, cluster, store, cpus=3, memory_gib=1, wait_seconds=15)
+    began = time.monotonic()
+    with pytest.raises(BusyError, match=r"the training needs a node with 3 CPU and 1.0 GiB, the nodes have .*1 CPU"):
+        large.train(make("engineering", night.home.root / "large"))
+    assert time.monotonic() - began < 120
+    assert not cluster.jobs("PENDING", "RUNNING")
+
+
+@pytest.mark.soak
+def test_a_cluster_that_speaks_tls(folder: Path, store: dict[str, str], tmp_path: Path) -> None:
+    """Among its nodes, which is Ray's own work, and towards those who ask."""
+    made = certificates_in(tmp_path)
+    environment = {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_SERVER_CERT": str(made.certificate),
+        "RAY_TLS_SERVER_KEY": str(made.key),
+        "RAY_TLS_CA_CERT": str(made.authority),
+    }
+    with RayCluster(environment) as cluster, tls_before(cluster.address, made) as address:
+        cluster.add_node()
+
+        def seen(**settings: object) -> str:
+            night = Night(folder, cluster, store, address=address, **settings)
+            (node,) = examine_nodes(night.deployment, night.home, night.root / "project")
+            return f"{node.level} {node.detail}"
+
+        assert seen(ca_file=str(made.authority)).startswith("ok ")
+        assert "certificate" in seen(), "one that nobody vouches for is refused"
+        assert "no-such.pem, cannot be read" in seen(ca_file=str(tmp_path / "no-such.pem"))
