@@ -26,6 +26,7 @@ from ec1.night.report.failure import one_line
 from ec1.night.report.unbegun import keep_reserve
 from ec1.refused import refuses
 from jobs.background import in_background
+from jobs.claims import claim_promptly
 from jobs.conclusion import conclude, conclude_unbegun, tell_unbegun
 from jobs.instance import prepare_instance
 from jobs.mark import LIVING_RUN
@@ -73,6 +74,7 @@ def execute(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
         conclude_unbegun(instance, home, run, why)
         return _found(instance, run_id).status
     broke: str | None = None
+    claim_promptly()
     try:
         with _machine_reserved(home), _ended_from_outside(instance, run_id):
             for _ in core_execute_run(job, run, instance, inject_env_vars=False):

@@ -9,6 +9,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.events import EngineEventData, StepMaterializationData
 from dagster._core.execution.api import create_execution_plan
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._core.execution.stats import RunStepKeyStatsSnapshot, StepEventStatus
 from dagster._core.executor import multiprocess
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLauncher, WorkerStatus
@@ -49,6 +50,8 @@ __all__ = [  # noqa: RUF022  by what they are needed for
     # The steps of a run are processes of this executor: fork servers load it beforehand.
     "multiprocess",
     "LOADED_BY_EVERY_STEP",
+    # Whose steps ask for a place in a pool when there may be one (`jobs.claims`).
+    "InstanceConcurrencyContext",
     # Runs are executed by processes of ours (`jobs.launcher`, `ec1 night`), with the definitions as they are then.
     "ReconstructableRepository",
     "core_execute_run",

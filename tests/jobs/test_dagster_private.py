@@ -65,7 +65,7 @@ def test_every_name_is_used_and_comes_from_here_alone() -> None:
     texts = {path: path.read_text() for path in files if path.name != "dagster_private.py"}
     users = "\n".join(texts.values()) + (CHECKOUT / "tests/jobs/test_failure.py").read_text()
     unused = {name for name in private.__all__ if not re.search(rf"\b{name}\b", users)}
-    assert unused == {"multiprocess"}, "the fork server loads that by loading this module"
+    assert unused == set()
     assert [
         str(path)
         for path, text in texts.items()
