@@ -18,4 +18,4 @@ class PromptClaims(InstanceConcurrencyContext):
 
 def claim_promptly() -> None:
     """Have runs that this process executes do so."""
-    multiprocess.InstanceConcurrencyContext = PromptClaims  # type: ignore[attr-defined,misc]
+    multiprocess.InstanceConcurrencyContext = PromptClaims  # type: ignore[misc]

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -230,7 +231,7 @@ def _solves(spec: EvaluationSpec, report: Report) -> Scores:
         started = time.monotonic()
         with torch.inference_mode(), switch(name):
             answers[name] = answered(held, write)
-            generally[name] = _asked_generally(read, general)
+            generally[name] = _of_general(read(general))
             asides[name] = write([_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks])
         seconds[name] = time.monotonic() - started
         report(f"{name} answered {len(held)} tasks in {seconds[name]:.1f} s")
@@ -291,6 +292,8 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
     places, too_long = to_write(examples, spec.options)
     chosen = [examples[place] for place in places]
     tasks = [_asked(tokenizer, task.prompt, spec.system_prompt) for task in spec.options.tasks]
+    elsewhere = shuffled(examples)
+    mixed = [example for example in elsewhere if example is not None]
     told: dict[str, _Told] = {}
     torch.manual_seed(spec.options.seed)
     for name in spec.candidates:
@@ -298,7 +301,9 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
         memory = remembered(spec.remembered, spec.model, files.get(name), f"{_precision(model)} on {spec.device}")
         reads = _remembering(read, memory)
         with torch.inference_mode(), switch(name):
-            seen = reads(examples)
+            # In one call: a prompt is read once for all that stands behind it.
+            heard = iter(reads([*examples, *mixed, *general]))
+            seen, of_mixed, of_general = ([*islice(heard, len(part))] for part in (examples, mixed, general))
             asked = time.monotonic()
             answers = _answers(
                 memory,
@@ -310,8 +315,8 @@ def _likelihoods(spec: EvaluationSpec, report: Report) -> Scores:
             seconds[f"answers of {name}"] = time.monotonic() - asked
             told[name] = _Told(
                 losses=_losses(seen),
-                shuffled=_scored_where(reads, shuffled(examples)),
-                general=_asked_generally(reads, general),
+                shuffled=_scored_where(elsewhere, of_mixed),
+                general=_of_general(of_general),
                 answers=answers,
                 tasks=write(tasks, max_tokens=spec.options.sample_tokens),
             )
@@ -439,8 +444,8 @@ def _general_set(spec: EvaluationSpec, tokenizer: Any) -> list[HeldOutExample]:
     return general
 
 
-def _asked_generally(read: _Read, general: Sequence[HeldOutExample]) -> _General:
-    losses = _losses(read(general))
+def _of_general(read: Sequence[Sequence[ReadAnswer]]) -> _General:
+    losses = _losses(read)
     return _General(tuple(right for right, _ in losses), tuple(wrong for _, wrong in losses))
 
 
@@ -448,9 +453,11 @@ def _losses(read: Sequence[Sequence[ReadAnswer]]) -> list[list[float]]:
     return [[each.loss for each in answers] for answers in read]
 
 
-def _scored_where(read: _Read, examples: Sequence[HeldOutExample | None]) -> list[float | None]:
+def _scored_where(
+    examples: Sequence[HeldOutExample | None], read: Sequence[Sequence[ReadAnswer]]
+) -> list[float | None]:
     """The loss of each example's answer; None where there is no example."""
-    losses = iter(_losses(read([example for example in examples if example is not None])))
+    losses = iter(_losses(read))
     return [None if example is None else next(losses)[0] for example in examples]
 
 

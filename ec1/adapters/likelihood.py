@@ -8,8 +8,9 @@ writing (`ec1.answers.answering`) and what follows (`gate.py`).
 import hashlib
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from ec1.errors import InputError
 from ec1.files import canonical_json
 
 _NLL_PIECE = 256
+_SAME_NATS = 0.05
+"""Two readings of an answer in 16 bits lie 0.01 nats per token apart, and 0.3 to 2 where it sees others (the sample's
+model, base and adapters)."""
+_TRIED_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,18 @@ class ReadAnswer:
 _UNREAD = ReadAnswer(math.nan, 0, False)
 
 
-@dataclass(frozen=True)
-class _Sequence:
-    """Prompt and answer in a row; `start` is where the answer begins."""
+@dataclass
+class _Row:
+    """A prompt, and one or more of its answers one behind the other, none of which sees another."""
 
-    example: int
-    answer: int
-    tokens: list[int]
-    start: int
+    prompt: list[int]
+    answers: list[list[int]]
+    places: list[tuple[int, int]]
+    """Of each: which example's it is, and which of its answers."""
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + sum(map(len, self.answers))
 
 
 def read_examples(
@@ -168,32 +177,84 @@ def read_answers(
 ) -> list[list[ReadAnswer]]:
     """Per example, per answer, what one pass over prompt and answer says. `ends`: the tokens that end an answer.
 
-    A batch holds at most `batch_tokens`, padding with them, or one row.
+    A prompt is read once for all of its answers, if the model lets them share it. A batch holds at most `batch_tokens`,
+    padding with them, or one answer.
     """
+    read = partial(_read_rows, model, batch_tokens=batch_tokens, pad=pad, ends=ends, device=device)
+    rows = _rows(examples, batch_tokens)
+    shared = sorted((row for row in rows if len(row.answers) > 1), key=lambda row: -row.length)
+    if shared and not _shares(read, shared[:_TRIED_ROWS]):
+        rows = _rows(examples, 0)
+    found = read(rows)
+    return [
+        [found.get((index, place), _UNREAD) for place in range(len(example.answers))]
+        for index, example in enumerate(examples)
+    ]
+
+
+def _rows(examples: Sequence[HeldOutExample], most: int) -> list[_Row]:
+    """Each prompt once, with its answers, as long as that makes at most so many tokens."""
+    open_rows: dict[tuple[int, ...], _Row] = {}
+    rows = []
+    for index, example in enumerate(examples):
+        for place, answer in enumerate(example.answers):
+            row = open_rows.get(key := tuple(example.prompt))
+            if row is None or row.length + len(answer) > most:
+                row = open_rows[key] = _Row(example.prompt, [], [])
+                rows.append(row)
+            row.answers.append(answer)
+            row.places.append((index, place))
+    return rows
+
+
+def _shares(read: Callable[[list[_Row]], dict[tuple[int, int], ReadAnswer]], rows: list[_Row]) -> bool:
+    """Whether the model reads the last of each row's answers as if it were the only one: not if it looks at what stands
+    before by other means than the mask, such as a state or a window."""
+    alone = read([_Row(row.prompt, row.answers[-1:], row.places[-1:]) for row in rows])
+    among = read(rows)
+    return sum(abs(each.loss - among[place].loss) for place, each in alone.items()) < _SAME_NATS * len(alone)
+
+
+def _read_rows(
+    model: Any, rows: list[_Row], *, batch_tokens: int, pad: int, ends: Collection[int], device: str
+) -> dict[tuple[int, int], ReadAnswer]:
     import torch
 
-    sequences = [
-        _Sequence(index, place, example.prompt + answer, len(example.prompt))
-        for index, example in enumerate(examples)
-        for place, answer in enumerate(example.answers)
-    ]
     # Rows of like length together: less padding, and the same batches for every model.
-    sequences.sort(key=lambda item: (-len(item.tokens), item.example, item.answer))
-    found = [[_UNREAD] * len(example.answers) for example in examples]
-    while sequences:
-        width = len(sequences[0].tokens)
+    rows = sorted(rows, key=lambda row: (-row.length, row.places))
+    found: dict[tuple[int, int], ReadAnswer] = {}
+    while rows:
+        width = rows[0].length
         size = max(1, batch_tokens // width)
-        batch, sequences = sequences[:size], sequences[size:]
-        tokens = torch.tensor([item.tokens + [pad] * (width - len(item.tokens)) for item in batch], device=device)
-        mask = torch.tensor(
-            [[1] * len(item.tokens) + [0] * (width - len(item.tokens)) for item in batch], device=device
-        )
+        batch, rows = rows[:size], rows[size:]
+        tokens = torch.full((len(batch), width), pad, device=device)
+        # Of which answer a token is: 0 of the prompt, which all of them see; -1 of none.
+        answer_of, positions = torch.full_like(tokens, -1), torch.zeros_like(tokens)
+        for number, row in enumerate(batch):
+            start = 0
+            for which, part in enumerate([row.prompt, *row.answers]):
+                span, first = slice(start, start + len(part)), len(row.prompt) if which else 0
+                tokens[number, span] = torch.tensor(part, device=device)
+                answer_of[number, span] = which
+                positions[number, span] = torch.arange(first, first + len(part), device=device)
+                start += len(part)
         # The logits at a place foretell the next token, and those before any answer are not computed.
-        before = min(item.start for item in batch) - 1
-        logits = model(input_ids=tokens, attention_mask=mask, use_cache=False, logits_to_keep=width - before).logits
-        for row, item in enumerate(batch):
-            begin, end = item.start - 1 - before, len(item.tokens) - 1 - before
-            found[item.example][item.answer] = _read(logits[row, begin:end], tokens[row, item.start :], ends)
+        before = min(len(row.prompt) for row in batch) - 1
+        seen = {"attention_mask": (answer_of >= 0).long()}
+        if any(len(row.answers) > 1 for row in batch):
+            same = (answer_of[:, None, :] == 0) | (answer_of[:, None, :] == answer_of[:, :, None])
+            seen = {"attention_mask": same.tril()[:, None], "position_ids": positions}
+        logits = model(input_ids=tokens, use_cache=False, logits_to_keep=width - before, **seen).logits
+        for number, row in enumerate(batch):
+            end = len(row.prompt)
+            for answer, place in zip(row.answers, row.places, strict=True):
+                begin, end = end, end + len(answer)
+                # The first of its tokens is foretold at the end of the prompt, wherever the answer stands.
+                told = [
+                    logits[number, len(row.prompt) - 1 - before, None],
+                    logits[number, begin - before : end - 1 - before],
+                ]
+                found[place] = _read(torch.cat(told), tokens[number, begin:end], ends)
     return found
 
 

@@ -122,8 +122,8 @@ def test_the_next_evaluation_asks_the_base_only_what_is_new(
         output=tmp_path / "out",
     )
     first = evaluate(spec, lines.append)
-    # Examples, the same behind other prompts, the general set, and the base in another batching.
-    assert read == [8, 8, 64, 8] and "before" not in lines[-1]
+    # Examples, the same behind other prompts and the general set; and the base in another batching.
+    assert read == [80, 8] and "before" not in lines[-1]
     read.clear()
     again = evaluate(spec, lines.append)
     assert read == [8], "the other batching measures noise, so it is always computed"
@@ -131,7 +131,7 @@ def test_the_next_evaluation_asks_the_base_only_what_is_new(
     assert again.examples == first.examples and again.samples == first.samples and again.general == first.general
     read.clear()
     more = evaluate(spec.model_copy(update={"heldout": heldout}), lines.append)
-    assert read[0] == 2 and read[1] < 10, "two rows are new, and a few stand behind another prompt"
+    assert read[0] < 12, "two rows are new, and a few stand behind another prompt"
     known = {each.example: each for each in first.examples}
     assert all(each.scores == known[each.example].scores for each in more.examples if each.example in known)
     # Without the folder everything is asked, and says the same.

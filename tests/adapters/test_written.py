@@ -131,10 +131,51 @@ def test_short_rows_share_a_batch_with_more_of_their_kind(tiny_model: Path) -> N
     shapes: list[tuple[int, ...]] = []
     model.get_input_embeddings().register_forward_hook(lambda _, given, out: shapes.append(tuple(given[0].shape)))
     lengths = (3, 40, 9, 4, 30, 5, 10, 3)
-    examples = [HeldOutExample(str(n), str(n), [5] * (n - 2), ([7, 8],), "", "") for n in lengths]
+    examples = [HeldOutExample(str(n), str(n), [20 + k] * (n - 2), ([7, 8],), "", "") for k, n in enumerate(lengths)]
     read = functools.partial(read_answers, model, examples, pad=0, ends={2}, device="cpu")
     with torch.inference_mode():
         together, alone = read(batch_tokens=32), read(batch_tokens=1)
     assert shapes == [(1, 40), (1, 30), (3, 10), (3, 4), *((1, n) for n in sorted(lengths, reverse=True))]
     for (one,), (other,) in zip(together, alone, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keeps_to_the_mask", [True, False])
+def test_a_prompt_is_read_once_for_all_its_answers(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, keeps_to_the_mask: bool
+) -> None:
+    """By a model that looks at what the mask allows; another one reads each answer alone."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    with torch.no_grad():
+        # Of random weights nearly all answers are equally likely, whatever stands before them.
+        for weight in model.parameters():
+            weight.mul_(3.0)
+    shapes: list[tuple[int, ...]] = []
+    model.get_input_embeddings().register_forward_hook(lambda _, given, out: shapes.append(tuple(given[0].shape)))
+    if not keeps_to_the_mask:
+        theirs = model.forward
+
+        def forward(attention_mask: Any, position_ids: Any = None, **rest: Any) -> Any:
+            plain = attention_mask if attention_mask.dim() == 2 else None
+            return theirs(attention_mask=plain, **rest)
+
+        monkeypatch.setattr(model, "forward", forward)
+    answers = ([7, 8, 9, 2], [70, 71, 2], [9, 9, 7, 8, 2])
+    one = HeldOutExample("one", "one", [5, 6, 7, 5], answers[:2], "", "")
+    behind = HeldOutExample("one again", "one", [5, 6, 7, 5], answers[2:], "", "")
+    other = HeldOutExample("other", "other", [30, 31], answers, "", "")
+    read = functools.partial(read_answers, model, [one, behind, other], pad=0, ends={2}, device="cpu")
+    with torch.inference_mode():
+        together, alone = read(batch_tokens=32), read(batch_tokens=1)
+    if keeps_to_the_mask:
+        assert shapes[2:-6] == [(2, 16)], "after the two were tried"
+    else:
+        assert shapes[2:-6] == [(3, 9), (3, 7)], "each by itself"
+    for ours, theirs_alone in zip(together, alone, strict=True):
+        for mine, single in zip(ours, theirs_alone, strict=True):
+            assert mine.loss == pytest.approx(single.loss, rel=1e-4)
+            assert (mine.same, mine.whole) == (single.same, single.whole)
