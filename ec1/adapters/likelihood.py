@@ -52,6 +52,8 @@ class ReadAnswer:
 
 
 _UNREAD = ReadAnswer(math.nan, 0, False)
+_Found = dict[tuple[int, int], ReadAnswer]
+"""By example, and which of its answers."""
 
 
 @dataclass
@@ -182,10 +184,10 @@ def read_answers(
     """
     read = partial(_read_rows, model, batch_tokens=batch_tokens, pad=pad, ends=ends, device=device)
     rows = _rows(examples, batch_tokens)
-    shared = sorted((row for row in rows if len(row.answers) > 1), key=lambda row: -row.length)
-    if shared and not _shares(read, shared[:_TRIED_ROWS]):
-        rows = _rows(examples, 0)
     found = read(rows)
+    shared = sorted((row for row in rows if len(row.answers) > 1), key=lambda row: -row.length)
+    if shared and not _shares(found, read, shared[:_TRIED_ROWS]):
+        found = read(_rows(examples, 0))
     return [
         [found.get((index, place), _UNREAD) for place in range(len(example.answers))]
         for index, example in enumerate(examples)
@@ -207,22 +209,21 @@ def _rows(examples: Sequence[HeldOutExample], most: int) -> list[_Row]:
     return rows
 
 
-def _shares(read: Callable[[list[_Row]], dict[tuple[int, int], ReadAnswer]], rows: list[_Row]) -> bool:
-    """Whether the model reads the last of each row's answers as if it were the only one: not if it looks at what stands
+def _shares(found: _Found, read: Callable[[list[_Row]], _Found], rows: list[_Row]) -> bool:
+    """Whether the model read the last of each row's answers as if it were the only one: not if it looks at what stands
     before by other means than the mask, such as a state or a window."""
     alone = read([_Row(row.prompt, row.answers[-1:], row.places[-1:]) for row in rows])
-    among = read(rows)
-    return sum(abs(each.loss - among[place].loss) for place, each in alone.items()) < _SAME_NATS * len(alone)
+    return sum(abs(each.loss - found[place].loss) for place, each in alone.items()) < _SAME_NATS * len(alone)
 
 
 def _read_rows(
     model: Any, rows: list[_Row], *, batch_tokens: int, pad: int, ends: Collection[int], device: str
-) -> dict[tuple[int, int], ReadAnswer]:
+) -> _Found:
     import torch
 
     # Rows of like length together: less padding, and the same batches for every model.
     rows = sorted(rows, key=lambda row: (-row.length, row.places))
-    found: dict[tuple[int, int], ReadAnswer] = {}
+    found: _Found = {}
     while rows:
         width = rows[0].length
         size = max(1, batch_tokens // width)

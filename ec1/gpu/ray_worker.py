@@ -10,7 +10,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,9 @@ def carry_out(order: RayWorkerOrder) -> int:
 def on_a_node(arguments: Sequence[str]) -> int:
     """Run `ec1` with these arguments here; it ends, with time for a checkpoint, when this process does. Returns its
     status; raises ServiceError if it was killed."""
+    # Credentials for the store may be in the environment.
     with SupervisedProcess(
-        command(arguments), env=_environment(), log=Path("/dev/stdout"), grace_seconds=GRACE_SECONDS
+        command(arguments), env=os.environ, log=Path("/dev/stdout"), grace_seconds=GRACE_SECONDS
     ) as process:
         status = process.wait()
     if ending_signal(status) is not None:
@@ -65,11 +66,6 @@ def on_a_node(arguments: Sequence[str]) -> int:
 def command(arguments: Sequence[str]) -> list[str]:
     """`ec1` by the Python that Ray chose for this node, with the node's own home directory in it."""
     return [sys.executable, "-m", "ec1.cli", *map(os.path.expanduser, arguments)]
-
-
-def _environment() -> Mapping[str, str]:
-    # Credentials for the store may be in it.
-    return dict(os.environ)
 
 
 def _look_at_each_node(order: RayWorkerOrder) -> int:
@@ -99,7 +95,9 @@ def look_here(arguments: Sequence[str]) -> dict[str, Any]:
     """What the command says here, which prints one JSON object; or `problem`, why it does not."""
     # Without a share of a card Ray hides all cards.
     environment = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
-    done = subprocess.run(command(arguments), env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command(arguments), env=environment, capture_output=True, text=True, check=False, timeout=_LOOK_SECONDS
+    )
     if done.returncode:
         return {"problem": last_lines(done.stderr or done.stdout, 1)}
     found: dict[str, Any] = json.loads(done.stdout)
