@@ -2,19 +2,27 @@
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import dagster as dg
 
 from ec1.night.records import Part, RunRecord
 from resources.dagster_private import RunStepKeyStatsSnapshot, StepEventStatus
-from resources.gpu import LEASE_HELD, LEASE_WAIT
+from resources.gpu import CARDS_COST, LEASE_HELD, LEASE_WAIT
 
 _STATUS: Mapping[StepEventStatus, Literal["done", "failed", "skipped"]] = {
     StepEventStatus.SUCCESS: "done",
     StepEventStatus.FAILURE: "failed",
     StepEventStatus.SKIPPED: "skipped",
 }
+
+
+class _Used(NamedTuple):
+    """Seconds for which a step waited for the lease and held it, and USD of cards that have a price of their own."""
+
+    waited: float = 0.0
+    held: float = 0.0
+    usd: float = 0.0
 
 
 def run_record(
@@ -61,7 +69,7 @@ def _parts(instance: dg.DagsterInstance, run: dg.DagsterRun, began: float | None
         if run.step_keys_to_execute is not None and step.key not in run.step_keys_to_execute:
             continue
         needs = {key for each in step.inputs for key in each.upstream_step_keys}
-        parts.append(_part(step.key, stats, lease.get(step.key, (0.0, 0.0)), needs, began))
+        parts.append(_part(step.key, stats, lease.get(step.key, _Used()), needs, began))
     never = dt.datetime.max.replace(tzinfo=dt.UTC)
     return sorted(parts, key=lambda part: part.began or never)
 
@@ -69,7 +77,7 @@ def _parts(instance: dg.DagsterInstance, run: dg.DagsterRun, began: float | None
 def _part(
     key: str,
     stats: Mapping[str, RunStepKeyStatsSnapshot],
-    lease: tuple[float, float],
+    used: _Used,
     needs: set[str],
     began: float | None,
 ) -> Part:
@@ -77,7 +85,6 @@ def _part(
     if mine is None or mine.start_time is None:
         skipped = mine is not None and mine.status == StepEventStatus.SKIPPED
         return Part(name=name, status="skipped" if skipped else "not reached")
-    waited, held = lease
     ready = max((each.end_time for need in needs if (each := stats.get(need)) and each.end_time), default=began)
     return Part(
         name=name,
@@ -85,24 +92,26 @@ def _part(
         status=_STATUS.get(mine.status, "failed") if mine.status else "failed",
         began=_time(mine.start_time),
         waited=max(0.0, mine.start_time - ready) if ready is not None else None,
-        worked=max(0.0, mine.end_time - mine.start_time - waited) if mine.end_time else None,
-        lease_waited=waited,
-        gpu=held,
+        worked=max(0.0, mine.end_time - mine.start_time - used.waited) if mine.end_time else None,
+        lease_waited=used.waited,
+        gpu=used.held,
+        usd=used.usd,
     )
 
 
-def _lease(instance: dg.DagsterInstance, run_id: str) -> dict[str, tuple[float, float]]:
-    """How long each step waited for the lease and held it, in seconds."""
-    found: dict[str, tuple[float, float]] = {}
+def _lease(instance: dg.DagsterInstance, run_id: str) -> dict[str, _Used]:
+    """What each step used of cards."""
+    found: dict[str, _Used] = {}
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION):
         event = entry.dagster_event
         if event is None or event.step_key is None:
             continue
         metadata = event.asset_observation_data.asset_observation.metadata
         if LEASE_HELD in metadata:
-            waited, held = found.get(event.step_key, (0.0, 0.0))
-            more_waited, more_held = (float(str(metadata[name].value)) for name in (LEASE_WAIT, LEASE_HELD))
-            found[event.step_key] = waited + more_waited, held + more_held
+            before = found.get(event.step_key, _Used())
+            said = (metadata.get(name) for name in (LEASE_WAIT, LEASE_HELD, CARDS_COST))
+            more = (0.0 if each is None else float(str(each.value)) for each in said)
+            found[event.step_key] = _Used(*(one + other for one, other in zip(before, more, strict=True)))
     return found
 
 

@@ -10,7 +10,7 @@ import dagster as dg
 
 from ec1.gpu.lease import GpuLease, Grant, Phase
 from ec1.launch.launcher import Launcher
-from ec1.night.card_book import Using, card_book
+from ec1.night.card_book import Using, card_book, engine_book
 from ec1.night.launchers import open_launcher
 from resources.project import ProjectResource
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GPU_POOL = "gpu"
 """The Dagster pool of every asset that uses the GPU."""
 
-LEASE_WAIT, LEASE_HELD = "lease_wait_seconds", "gpu_seconds"
+LEASE_WAIT, LEASE_HELD, CARDS_COST = "lease_wait_seconds", "gpu_seconds", "cards_usd"
 """What each step that used the GPU observes of itself, for the night's report and as curves in the UI."""
 
 
@@ -87,13 +87,16 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
     def elsewhere(self, context: dg.AssetExecutionContext, what: str, *, cards: int, at_most: float) -> Iterator[Using]:
         """Book cards that are not this machine's while the block runs, for at most so many seconds; the block says how
         many card-seconds it used. Raises DeferredError if the day's bound allows no more."""
-        book = card_book(self.project.deployment(), self.project.home)
+        deployment, home = self.project.deployment(), self.project.home
+        priced = engine_book(deployment, home)
+        book = priced or card_book(deployment, home)
         booked = book.use(what, context.partition_key, cards, needs=0.0, at_most=at_most) if book else None
         with booked or contextlib.nullcontext(Using(at_most)) as using:
             try:
                 yield using
             finally:
-                _observe(context, waited=0.0, held=using.card_seconds)
+                usd = using.card_seconds / 3600 * priced.usd_per_card_hour if priced else 0.0
+                _observe(context, waited=0.0, held=using.card_seconds, usd=usd)
 
     def stop_if_done(self, context: dg.AssetExecutionContext) -> None:
         """Stop a machine that is booted for nights as soon as nothing of this run needs it any more."""
@@ -106,13 +109,14 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
         stop_if_done(machine, self.project.home, context.partition_key, context.run.run_id, recipes, context.log.info)
 
 
-def _observe(context: dg.AssetExecutionContext, *, waited: float, held: float) -> None:
-    """What this step used of cards: seconds of waiting, and card-seconds."""
+def _observe(context: dg.AssetExecutionContext, *, waited: float, held: float, usd: float = 0.0) -> None:
+    """What this step used of cards: seconds of waiting, and card-seconds; and their cost, if it is not the run's."""
+    cost = {CARDS_COST: round(usd, 6)} if usd else {}
     context.log_event(
         dg.AssetObservation(
             # One step may make several assets: the first speaks for it.
             min(context.selected_asset_keys),
             partition=context.partition_key,
-            metadata={LEASE_WAIT: round(waited, 1), LEASE_HELD: round(held, 1)},
+            metadata={LEASE_WAIT: round(waited, 1), LEASE_HELD: round(held, 1), **cost},
         )
     )

@@ -14,6 +14,11 @@ class ClusterSettings(RayClusterSettings):
     engines: int = Field(ge=1, le=256, description="how many, each on a card of its own; those that find one serve")
     cpus: float = Field(1, ge=0, description="CPUs that Ray sets aside for one engine, beside its card; typically 1–8")
     restarts: int = Field(3, ge=0, le=100, description="how often an engine is started again that was lost")
+    cost_per_card_hour: float = Field(
+        0.0,
+        ge=0,
+        description="USD of one of its cards, where trainings run on this machine; else gpu.cost_per_hour counts",
+    )
 
 
 class VllmSettings(Settings):

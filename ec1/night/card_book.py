@@ -1,4 +1,4 @@
-"""What cards elsewhere (any launcher but `local`) cost: one JSON file of who used how many card-seconds.
+"""What cards elsewhere (any launcher but `local`, engines on a cluster) cost: one JSON file of who used how many seconds.
 
 Trainings side by side each count their own cards, and the day's bound (`budgets.daily_cost`) holds over all of them: a
 use is written down with the most that it may take before it begins, and with what it took when it has ended. A crash
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from ec1.deployment import Deployment
 from ec1.errors import BusyError, DeferredError
 from ec1.files import read_json, write_json
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.launcher import DeviceWork, Launcher, LocalLauncherSettings
 from ec1.strict_yaml import validate
@@ -62,22 +63,22 @@ class CardBook:
         daily_cost: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.usd_per_card_hour = usd_per_card_hour
         self._folder = folder
         self._path = folder / "uses.json"
-        self._price = usd_per_card_hour
         self._zone = zone
         self._daily_cost = daily_cost
         self._clock = clock
 
     def cost_of_day(self) -> float:
         """USD of today, what has not ended counted with the most that it may take."""
-        return self._seconds_of_day(self._read()) / 3600 * self._price
+        return self._seconds_of_day(self._read()) / 3600 * self.usd_per_card_hour
 
     def seconds_to_have(self, cards: int) -> float | None:
         """How long so many cards may still be used today; None without a bound."""
-        if self._daily_cost is None or not self._price:
+        if self._daily_cost is None or not self.usd_per_card_hour:
             return None
-        return max(0.0, self._daily_cost - self.cost_of_day()) / self._price * 3600 / cards
+        return max(0.0, self._daily_cost - self.cost_of_day()) / self.usd_per_card_hour * 3600 / cards
 
     @contextmanager
     def use(self, what: str, night: str, cards: int, *, needs: float, at_most: float) -> Iterator["Using"]:
@@ -85,9 +86,9 @@ class CardBook:
         day's bound still allows. Raises DeferredError if it does not allow what is needed."""
         with self._changed() as book:
             allowed = at_most
-            if self._daily_cost is not None and self._price:
-                spent = self._seconds_of_day(book) / 3600 * self._price
-                allowed = min(at_most, max(0.0, self._daily_cost - spent) / self._price * 3600 / cards)
+            if self._daily_cost is not None and self.usd_per_card_hour:
+                spent = self._seconds_of_day(book) / 3600 * self.usd_per_card_hour
+                allowed = min(at_most, max(0.0, self._daily_cost - spent) / self.usd_per_card_hour * 3600 / cards)
                 if allowed <= 0 or allowed < needs:
                     raise DeferredError(
                         f"cards cost {spent:.2f} USD today, and budgets.daily_cost ({self._daily_cost:g}) leaves "
@@ -171,3 +172,14 @@ def card_book(deployment: Deployment, home: Home) -> CardBook | None:
     gpu = deployment.gpu
     bound = deployment.budgets.daily_cost
     return CardBook(home.cards, gpu.cost_per_hour / gpu.processes, deployment.zone, bound)
+
+
+def engine_book(deployment: Deployment, home: Home) -> CardBook | None:
+    """The book of engines on a cluster, where the trainings' cards are here and have none; None without such engines,
+    or without a price."""
+    if card_book(deployment, home) is not None or not isinstance(deployment.inference, VllmSettings):
+        return None
+    cluster = deployment.inference.cluster
+    if cluster is None or not cluster.cost_per_card_hour:
+        return None
+    return CardBook(home.cards, cluster.cost_per_card_hour, deployment.zone, deployment.budgets.daily_cost)

@@ -214,6 +214,7 @@ class Part(BaseModel):
     worked: float | None = Field(None, description="from its start to its end, without the wait for the lease")
     lease_waited: float = 0.0
     gpu: float = Field(0.0, description="how long it held the lease")
+    usd: float = Field(0.0, description="of cards that have a price of their own, an engine's on a cluster")
 
 
 class RetentionRecord(Record):
@@ -260,11 +261,12 @@ class RunRecord(Record):
 
     @property
     def cost(self) -> float | None:
-        """USD: of the machine for the time that the run took, or of the cards for as long as each was used. None where
-        the deployment states no cost."""
-        if not self.cost_per_hour and not self.cost_per_card_hour:
+        """USD: of the machine for the time that the run took, or of the cards for as long as each was used, and of
+        those with a price of their own. None where the deployment states no cost."""
+        priced = sum(part.usd for part in self.parts)
+        if not self.cost_per_hour and not self.cost_per_card_hour and not priced:
             return None
-        return (self.seconds * self.cost_per_hour + self.gpu_seconds * self.cost_per_card_hour) / 3600
+        return (self.seconds * self.cost_per_hour + self.gpu_seconds * self.cost_per_card_hour) / 3600 + priced
 
     @property
     def gpu_seconds(self) -> float:

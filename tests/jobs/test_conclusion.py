@@ -18,7 +18,7 @@ from ec1_assets.run_tags import VERDICT_TAG
 from jobs.conclusion import conclude, is_concluded
 from jobs.failure import PARTITION_TAG
 from jobs.timeline import run_record
-from resources.gpu import LEASE_HELD, LEASE_WAIT
+from resources.gpu import CARDS_COST, LEASE_HELD, LEASE_WAIT
 
 NIGHT = "2026-06-05"
 DAYS = dg.DailyPartitionsDefinition("2026-06-01")
@@ -39,7 +39,7 @@ def a_run(instance: dg.DagsterInstance, fail: bool) -> dg.ExecuteInProcessResult
 
     @dg.asset(partitions_def=DAYS, deps=[listed])
     def extracted(context: dg.AssetExecutionContext) -> None:
-        metadata = {LEASE_WAIT: 0.02, LEASE_HELD: 3.5}
+        metadata = {LEASE_WAIT: 0.02, LEASE_HELD: 3.5, CARDS_COST: 0.25}
         context.log_event(dg.AssetObservation("extracted", partition=NIGHT, metadata=metadata))
         time.sleep(0.1)
         if fail:
@@ -58,6 +58,7 @@ def test_the_timeline_of_a_run(instance: dg.DagsterInstance) -> None:
     assert {part.status for part in record.parts} == {"done"}
     middle = record.parts[1]
     assert (middle.lease_waited, middle.gpu, record.gpu_seconds) == (0.02, 3.5, 3.5)
+    assert (middle.usd, record.cost) == (0.25, 0.25)
     assert middle.worked is not None and middle.worked >= 0.08, "all but the wait for the lease"
     assert middle.began is not None and record.parts[0].began is not None
     assert record.asked <= record.began <= middle.began <= record.ended  # type: ignore[operator]

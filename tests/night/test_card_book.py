@@ -8,9 +8,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from ec1.deployment import Deployment
 from ec1.errors import BusyError, DeferredError, PermanentError
+from ec1.gpu.settings import ClusterSettings
+from ec1.home import Home
 from ec1.launch.launcher import DeviceWork, Subject
-from ec1.night.card_book import CardBook, Using
+from ec1.launch.worker_launcher import WorkerLauncherSettings
+from ec1.night.card_book import CardBook, Using, card_book, engine_book
 from ec1.night.records import Part, RunRecord
 from ec1.night.report.summary import NightReport
 
@@ -124,3 +128,25 @@ def test_a_report_counts_each_cards_seconds(tmp_path: Path) -> None:
     assert report.costs == {"acme/a": 2.0, "acme/b": 2.0, "acme/c": 2.0}
     here = RunRecord(job="nightly", status="done", parts=parts, cost_per_hour=2.0, **times)
     assert NightReport(night=NIGHT, run="r", timeline={"r": here}).cost == 2.0, "a machine is paid for its time"
+    beside = [Part(name="extract_entities", status="done", gpu=HOUR, usd=1.5), *parts]
+    both = RunRecord(job="nightly", status="done", parts=beside, cost_per_hour=2.0, **times)
+    assert NightReport(night=NIGHT, run="r", timeline={"r": both}).cost == 3.5, "an engine's card on a cluster, too"
+
+
+def test_engines_on_a_cluster_have_a_book_where_trainings_are_here(embedded: Deployment, home: Home) -> None:
+    def with_engines(**cluster: float) -> Deployment:
+        engines = ClusterSettings(engines=2, **cluster)  # type: ignore[arg-type]
+        bound = embedded.budgets.model_copy(update={"daily_cost": 4.0})
+        return embedded.model_copy(
+            update={"inference": embedded.inference.model_copy(update={"cluster": engines}), "budgets": bound}
+        )
+
+    assert engine_book(embedded, home) is None and engine_book(with_engines(), home) is None
+    book = engine_book(with_engines(cost_per_card_hour=3.0), home)
+    assert book is not None and card_book(with_engines(cost_per_card_hour=3.0), home) is None
+    with book.use("the extraction", NIGHT, 2, needs=0.0, at_most=HOUR) as using:
+        assert using.seconds == 4.0 / 3.0 * HOUR / 2, "what the day allows"
+        using.counts(HOUR)
+    assert book.cost_of_day() == 3.0
+    elsewhere = with_engines(cost_per_card_hour=3.0).model_copy(update={"launcher": WorkerLauncherSettings()})
+    assert engine_book(elsewhere, home) is None and card_book(elsewhere, home) is not None, "one price for all of them"
