@@ -1,4 +1,4 @@
-"""What cards elsewhere (any launcher but `local`, engines on a cluster) cost: one JSON file of who used how many seconds.
+"""What cards elsewhere (any launcher but `local`, engines on a cluster) cost: one JSON file of who used how much.
 
 Trainings side by side each count their own cards, and the day's bound (`budgets.daily_cost`) holds over all of them: a
 use is written down with the most that it may take before it begins, and with what it took when it has ended. A crash
