@@ -105,6 +105,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
                 engine,
                 deployment.gpu,
                 folder=home.night(context.partition_key) / "engines",
+                store=deployment.store,
                 logs=home.logs / f"inference-{context.partition_key}",
                 wait_seconds=deployment.budgets.lease_wait_seconds,
                 progress=context.log.info,

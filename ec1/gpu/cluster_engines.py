@@ -3,12 +3,11 @@
 Belongs here: starting them as one job, where they answer, that they go on only as long as this process does, and their
 end. Does not: what happens on a node (`ec1.gpu.ray_engines`).
 
-They are told what to do, and tell where they answer, by files in one folder of the home, which the nodes see at the
-same place.
+They are told what to do, and tell where they answer, in a place of a store (`meeting.py`): a folder of the home, which
+the nodes see at the same place, or the deployment's bucket, through which the model travels then.
 """
 
 import itertools
-import os
 import secrets
 import shutil
 import sys
@@ -18,19 +17,23 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from ec1.errors import DeferredError, ServiceError
-from ec1.files import read_json, write_json
+from ec1.errors import DeferredError, InputError, ServiceError
 from ec1.gpu.engine import GRACE_SECONDS, ServedAdapter, VllmEngine
+from ec1.gpu.meeting import Meeting, MeetingPlace
 from ec1.gpu.settings import ClusterSettings, VllmSettings
-from ec1.launch.beside import meanwhile
+from ec1.launch import blobs
+from ec1.launch.beside import meanwhile, quietly
+from ec1.launch.blobs import Tree
 from ec1.launch.device import GpuSettings
+from ec1.launch.orders import WORK
 from ec1.launch.ray_jobs import POLL_SECONDS, RayJobs, RayNeed
 from ec1.settings import Settings
+from ec1.storage.settings import DirectoryStoreSettings, StoreSettings
 
 JOB = "ec1.gpu.ray_engines"
-ORDER, ALIVE, STOP, BEGUN = "order.json", "alive", "stop", "begun"
-HELD = "held"
-"""Beginning of the names of the files that say for how many seconds a try at an engine has had its card."""
+ORDER, ALIVE, STOP = "order.json", "alive", "stop"
+ENGINE, BEGUN, HELD = "engine-", "begun-", "held-"
+"""Beginnings of names: where an engine answers, that it has a card, for how many seconds a try has had one."""
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 60.0
 """How long who asked may be silent before its engines end."""
@@ -42,11 +45,12 @@ class EnginesOrder(Settings):
 
     engine: VllmSettings
     model: Path
+    sent: tuple[Tree, ...] = ()
+    """The files of the model and of the adapter, if they came through the store."""
     name: str
     device: Literal["cuda", "cpu"]
     adapter: ServedAdapter | None
     key: str
-    folder: Path
     logs: Path
     """Beginning of the logs' names: the number of the engine follows."""
     lock_dir: Path | None
@@ -66,20 +70,30 @@ class EnginesOrder(Settings):
 
 
 class ClusterEngines:
-    """The engines that were asked for, as they come and go."""
+    """The engines that were asked for, as they come and go: as `look` saw them last."""
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self._folder = folder
+    def __init__(self, meeting: Meeting, key: str) -> None:
+        self._meeting = meeting
+        self._addresses: list[str] = []
+        self._held: list[float] = []
+        self.begun = False
+        """Whether one of them has had a card."""
         self.key = key
+
+    def look(self) -> None:
+        """Raises ServiceError if the store does not answer."""
+        self._addresses = [str(each) for each in self._meeting.all_heard(ENGINE)]
+        self._held = [float(each) for each in self._meeting.all_heard(HELD)]
+        self.begun = self.begun or bool(self._meeting.all_heard(BEGUN))
 
     def addresses(self) -> list[str]:
         """Of those that have said where they answer. One that was lost says it anew when it was started again."""
-        return [str(read_json(path)) for path in sorted(self._folder.glob("engine-*.json"))]
+        return self._addresses
 
     def card_seconds(self) -> float:
         """For how long they have had their cards: of two twice the time. Of a node that was lost it is what it last
         said, at most `BEAT_SECONDS` ago."""
-        return sum(float(read_json(path)) for path in self._folder.glob(f"{HELD}-*.json"))
+        return sum(self._held)
 
 
 @contextmanager
@@ -88,6 +102,7 @@ def engines_on_cluster(
     gpu: GpuSettings,
     *,
     folder: Path,
+    store: StoreSettings,
     logs: Path,
     wait_seconds: float,
     progress: Callable[[str], None],
@@ -102,8 +117,8 @@ def engines_on_cluster(
     # Engines of a run that was killed find nothing there any more, and end.
     shutil.rmtree(folder, ignore_errors=True)
     job = f"ec1-engines-{secrets.token_hex(8)}"
-    own = folder / job
-    own.mkdir(parents=True)
+    assert engine.settings.cluster is not None
+    cluster = engine.settings.cluster
     order = EnginesOrder(
         engine=engine.settings,
         model=engine.model_folder.absolute(),
@@ -111,33 +126,61 @@ def engines_on_cluster(
         device=engine.device,
         adapter=engine.adapter,
         key=secrets.token_urlsafe(24),
-        folder=own.absolute(),
         logs=logs.absolute(),
         lock_dir=gpu.lock_dir,
         min_free_gib=gpu.min_free_gib,
         wait_seconds=wait_seconds,
     )
-    # With the key in it: for the owner's eyes.
-    os.close(os.open(own / ORDER, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    (own / ORDER).write_text(order.model_dump_json())
-    jobs = RayJobs(order.cluster, "inference.cluster")
-    engines = ClusterEngines(own, order.key)
-    beats = itertools.count(1)
-    write_json(own / ALIVE, 0)
+    if cluster.files == "store":
+        place = MeetingPlace(store=_reached_by_all(store), prefix=f"{WORK}engines/{job}/")
+        meeting, python = place.open(), cluster.python
+        order = order.model_copy(update={"sent": _send(meeting, order, progress)})
+    else:
+        # With the key in it: for the owner's eyes.
+        (own := folder.absolute() / job).mkdir(parents=True, mode=0o700)
+        place = MeetingPlace(store=DirectoryStoreSettings(root=own))
+        meeting, python = place.open(), sys.executable
+    jobs = RayJobs(cluster, "inference.cluster")
+    engines = ClusterEngines(meeting, order.key)
+    beats = itertools.count()
+
+    def beat() -> None:
+        meeting.say(ALIVE, next(beats))
+
     with ExitStack() as ends:
         # Whatever counting meets: no key is left.
         ends.callback(shutil.rmtree, folder, ignore_errors=True)
+        ends.callback(quietly, meeting.end, "engines")
         ends.callback(lambda: held(engines.card_seconds()))
-        with meanwhile(lambda: write_json(own / ALIVE, next(beats)), BEAT_SECONDS, "engines"):
-            jobs.submit(job, [sys.executable, "-m", JOB, str(own / ORDER)])
+        ends.callback(quietly, engines.look, "engines")
+        meeting.say(ORDER, order.model_dump(mode="json"))
+        beat()
+        with meanwhile(beat, BEAT_SECONDS, "engines"), meanwhile(engines.look, POLL_SECONDS, "engines"):
+            jobs.submit(job, [python, "-m", JOB, place.model_dump_json()])
             try:
                 _wait(jobs, job, order, engines, progress)
                 yield engines
             finally:
-                (own / STOP).touch()
+                quietly(lambda: meeting.say(STOP, True), "engines")
                 # They end by themselves, with what they started; what does not is ended by Ray.
                 if not jobs.ends_within(job, GRACE_SECONDS + 10):
                     jobs.stop(job, GRACE_SECONDS)
+
+
+def _reached_by_all(store: StoreSettings) -> StoreSettings:
+    """Raises InputError for a store that is only on this machine."""
+    if isinstance(store, DirectoryStoreSettings) and store.root is None:
+        raise InputError("inference.cluster.files: store needs a store that the nodes reach, such as a bucket")
+    return store
+
+
+def _send(meeting: Meeting, order: EnginesOrder, progress: Callable[[str], None]) -> tuple[Tree, ...]:
+    """Put the model and the adapter into the store, as far as they are not there."""
+    folders = [order.model, *([order.adapter.folder] if order.adapter else [])]
+    trees = tuple(blobs.tree_of(folder) for folder in folders)
+    sent = sum(blobs.send(meeting.store, folder, tree) for folder, tree in zip(folders, trees, strict=True))
+    progress(f"sent {sent / 2**20:.1f} of {blobs.total(trees) / 2**20:.1f} MiB of {order.name} to the store")
+    return trees
 
 
 def _wait(
@@ -151,7 +194,7 @@ def _wait(
         if (said := jobs.ended(job)) is not None:
             raise ServiceError(f"none of {wanted} engines could be started on the Ray cluster ({said})")
         now = time.monotonic()
-        lacks = "" if any(order.folder.glob(f"{BEGUN}-*")) else jobs.lacking(order.need)
+        lacks = "" if engines.begun else jobs.lacking(order.need)
         if lacks and now - began > order.wait_seconds:
             raise DeferredError(f"the Ray cluster had no room for an engine in {order.wait_seconds:.0f} s: {lacks}")
         if now - began > order.wait_seconds + order.engine.ready_timeout_seconds:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import signal
 import stat
 import subprocess
@@ -16,12 +17,14 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from debian import program
+from gcs_emulator import bucket, gcs_server
 from light import light_project
 from loopback_server import free_port
 from patience import until
 from ray_cluster import RayCluster, running
 
-from ec1.errors import DeferredError, ServiceError
+from ec1.errors import DeferredError, InputError, ServiceError
 from ec1.extraction.reading.client import Circuit
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.several import Servers, SeveralClients
@@ -30,12 +33,14 @@ from ec1.gpu.cluster_engines import ORDER, ClusterEngines, engines_on_cluster
 from ec1.gpu.engine import VllmEngine
 from ec1.gpu.settings import ClusterSettings, VllmSettings
 from ec1.launch.device import GpuSettings
+from ec1.storage.settings import DirectoryStoreSettings, GcsStoreSettings, StoreSettings
 
 pytest.importorskip("ray", reason="run `make install`")
 pytestmark = pytest.mark.slow
 MODEL = "acme/reader"
 SETTINGS = ExtractionSettings(max_in_flight=8, request_timeout_seconds=5, max_attempts=3)
 QUESTIONS = 4000
+__all__ = ["bucket", "gcs_server"]
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +59,18 @@ def engine(folder: Path, cluster: dict[str, Any], **settings: object) -> VllmEng
 
 
 def start(
-    wanted: VllmEngine, folder: Path, wait_seconds: float = 120, held: Callable[[float], None] = lambda _: None
+    wanted: VllmEngine,
+    folder: Path,
+    wait_seconds: float = 120,
+    held: Callable[[float], None] = lambda _: None,
+    store: StoreSettings | None = None,
 ) -> AbstractContextManager[ClusterEngines]:
     gpu = GpuSettings(device="cpu", lock_dir=folder, min_free_gib=0.1)
     return engines_on_cluster(
         wanted,
         gpu,
         folder=folder / "engines",
+        store=store or DirectoryStoreSettings(),
         logs=folder / "log",
         wait_seconds=wait_seconds,
         progress=lambda _: None,
@@ -101,7 +111,7 @@ def test_an_engine_on_each_node_answers_and_one_that_is_killed_comes_back(cluste
         until(lambda: len(engines.addresses()) == 2)
         before = set(engines.addresses())
         (order,) = (tmp_path / "engines").glob(f"*/{ORDER}")
-        assert stat.S_IMODE(order.stat().st_mode) == 0o600 and engines.key in order.read_text()
+        assert stat.S_IMODE(order.parent.stat().st_mode) == 0o700 and engines.key in order.read_text()
         refused = httpx.get(f"{engines.addresses()[0]}/v1/models", trust_env=False)
         assert refused.status_code == 401, "only who has the key may ask"
         victim = servers(tmp_path)[0]
@@ -183,3 +193,32 @@ def test_a_night_reads_its_documents_with_engines_of_the_cluster(
     assert done.returncode == 0 and "26 read, 0 deferred" in done.stdout, done.stdout
     assert "of 2 engines answer after" in done.stdout
     assert servers(tmp_path) == [] and not list(ec1.home.root.rglob(ORDER))
+
+
+@pytest.mark.soak
+def test_an_engine_on_a_node_that_does_not_see_the_home(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, gcs_server: Any, bucket: str, tiny_model: Path
+) -> None:
+    """Model and key come through the bucket, the address goes back through it, and nothing is left there but files."""
+    bwrap, folder = program("bwrap"), tmp_path_factory.mktemp("far")
+    hidden, own = folder / "hidden", folder / "home-of-the-node"
+    hidden.mkdir()
+    own.mkdir()
+    store = GcsStoreSettings(kind="gcs", bucket=bucket, endpoint=gcs_server.url)
+    shutil.copytree(tiny_model, hidden / "model")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(project / "tests" / "e2e" / "fake_engine"))
+        with RayCluster() as cluster:
+            cluster.add_node(bwrap, "--dev-bind", "/", "/", "--tmpfs", hidden, "--setenv", "HOME", own)
+            asked = {**cluster.settings, "engines": 1, "files": "store", "python": sys.executable}
+            settings = VllmSettings(kind="vllm", model=MODEL, cluster=ClusterSettings.model_validate(asked))
+            wanted = VllmEngine(settings, hidden / "model", MODEL, "cpu")
+            with pytest.raises(InputError, match="a store that the nodes reach"), start(wanted, hidden):
+                pass
+            for _ in range(2):
+                with start(wanted, hidden, store=store) as engines:
+                    assert asyncio.run(ask(engines, 100)) == 100
+                    (place,) = own.glob(".cache/ec1/engines/*/model")
+                    (server,) = running("vllm.entrypoints.openai.api_server", str(place))
+                assert not server.is_running()
+    assert {item.key.split("/")[1] for item in store.open(folder).list("")} == {"blobs"}, "no key is left"
