@@ -7,6 +7,7 @@ They are told what to do, and tell where they answer, in a place of a store (`me
 the nodes see at the same place, or the deployment's bucket, through which the model travels then.
 """
 
+import datetime as dt
 import itertools
 import secrets
 import shutil
@@ -29,6 +30,7 @@ from ec1.launch.orders import WORK
 from ec1.launch.ray_jobs import POLL_SECONDS, RayJobs, RayNeed
 from ec1.settings import Settings
 from ec1.storage.settings import DirectoryStoreSettings, StoreSettings
+from ec1.storage.store import ObjectStore
 
 JOB = "ec1.gpu.ray_engines"
 ORDER, ALIVE, STOP = "order.json", "alive", "stop"
@@ -37,6 +39,9 @@ ENGINE, BEGUN, HELD = "engine-", "begun-", "held-"
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 60.0
 """How long who asked may be silent before its engines end."""
+FILES = f"{WORK}engines/files/"
+"""Where the models lie that nodes were sent through a store."""
+_UNUSED = dt.timedelta(days=1)
 _PROGRESS_SECONDS = 10.0
 
 
@@ -134,7 +139,7 @@ def engines_on_cluster(
     if cluster.files == "store":
         place = MeetingPlace(store=_reached_by_all(store), prefix=f"{WORK}engines/{job}/")
         meeting, python = place.open(), cluster.python
-        order = order.model_copy(update={"sent": _send(meeting, order, progress)})
+        order = order.model_copy(update={"sent": _send(meeting.store, order, progress)})
     else:
         # With the key in it: for the owner's eyes.
         (own := folder.absolute() / job).mkdir(parents=True, mode=0o700)
@@ -174,11 +179,16 @@ def _reached_by_all(store: StoreSettings) -> StoreSettings:
     return store
 
 
-def _send(meeting: Meeting, order: EnginesOrder, progress: Callable[[str], None]) -> tuple[Tree, ...]:
-    """Put the model and the adapter into the store, as far as they are not there."""
+def _send(store: ObjectStore, order: EnginesOrder, progress: Callable[[str], None]) -> tuple[Tree, ...]:
+    """Put the model and the adapter into the store, as far as they are not there; those of earlier nights go."""
     folders = [order.model, *([order.adapter.folder] if order.adapter else [])]
     trees = tuple(blobs.tree_of(folder) for folder in folders)
-    sent = sum(blobs.send(meeting.store, folder, tree) for folder, tree in zip(folders, trees, strict=True))
+    sent = sum(blobs.send(store, folder, tree, FILES) for folder, tree in zip(folders, trees, strict=True))
+    wanted = {blob.key(FILES) for tree in trees for blob in tree.files.values()}
+    oldest = dt.datetime.now(dt.UTC) - _UNUSED
+    for item in list(store.list(FILES)):
+        if item.key not in wanted and item.updated < oldest:
+            store.delete(item.key)
     progress(f"sent {sent / 2**20:.1f} of {blobs.total(trees) / 2**20:.1f} MiB of {order.name} to the store")
     return trees
 

@@ -26,6 +26,7 @@ from ec1.gpu.cluster_engines import (
     BEGUN,
     DEAD_SECONDS,
     ENGINE,
+    FILES,
     HELD,
     ORDER,
     STOP,
@@ -41,6 +42,8 @@ from ec1.launch.blobs import Tree
 from ec1.launch.process import inherited
 
 _LOOK_SECONDS, _ASK_SECONDS = 0.5, 2.0
+_KEEP_SECONDS = 14 * 24 * 3600
+"""How long a node keeps a model that no engine asks for."""
 
 
 class Asker:
@@ -178,16 +181,21 @@ def _engine(order: EnginesOrder, number: int, meeting: Meeting) -> tuple[VllmEng
 
 
 def _received(tree: Tree, meeting: Meeting, own: Path) -> Path:
-    """The folder of these files on this node; sent once, whichever engine asks for it."""
-    place = own / "engines" / digest_of(tree.model_dump(mode="json"))[:24] / tree.name
+    """The folder of these files on this node; fetched once, whichever engine asks for it. Those of long ago go."""
+    models = own / "engines"
+    place = models / digest_of(tree.model_dump(mode="json"))[:24] / tree.name
     if not place.is_dir():
         fresh = place.with_name(f".{tree.name}-{secrets.token_hex(4)}")
-        blobs.receive(meeting.store, tree, fresh, own / "blobs")
+        blobs.fetch_all(meeting.store, tree, fresh, (), FILES)
         try:
             fresh.rename(place)
         except OSError:
             # The engine of the next card was faster.
             shutil.rmtree(fresh)
+    os.utime(place.parent)
+    for other in models.iterdir():
+        if other.stat().st_mtime < time.time() - _KEEP_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
     return place
 
 
