@@ -132,7 +132,10 @@ class RayCluster:
 
     def _start(self, name: str, *arguments: object, inside: Sequence[object] = ()) -> "subprocess.Popen[bytes]":
         ray = Path(sys.executable).with_name("ray")
-        command = [*inside, ray, "start", "--node-ip-address", HOST, "--disable-usage-stats", "--block", *arguments]
+        # Where another cluster has the usual port, jobs find no agent.
+        agent = ["--dashboard-agent-listen-port", free_port()]
+        command = [*inside, ray, "start", "--node-ip-address", HOST, "--disable-usage-stats", "--block", *agent]
+        command += arguments
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [str(each) for each in command],
