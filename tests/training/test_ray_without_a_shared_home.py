@@ -2,6 +2,7 @@
 all travels through a bucket."""
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ class Night:
                 "kind": "ray",
                 "files": "store",
                 **reached,
-                "python": "python",
+                "python": sys.executable,
                 "project": ".",
                 # The deployment travels as Ray's own users send theirs.
                 "runtime_env": {"working_dir": str(self.root / "project")},
