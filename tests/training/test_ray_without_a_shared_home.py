@@ -163,7 +163,7 @@ def test_a_node_that_dies_in_the_middle_costs_no_weight(
 @pytest.mark.system
 def test_the_doctor_asks_every_node(cluster: RayCluster, folder: Path, store: dict[str, str]) -> None:
     if cluster.nodes < 2:
-        add_node(cluster, folder, "one more")
+        add_node(cluster, folder, "third")
     night = Night(folder, cluster, store)
     found = examine_nodes(night.deployment, night.home, night.root / "project")
     assert [each.level for each in found] == ["ok", "ok"], found
