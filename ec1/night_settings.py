@@ -69,7 +69,7 @@ class BudgetSettings(Settings):
         None,
         gt=0,
         description="USD that cards elsewhere (any launcher but local, engines on a cluster) may cost in one calendar "
-        "day, at gpu.cost_per_hour; a training that no longer fits waits for a later night; default: no bound",
+        "day, at their price; a training that no longer fits waits for a later night; default: no bound",
     )
     lease_wait_seconds: float = Field(14400, gt=0, description="how long a phase queues for the GPU")
 

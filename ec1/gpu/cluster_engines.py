@@ -88,8 +88,11 @@ class ClusterEngines:
     def look(self) -> None:
         """Raises ServiceError if the store does not answer."""
         self._addresses = [str(each) for each in self._meeting.all_heard(ENGINE)]
-        self._held = [float(each) for each in self._meeting.all_heard(HELD)]
         self.begun = self.begun or bool(self._meeting.all_heard(BEGUN))
+
+    def count(self) -> None:
+        """What they have had of their cards. Raises as `look`."""
+        self._held = [float(each) for each in self._meeting.all_heard(HELD)]
 
     def addresses(self) -> list[str]:
         """Of those that have said where they answer. One that was lost says it anew when it was started again."""
@@ -151,13 +154,14 @@ def engines_on_cluster(
 
     def beat() -> None:
         meeting.say(ALIVE, next(beats))
+        engines.count()
 
     with ExitStack() as ends:
         # Whatever counting meets: no key is left.
         ends.callback(shutil.rmtree, folder, ignore_errors=True)
         ends.callback(quietly, meeting.end, "engines")
         ends.callback(lambda: held(engines.card_seconds()))
-        ends.callback(quietly, engines.look, "engines")
+        ends.callback(quietly, engines.count, "engines")
         meeting.say(ORDER, order.model_dump(mode="json"))
         beat()
         with meanwhile(beat, BEAT_SECONDS, "engines"), meanwhile(engines.look, POLL_SECONDS, "engines"):
@@ -204,12 +208,13 @@ def _wait(
         if (said := jobs.ended(job)) is not None:
             raise ServiceError(f"none of {wanted} engines could be started on the Ray cluster ({said})")
         now = time.monotonic()
-        lacks = "" if engines.begun else jobs.lacking(order.need)
-        if lacks and now - began > order.wait_seconds:
+        due, long = now - reported >= _PROGRESS_SECONDS, now - began > order.wait_seconds
+        lacks = jobs.lacking(order.need) if (due or long) and not engines.begun else ""
+        if lacks and long:
             raise DeferredError(f"the Ray cluster had no room for an engine in {order.wait_seconds:.0f} s: {lacks}")
         if now - began > order.wait_seconds + order.engine.ready_timeout_seconds:
             raise ServiceError(f"no engine on the Ray cluster was ready in {now - began:.0f} s; logs in {order.logs}.*")
-        if now - reported >= _PROGRESS_SECONDS:
+        if due:
             reported = now
             progress(f"no engine answers yet, {now - began:.0f} s{f': {lacks}' if lacks else ''}")
         time.sleep(POLL_SECONDS)

@@ -19,6 +19,7 @@ from ec1.launch.process import last_lines
 from ec1.settings import Settings
 
 if TYPE_CHECKING:
+    import httpx
     from ray.job_submission import JobSubmissionClient
 
 POLL_SECONDS = 1.0
@@ -73,6 +74,19 @@ def certificates(settings: RayClusterSettings) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=settings.ca_file)
     except (OSError, ssl.SSLError) as error:
         raise InputError(f"the certificates of the Ray cluster, {settings.ca_file}, cannot be read: {error}") from None
+
+
+def asked_of(settings: RayClusterSettings, path: str) -> "httpx.Response":
+    """What the cluster's dashboard answers. Raises httpx.HTTPError if it does not, InputError as above."""
+    import httpx
+
+    return httpx.get(
+        f"{settings.address}/{path}",
+        headers=authorization(settings),
+        verify=certificates(settings),
+        timeout=10.0,
+        trust_env=False,
+    )
 
 
 class RayNeed(Settings):
@@ -203,13 +217,7 @@ class RayJobs:
         import httpx
 
         try:
-            answer = httpx.get(
-                f"{self.address}/api/v0/nodes?detail=true",
-                headers=authorization(self._settings),
-                verify=certificates(self._settings),
-                timeout=10.0,
-                trust_env=False,
-            )
+            answer = asked_of(self._settings, "api/v0/nodes?detail=true")
             found = answer.raise_for_status().json()["data"]["result"]["result"]
             return need.lacking([each["resources_total"] for each in found if each["state"] == "ALIVE"])
         except (httpx.HTTPError, ValueError, KeyError, TypeError):

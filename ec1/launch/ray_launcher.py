@@ -95,9 +95,8 @@ class RayLauncherSettings(RayClusterSettings):
 
     def need(self, work: DeviceWork) -> RayNeed:
         """Of each of the work's processes, or, where files go through the store, of all together on one node."""
-        cards, together = 1 if work.device == "cuda" else 0, self.files == "store"
-        each = self.resources(self.cpus, cards)
-        if not together:
+        each = self.resources(self.cpus, 1 if work.device == "cuda" else 0)
+        if self.files == "home":
             return RayNeed(what=work.what, resources=each, places=work.processes)
         all_of_them = {name: amount * work.processes for name, amount in each.items()}
         return RayNeed(what=work.what, resources=all_of_them)
@@ -164,16 +163,14 @@ class RayLauncher:
     def _follow(self, jobs: RayJobs, job: str, order: RayOrder, relay: "_Relay | None") -> str:
         """Wait for the end. Returns what Ray says of it; raises ServiceError if the cluster falls silent, BusyError if
         it has had no room for so long."""
-        waits_until: float | None = time.monotonic() + self._settings.wait_seconds
+        waits_until = time.monotonic() + self._settings.wait_seconds
         while True:
             said = jobs.ended(job)
             if relay is not None:
                 relay.pump()
             if said is not None:
                 return said
-            if waits_until is not None and order.begun.exists():
-                waits_until = None
-            if waits_until is not None and time.monotonic() > waits_until:
+            if time.monotonic() > waits_until and not order.begun.exists():
                 lacks = jobs.lacking(order.need) or "all that has room for it is taken"
                 waited = f"{self._settings.wait_seconds:.0f} s"
                 raise BusyError(f"{order.what} did not begin on the Ray cluster within {waited}: {lacks}")

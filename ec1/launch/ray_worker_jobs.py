@@ -7,14 +7,13 @@ what it does on a node (`ec1/gpu/ray_worker.py`).
 
 import json
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ec1.errors import ServiceError
 from ec1.launch.job_launcher import LEAVE_SECONDS, JobState, patiently
 from ec1.launch.launcher import DeviceWork
-from ec1.launch.ray_jobs import POLL_SECONDS, RayClusterSettings, RayJobs, RayNeed
+from ec1.launch.ray_jobs import RayClusterSettings, RayJobs, RayNeed
 from ec1.settings import Settings
 
 JOB = "ec1.gpu.ray_worker"
@@ -88,11 +87,8 @@ def look_at_nodes(cluster: RayClusterSettings, python: str, arguments: Sequence[
     job = f"ec1-look-{secrets.token_hex(4)}"
     jobs.submit(job, [python, "-m", JOB, order.model_dump_json()])
     try:
-        deadline = time.monotonic() + _LOOK_SECONDS
-        while (said := jobs.ended(job)) is None:
-            if time.monotonic() > deadline:
-                raise ServiceError(f"the Ray cluster at {cluster.address} ran no job within {_LOOK_SECONDS} s")
-            time.sleep(POLL_SECONDS)
+        if not jobs.ends_within(job, _LOOK_SECONDS) or (said := jobs.ended(job)) is None:
+            raise ServiceError(f"the Ray cluster at {cluster.address} ran no job within {_LOOK_SECONDS} s")
         printed = jobs.tail(job, _LINES)
     finally:
         jobs.stop(job, LEAVE_SECONDS)

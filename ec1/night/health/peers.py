@@ -20,7 +20,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.launch.job_launcher import Jobs
 from ec1.launch.kubernetes_launcher import KubernetesJobs, KubernetesLauncherSettings
-from ec1.launch.ray_jobs import RayClusterSettings, authorization, certificates
+from ec1.launch.ray_jobs import RayClusterSettings, asked_of
 from ec1.launch.slurm_launcher import SlurmJobs, SlurmLauncherSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.night.health.finding import Symptom
@@ -103,14 +103,7 @@ def _ray(cluster: RayClusterSettings) -> Symptom:
     if importlib.util.find_spec("ray") is None:
         return Symptom("ray", "problem", "Ray is not installed: pip install 'ec1[ray]'")
     try:
-        headers = authorization(cluster)
-        answer = httpx.get(
-            f"{cluster.address}/api/version",
-            timeout=5.0,
-            trust_env=False,
-            headers=headers,
-            verify=certificates(cluster),
-        )
+        answer = asked_of(cluster, "api/version")
         if answer.status_code == 401:
             return Symptom("ray", "problem", f"{cluster.address} wants a token: keep it in {cluster.token_file}")
         answer.raise_for_status()
