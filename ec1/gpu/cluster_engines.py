@@ -11,7 +11,6 @@ import datetime as dt
 import itertools
 import secrets
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -141,13 +140,13 @@ def engines_on_cluster(
     )
     if cluster.files == "store":
         place = MeetingPlace(store=_reached_by_all(store), prefix=f"{WORK}engines/{job}/")
-        meeting, python = place.open(), cluster.python
+        meeting = place.open()
         order = order.model_copy(update={"sent": _send(meeting.store, order, progress)})
     else:
         # With the key in it: for the owner's eyes.
         (own := folder.absolute() / job).mkdir(parents=True, mode=0o700)
         place = MeetingPlace(store=DirectoryStoreSettings(root=own))
-        meeting, python = place.open(), sys.executable
+        meeting = place.open()
     jobs = RayJobs(cluster, "inference.cluster")
     engines = ClusterEngines(meeting, order.key)
     beats = itertools.count()
@@ -165,7 +164,7 @@ def engines_on_cluster(
         meeting.say(ORDER, order.model_dump(mode="json"))
         beat()
         with meanwhile(beat, BEAT_SECONDS, "engines"), meanwhile(engines.look, POLL_SECONDS, "engines"):
-            jobs.submit(job, [python, "-m", JOB, place.model_dump_json()])
+            jobs.submit(job, [cluster.node_python, "-m", JOB, place.model_dump_json()])
             try:
                 _wait(jobs, job, order, engines, progress)
                 yield engines

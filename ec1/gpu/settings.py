@@ -11,14 +11,6 @@ from ec1.settings import Settings
 class ClusterSettings(RayClusterSettings):
     """Engines on the nodes of a Ray cluster."""
 
-    files: Literal["home", "store"] = Field(
-        "home",
-        description="how the nodes have the model: the home at the same place, and EC1 installed alike; or through the "
-        "deployment's store, and EC1 of this version on each node",
-    )
-    python: str = Field("python", description="with files: store, the Python of EC1 on the nodes")
-    folder: str = Field("~/.cache/ec1", description="with files: store, where a node keeps what it was sent")
-
     engines: int = Field(ge=1, le=256, description="how many, each on a card of its own; those that find one serve")
     cpus: float = Field(1, ge=0, description="CPUs that Ray sets aside for one engine, beside its card; typically 1–8")
     restarts: int = Field(3, ge=0, le=100, description="how often an engine is started again that was lost")

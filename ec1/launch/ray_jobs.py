@@ -5,12 +5,13 @@ Belongs here: handing one in, asking how it is and what the cluster has room for
 
 import contextlib
 import ssl
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -29,7 +30,7 @@ SILENT_SECONDS = 120.0
 
 
 class RayClusterSettings(Settings):
-    """How a cluster is reached."""
+    """How a cluster is reached, and what its nodes have."""
 
     address: str = Field("http://127.0.0.1:8265", description="of the cluster's dashboard, which takes jobs")
     token_file: Path = Field(
@@ -48,6 +49,18 @@ class RayClusterSettings(Settings):
         None, description="the kind of card, by Ray's name for it, such as L4 or H100; default: any"
     )
     memory_gib: float = Field(0, ge=0, description="memory that Ray sets aside on the node for each; 0: none")
+    files: Literal["home", "store"] = Field(
+        "home",
+        description="how the nodes have what they need: the home at the same place, and EC1 installed alike; or all "
+        "through the deployment's store, and EC1 of this version on each node",
+    )
+    python: str = Field("python", description="with files: store, the Python of EC1 on the nodes")
+    folder: str = Field("~/.cache/ec1", description="with files: store, where a node keeps what it was sent")
+
+    @property
+    def node_python(self) -> str:
+        """The Python of EC1 on the nodes: with files: home the one that runs here."""
+        return self.python if self.files == "store" else sys.executable
 
     def resources(self, cpus: float, cards: float) -> dict[str, float]:
         """What one piece of work needs of a node, by Ray's names: GPU and CPU, bytes of memory, the kind of card."""

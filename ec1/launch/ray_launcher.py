@@ -12,7 +12,6 @@ whoever asks for the same work again follows it.
 import contextlib
 import hashlib
 import secrets
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,19 +69,11 @@ class RayLauncherSettings(RayClusterSettings):
     """`kind: ray`: jobs of a Ray cluster."""
 
     kind: Literal["ray"] = Field("ray", description="chooses this section")
-    files: Literal["home", "store"] = Field(
-        "home",
-        description="how the nodes have the files: the home at the same place, and EC1 installed alike; or all through "
-        "the deployment's store, and on each node EC1 of this version with a deployment of its own",
-    )
     retries: int = Field(
         3, ge=0, le=100, description="how often work is started again whose node or process was lost; typically 1–5"
     )
     cpus: float = Field(1, ge=0, description="CPUs that Ray sets aside for one work, beside its card; typically 1–8")
-
     wait_seconds: float = Field(14400, gt=0, description="how long work may wait for a node with room")
-    python: str = Field("python", description="with files: store, the Python of EC1 on the nodes")
-    folder: str = Field("~/.cache/ec1", description="with files: store, where a node keeps what it was sent")
     deployment: Name | None = Field(
         None, description="with files: store, the nodes' deployment; default: of the same name as this one"
     )
@@ -104,7 +95,7 @@ class RayLauncherSettings(RayClusterSettings):
     def open(self, place: Place) -> Launcher:
         if self.files == "store":
             project = ["--project", self.project] if self.project else []
-            jobs = RayWorkerJobs(self, self.python, project, self.need, self.retries)
+            jobs = RayWorkerJobs(self, project, self.need, self.retries)
             home, wait, follow = f"{self.folder}/home", self.wait_seconds, self.follow_seconds
             return launcher_of(jobs, place, self.deployment, home, wait, follow)
         return RayLauncher(self, place.gpu, place.lease_wait_seconds)
@@ -131,7 +122,7 @@ class RayLauncher:
                 stale.unlink(missing_ok=True)
             log.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, order.model_dump(mode="json"))
-            jobs.submit(job, [sys.executable, "-m", JOB, str(path)])
+            jobs.submit(job, [self._settings.node_python, "-m", JOB, str(path)])
         relay = None if session is None else _Relay(order.messages, session[1])
         try:
             said = self._follow(jobs, job, order, relay)

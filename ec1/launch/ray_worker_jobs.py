@@ -36,19 +36,18 @@ class RayWorkerOrder(Settings):
 
 
 class RayWorkerJobs:
-    """Our own jobs on a Ray cluster (`ec1.launch.job_launcher.Jobs`). `python`: of EC1 on the nodes; `options` come
-    before all others that `ec1` is given there; `need` says what a piece of work needs of a node."""
+    """Our own jobs on a Ray cluster (`ec1.launch.job_launcher.Jobs`). `options` come before all others that `ec1` is
+    given there; `need` says what a piece of work needs of a node."""
 
     def __init__(
         self,
         cluster: RayClusterSettings,
-        python: str,
         options: Sequence[str],
         need: Callable[[DeviceWork], RayNeed],
         retries: int,
     ) -> None:
         self._jobs = RayJobs(cluster, "launcher: ray")
-        self._python = python
+        self._python = cluster.node_python
         self._options = options
         self._need = need
         self._retries = retries
@@ -79,13 +78,13 @@ class RayWorkerJobs:
         return f"the end of what {name} printed:\n{self._jobs.tail(name)}"
 
 
-def look_at_nodes(cluster: RayClusterSettings, python: str, arguments: Sequence[str], device: str) -> list[Any]:
+def look_at_nodes(cluster: RayClusterSettings, arguments: Sequence[str], device: str) -> list[Any]:
     """What `ec1` says with these arguments, as a JSON object with `node` in it, on each node that can be given work for
     the device; `problem` in it says why one does not say it. Raises ServiceError, InputError."""
     jobs = RayJobs(cluster, "launcher: ray")
     order = RayWorkerOrder(arguments=tuple(arguments), kind_of_node="GPU" if device == "cuda" else "CPU")
     job = f"ec1-look-{secrets.token_hex(4)}"
-    jobs.submit(job, [python, "-m", JOB, order.model_dump_json()])
+    jobs.submit(job, [cluster.node_python, "-m", JOB, order.model_dump_json()])
     try:
         if not jobs.ends_within(job, _LOOK_SECONDS) or (said := jobs.ended(job)) is None:
             raise ServiceError(f"the Ray cluster at {cluster.address} ran no job within {_LOOK_SECONDS} s")

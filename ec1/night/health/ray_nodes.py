@@ -1,6 +1,5 @@
 """Whether each node of a Ray cluster that may be given trainings can do them."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,13 @@ def examine_nodes(deployment: Deployment, home: Home, project: Path) -> list[Sym
     if not isinstance(launcher, RayLauncherSettings):
         return []
     name = launcher.deployment or deployment.name
-    python, folder, root = sys.executable, str(home.root.absolute()), str(project.absolute())
+    folder, root = str(home.root.absolute()), str(project.absolute())
     if launcher.files == "store":
-        python, folder, root = launcher.python, f"{launcher.folder}/home", launcher.project or ""
+        folder, root = f"{launcher.folder}/home", launcher.project or ""
     options = ["--deployment", name, "--home", folder, *(["--project", root] if root else [])]
     command = [*options, "worker", "--check", "--with-store", "--json"]
     try:
-        found = look_at_nodes(launcher, python, command, deployment.gpu.device)
+        found = look_at_nodes(launcher, command, deployment.gpu.device)
     except EC1Error as error:
         # It may be up by the night.
         return [Symptom("ray nodes", "note", str(error))]
