@@ -31,7 +31,7 @@ SHORT = {
 # others two cores and nothing beside them.
 LEFT_OUT = {
     *("mutants", "commit_tuples", "ordinary_languages"),
-    *("expressions", "reward_model", "planned_training", "several_engines"),
+    *("expressions", "reward_model", "planned_training", "several_engines", "ray_engines"),
 }
 
 failed = []

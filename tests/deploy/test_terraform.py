@@ -8,13 +8,13 @@ from typing import Any
 
 import hcl2
 import pytest
-import yaml
 from hcl2 import SerializationOptions
 
 from ec1.deployment import load_deployment
 from ec1.machines.compute import ComputeClient
 from ec1.machines.settings import GceSettings
 from ec1.storage.settings import GcsStoreSettings
+from ec1.strict_yaml import parse_mapping
 
 MODULE = Path(__file__).resolve().parents[2] / "deploy" / "gce" / "terraform"
 # How it came to be stands in the file. `!` behind a name: it is required.
@@ -162,11 +162,10 @@ def test_its_output_is_what_a_deployment_takes() -> None:
         "var.zones": json.dumps(blocks(module(), "variable")["zones"]["default"]),
         "var.engine_port": "8001",
     }
-    inner = re.fullmatch(r"\$\{yamlencode\((.*)\)\}", value, re.DOTALL)
-    text = inner[1].replace(" = ", ": ")
+    text = value.removeprefix("${yamlencode(").removesuffix(")}").replace(" = ", ": ")
     for reference, literal in given.items():
         text = text.replace(reference, literal)
-    said = yaml.safe_load(text)
+    said = parse_mapping(text, "the output")
     machine = GceSettings.model_validate({**said["machine"], "daily_cost": 2.5})
     assert machine.template == "projects/acme-1/global/instanceTemplates/ec1-gpu-1" and machine.engine_port == 8001
     assert GcsStoreSettings.model_validate(said["store"]).bucket == "acme-ec1"
@@ -185,8 +184,8 @@ def test_its_machine_is_the_one_that_ec1_expects(project: Path) -> None:
     boot, weights = template["disk"]
     assert boot["boot"] is True and weights["mode"] == "READ_ONLY"
     # The device that the start-up script mounts, and the name that each zone's disk has.
-    default = re.search(r'"--disk", default="([^"]+)"', (MODULE.parent / "startup_script.py").read_text())
-    assert weights["device_name"] == default[1]
+    script = (MODULE.parent / "startup_script.py").read_text()
+    assert f'"--disk", default="{weights["device_name"]}"' in script
     assert weights["source"] == resources["google_compute_disk.weights"]["name"]
     gce = load_deployment("gce", project).machine
     assert isinstance(gce, GceSettings)
