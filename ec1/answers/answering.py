@@ -113,8 +113,10 @@ def write_answers(
     max_tokens: int,
     begun: Sequence[list[int]] | None = None,
     hopeless: Callable[[int, str], bool] = lambda place, text: False,
+    temperature: float | None = None,
 ) -> list[ModelAnswer]:
-    """The answers to prompts of tokens, the likeliest token each time; as many in a batch as memory bears.
+    """The answers to prompts of tokens, as many in a batch as memory bears: the likeliest token each time, or with a
+    `temperature` one drawn with it.
 
     `begun`: how each answer begins, which is not written again; `max_tokens` are those of an answer with its beginning
     and its end. `hopeless` says of the answer at a place, by what there is of it, that the rest need not be written.
@@ -126,7 +128,9 @@ def write_answers(
         asked = {place: prompts[place] + answers[place] for place in left}
         for batch in _batches(asked, max_tokens):
             most = max_tokens - min(len(answers[place]) for place in batch)
-            rows = _write(model, tokenizer, [asked[place] for place in batch], device, max(1, min(step, most)))
+            rows = _write(
+                model, tokenizer, [asked[place] for place in batch], device, max(1, min(step, most)), temperature
+            )
             for place, (row, whole) in zip(batch, rows, strict=True):
                 answers[place] += row
                 if whole:
@@ -169,7 +173,7 @@ def _batches(asked: Mapping[int, list[int]], max_tokens: int) -> Iterator[list[i
 
 
 def _write(
-    model: Any, tokenizer: Any, asked: Sequence[list[int]], device: str, tokens: int
+    model: Any, tokenizer: Any, asked: Sequence[list[int]], device: str, tokens: int, temperature: float | None
 ) -> list[tuple[list[int], bool]]:
     """So many more tokens each, or all up to the end; and whether it ended."""
     import torch
@@ -180,12 +184,13 @@ def _write(
         input_ids=torch.tensor([[pad] * (width - len(each)) + each for each in asked], device=device),
         attention_mask=torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in asked], device=device),
         max_new_tokens=tokens,
-        do_sample=False,
+        do_sample=temperature is not None,
         # A training with gradient checkpointing has switched it off in the model's own settings.
         use_cache=True,
-        temperature=None,
-        top_p=None,
-        top_k=None,
+        temperature=temperature,
+        # Nothing is left out of what is drawn from.
+        top_p=None if temperature is None else 1.0,
+        top_k=None if temperature is None else 0,
         pad_token_id=pad,
     )[:, width:]
     ends = ends_of(model, tokenizer)

@@ -119,7 +119,8 @@ def _advice(resolved: ResolvedRecipe) -> list[LintFinding]:
         add("quantization.type", f"has no effect with method {recipe.method}; set the section to null")
     for section in SECTIONS:
         if section != OBJECTIVES[recipe.objective].section and getattr(recipe, section) is not None:
-            add(f"{section}.beta", f"has no effect with objective {recipe.objective}; set the section to null")
+            first = next(iter(type(getattr(recipe, section)).model_fields))
+            add(f"{section}.{first}", f"has no effect with objective {recipe.objective}; set the section to null")
     if (why := recipe.why_unchecked()) is not None:
         key, _, why = why.partition(": ")
         add(key.partition(" ")[0], f"{why}; it must work where trainings and evaluations run")

@@ -12,9 +12,9 @@ from typing import Literal
 
 from ec1.corpus.row_kinds import ANSWERS, PAIRS, TASKS, RowKind
 
-ObjectiveName = Literal["sft", "dpo", "orpo", "simpo", "grpo"]
+ObjectiveName = Literal["sft", "dpo", "orpo", "simpo", "grpo", "rft"]
 NO_START = (
-    "the model learns from answers of its own, and there is no version of the role (or of grpo.warm_start) in use that "
+    "the model learns from answers of its own, and there is no version of the role (or of warm_start) in use that "
     "could write any: train one on answers first (objective sft)"
 )
 Rates = tuple[float, float]
@@ -48,10 +48,18 @@ class Objective:
     reference: bool = False
     """Whether a frozen reference scores every row too."""
     rolls_out: bool = False
-    """Whether the model writes the answers itself and rewards say what they are worth. It has no loss that could be
+    """Whether the model writes the answers itself and checks say what they are worth. It has no loss that could be
     measured on held-out rows, and must have a version to start from."""
+    writes_first: bool = False
+    """Of one that does: whether they are all written before the first step, and the right ones learnt as answers are;
+    else each step writes its own."""
     goes_on: bool = False
     """Whether it starts from the role's version in use, if there is one."""
+
+    @property
+    def writes_in_steps(self) -> bool:
+        """Whether each step writes the answers that it learns from."""
+        return self.rolls_out and not self.writes_first
 
 
 def _preferences(section: str, values: str, **more: bool) -> Objective:
@@ -74,6 +82,18 @@ OBJECTIVES: dict[str, Objective] = {
         section="grpo",
         values="max_tokens",
         rolls_out=True,
+        goes_on=True,
+    ),
+    "rft": Objective(
+        TASKS,
+        "right answers of its own",
+        (1e-5, 2e-3),
+        (1e-7, 1e-4),
+        section="rft",
+        values="max_tokens",
+        fuses=True,
+        rolls_out=True,
+        writes_first=True,
         goes_on=True,
     ),
 }

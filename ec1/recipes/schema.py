@@ -218,11 +218,28 @@ class SimpoOptions(Settings):
     )
 
 
-class GrpoOptions(Settings):
+class OwnAnswersOptions(Settings):
+    """Answers that the model writes itself, held against the checks of tuples of kind `task`."""
+
+    max_tokens: int = Field(ge=1, le=8192, description="tokens of an answer at most; longer ones are cut")
+    warm_start: Name | None = Field(
+        None, description="role of the tenant whose version in use it starts from while its own role has none"
+    )
+
+
+class RftOptions(OwnAnswersOptions):
+    """The model answers each task several times before the first step; right answers are learnt as given ones are
+    (rejection sampling: https://arxiv.org/abs/2308.01825)."""
+
+    answers: int = Field(8, ge=1, le=256, description="to each task; typically 4–64")
+    temperature: float = Field(1.0, gt=0, le=2, description="of these answers; typically 0.7–1.2")
+    kept: int = Field(2, ge=1, le=64, description="different right answers to a task that are learnt, at most")
+
+
+class GrpoOptions(OwnAnswersOptions):
     """Answers of the model's own, scored by the checks of tuples of kind `task` (https://arxiv.org/abs/2402.03300). A
     step takes `batch_size` × `gradient_accumulation` prompts."""
 
-    max_tokens: int = Field(ge=1, le=8192, description="tokens of an answer at most; longer ones are cut")
     group: int = Field(
         8, ge=2, le=128, description="answers to each prompt, which are compared with one another; typically 4–16"
     )
@@ -235,9 +252,6 @@ class GrpoOptions(Settings):
     )
     weights: dict[CheckName, Annotated[float, Field(gt=0)]] = Field(
         {}, description="of kinds of check in a tuple that has several; default: 1 each"
-    )
-    warm_start: Name | None = Field(
-        None, description="role of the tenant whose version in use it starts from while its own role has none"
     )
 
 
@@ -277,6 +291,7 @@ class Recipe(Settings):
     orpo: OrpoOptions | None = None
     simpo: SimpoOptions | None = None
     grpo: GrpoOptions | None = None
+    rft: RftOptions | None = None
     data: DataOptions
     hardware: HardwareOptions = HardwareOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
@@ -351,9 +366,15 @@ class Recipe(Settings):
         return OBJECTIVES[self.objective].rows.name
 
     @property
+    def own_answers(self) -> OwnAnswersOptions | None:
+        """How the model writes answers to learn from; None of an objective that reads them."""
+        objective = OBJECTIVES[self.objective]
+        return getattr(self, objective.section) if objective.rolls_out and objective.section else None
+
+    @property
     def answers(self) -> int:
-        """How many answers the model itself writes to each row; 1 where it reads them."""
-        return self.grpo.group if self.grpo is not None and OBJECTIVES[self.objective].rolls_out else 1
+        """How many answers the model itself writes to each row of a step; 1 where it reads them."""
+        return self.own_answers.group if isinstance(self.own_answers, GrpoOptions) else 1
 
     @property
     def executes(self) -> bool:

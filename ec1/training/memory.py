@@ -51,8 +51,8 @@ def peak_memory_gib(
     batch, _ = shared(wish.batch_size, wish.gradient_accumulation, processes)
     # A pair is two rows for the model, and a group as many as it has answers.
     tokens = batch * length * max(1, len(OBJECTIVES[recipe.objective].rows.sides)) * recipe.answers
-    if recipe.grpo is not None:
-        tokens += batch * recipe.answers * recipe.grpo.max_tokens
+    if recipe.own_answers is not None:
+        tokens += batch * recipe.answers * recipe.own_answers.max_tokens
     # Bytes of a number that a frozen base computes with.
     stays = fsdp or recipe.method == "full" or precision_on(device, 2 * model.parameters) == "bfloat16"
     width = 2.0 if stays else 4.0

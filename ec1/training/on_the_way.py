@@ -32,7 +32,7 @@ class Questions:
         self._options, self._tokenizer, self._device = recipe.evaluation, tokenizer, device
         kind = OBJECTIVES[recipe.objective].rows
         self._wanted = kind.sides[0] if kind.sides else None
-        self._tokens = recipe.grpo.max_tokens if recipe.grpo is not None else recipe.evaluation.sample_tokens
+        self._tokens = recipe.own_answers.max_tokens if recipe.own_answers else recipe.evaluation.sample_tokens
         chosen = sorted(rows, key=lambda row: digest_of([recipe.evaluation.seed, row.get("row"), row["prompt"]]))
         self._rows = chosen[: recipe.evaluation.task_rows or ROWS]
         self._asked = [tokens_of(tokenizer, _spoken(row["prompt"]), ask=True) for row in self._rows]

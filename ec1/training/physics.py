@@ -101,9 +101,9 @@ def work_of(recipe: Recipe, model: ModelShape, *, tokens: float, batches: float,
     other += tokens * (moves * model.layers * activation_bytes(recipe, model) + 2 * 4 * model.vocabulary)
     numbers = 2 if recipe.method == "full" else 4
     other += updates * trainable_parameters(recipe, model) * numbers * _UPDATE_NUMBERS
-    if recipe.grpo is not None and OBJECTIVES[recipe.objective].rolls_out:
+    if recipe.own_answers is not None and OBJECTIVES[recipe.objective].writes_in_steps:
         # Each token of the answers, which are written side by side, reads all weights.
-        other += updates * recipe.grpo.max_tokens * 2.0 * multiplied_parameters(model)
+        other += updates * recipe.own_answers.max_tokens * 2.0 * multiplied_parameters(model)
     launches = _LAUNCH_MS["step"]
     launches += _LAUNCH_MS["unpacked"] if recipe.method == "qlora" else 0.0
     launches += _LAUNCH_MS["again"] if recipe.optimisation.gradient_checkpointing else 0.0
@@ -118,4 +118,4 @@ def work_of(recipe: Recipe, model: ModelShape, *, tokens: float, batches: float,
 
 def _forwards(recipe: Recipe) -> int:
     objective = OBJECTIVES[recipe.objective]
-    return 1 + recipe.optimisation.gradient_checkpointing + (objective.reference or objective.rolls_out)
+    return 1 + recipe.optimisation.gradient_checkpointing + (objective.reference or objective.writes_in_steps)

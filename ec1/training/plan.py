@@ -107,7 +107,7 @@ def schedule_of(recipe: Recipe, rows: int, heldout_rows: int) -> Schedule:
     wish = recipe.optimisation
     batches = math.ceil(rows / wish.batch_size)
     steps = math.ceil(wish.epochs * math.ceil(batches / wish.gradient_accumulation))
-    if OBJECTIVES[recipe.objective].rolls_out:
+    if OBJECTIVES[recipe.objective].writes_in_steps:
         # A step has whole groups only.
         if rows < wish.effective_batch:
             raise PermanentError(f"recipe {recipe.name}: {rows} tasks do not fill a step of {wish.effective_batch}")
@@ -199,10 +199,19 @@ def figures_of(
         aside = max(1, round(VALIDATION_SHARE * epoch))
         tokens, epoch = round(tokens * (epoch - aside) / epoch), epoch - aside
         heldout_rows = heldout_rows if wish.early_stopping_patience is None else aside
+    notes, written = [], 0
+    if recipe.rft is not None and OBJECTIVES[recipe.objective].writes_first:
+        own, answered = recipe.rft, tokens + epoch * recipe.rft.max_tokens
+        notes.append(
+            f"{epoch} tasks × {own.answers} answers of at most {own.max_tokens} tokens are written first; of the right "
+            f"ones at most {own.kept} to a task are learnt, so {own.kept * epoch} rows are the most"
+        )
+        written, tokens, epoch = own.answers * answered, own.kept * answered, own.kept * epoch
+        longest += own.max_tokens
     # Packed rows are nearly full: best fit leaves about nothing.
     sequences = math.ceil(tokens / recipe.data.max_length) if wish.packing else epoch
     schedule = schedule_of(recipe, sequences, heldout_rows)
-    notes = list(schedule.notes)
+    notes += schedule.notes
     if wish.packing:
         notes.append(f"{epoch} rows are packed into about {sequences} sequences of {recipe.data.max_length} tokens")
         longest = max(longest, recipe.data.max_length)
@@ -212,12 +221,12 @@ def figures_of(
             f"learning rate {recipe.optimisation.learning_rate:g} times {schedule.steps} steps moves a weight by "
             f"{travel:.0e} at most: too little to change an answer; raise the rate or the epochs"
         )
-    if longest > recipe.data.max_length:
+    if longest > recipe.data.max_length and not written:
         notes.append(f"rows are cut at {recipe.data.max_length} tokens; the longest has {longest}")
     # Of the last epoch perhaps only a part, if `max_steps` ends it.
     passes = min(wish.epochs, schedule.steps * wish.effective_batch / sequences)
     read = round(tokens * passes)
-    if recipe.grpo is not None and OBJECTIVES[recipe.objective].rolls_out:
+    if recipe.grpo is not None and OBJECTIVES[recipe.objective].writes_in_steps:
         group, most = recipe.grpo.group, recipe.grpo.max_tokens
         read = round(group * passes * (tokens + epoch * most))
         notes.append(
@@ -229,7 +238,9 @@ def figures_of(
     # On a CPU they share its cores and its memory.
     cards, sharers = (hardware.processes, 1) if hardware.device == "cuda" else (1, hardware.processes)
     if learned is None:
-        seconds = STARTUP_SECONDS + _step_seconds(recipe, model, hardware, read, schedule.steps) / cards
+        # What is only written passes the model once, not forth and back.
+        passed = read + round(written / _passes(recipe))
+        seconds = STARTUP_SECONDS + _step_seconds(recipe, model, hardware, passed, schedule.steps) / cards
         memory = sharers * peak_memory_gib(
             recipe,
             model,
@@ -265,9 +276,14 @@ def figures_of(
 def _slowdown(recipe: Recipe) -> float:
     """Seconds per token relative to SFT: preference training also runs the reference forward, without gradients, and
     what the model writes itself has passed through it before."""
-    passes = 3 if recipe.optimisation.gradient_checkpointing else 2
+    passes = _passes(recipe)
     objective = OBJECTIVES[recipe.objective]
-    return (passes + 1) / passes if objective.reference or objective.rolls_out else 1.0
+    return (passes + 1) / passes if objective.reference or objective.writes_in_steps else 1.0
+
+
+def _passes(recipe: Recipe) -> int:
+    """Through the model, of a token that is learnt."""
+    return 3 if recipe.optimisation.gradient_checkpointing else 2
 
 
 def _step_seconds(recipe: Recipe, model: ModelShape, hardware: HardwareFigures, tokens: int, steps: int) -> float:

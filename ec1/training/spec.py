@@ -18,6 +18,7 @@ METRICS = "metrics.parquet"
 ADAPTER = "adapter"
 MODEL = "model"
 CHECKPOINTS = "checkpoints"
+OWN_ANSWERS = "own-answers.json"
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),

@@ -33,6 +33,7 @@ from ec1.training.methods import METHODS, fuses_kernels, in_32_bits, put_adapter
 from ec1.training.monitor import ROLLOUT_COLUMNS, Monitor, callback_of, peak_memory_gib
 from ec1.training.objectives import TRAINERS
 from ec1.training.on_the_way import RIGHT, Questions, asking
+from ec1.training.own_answers import right_answers
 from ec1.training.packed import require_hidden_rows
 from ec1.training.plan import VALIDATION_SHARE, Schedule, schedule_of
 from ec1.training.processes import Team, whole
@@ -205,6 +206,8 @@ def _attempt(
         monitor.report.progress(f"loading {recipe.base_model.id}")
         tokenizer = load_tokenizer(spec.base_model)
         rows, heldout, aside = _load_rows(spec, Path(scratch))
+        if OBJECTIVES[recipe.objective].writes_first:
+            rows = right_answers(spec, rows, tokenizer, monitor)
         trainer = build_trainer(spec, tokenizer, rows, heldout, batch, accumulation, monitor.team.card)
         packing, patience = recipe.optimisation.packing, recipe.optimisation.early_stopping_patience
         usable = len(rows) if packing else len(trainer.train_dataset)
@@ -470,7 +473,8 @@ def build_trainer(
     )
     if objective.rewards is None:
         # What is asked was measured when the dataset was made, and an answer ends by a bound of its own.
-        settings |= {"max_length": recipe.data.max_length, "dataset_num_proc": None}
+        answer = recipe.own_answers.max_tokens if recipe.own_answers is not None else 0
+        settings |= {"max_length": recipe.data.max_length + answer, "dataset_num_proc": None}
     arguments = arguments_class(**settings)
     if arguments.n_gpu > 1:
         # One process would spread each batch over all cards that it sees, and one is its own.

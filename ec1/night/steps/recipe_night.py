@@ -341,9 +341,9 @@ class RecipeNight:
             system_prompt=recipe.data.system_prompt,
             max_length=recipe.data.max_length,
             options=recipe.evaluation
-            if recipe.grpo is None or not OBJECTIVES[recipe.objective].rolls_out
+            if (own := recipe.own_answers) is None
             # As in training: what is longer was never rewarded.
-            else recipe.evaluation.model_copy(update={"sample_tokens": recipe.grpo.max_tokens}),
+            else recipe.evaluation.model_copy(update={"sample_tokens": own.max_tokens}),
             trained=trained or "",
             looked_at=earlier_looks(self.folder, digests(adapter)),
             reading=reading,
@@ -490,7 +490,7 @@ class RecipeNight:
     @property
     def _warm_role(self) -> str | None:
         """Another role of the tenant, whose version in use training may start from."""
-        return self.recipe.grpo.warm_start if self.recipe.grpo is not None else None
+        return self.recipe.own_answers.warm_start if self.recipe.own_answers is not None else None
 
     @property
     def _named_adapter(self) -> StartAdapter | None:
