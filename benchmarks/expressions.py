@@ -1,11 +1,12 @@
-"""Learning from execution: held-out tasks solved by the base, a warm start, the same after GRPO, and beside it.
+"""Learning from execution: held-out tasks solved by the base, a warm start, the same after GRPO or RFT, and beside it.
 
-    python -m benchmarks.expressions [--seeds 3] [--home .ec1-learn]
+    python -m benchmarks.expressions [--seeds 3] [--only rft] [--home .ec1-learn]
 
-Needs a home in which `make learn` has run its first night (the warm start). Per seed GRPO trains from the warm start;
-`frozen` is the same training at a rate that moves nothing, so its rewards are those of chance alone; `answers` is the
-warm start trained on for as many tokens on its own answers. All are asked the same held-out tasks, greedily, in one
-evaluation; intervals are those of the gate, over pairs of operations. About 15 idle minutes a seed on two cores.
+Needs a home in which `make learn` has run its first night (the warm start). Per seed GRPO and RFT train from the warm
+start; `frozen` is GRPO at a rate that moves nothing, so its rewards are those of chance alone; `answers` is the warm
+start trained on for as many tokens as GRPO on its own answers. All are asked the same held-out tasks, greedily, in one
+evaluation; intervals are those of the gate, over pairs of operations. About 18 idle minutes a seed on two cores, with
+`--only rft` 3.
 """
 
 import argparse
@@ -28,6 +29,10 @@ from ec1.training.spec import TrainingResult
 
 PROJECT = Path(__file__).resolve().parent.parent
 BUDGET = 24 * 3600.0
+RFT = (
+    *("objective=rft", "rft.max_tokens=12", "rft.warm_start=expressions-warm", "optimisation.scheduler=cosine"),
+    *("optimisation.learning_rate=1e-3", "optimisation.epochs=4"),
+)
 FROZEN = ("optimisation.learning_rate=1e-12", "optimisation.epochs=1")
 
 
@@ -78,21 +83,27 @@ def curve(result: Prepared) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", choices=["rft"], help="train nothing else")
     parser.add_argument("--home", type=Path, default=PROJECT / ".ec1-learn")
     given = parser.parse_args()
     bench = Bench(Home(given.home.resolve()))
     models: dict[str, Path | None] = {BASE: None}
     learnt: list[Prepared] = []
     for seed in range(17, 17 + given.seeds):
+        first, _ = bench.train("expressions", RFT, seed)
+        assert first.spec.start_adapter is not None
+        models |= {"warm start": first.spec.start_adapter.folder, f"RFT {seed}": first.spec.output / "adapter"}
+        if given.only:
+            continue
         prepared, result = bench.train("expressions", (), seed)
         learnt.append(prepared)
-        assert prepared.spec.start_adapter is not None
-        models |= {"warm start": prepared.spec.start_adapter.folder, f"GRPO {seed}": prepared.spec.output / "adapter"}
+        models[f"GRPO {seed}"] = prepared.spec.output / "adapter"
         more, _ = bench.answers(result.tokens, seed)
         models[f"answers {seed}"] = more.spec.output / "adapter"
-    frozen, _ = bench.train("expressions", FROZEN, 17)
-    models["frozen"] = frozen.spec.output / "adapter"
-    first = learnt[0]
+    if learnt:
+        frozen, _ = bench.train("expressions", FROZEN, 17)
+        learnt.append(frozen)
+        models["frozen"] = frozen.spec.output / "adapter"
     spec = first.step.evaluation_spec(first.dataset, first.spec.output / "adapter", given.home / "benchmark")
     scores = evaluate(spec.model_copy(update={"candidates": models}), lambda line: None)
     groups = len({example.group for example in scores.examples})
@@ -105,11 +116,11 @@ def main() -> None:
         )
         gone = forgotten(scores, model)
         print(f"  {model:<14} {mean or 0.0:6.1%}, general answers lost {gone:.2f} nats/token{against}")
-    for each in (*learnt, frozen):
+    for each in learnt:
         rewards = curve(each)
         tail = max(1, len(rewards) // 6)
         first_share, last_share = sum(rewards[:tail]) / tail, sum(rewards[-tail:]) / tail
-        name = "frozen" if each is frozen else f"GRPO {each.spec.effective_seed}"
+        name = "frozen" if each.spec.recipe.optimisation.learning_rate == 1e-12 else f"GRPO {each.spec.effective_seed}"
         print(f"  reward of {name}: {first_share:.2f} at first, {last_share:.2f} at last, {len(rewards)} steps")
     print(json.dumps(scores.means()))
 

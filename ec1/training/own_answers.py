@@ -24,7 +24,7 @@ from ec1.training.spec import OWN_ANSWERS, TrainingSpec
 _CHUNK = 256
 """Answers that are written and executed together; an interruption costs no more than these."""
 Answered = list[tuple[str, bool]]
-"""What was written to one task, and whether it is right; what was cut is not."""
+"""What was written to one task, and whether it is right."""
 
 
 def right_answers(spec: TrainingSpec, tasks: Any, tokenizer: Any, monitor: Monitor) -> Any:
@@ -101,8 +101,5 @@ def _write(
         )
     checks = [checks_of(task["checks"][0]["content"]) for task in tasks for _ in range(wish.answers)]
     scores = score_all([answer.text for answer in written], checks)
-    judged = [
-        (answer.text, not answer.cut and all(score.right for score in mine))
-        for answer, mine in zip(written, scores, strict=True)
-    ]
+    judged = [(answer.text, all(score.right for score in mine)) for answer, mine in zip(written, scores, strict=True)]
     return [judged[start : start + wish.answers] for start in range(0, len(judged), wish.answers)]

@@ -243,7 +243,7 @@ BROKEN = {
     "rate too high": ("optimisation:\n  learning_rate: 3\n", r"learning_rate: .*less than 1, not 3"),
     "negative epochs": ("optimisation:\n  epochs: -1\n", r"epochs: .*greater than 0"),
     "unknown method": ("method: adapter\n", r"method: .*'full', 'lora' or 'qlora', not 'adapter'"),
-    "unknown objective": ("objective: ppo\n", r"objective: .*'sft', 'dpo', 'orpo', 'simpo' or 'grpo', not 'ppo'"),
+    "unknown objective": ("objective: ppo\n", r"objective: .*'dpo', 'orpo', 'simpo', 'grpo' or 'rft', not 'ppo'"),
     "unknown scheduler": ("optimisation:\n  scheduler: wavy\n", r"scheduler: .*not 'wavy'"),
     "dpo without its section": ("objective: dpo\n", r"objective dpo needs the section dpo with beta"),
     "qlora without quantisation": ("quantization: null\n", r"method qlora needs a quantization section"),
