@@ -31,7 +31,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 BUDGET = 24 * 3600.0
 RFT = (
     *("objective=rft", "rft.max_tokens=12", "rft.warm_start=expressions-warm", "optimisation.scheduler=cosine"),
-    *("optimisation.learning_rate=1e-3", "optimisation.epochs=4"),
+    *("rft.answers=16", "rft.kept=4", "optimisation.learning_rate=5e-4", "optimisation.epochs=4"),
 )
 FROZEN = ("optimisation.learning_rate=1e-12", "optimisation.epochs=1")
 

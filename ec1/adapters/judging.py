@@ -109,7 +109,7 @@ def base_judge(model: Any, tokenizer: Any, folder: Path, device: str) -> tuple[A
 
         letters = []
         for messages in conversations:
-            asked = tokens_of(tokenizer, [dict(each) for each in messages], ask=True)
+            asked = tokens_of(tokenizer, messages, ask=True)
             tokens = [_first_token(tokenizer, messages, asked, letter) for letter in LETTERS]
             if len(set(tokens)) < len(LETTERS):
                 raise PermanentError("the base's tokenizer does not tell the two letters apart")
@@ -212,5 +212,5 @@ def _unusable(answer: ModelAnswer) -> bool:
 
 def _first_token(tokenizer: Any, messages: Messages, asked: Sequence[int], letter: str) -> int:
     """The token with which an answer of that letter begins."""
-    whole = tokens_of(tokenizer, [*map(dict, messages), {"role": "assistant", "content": letter}], ask=False)
+    whole = tokens_of(tokenizer, [*messages, {"role": "assistant", "content": letter}], ask=False)
     return next(token for token in whole[len(asked) :] if letter in tokenizer.decode([token]))

@@ -93,9 +93,11 @@ def fold_slices(model: Any) -> None:
     model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(), *given[1:]))
 
 
-def tokens_of(tokenizer: Any, messages: list[dict[str, str]], *, ask: bool) -> list[int]:
-    """A conversation in the model's own template; `ask`: with the opening of an answer."""
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=ask, tokenize=True, return_dict=False))
+def tokens_of(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, ask: bool) -> list[int]:
+    """A conversation in the model's own template; `ask`: with the opening of an answer. What a table has no value for
+    does not count."""
+    said = [{key: value for key, value in each.items() if value is not None} for each in messages]
+    return list(tokenizer.apply_chat_template(said, add_generation_prompt=ask, tokenize=True, return_dict=False))
 
 
 def ends_of(model: Any, tokenizer: Any) -> frozenset[int]:

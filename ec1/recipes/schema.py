@@ -233,7 +233,7 @@ class RftOptions(OwnAnswersOptions):
 
     answers: int = Field(8, ge=1, le=256, description="to each task; typically 4–64")
     temperature: float = Field(1.0, gt=0, le=2, description="of these answers; typically 0.7–1.2")
-    kept: int = Field(2, ge=1, le=64, description="different right answers to a task that are learnt, at most")
+    kept: int = Field(4, ge=1, le=64, description="different right answers to a task that are learnt, at most")
 
 
 class GrpoOptions(OwnAnswersOptions):

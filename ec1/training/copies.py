@@ -117,10 +117,7 @@ def _answers(
 ) -> list[dict[str, str]]:
     if not prompts:
         return []
-    plain = [
-        [{key: value for key, value in each.items() if value is not None} for each in asked] for asked, _ in prompts
-    ]
-    asked = [tokens_of(tokenizer, each, ask=True) for each in plain]
+    asked = [tokens_of(tokenizer, each, ask=True) for each, _ in prompts]
     written = write_meanwhile(model, tokenizer, asked, device=device, max_tokens=MAX_TOKENS)
     return [
         {
@@ -128,5 +125,5 @@ def _answers(
             "expected": expected,
             "text": answer.text,
         }
-        for said, (_, expected), answer in zip(plain, prompts, written, strict=True)
+        for (said, expected), answer in zip(prompts, written, strict=True)
     ]

@@ -35,7 +35,7 @@ class Questions:
         self._tokens = recipe.own_answers.max_tokens if recipe.own_answers else recipe.evaluation.sample_tokens
         chosen = sorted(rows, key=lambda row: digest_of([recipe.evaluation.seed, row.get("row"), row["prompt"]]))
         self._rows = chosen[: recipe.evaluation.task_rows or ROWS]
-        self._asked = [tokens_of(tokenizer, _spoken(row["prompt"]), ask=True) for row in self._rows]
+        self._asked = [tokens_of(tokenizer, row["prompt"], ask=True) for row in self._rows]
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -51,10 +51,6 @@ class Questions:
         prompts = [row["prompt"][-1]["content"] for row in self._rows]
         judged = judged_all(answers, wanted, prompts, self._options)
         return sum(each.right for each in judged) / len(judged)
-
-
-def _spoken(messages: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    return [{"role": each["role"], "content": each["content"]} for each in messages]
 
 
 def asking(questions: Questions, every: int, report: Reporter) -> "TrainerCallback":
