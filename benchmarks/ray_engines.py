@@ -23,12 +23,10 @@ from typing import Any
 import psutil
 
 from benchmarks._engine import embedded, forget, model_of
-from benchmarks.several_engines import STREAM, on_core, texts
-from ec1.extraction.prompt import messages
-from ec1.extraction.reading.client import Circuit
+from benchmarks.several_engines import on_core, seconds_of, texts
+from ec1.extraction.reading.client import ChatClient, Circuit
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.several import PATIENCE_SECONDS, Servers, SeveralClients
-from ec1.extraction.schema import ENTITY_SCHEMA
 from ec1.extraction.settings import ExtractionSettings
 from ec1.gpu.cluster_engines import engines_on_cluster
 from ec1.gpu.engine import Endpoint, VllmEngine
@@ -51,25 +49,15 @@ def server_of(endpoint: Endpoint) -> psutil.Process:
     raise SystemExit(f"nothing on this machine serves {endpoint.base_url}")
 
 
-async def answered(endpoints: Sequence[Endpoint], asked: Sequence[str], settings: ExtractionSettings) -> float:
-    """Seconds until all are answered, asked as phase 1 asks the engines of a cluster."""
+def cluster_client(endpoints: Sequence[Endpoint], settings: ExtractionSettings) -> ChatClient:
+    """As phase 1 asks the engines of a cluster."""
     by_address = {endpoint.base_url: endpoint for endpoint in endpoints}
 
     def client_of(address: str, circuit: Circuit) -> OpenAIClient:
         endpoint = by_address[address]
         return OpenAIClient(address, endpoint.model, settings, circuit=circuit, api_key=endpoint.api_key, answers_as=())
 
-    slots = asyncio.Semaphore(settings.max_in_flight)
-    servers = Servers(lambda: list(by_address), client_of, settings.max_attempts)
-    async with SeveralClients(servers, PATIENCE_SECONDS) as client:
-
-        async def ask(text: str) -> None:
-            async with slots:
-                await client.complete(messages(text, STREAM), ENTITY_SCHEMA, stream=STREAM, deadline=None)
-
-        started = time.perf_counter()
-        await asyncio.gather(*(ask(text) for text in asked))
-        return time.perf_counter() - started
+    return SeveralClients(Servers(lambda: list(by_address), client_of, settings.max_attempts), PATIENCE_SECONDS)
 
 
 def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
@@ -111,23 +99,23 @@ def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
         first, *_, last = there
         ways = {"alone": [alone], "one": [first], "two": [first, last], "four": there}
 
-        def seconds_of(way: str, turn: int) -> float:
+        def measured(way: str, turn: int) -> float:
             for endpoint in ways[way]:
                 forget(endpoint)
             # The first turn makes grammars and kernels ready, on each engine.
             some = asked if turn >= 0 else asked[: 2 * ENGINES]
-            seconds = asyncio.run(answered(ways[way], some, extraction))
+            seconds = asyncio.run(seconds_of(cluster_client(ways[way], extraction), some, extraction))
             print(f"{way}: {seconds:.1f} s (load of the machine {os.getloadavg()[0]:.1f})", file=sys.stderr, flush=True)
             return seconds
 
         for turn in range(-1, turns):
             for way in ways:
-                seconds = seconds_of(way, turn)
+                seconds = measured(way, turn)
                 if turn >= 0:
                     took.setdefault(way, []).append(seconds)
         victim = server_of(last)
         threading.Timer(statistics.median(took["four"]) / 3, victim.kill).start()
-        killed = seconds_of("four", turns)
+        killed = measured("four", turns)
     figures = {
         "requests": requests,
         **{f"{way}_per_second": round(requests / statistics.median(values), 3) for way, values in took.items()},

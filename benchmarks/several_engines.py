@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks._engine import embedded, forget, model_of, serving
 from ec1.deployment import Deployment
 from ec1.extraction.prompt import messages
+from ec1.extraction.reading.client import ChatClient
 from ec1.extraction.reading.several import server_client
 from ec1.extraction.schema import ENTITY_SCHEMA
 from ec1.extraction.settings import ExtractionSettings, ServerSettings
@@ -56,12 +57,17 @@ def texts(count: int) -> list[str]:
     return ["\n".join(lines[(3 * at + turn) % len(lines)] for turn in range(3)) for at in range(count)]
 
 
-async def seconds_of(endpoints: Sequence[Endpoint], asked: Sequence[str], settings: ExtractionSettings) -> float:
-    """How long the engines take to answer all, asked as phase 1 asks."""
+def client_of(endpoints: Sequence[Endpoint], settings: ExtractionSettings) -> ChatClient:
+    """As phase 1 asks a server and its replicas."""
     first, *others = [endpoint.base_url for endpoint in endpoints]
     server = ServerSettings(kind="server", base_url=first, replicas=tuple(others), model=endpoints[0].model)
+    return server_client(server, settings)
+
+
+async def seconds_of(client: ChatClient, asked: Sequence[str], settings: ExtractionSettings) -> float:
+    """How long it takes until all are answered, with as many under way as phase 1 has."""
     slots = asyncio.Semaphore(settings.max_in_flight)
-    async with server_client(server, settings) as client:
+    async with client:
 
         async def ask(text: str) -> None:
             async with slots:
@@ -94,7 +100,7 @@ def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
                         forget(endpoint)
                     # The first turn makes grammars and kernels ready.
                     some = asked if turn >= 0 else asked[:4]
-                    seconds = asyncio.run(seconds_of(endpoints, some, extraction))
+                    seconds = asyncio.run(seconds_of(client_of(endpoints, extraction), some, extraction))
                     load = os.getloadavg()[0]
                     print(f"{way}: {seconds:.1f} s (load of the machine {load:.1f})", file=sys.stderr, flush=True)
                     if turn >= 0:
