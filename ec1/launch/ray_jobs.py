@@ -166,7 +166,9 @@ class RayJobs:
                 verify=True if trusted is None else str(trusted),
             )
         except (ConnectionError, RuntimeError, OSError) as error:
-            raise ServiceError(f"the Ray cluster at {self.address} does not answer: {one_line(error)}") from None
+            # Ray says that it failed, and what it met says why, such as a certificate that nobody vouches for.
+            why = one_line(error.__context__ or error)
+            raise ServiceError(f"the Ray cluster at {self.address} does not answer: {why}") from None
 
     def submit(self, job: str, command: Sequence[str]) -> None:
         """Run a command as the job of this name. Raises InputError without Ray, ServiceError if the cluster does not
