@@ -88,7 +88,7 @@ def main() -> None:
     given = parser.parse_args()
     bench = Bench(Home(given.home.resolve()))
     models: dict[str, Path | None] = {BASE: None}
-    learnt: list[Prepared] = []
+    learnt: dict[str, Prepared] = {}
     for seed in range(17, 17 + given.seeds):
         first, _ = bench.train("expressions", RFT, seed)
         assert first.spec.start_adapter is not None
@@ -96,14 +96,13 @@ def main() -> None:
         if given.only:
             continue
         prepared, result = bench.train("expressions", (), seed)
-        learnt.append(prepared)
+        learnt[f"GRPO {seed}"] = prepared
         models[f"GRPO {seed}"] = prepared.spec.output / "adapter"
         more, _ = bench.answers(result.tokens, seed)
         models[f"answers {seed}"] = more.spec.output / "adapter"
     if learnt:
-        frozen, _ = bench.train("expressions", FROZEN, 17)
-        learnt.append(frozen)
-        models["frozen"] = frozen.spec.output / "adapter"
+        learnt["frozen"], _ = bench.train("expressions", FROZEN, 17)
+        models["frozen"] = learnt["frozen"].spec.output / "adapter"
     spec = first.step.evaluation_spec(first.dataset, first.spec.output / "adapter", given.home / "benchmark")
     scores = evaluate(spec.model_copy(update={"candidates": models}), lambda line: None)
     groups = len({example.group for example in scores.examples})
@@ -116,11 +115,10 @@ def main() -> None:
         )
         gone = forgotten(scores, model)
         print(f"  {model:<14} {mean or 0.0:6.1%}, general answers lost {gone:.2f} nats/token{against}")
-    for each in learnt:
+    for name, each in learnt.items():
         rewards = curve(each)
         tail = max(1, len(rewards) // 6)
         first_share, last_share = sum(rewards[:tail]) / tail, sum(rewards[-tail:]) / tail
-        name = "frozen" if each.spec.recipe.optimisation.learning_rate == 1e-12 else f"GRPO {each.spec.effective_seed}"
         print(f"  reward of {name}: {first_share:.2f} at first, {last_share:.2f} at last, {len(rewards)} steps")
     print(json.dumps(scores.means()))
 

@@ -7,9 +7,7 @@ prompts emptied before each; ratios are medians of the turns'. On a machine that
 """
 
 import argparse
-import asyncio
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -22,8 +20,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks._engine import embedded, forget, model_of
-from benchmarks.several_engines import on_core, seconds_of, texts
+from benchmarks._engine import model_of
+from benchmarks.several_engines import on_core, small, texts, timed
 from ec1.extraction.reading.client import ChatClient, Circuit
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.reading.several import PATIENCE_SECONDS, Servers, SeveralClients
@@ -64,12 +62,7 @@ def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
     """Print and return the figures."""
     from ray_cluster import RayCluster
 
-    deployment, settings = embedded()
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    if len(cores) < 2:
-        raise SystemExit("the engines need two cores: this process has one")
-    extraction = deployment.extraction.model_copy(update={"max_answer_tokens": 64, "max_in_flight": 16})
-    settings = settings.model_copy(update={"max_num_seqs": 4, "kv_cache_gib": 1, "enforce_eager": True})
+    deployment, settings, extraction, cores = small()
     asked = texts(requests)
     took: dict[str, list[float]] = {}
     with ExitStack() as stack:
@@ -100,13 +93,9 @@ def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
         ways = {"alone": [alone], "one": [first], "two": [first, last], "four": there}
 
         def measured(way: str, turn: int) -> float:
-            for endpoint in ways[way]:
-                forget(endpoint)
             # The first turn makes grammars and kernels ready, on each engine.
             some = asked if turn >= 0 else asked[: 2 * ENGINES]
-            seconds = asyncio.run(seconds_of(cluster_client(ways[way], extraction), some, extraction))
-            print(f"{way}: {seconds:.1f} s (load of the machine {os.getloadavg()[0]:.1f})", file=sys.stderr, flush=True)
-            return seconds
+            return timed(way, cluster_client(ways[way], extraction), ways[way], some, extraction)
 
         for turn in range(-1, turns):
             for way in ways:

@@ -78,8 +78,23 @@ async def seconds_of(client: ChatClient, asked: Sequence[str], settings: Extract
         return time.perf_counter() - started
 
 
-def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
-    """Print and return the figures."""
+def timed(
+    way: str,
+    client: ChatClient,
+    endpoints: Sequence[Endpoint],
+    asked: Sequence[str],
+    settings: ExtractionSettings,
+) -> float:
+    """`seconds_of` with the engines' caches emptied before, said with the load of the machine."""
+    for endpoint in endpoints:
+        forget(endpoint)
+    seconds = asyncio.run(seconds_of(client, asked, settings))
+    print(f"{way}: {seconds:.1f} s (load of the machine {os.getloadavg()[0]:.1f})", file=sys.stderr, flush=True)
+    return seconds
+
+
+def small() -> tuple[Deployment, VllmSettings, ExtractionSettings, list[int]]:
+    """The sample's deployment with engines that two cores bear, its extraction, and these cores."""
     deployment, settings = embedded()
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
@@ -87,6 +102,12 @@ def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
     extraction = deployment.extraction.model_copy(update={"max_answer_tokens": 64, "max_in_flight": 16})
     # Fewer at once than are asked, so that each engine is full as long as there is something to ask.
     settings = settings.model_copy(update={"max_num_seqs": 4, "kv_cache_gib": 1, "enforce_eager": True})
+    return deployment, settings, extraction, cores
+
+
+def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
+    """Print and return the figures."""
+    deployment, settings, extraction, cores = small()
     asked = texts(requests)
     took: dict[str, list[float]] = {"first": [], "second": [], "both": []}
     with tempfile.TemporaryDirectory() as name:
@@ -96,13 +117,9 @@ def main(requests: int = 16, turns: int = 3) -> dict[str, Any]:
             ways = {"first": [first], "second": [second], "both": [first, second]}
             for turn in range(-1, turns):
                 for way, endpoints in ways.items():
-                    for endpoint in endpoints:
-                        forget(endpoint)
                     # The first turn makes grammars and kernels ready.
                     some = asked if turn >= 0 else asked[:4]
-                    seconds = asyncio.run(seconds_of(client_of(endpoints, extraction), some, extraction))
-                    load = os.getloadavg()[0]
-                    print(f"{way}: {seconds:.1f} s (load of the machine {load:.1f})", file=sys.stderr, flush=True)
+                    seconds = timed(way, client_of(endpoints, extraction), endpoints, some, extraction)
                     if turn >= 0:
                         took[way].append(seconds)
     ratios = [

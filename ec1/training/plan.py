@@ -207,7 +207,6 @@ def figures_of(
             f"ones at most {own.kept} to a task are learnt, so {own.kept * epoch} rows are the most"
         )
         written, tokens, epoch = own.answers * answered, own.kept * answered, own.kept * epoch
-        longest += own.max_tokens
     # Packed rows are nearly full: best fit leaves about nothing.
     sequences = math.ceil(tokens / recipe.data.max_length) if wish.packing else epoch
     schedule = schedule_of(recipe, sequences, heldout_rows)
@@ -221,7 +220,7 @@ def figures_of(
             f"learning rate {recipe.optimisation.learning_rate:g} times {schedule.steps} steps moves a weight by "
             f"{travel:.0e} at most: too little to change an answer; raise the rate or the epochs"
         )
-    if longest > recipe.data.max_length and not written:
+    if longest > recipe.data.max_length:
         notes.append(f"rows are cut at {recipe.data.max_length} tokens; the longest has {longest}")
     # Of the last epoch perhaps only a part, if `max_steps` ends it.
     passes = min(wish.epochs, schedule.steps * wish.effective_batch / sequences)
