@@ -2,10 +2,16 @@
 
 The texts of `languages.jsonl` were written for this, with invented names, and nothing was fitted to them: minutes,
 letters and news in German, French, Spanish, Chinese and Japanese. They are few: look at the intervals. Not the
-templates of `examples/extractor`, which are trained on.
+templates of `examples/extractor`, which are trained on. Japanese is shown twice: as the model reads it, and the
+dictionary (`extraction.japanese`).
+
+`--wikipedia FILE` adds sentences of Japanese Wikipedia: `ner.json` of
+https://github.com/stockmarkteam/ner-wikipedia-dataset (CC BY-SA 3.0; not bundled), those of odd number, since the words
+that end names in the dictionary's reading were chosen on the others. Its products and events are no entities here.
 """
 
 import argparse
+import itertools
 import json
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +26,14 @@ from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.scoring import ScoreTable
 
 TEXTS = Path(__file__).with_name("languages.jsonl")
+_CLASSES = {
+    "人名": "Person",
+    "法人名": "Company",
+    "政治的組織名": "Company",
+    "その他の組織名": "Company",
+    "地名": "Location",
+    "施設名": "Location",
+}
 
 
 def read() -> dict[str, list[Text]]:
@@ -32,41 +46,61 @@ def read() -> dict[str, list[Text]]:
     return found
 
 
+def wikipedia(file: Path, number: int) -> list[Text]:
+    """So many sentences, evenly from those of odd number."""
+    rows = json.loads(file.read_text(encoding="utf-8"))[1::2]
+    found = []
+    for at in range(0, len(rows), max(1, len(rows) // number)):
+        entities = [each for each in rows[at]["entities"] if each["type"] in _CLASSES]
+        gold = frozenset((normalised(each["name"]), _CLASSES[each["type"]]) for each in entities)
+        found.append(Text(f"wikipedia-{at}", rows[at]["text"], (), gold))
+    return found
+
+
 def shown(table: ScoreTable) -> str:
     """F1 in one line: strict with its interval, then any class."""
     strict = table["all"]
     return f"{strict.f1:.2f} ({strict.interval[0]:.2f}-{strict.interval[1]:.2f}), any class {table['any class'].f1:.2f}"
 
 
-def main(modes: Sequence[Mode] = MODES) -> dict[str, dict[str, ScoreTable]]:
+def main(
+    modes: Sequence[Mode] = MODES, only: str = "", further: Sequence[Text] = ()
+) -> dict[str, dict[str, ScoreTable]]:
     """Print and return the tables by language and what read."""
     deployment, settings = embedded()
-    adapter, texts = shipped(), read()
+    adapter = shipped()
+    texts = {language: each for language, each in read().items() if only in language}
+    if further:
+        texts["japanese wikipedia"] = list(further)
     tables: dict[str, dict[str, ScoreTable]] = {language: {} for language in texts}
     for language, each in texts.items():
         tables[language]["oracle"] = oracle.grounded((text, oracle.perfect(text)) for text in each)
     with tempfile.TemporaryDirectory() as scratch:
         model = model_of(deployment, Path(scratch))
         with serving(deployment, settings, model, adapter) as endpoint:
-            for mode in modes:
-                extractor = extractor_of(mode, model, adapter=adapter)
-                for language, each in texts.items():
+            for mode, (language, each) in itertools.product(modes, texts.items()):
+                for reader in ("model", "dictionary") if language.startswith("japanese") else ("model",):
                     forget(endpoint)
                     client = OpenAIClient(
                         endpoint.base_url, endpoint.model, deployment.extraction, ends_repetition=True
                     )
+                    extractor = extractor_of(mode, model, adapter=adapter, japanese=reader)
                     table = extract(each, extractor, client).table
-                    tables[language][mode] = table
+                    tables[language][mode if reader == "model" else reader] = table
                     assert table.baseline is not None
                     tables[language]["base line"] = table.baseline
     for language, found in tables.items():
         print(f"\n{language}, {len(texts[language])} texts")
         for what, table in found.items():
-            print(f"  {what:<10}{shown(table)}")
+            print(f"  {what:<12}{shown(table)}")
     return tables
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
-    main(parser.parse_args().modes)
+    parser.add_argument("--only", default="", metavar="LANGUAGE", help="only languages with this in their name")
+    parser.add_argument("--wikipedia", type=Path, metavar="FILE", help="further sentences of Japanese, see above")
+    parser.add_argument("--number", type=int, default=200, help="how many of those (default: 200)")
+    given = parser.parse_args()
+    main(given.modes, given.only, wikipedia(given.wikipedia, given.number) if given.wikipedia else ())

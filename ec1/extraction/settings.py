@@ -130,6 +130,11 @@ class ExtractionSettings(Settings):
         "and a name that stands only where such a sentence may be must be found with confidence; the report names them "
         "(`ec1 extraction held`); read: all are read alike",
     )
+    japanese: Literal["model", "dictionary"] = Field(
+        "model",
+        description="who reads text in Japanese; dictionary: that of a morphological analyser (the extra `japanese`), "
+        "for a model that was hardly trained on the language",
+    )
     min_confidence: float | None = Field(
         None,
         ge=0,

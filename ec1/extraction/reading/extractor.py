@@ -18,7 +18,17 @@ from ec1.errors import DeferredError, InputError, RejectedError
 from ec1.extraction import prompt, schema
 from ec1.extraction.defence import instructions
 from ec1.extraction.defence.releases import Span, released_fingerprint
-from ec1.extraction.naming import calibration, candidates, confidence, decision, grounding, own, relations, trained
+from ec1.extraction.naming import (
+    calibration,
+    candidates,
+    confidence,
+    decision,
+    grounding,
+    japanese,
+    own,
+    relations,
+    trained,
+)
 from ec1.extraction.naming.known import KnownNames
 from ec1.extraction.reading import fields
 from ec1.extraction.settings import ExtractionSettings
@@ -163,6 +173,7 @@ class Extractor:
                 **({"instructions": instructions.rule()} if self.settings.instructions == "hold" else {}),
                 **self._deciding,
                 **({"relations": relations.RELATIONS_VERSION} if self.settings.relations else {}),
+                **({"japanese": japanese.JAPANESE_VERSION} if self.settings.japanese == "dictionary" else {}),
                 **self._owning,
                 **({"classes of the stream": sorted(classes)} if (classes := self.classes_of(stream)) else {}),
             }
@@ -252,7 +263,11 @@ class Extractor:
 
     def check(self) -> None:
         """Raises InputError if own classes and their examples leave a request no room, or two labels are one to the
-        model; without the model's tokenizer, too."""
+        model; without the model's tokenizer or the dictionary that the settings name, too."""
+        if self.settings.japanese == "dictionary" and not japanese.is_installed():
+            raise InputError(
+                'extraction.japanese: the dictionary is not installed: pip install "ec1[japanese]", or set it to model'
+            )
         count = self.counter()
         if self.vocabulary.own and self.max_model_len is not None:
             asked = count([each["content"] for each in self.messages("", "")])
@@ -302,9 +317,18 @@ class Extractor:
             overlap_tokens=self.settings.overlap_tokens,
         )
 
-    def chunks_to_read(self, item: WorkItem, text: str) -> list[Chunk]:
-        """Those chunks of an item's text that this extractor is asked about."""
-        return self.chunks(text)
+    def by_dictionary(self, text: str) -> bool:
+        """Whether a dictionary reads this text; the model is asked only about its chunks in other scripts."""
+        return self.settings.japanese == "dictionary" and japanese.is_japanese(text)
+
+    def chunks_to_ask(self, text: str) -> list[Chunk]:
+        """The chunks of a text that the model is asked about. Raises RejectedError for a text of too many chunks."""
+        chunks = self.chunks(text)
+        if self.max_chunks is not None and len(chunks) > self.max_chunks:
+            raise RejectedError(f"{len(chunks):,} chunks, and documents.max_chunks is {self.max_chunks:,}")
+        if self.by_dictionary(text):
+            return [chunk for chunk in chunks if not japanese.is_in_signs(chunk.text)]
+        return chunks
 
     def halves(self, chunk: Chunk) -> list[Chunk]:
         """A chunk in two, or more where its tokens ask for it; empty if it cannot be cut."""
@@ -326,8 +350,7 @@ class Extractor:
         rejected = []
         for item, load in zip(documents, in_order((each.load for each in documents), at_a_time), strict=True):
             try:
-                parts = self.chunks(self.readable(load().text, item.content_sha256)[0])
-                self.check_chunks(len(parts))
+                parts = self.chunks_to_ask(self.readable(load().text, item.content_sha256)[0])
             except (RejectedError, DeferredError) as error:
                 rejected.append((item.content_sha256, str(error)))
                 continue
@@ -335,11 +358,6 @@ class Extractor:
             chunks += len(parts)
             tokens += sum(count_tokens([part.text for part in parts]))
         return ExtractionEstimate(read, tuple(rejected), chunks, tokens, chunks * self.settings.max_answer_tokens)
-
-    def check_chunks(self, number: int) -> None:
-        """Raises RejectedError for a document of too many chunks."""
-        if self.max_chunks is not None and number > self.max_chunks:
-            raise RejectedError(f"{number:,} chunks, and documents.max_chunks is {self.max_chunks:,}")
 
     def counter(self) -> TokenCounter:
         """Counts tokens as the model does. Raises InputError without the model's tokenizer."""

@@ -198,6 +198,7 @@ class _Run:
             loaded = await self._loaded(item)
             unit.path, unit.text, unit.held, unit.suspect = loaded.path, loaded.text, loaded.held, loaded.suspect
             unit.fields_end, unit.proposed = loaded.fields_end, loaded.proposed
+            unit.mentions = list(loaded.mentions)
             unit.known = await asyncio.to_thread(unit.log.read)
             earlier = await asyncio.to_thread(self.outbox.get, fingerprint, item.content_sha256)
             unit.failed_readings = earlier.failed_readings if earlier is not None else 0

@@ -5,14 +5,14 @@ Belongs here: what is read of a document before the model is asked, and what is 
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ec1.documents.chunks import Chunk
 from ec1.extraction.defence import instructions
 from ec1.extraction.folding import normalised
-from ec1.extraction.naming import candidates, grounding, relations
+from ec1.extraction.naming import candidates, grounding, japanese, relations
 from ec1.extraction.naming.traits import traits_of
 from ec1.extraction.reading import fields
 from ec1.extraction.reading.answer_log import AnswerLog, Span
@@ -20,6 +20,7 @@ from ec1.extraction.reading.client import Completion
 from ec1.extraction.reading.extractor import Extractor, WorkItem
 from ec1.extraction.results import ChunkAnswer, Dropped, ExtractionResult, Held, Mention, Trait
 from ec1.extraction.schema import Named, ParsedAnswer
+from ec1.vocabulary import Vocabulary
 
 _HELD_CHARACTERS = 400
 _UNSURE = ("may be worded like one", "the model is unsure of what stands nowhere else")
@@ -38,6 +39,8 @@ class Loaded:
     fields_end: int
     chunks: Sequence[Chunk]
     proposed: Sequence[candidates.Candidate]
+    mentions: Sequence[Mention]
+    """What a dictionary read."""
 
 
 def load(item: WorkItem, extractor: Extractor) -> Loaded:
@@ -48,8 +51,7 @@ def load(item: WorkItem, extractor: Extractor) -> Loaded:
     if extractor.settings.mode != "answer":
         known = extractor.known
         proposed = candidates.propose(text, known.in_text(text) if known is not None else ())
-    chunks = extractor.chunks_to_read(item, text)
-    extractor.check_chunks(len(chunks))
+    chunks = extractor.chunks_to_ask(text)
     return Loaded(
         path=document.key.path,
         text=text,
@@ -67,7 +69,23 @@ def load(item: WorkItem, extractor: Extractor) -> Loaded:
         fields_end=document.fields_end,
         chunks=chunks,
         proposed=proposed,
+        mentions=list(_by_dictionary(text, extractor.vocabulary)) if extractor.by_dictionary(text) else [],
     )
+
+
+def _by_dictionary(text: str, vocabulary: Vocabulary) -> Iterator[Mention]:
+    """The names of a Japanese text, of the classes that there are."""
+    # What is held back parts what stands on either side of it.
+    for start, end, entity_class in japanese.names_in(text.replace(instructions.FILLER, "。")):
+        if entity_class in vocabulary.classes:
+            yield Mention(
+                name=text[start:end],
+                entity_class=entity_class,
+                confidence=japanese.CONFIDENCE,
+                chunk=0,
+                start=start,
+                end=end,
+            )
 
 
 def _held(

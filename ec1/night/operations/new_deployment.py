@@ -65,6 +65,7 @@ extraction:
   adapter: ec1/extraction/shipped   # the shipped adapter that makes this model an extractor
   merge_adapter: true
   mode: both                        # it lists the names of a chunk, then decides on what the list left out
+  japanese: dictionary              # this model was hardly trained on it
 
 gpu:
   device: cpu
