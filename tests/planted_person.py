@@ -36,13 +36,14 @@ SPELLINGS = (
 
 def still_holding(home: Home) -> list[Path]:
     """The files of a home, but for base models, in which she can be found."""
-    # What SQLite keeps beside an open database (`-shm`) goes while it is looked at, and holds no text.
+    # What SQLite keeps beside a database goes when that is looked at: `-shm` holds no text, `-wal` is read before.
     files = [
         path
         for path in sorted(home.root.rglob("*"))
         if path.is_file() and home.models not in path.parents and not path.name.endswith("-shm")
     ]
-    return [path for path in files if any(map(names_her, _texts(path.read_bytes(), path)))]
+    contents = [path.read_bytes() for path in files]
+    return [path for path, data in zip(files, contents, strict=True) if any(map(names_her, _texts(data, path)))]
 
 
 def names_her(text: str) -> bool:

@@ -55,7 +55,8 @@ def trace(
         print_json([asdict(each) for each in found])
         return
     for each in found:
-        _print(f"{each.path}: stream {each.stream}, {each.id or 'no id'}, {each.status} in night {each.night}")
+        why = f": {each.reason}" if each.reason else ""
+        _print(f"{each.path}: stream {each.stream}, {each.id or 'no id'}, {each.status} in night {each.night}{why}")
         for kind, values in (("result", each.results), ("export", each.exports), ("tuples", each.tuples)):
             _print(*(f"  {kind:<10} {value}" for value in values))
         _print(f"  graph      {len(each.entities)} entities: {', '.join(each.entities[:10])}")

@@ -110,6 +110,8 @@ class DocumentTrace:
     id: str | None
     content_sha256: str
     status: str
+    reason: str | None
+    """Why it was rejected or put off."""
     night: str
     results: tuple[str, ...]
     entities: tuple[str, ...]
@@ -151,6 +153,7 @@ def _traced(deployment: Deployment, home: Home, entry: LedgerEntry, entities: tu
         id=entry.document_id or None,
         content_sha256=entry.content_sha256,
         status=str(entry.status),
+        reason=entry.reason,
         night=entry.night,
         results=tuple(sorted(path.relative_to(home.root).as_posix() for path in results)),
         entities=entities,

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 import written
+from graph_samples import key, result
 from typer.testing import CliRunner
 
 from ec1.cli import app
+from ec1.graph.ladybug_store import LadybugStore
+from ec1.home import Home
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +63,16 @@ def test_without_the_models_tokenizer_a_preview_says_so(desk: Path) -> None:
     (desk / "a.txt").write_text(written.TEXT)
     said = _ec1(desk, "documents", "preview", str(desk / "a.txt"), home="new")
     assert written.TEXT in said and "chunks are cut by the model's tokenizer, which is not here yet" in said
+
+
+def test_a_trace_says_why_a_document_was_rejected(desk: Path) -> None:
+    home = Home(desk / "traced")
+    results = [result("a", ("Bo Li", "Person")), result("b", status="rejected")]
+    with LadybugStore.open(home.graph, buffer_pool_mib=64, wait_seconds=20) as store:
+        store.apply_many([(key(f"{n}.md"), f"mk-{n}", each) for n, each in enumerate(results)], "2026-06-01")
+        store.publish(home.published_graph)
+    (kept,) = json.loads(_ec1(desk, "documents", "trace", "0.md", "--json", home="traced"))
+    (refused,) = json.loads(_ec1(desk, "documents", "trace", "1.md", "--json", home="traced"))
+    assert (kept["status"], kept["reason"], kept["entities"]) == ("applied", None, ["Bo Li"])
+    assert (refused["status"], refused["reason"]) == ("rejected", "rejected: test")
+    assert "rejected in night 2026-06-01: rejected: test" in _ec1(desk, "documents", "trace", "1.md", home="traced")
