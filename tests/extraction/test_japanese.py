@@ -63,6 +63,11 @@ def test_names_of_any_text_stand_in_it_one_after_the_other(text: str) -> None:
         at = end
 
 
+def test_a_list_without_end_is_read_to_its_end() -> None:
+    names = japanese.names_in("田中・" * 5_000)
+    assert len(names) > 4_500 and names[-1][1] > 14_900
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

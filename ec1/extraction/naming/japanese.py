@@ -33,6 +33,8 @@ _SIGN = re.compile(r"[\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u9fff]")
 _LEAST_KANA = 0.1
 _KATAKANA = re.compile(r"[\u30a1-\u30fa\u30fc・]+")
 _DOT = "・"
+# No name is longer; a list without a gap may be.
+_MAX_WORDS = 40
 _FORMS = ("株式会社", "有限会社", "合同会社", "合資会社")
 _PROJECTS = ("プロジェクト", "計画")
 _ACCOUNTS = ("口座", "勘定", "積立金")
@@ -115,7 +117,7 @@ def _runs(words: Iterator[_Word]) -> Iterator[list[_Word]]:
     """Words that may be parts of names, in runs without a gap."""
     run: list[_Word] = []
     for word in words:
-        if run and not (word.in_name and word.start == run[-1].end):
+        if run and not (word.in_name and word.start == run[-1].end and len(run) < _MAX_WORDS):
             yield run
             run = []
         if word.in_name:
