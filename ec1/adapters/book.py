@@ -109,13 +109,16 @@ class DecisionBook:
         return {"role": self._role, "number": number, "previous": previous, "decision": decision}
 
     def _pages(self) -> _Pages:
-        found: dict[int, bytes] = {}
-        for item in self._store.list(f"{self._folder}/"):
-            if match := _NUMBERED.fullmatch(item.key.removeprefix(f"{self._folder}/")):
-                with contextlib.suppress(NotFound):
-                    found[int(match[1])] = self._store.get_bytes(item.key)
+        names = (item.key.removeprefix(f"{self._folder}/") for item in self._store.list(f"{self._folder}/"))
+        listed = {int(match[1]) for name in names if (match := _NUMBERED.fullmatch(name))}
         head = self._head()
         marks = [mark for mark in (head, self._noted()) if mark is not None]
+        # One that was added after the list was made is not gone: what a mark counts is asked for by its name.
+        counted = range(1, max([0, *(count for count, _ in marks)]) + 1)
+        found: dict[int, bytes] = {}
+        for number in sorted(listed.union(counted)):
+            with contextlib.suppress(NotFound):
+                found[number] = self._store.get_bytes(f"{self._folder}/{number:06}.json")
         last = max([0, *found, *(count for count, _ in marks)])
         digests = {number: hashlib.sha256(data).hexdigest() for number, data in found.items()}
         expected = dict(marks)

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from ec1.home import Home
 from ec1.queries.adapters import version_page, versions
 from ec1.serving.resolver import checked_folder
 from ec1.storage.directory import DirectoryStore
+from ec1.storage.store import ObjectInfo
 
 WHO, OTHER = ("fernhollow", "engineering"), ("fernhollow", "other")
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -109,6 +110,21 @@ def test_a_replica_that_has_seen_nothing_yet_sees_a_cut_book_too(
     (folder / "decisions" / "000002.json").unlink()
     with pytest.raises(PermanentError, match=r"000002\.json is gone"):
         replica.decisions(*WHO)
+
+
+def test_a_decision_that_comes_while_the_book_is_read_stops_nothing(registry: AdapterRegistry, home: Home) -> None:
+    class Busy(DirectoryStore):
+        """After it has listed the decisions of a role, somebody decides."""
+
+        def list(self, prefix: str) -> Iterator[ObjectInfo]:
+            listed = list(super().list(prefix))
+            if prefix.endswith("decisions/"):
+                registry.promote(*WHO, 2, "in between")
+            return iter(listed)
+
+    reader = AdapterRegistry(Busy(home.root), home.adapters)
+    for _ in range(3):
+        assert reader.decisions(*WHO)[-1].reason == "in between"
 
 
 def test_a_machine_whose_keys_are_read_only_serves(registry: AdapterRegistry, home: Home) -> None:
