@@ -1,7 +1,6 @@
 """Japanese text, which a dictionary reads where a deployment says so, and the model is not asked about."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -146,9 +145,7 @@ def test_only_the_deployments_classes_are_named(bench: Bench) -> None:
     assert {each.entity_class for each in result.mentions} == {"Person"}
 
 
-def test_without_the_dictionary_phase_1_says_what_to_install(
-    bench: Bench, words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_dictionary_phase_1_says_what_to_install(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(japanese, "is_installed", lambda: False)
     extractor = Extractor(ExtractionSettings(japanese="dictionary"), "some/model", "main", words)
     with pytest.raises(InputError, match=r"ec1\[japanese\]"):
@@ -157,9 +154,6 @@ def test_without_the_dictionary_phase_1_says_what_to_install(
 
 
 def test_who_reads_japanese_is_part_of_the_fingerprint(words: Path) -> None:
-    readers: list[Callable[[], ExtractionSettings]] = [
-        lambda: ExtractionSettings(),
-        lambda: ExtractionSettings(japanese="dictionary"),
-    ]
-    prints = [Extractor(reader(), "some/model", "main", words).fingerprint("meeting") for reader in readers]
+    settings = (ExtractionSettings(japanese="model"), ExtractionSettings(japanese="dictionary"))
+    prints = [Extractor(each, "some/model", "main", words).fingerprint("meeting") for each in settings]
     assert prints[0] != prints[1]
