@@ -7,14 +7,16 @@ dictionary (`extraction.japanese`).
 
 `--wikipedia FILE` adds sentences of Japanese Wikipedia: `ner.json` of
 https://github.com/stockmarkteam/ner-wikipedia-dataset (CC BY-SA 3.0; not bundled), those of odd number, since the words
-that end names in the dictionary's reading were chosen on the others. Its products and events are no entities here.
+that end names in the dictionary's reading were chosen on the others. `--news FILE` adds those of news and blogs:
+`ja_gsd-ud-test.ne.conllu` of https://github.com/megagonlabs/UD_Japanese-GSD (CC BY-SA 4.0; not bundled), which nothing
+was fitted to. Products, events and works of either are no entities here.
 """
 
 import argparse
-import itertools
 import json
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import oracle
@@ -35,7 +37,14 @@ _CLASSES = {
     "その他の組織名": "Company",
     "地名": "Location",
     "施設名": "Location",
+    "PERSON": "Person",
+    "ORG": "Company",
+    "GPE": "Location",
+    "LOC": "Location",
+    "FAC": "Location",
 }
+_TEXT = "# text = "
+_NAMED = re.compile(r"\bNE=([BILU])-([A-Z_]+)")
 
 
 def read() -> dict[str, list[Text]]:
@@ -60,6 +69,35 @@ def wikipedia(file: Path, number: int) -> list[Text]:
     return found
 
 
+def news(file: Path) -> list[Text]:
+    """Texts of `_TOGETHER` sentences of a file in CoNLL-U that marks names as `NE=B-PERSON` in its last column."""
+    rows = [_marked(block) for block in file.read_text(encoding="utf-8").strip().split("\n\n")]
+    together = [rows[at : at + _TOGETHER] for at in range(0, len(rows), _TOGETHER)]
+    return [
+        Text(
+            f"news-{number}",
+            "\n".join(text for text, _ in those),
+            (),
+            frozenset((normalised(name), _CLASSES[kind]) for _, names in those for name, kind in names),
+        )
+        for number, those in enumerate(together)
+    ]
+
+
+def _marked(block: str) -> tuple[str, list[tuple[str, str]]]:
+    """A sentence, and the names of our classes in it with the kind that they are marked with."""
+    text, name = "", ""
+    names: list[tuple[str, str]] = []
+    for line in block.split("\n"):
+        if line.startswith("#"):
+            text = text or line.removeprefix(_TEXT) * line.startswith(_TEXT)
+        elif mark := _NAMED.search((word := line.split("\t"))[9]):
+            name = word[1] if mark[1] in "BU" else name + word[1]
+            if mark[1] in "LU" and mark[2] in _CLASSES:
+                names.append((name, mark[2]))
+    return text, names
+
+
 def shown(table: ScoreTable) -> str:
     """F1 in one line: strict with its interval, then any class."""
     strict = table["all"]
@@ -67,22 +105,22 @@ def shown(table: ScoreTable) -> str:
 
 
 def main(
-    modes: Sequence[Mode] = MODES, only: str = "", further: Sequence[Text] = ()
+    modes: Sequence[Mode] = MODES, only: str = "", further: Mapping[str, Sequence[Text]] | None = None
 ) -> dict[str, dict[str, ScoreTable]]:
     """Print and return the tables by language and what read."""
     deployment, settings = embedded()
     adapter = shipped()
-    texts = {language: each for language, each in read().items() if only in language}
-    if further:
-        texts["japanese wikipedia"] = list(further)
+    texts = {language: each for language, each in {**read(), **(further or {})}.items() if only in language}
     tables: dict[str, dict[str, ScoreTable]] = {language: {} for language in texts}
     for language, each in texts.items():
         tables[language]["oracle"] = oracle.grounded((text, oracle.perfect(text)) for text in each)
     with tempfile.TemporaryDirectory() as scratch:
         model = model_of(deployment, Path(scratch))
         with serving(deployment, settings, model, adapter) as endpoint:
-            for mode, (language, each) in itertools.product(modes, texts.items()):
-                for reader in ("model", "dictionary") if language.startswith("japanese") else ("model",):
+            for language, each in texts.items():
+                # Which mode it is says nothing of what the dictionary reads.
+                by_dictionary = [("dictionary", modes[0])] * language.startswith("japanese")
+                for reader, mode in [*(("model", mode) for mode in modes), *by_dictionary]:
                     forget(endpoint)
                     client = OpenAIClient(
                         endpoint.base_url, endpoint.model, deployment.extraction, ends_repetition=True
@@ -105,5 +143,11 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", metavar="LANGUAGE", help="only languages with this in their name")
     parser.add_argument("--wikipedia", type=Path, metavar="FILE", help="further texts in Japanese, see above")
     parser.add_argument("--number", type=int, default=20, help="how many texts of those (default: 20)")
+    parser.add_argument("--news", type=Path, metavar="FILE", help="further texts in Japanese, see above")
     given = parser.parse_args()
-    main(given.modes, given.only, wikipedia(given.wikipedia, given.number) if given.wikipedia else ())
+    more: dict[str, list[Text]] = {}
+    if given.wikipedia:
+        more["japanese wikipedia"] = wikipedia(given.wikipedia, given.number)
+    if given.news:
+        more["japanese news"] = news(given.news)
+    main(given.modes, given.only, more)

@@ -21,6 +21,8 @@ _MASKED = re.compile(
 )
 _DIGITS = str.maketrans("013457$", "oieasts")
 _UNSEEN = re.compile("[\u00ad\u200b\u2060\ufeff]")
+# Marks of combining class 0 that say which glyph is meant, or enclose one; all others are vowels of Indic scripts.
+_GLYPH = re.compile("[\u034f\u180b-\u180d\u20dd-\u20e4\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,24 @@ class Folded:
                 elif unicodedata.category(part)[0] != "M":
                     characters.append(part)
                     origin.append(place)
+                elif not _is_accent(part):
+                    letter = unicodedata.normalize("NFC", "".join(characters[-1:]) + part)
+                    if characters and len(letter) == 1:
+                        characters[-1] = letter
+                    else:
+                        characters.append(part)
+                        origin.append(place)
         return cls("".join(characters), tuple(origin))
+
+
+def _is_accent(mark: str) -> bool:
+    """Whether a letter with this mark is the same letter: with an accent, or a vowel point of Hebrew or Arabic.
+
+    In other scripts it is another one: a mark makes `パ` and `バ` of `ハ`, and is the vowel of an Indic or Thai syllable.
+    Classes are those of the Unicode standard, 4.3 (Combining Classes).
+    """
+    marked = unicodedata.combining(mark)
+    return marked == 1 or 10 <= marked <= 36 or marked >= 200 or _GLYPH.match(mark) is not None
 
 
 def normalised(name: str) -> str:

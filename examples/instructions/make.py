@@ -1,7 +1,7 @@
 """`python -m examples.instructions.make`: fits the classifier of instructions to a machine
 (`ec1/extraction/defence/instruction_model.py`) and writes its weights into the package.
 
-What it learns from: `instructions.txt` and `ordinary.txt`, written for this; the set `rule` of
+What it learns from: `instructions.txt` and `ordinary.txt`, written for this; `japanese.txt` (NOTICE); the set `rule` of
 `benchmarks/injections.jsonl`; and as further ordinary text the chunks of `examples/extractor/tuples.jsonl` (GUM, see
 NOTICE, and generated ones). The same inputs give the same sentences; the weights' last digits differ between
 processors.
@@ -22,7 +22,8 @@ from ec1.files import sha256_file
 from ec1.home import CHECKOUT
 
 HERE = Path(__file__).parent
-INSTRUCTIONS, ORDINARY, RECORDS = (HERE / f"{name}.txt" for name in ("instructions", "ordinary", "records"))
+INSTRUCTIONS, *NO_INSTRUCTIONS = (HERE / f"{name}.txt" for name in ("instructions", "ordinary", "records", "japanese"))
+WRITTEN = (INSTRUCTIONS, *NO_INSTRUCTIONS)
 RULE = CHECKOUT / "benchmarks" / "injections.jsonl"
 TEXTS = CHECKOUT / "examples" / "extractor" / "tuples.jsonl"
 TARGET = CHECKOUT / "ec1" / "extraction" / "defence" / WEIGHTS
@@ -102,8 +103,7 @@ class Example:
 def examples() -> list[Example]:
     """All that is learnt from, in a fixed order."""
     random_ = random.Random(SEED)
-    found = [*_written(INSTRUCTIONS, True, random_), *_written(ORDINARY, False, random_)]
-    found += _written(RECORDS, False, random_)
+    found = [example for path in WRITTEN for example in _written(path, path == INSTRUCTIONS, random_)]
     for row in map(json.loads, RULE.read_text(encoding="utf-8").splitlines()):
         if row["set"] == "rule":
             line = f"{row['language']} {row['text']}"
@@ -190,10 +190,8 @@ def fit(learnt: Sequence[Example]) -> Fitted:
         data += places.values()
         ends.append(len(indices))
     matrix = csr_matrix((data, indices, ends), shape=(len(learnt), BUCKETS))
-    model = LogisticRegression(C=_C, max_iter=400)
-    written = {
-        line for path in (INSTRUCTIONS, ORDINARY, RECORDS) for line in path.read_text(encoding="utf-8").splitlines()
-    }
+    model = LogisticRegression(C=_C, tol=1e-6, max_iter=3000)
+    written = {line for path in WRITTEN for line in path.read_text(encoding="utf-8").splitlines()}
     counts = [_WRITTEN if each.line in written else 1.0 for each in learnt]
     model.fit(matrix, [each.instruction for each in learnt], counts)
     return Fitted(model.coef_[0].astype(np.float16), float(model.intercept_[0]))
@@ -201,7 +199,7 @@ def fit(learnt: Sequence[Example]) -> Fitted:
 
 def origin() -> dict[str, str]:
     """SHA-256 of the files that hold nothing but what is learnt from."""
-    return {path.name: sha256_file(path) for path in (INSTRUCTIONS, ORDINARY, RECORDS, TEXTS)}
+    return {path.name: sha256_file(path) for path in (*WRITTEN, TEXTS)}
 
 
 def write(fitted: Fitted, target: Path = TARGET) -> None:

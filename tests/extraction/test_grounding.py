@@ -53,6 +53,11 @@ def reason(text: str, name: str, entity_class: str = "Company") -> str:
         ("by Acme Widgets Inc. in May", "Acme Widgets Inc.", "Acme Widgets Inc."),
         ("by the Acme Bank in May", "the Acme Bank", "Acme Bank"),
         ("昨日田中さんが来た", "田中", "田中"),
+        ("昨日パリへ行った", "ﾊﾟﾘ", "パリ"),
+        ("昨日ﾊﾟﾘへ行った", "パリ", "ﾊﾟﾘ"),
+        ("昨日ハ\u309aリへ行った", "パリ", "ハ\u309aリ"),
+        ("葛\U000e0100城市の人", "葛城市", "葛\U000e0100城市"),
+        ("مُحَمَّد جاء", "محمد", "مُحَمَّد"),
     ],
 )
 def test_a_name_is_located_in_the_documents_own_spelling(text: str, name: str, stands: str) -> None:
@@ -322,6 +327,16 @@ def test_low_confidence_is_dropped_and_counted() -> None:
     kept, dropped = settle([mention("Ann", 0, confidence=0.6), mention("Bob", 9)], 0.65)
     assert [each.name for each in kept] == ["Bob"]
     assert [each.reason for each in dropped] == ["low confidence"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("パリ", "バリ"), ("ガス", "カス"), ("दिल्ली", "दल्ला"), ("ป่า", "ป้า"), ("কলি", "কলা")]
+)
+def test_a_mark_that_makes_another_letter_makes_another_name(one: str, other: str) -> None:
+    """Paris is not Bali, and a Thai forest not an aunt."""
+    assert normalised(one) != normalised(other)
+    assert places_of(one, f"({one})") == [(1, 1 + len(one))]
+    assert places_of(one, f"({other})") == []
 
 
 @given(st.text(max_size=60), st.text(max_size=20))

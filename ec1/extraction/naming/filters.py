@@ -93,7 +93,8 @@ def _is_person(text: str, places: list[Place]) -> bool:
 
 def _is_ordinary(word: str, text: str, places: list[Place]) -> bool:
     """True if `word` has its capital only at the beginning of sentences, and stands elsewhere without it."""
-    if not all(_opens_sentence(text, start) for start, _ in places):
+    has_case = word.lower() != word.upper()
+    if not has_case or not all(_opens_sentence(text, start) for start, _ in places):
         return False
     return re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", text) is not None
 

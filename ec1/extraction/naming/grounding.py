@@ -30,12 +30,14 @@ from ec1.extraction.wordlists import word_list
 from ec1.vocabulary import CONTRACT, Vocabulary
 
 # Raise this when the same answer would give other mentions.
-GROUNDING_VERSION = 6
+GROUNDING_VERSION = 7
 
 # How many characters on each side of a chunk the filters may look at.
 _CONTEXT = 5000
 _ENDS = " \t\n\"'“”‘’`*_,;:[]{}<>|#=-–—"
 _ABBREVIATED = re.compile(rf"(?:\b\w|\b{LEGAL_SUFFIX}|\b[js]r|\bst)\.$", re.IGNORECASE)
+# Marks of kana that are letters of their own to Unicode.
+_HALF_WIDTH_MARKS = "ﾞﾟ"
 # Words that stay small inside a name.
 _LINKS = word_list("links")
 # Small words that stand before a name, and are not part of it.
@@ -337,7 +339,7 @@ def _in_word(character: str) -> bool:
 def _end_of_letter(text: str, place: int) -> int:
     """The end of the letter at `place`, with its combining marks."""
     end = place + 1
-    while end < len(text) and unicodedata.category(text[end])[0] == "M":
+    while end < len(text) and (unicodedata.category(text[end])[0] == "M" or text[end] in _HALF_WIDTH_MARKS):
         end += 1
     return end
 

@@ -20,7 +20,7 @@ from ec1.graph.resolution.profile import Profile
 from ec1.graph.resolution.scoring import ACRONYM, CALLED, MERGE_BITS, NO_STATISTICS, REVIEW_BITS, Scorer, Statistics
 from ec1.graph.resolution.vetoes import OTHER_FIRST_NAME, is_proven, same_words, veto
 
-VERSION = 9
+VERSION = 10
 """Raise this when equal entities would give another resolution."""
 # Two links that contradict each other are both left to a person, unless one is so much better, or beyond doubt.
 _CLEARLY_BETTER_BITS = 6.0
