@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.soak]
 def test_a_correction_is_in_the_next_nights_dataset(tmp_path: Path, project: Path, tiny_model: Path) -> None:
     ec1 = light_project(tmp_path, project, tiny_model)
     recipe = tmp_path / "recipes/engineering.yaml"
-    recipe.write_text(recipe.read_text().replace("max_rows: 16", "max_rows: 200"))
+    recipe.write_text(recipe.read_text().replace("max_length: 192, max_rows: 16", "max_length: 512, max_rows: 200"))
     desk = open_desk("light", ec1.home.root, tmp_path)
     ec1.home.create()
     assert desk.deployment.sample is not None

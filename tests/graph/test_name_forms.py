@@ -27,6 +27,12 @@ def band(one: str, other: str, entity_class: str = "Person", document: str = "")
     return links[0].band if links else None
 
 
+def test_a_mark_that_makes_another_letter_makes_another_name() -> None:
+    assert person_name("राहुल शर्मा").words == ("राहुल", "शर्मा")
+    assert thing_name("パリ", "Location") != thing_name("バリ", "Location")
+    assert band("パリ", "バリ", "Location", "a") is None
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -72,7 +72,9 @@ _HAN_NAME = re.compile("[\u4e00-\u9fff]{2,3}")
 # `M. Dupont` may be an initial, but is not `Mme Dupont`.
 _MONSIEUR = re.compile(r"M\. \w")
 _DOTS = re.compile(r"(?<=\w)\.(?=\w)|['’]")
-_APART = re.compile(r"[^\w,&-]+|(?<!\w)-|-(?!\w)")
+# `\w` lacks the vowel marks of the scripts of South and South-East Asia.
+_MARKED = "\u0900-\u0963\u0966-\u109f\u1700-\u18af\u1900-\u1aaf\ua800-\uabff"
+_APART = re.compile(rf"[^\w{_MARKED},&-]+|(?<!\w)-|-(?!\w)")
 
 
 @dataclass(frozen=True)
