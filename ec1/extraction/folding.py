@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 
 _SAME = str.maketrans(
     {"’": "'", "‘": "'", "ʼ": "'", "`": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-"}
@@ -23,6 +24,9 @@ _DIGITS = str.maketrans("013457$", "oieasts")
 _UNSEEN = re.compile("[\u00ad\u200b\u2060\ufeff]")
 # Marks of combining class 0 that say which glyph is meant, or enclose one; all others are vowels of Indic scripts.
 _GLYPH = re.compile("[\u034f\u180b-\u180d\u20dd-\u20e4\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+NO_BLANKS = re.compile(r"[\u0e00-\u0eff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f]")
+"""A letter of Thai, Lao, Chinese, Japanese or Korean, where words do not stand apart, or have others' endings."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,22 @@ class Folded:
 def _is_accent(mark: str) -> bool:
     """Whether a letter with this mark is the same letter: with an accent, or a vowel point of Hebrew or Arabic.
 
-    In other scripts it is another one: a mark makes `パ` and `バ` of `ハ`, and is the vowel of an Indic or Thai syllable.
+    In other scripts it is another one: a mark makes `パ` and `バ` of `ハ`, and is the vowel of an Indic syllable.
     Classes are those of the Unicode standard, 4.3 (Combining Classes).
     """
     marked = unicodedata.combining(mark)
     return marked == 1 or 10 <= marked <= 36 or marked >= 200 or _GLYPH.match(mark) is not None
+
+
+def without_accents(text: str) -> str:
+    """A text without the marks that only colour a letter, in compatible forms (NFKC)."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKD", text).translate(_accents()))
+
+
+@cache
+def _accents() -> dict[int, None]:
+    marks = (*range(0x300, 0xFE30), *range(0xE0100, 0xE01F0))
+    return dict.fromkeys(mark for mark in marks if _is_accent(chr(mark)))
 
 
 def normalised(name: str) -> str:

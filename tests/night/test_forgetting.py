@@ -46,6 +46,24 @@ def test_somebody_else_is_not_found(text: str) -> None:
     assert not WANTED.in_text(text)
 
 
+def test_a_mark_that_makes_another_letter_makes_another_person() -> None:
+    wanted = Wanted(person="カトウ ハルカ")
+    assert wanted.in_text("ｶﾄｳ ﾊﾙｶ") and wanted.in_text("カトウ・ハルカさん")
+    assert not wanted.in_text("ガトウ ハルカ") and not wanted.in_text("カトウ バルカ")
+
+
+def test_in_writing_without_blanks_a_name_is_sure_beside_hiragana_and_else_named_by_a_person() -> None:
+    wanted = Wanted(person="山田 太郎")
+    for text in ("昨日は山田太郎さんが来た", "山田　太郎は", "（山田太郎）", "は太郎山田です"):
+        assert wanted.in_text(text), text
+    assert wanted.spellings("小山田太郎と山田太郎") == ({"山田太郎": 1}, {"小山田太郎と": 1})
+    assert Wanted(person="王明").spellings("王明说, 王明华, 王明。") == ({"王明": 1}, {"王明说": 1, "王明华": 1})
+    assert Wanted(person="王明", also=("王明说",)).in_text("昨天王明说他来")
+    assert not Wanted(person="王明", also=("王明说",)).in_text("昨天王明华来")
+    assert Wanted(person="김민수", also=("김민수",)).in_text("어제 김민수는 왔다")
+    assert not Wanted(person="さくら").in_text("さくらんぼ")
+
+
 def test_doubtful_spellings_are_counted_and_count_when_they_are_named() -> None:
     text = "O. Brandt wrote; Ottilie Maria Brandt read; Brandt's own; Ottilie Brandt."
     sure, doubtful = WANTED.spellings(text)

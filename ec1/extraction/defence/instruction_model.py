@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ec1.extraction.folding import Folded, unmasked
+from ec1.extraction.folding import NO_BLANKS, Folded, unmasked
 from ec1.files import sha256_file
 
 BUCKETS = 2**17
@@ -33,7 +33,6 @@ _CAPITAL = r"[A-ZÀ-ÖØ-ÞΑ-ΩА-ЯІЇЄҐĀ-Ž][\w'’]*\.?"
 _RUN = re.compile(rf"(?<![\w-]){_CAPITAL}(?:[ -](?:(?:de|von|van|der|of|la|du|di|da)[ ])?{_CAPITAL})+(?!\w)")
 _BEGINS = re.compile(r"(?:^|[.:;!?>\]\n\"'“„«(])\W*$")
 _PART = re.compile(r"[^\W\d_]+|\d+|[^\w\s]|_")
-_NO_BLANKS = re.compile(r"[\u0e00-\u0eff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f]")
 _LENGTHS = (3, 4, 5)
 # How far two words may stand apart: in their order, in any order.
 _AHEAD, _NEAR = 4, 7
@@ -108,7 +107,7 @@ def _ahead(parts: list[str]) -> Iterator[str]:
 
 def _of_words(parts: list[str]) -> Iterator[str]:
     for part in parts:
-        if _NO_BLANKS.search(part):
+        if NO_BLANKS.search(part):
             for length in (1, 2, 3):
                 yield from (part[at : at + length] for at in range(len(part) - length + 1))
         elif len(part) > 1:

@@ -6,7 +6,6 @@ Belongs here: normalising texts, the spellings of a name, and which of them are 
 
 import html
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from urllib.parse import unquote
 
 from ec1.corpus.tuples import metadata_of, sources_of
 from ec1.errors import InputError
+from ec1.extraction.folding import NO_BLANKS, without_accents
 
 _ESCAPED = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf]|[\"'/])")
 _SURROGATES = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
@@ -25,6 +25,9 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BETWEEN = r"(?:[\W_]|<[^<>]{0,200}>){0,12}"
 """What may stand between the parts of a name: blanks, line breaks, a comma, marks of Markdown and HTML, or nothing."""
 _START, _END = r"(?<![^\W\d_])", r"(?![^\W\d_])"
+_HIRAGANA = re.compile("[\u3041-\u309f]")
+# Beside a name in other signs they are a particle or a form of address: `山田さんは`.
+_START_OR_HIRAGANA, _END_OR_HIRAGANA = r"(?<![^\W\d_\u3041-\u309f])", r"(?![^\W\d_\u3041-\u309f])"
 
 
 def folded(text: str) -> str:
@@ -40,15 +43,15 @@ def folded(text: str) -> str:
         text = unquote(text)
     text = _HUMP.sub(" ", text)
     if not text.isascii():
-        text = _INVISIBLE.sub("", unicodedata.normalize("NFKD", text))
-        text = "".join(each for each in text if not unicodedata.combining(each))
+        text = without_accents(_INVISIBLE.sub("", text))
     return text.casefold()
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What to look for: exactly one of the first three. `source` is `key:value`, such as `session_id:S1` or
-    `document:mk-1f0c9de2ab34`. `also`: further spellings that mean the person."""
+    `document:mk-1f0c9de2ab34`. `also`: further spellings that mean the person; in a script without blanks wherever they
+    stand: there only the writer knows where a name ends, `王明` is in `王明华`, who is somebody else."""
 
     match: str | None = None
     source: str | None = None
@@ -73,11 +76,13 @@ class Wanted:
             return re.compile(r"\s+".join(map(re.escape, folded(self.match).split())))
         if self.source is not None:
             return re.compile(rf"(?<!\w){re.escape(folded(self.source.partition(':')[2]).strip())}(?!\w)")
-        forms = {form for name in (self.person or "", *self.also) for form in _spellings(_parts(name))}
-        return re.compile(_START + "(?:" + "|".join(sorted(forms, key=len, reverse=True)) + ")" + _END)
+        sure = [_whole(self.person or ""), *(_whole(name, anywhere=_is_in_signs(name)) for name in self.also)]
+        return re.compile("|".join(sure))
 
     @cached_property
     def _doubtful(self) -> re.Pattern[str] | None:
+        if _is_in_signs(self.person or ""):
+            return re.compile(rf"\w?{_whole(self.person or '', anywhere=True)}\w?")
         parts = _parts((self.person or "").partition("@")[0])
         if len(parts) < 2:
             return None
@@ -136,11 +141,27 @@ def _parts(name: str) -> list[str]:
     return re.findall(r"[^\W_]+", folded(name))
 
 
+def _is_in_signs(name: str) -> bool:
+    """Whether it is written in a script where nothing parts a name from the words beside it."""
+    return NO_BLANKS.search(name) is not None
+
+
+def _whole(name: str, *, anywhere: bool = False) -> str:
+    """A pattern of a name's spellings, as whole words or anywhere."""
+    forms = "|".join(sorted(set(_spellings(_parts(name))), key=len, reverse=True))
+    if anywhere:
+        return f"(?:{forms})"
+    if _is_in_signs(name) and not _HIRAGANA.search(name):
+        return f"{_START_OR_HIRAGANA}(?:{forms}){_END_OR_HIRAGANA}"
+    return f"{_START}(?:{forms}){_END}"
+
+
 def _spellings(parts: list[str]) -> Iterator[str]:
     """The parts in order, and with the last one first."""
     pieces = [re.escape(part) for part in parts]
-    # Two short syllables that stand together are a word.
-    between = _BETWEEN if sum(map(len, parts)) >= 8 else _BETWEEN.replace("{0,12}", "{1,12}")
+    # Two short syllables that stand together are a word, unless each sign is one.
+    together = sum(map(len, parts)) >= 8 or all(map(_is_in_signs, parts))
+    between = _BETWEEN if together else _BETWEEN.replace("{0,12}", "{1,12}")
     yield between.join(pieces)
     if len(pieces) > 1:
         yield between.join((pieces[-1], *pieces[:-1]))
