@@ -80,7 +80,7 @@ bench-growth: install ## how a night's work grows as documents, mentions, tuples
 extractor: install ## train the shipped extractor again (about ten minutes on two idle cores)
 	@$(BIN)/python -m examples.extractor.make
 
-instructions: install ## fit the classifier of instructions in documents again (half a minute)
+instructions: install ## fit the classifier of instructions in documents again (two minutes)
 	@$(BIN)/python -m examples.instructions.make
 
 mutants: install ## what mistakes the tests of the critical modules miss, against the floor (half an hour; MODULE=gate: one module)

@@ -22,8 +22,8 @@ from ec1.files import sha256_file
 from ec1.home import CHECKOUT
 
 HERE = Path(__file__).parent
-INSTRUCTIONS, *NO_INSTRUCTIONS = (HERE / f"{name}.txt" for name in ("instructions", "ordinary", "records", "japanese"))
-WRITTEN = (INSTRUCTIONS, *NO_INSTRUCTIONS)
+WRITTEN = tuple(HERE / f"{name}.txt" for name in ("instructions", "ordinary", "records", "japanese"))
+INSTRUCTIONS, ORDINARY = WRITTEN[:2]
 RULE = CHECKOUT / "benchmarks" / "injections.jsonl"
 TEXTS = CHECKOUT / "examples" / "extractor" / "tuples.jsonl"
 TARGET = CHECKOUT / "ec1" / "extraction" / "defence" / WEIGHTS
