@@ -101,8 +101,9 @@ def _say_missing(data: Path) -> None:
     print(f"the public texts are not at {data}: what needs them is left out", file=sys.stderr, flush=True)
 
 
-def parsed(path: Path) -> Iterator[tuple[str, list[Token]]]:
-    """The sentences of a CoNLL-U file, each with its tokens; a sentence's text stands on a line of its own."""
+def parsed(path: Path, mark: str = "Entity") -> Iterator[tuple[str, list[Token]]]:
+    """The sentences of a CoNLL-U file, each with its tokens; a sentence's text stands on a line of its own. `mark` is
+    the key of the last column that a token's `entity` is taken from."""
     begin, text, tokens = 0, "", list[Token]()
     for line in [*path.read_text(encoding="utf-8").splitlines(), ""]:
         if line.startswith("# text = "):
@@ -114,7 +115,7 @@ def parsed(path: Path) -> Iterator[tuple[str, list[Token]]]:
                 reach = tokens[-1].end if tokens else begin
                 at = text.find(fields[1], reach - begin)
                 start, end = (reach, reach) if at < 0 else (begin + at, begin + at + len(fields[1]))
-                entity, blank = misc.get("Entity", ""), misc.get("SpaceAfter") != "No"
+                entity, blank = misc.get(mark, ""), misc.get("SpaceAfter") != "No"
                 tokens.append(Token(fields[1], fields[3], entity, blank, start, end))
         elif not line and tokens:
             yield text, tokens

@@ -14,12 +14,11 @@ was fitted to. Products, events and works of either are no entities here.
 
 import argparse
 import json
-import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import oracle
+from benchmarks import gum, oracle
 from benchmarks._engine import embedded, forget, model_of, serving
 from benchmarks.extraction_quality import MODES, Mode, extract, extractor_of, shipped
 from benchmarks.gum import Text
@@ -43,8 +42,6 @@ _CLASSES = {
     "LOC": "Location",
     "FAC": "Location",
 }
-_TEXT = "# text = "
-_NAMED = re.compile(r"\bNE=([BILU])-([A-Z_]+)")
 
 
 def read() -> dict[str, list[Text]]:
@@ -71,31 +68,27 @@ def wikipedia(file: Path, number: int) -> list[Text]:
 
 def news(file: Path) -> list[Text]:
     """Texts of `_TOGETHER` sentences of a file in CoNLL-U that marks names as `NE=B-PERSON` in its last column."""
-    rows = [_marked(block) for block in file.read_text(encoding="utf-8").strip().split("\n\n")]
+    rows = [(text, list(_marked(tokens))) for text, tokens in gum.parsed(file, "NE")]
     together = [rows[at : at + _TOGETHER] for at in range(0, len(rows), _TOGETHER)]
     return [
         Text(
             f"news-{number}",
             "\n".join(text for text, _ in those),
             (),
-            frozenset((normalised(name), _CLASSES[kind]) for _, names in those for name, kind in names),
+            frozenset(each for _, names in those for each in names),
         )
         for number, those in enumerate(together)
     ]
 
 
-def _marked(block: str) -> tuple[str, list[tuple[str, str]]]:
-    """A sentence, and the names of our classes in it with the kind that they are marked with."""
-    text, name = "", ""
-    names: list[tuple[str, str]] = []
-    for line in block.split("\n"):
-        if line.startswith("#"):
-            text = text or line.removeprefix(_TEXT) * line.startswith(_TEXT)
-        elif mark := _NAMED.search((word := line.split("\t"))[9]):
-            name = word[1] if mark[1] in "BU" else name + word[1]
-            if mark[1] in "LU" and mark[2] in _CLASSES:
-                names.append((name, mark[2]))
-    return text, names
+def _marked(tokens: Sequence[gum.Token]) -> Iterator[tuple[str, str]]:
+    """The names of our classes in a sentence, each with its class: beginning, inside, last, or a unit of one token."""
+    name = ""
+    for token in tokens:
+        place, _, kind = token.entity.partition("-")
+        name = token.form if place in ("B", "U") else name + token.form
+        if place in ("L", "U") and kind in _CLASSES:
+            yield normalised(name), _CLASSES[kind]
 
 
 def shown(table: ScoreTable) -> str:

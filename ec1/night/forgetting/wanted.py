@@ -77,7 +77,7 @@ class Wanted:
         if self.source is not None:
             return re.compile(rf"(?<!\w){re.escape(folded(self.source.partition(':')[2]).strip())}(?!\w)")
         sure = [_whole(self.person or ""), *(_whole(name, anywhere=_is_in_signs(name)) for name in self.also)]
-        return re.compile("|".join(sure))
+        return re.compile("|".join(sorted(sure, key=len, reverse=True)))
 
     @cached_property
     def _doubtful(self) -> re.Pattern[str] | None:
@@ -148,7 +148,7 @@ def _is_in_signs(name: str) -> bool:
 
 def _whole(name: str, *, anywhere: bool = False) -> str:
     """A pattern of a name's spellings, as whole words or anywhere."""
-    forms = "|".join(sorted(set(_spellings(_parts(name))), key=len, reverse=True))
+    forms = "|".join(_spellings(_parts(name)))
     if anywhere:
         return f"(?:{forms})"
     if _is_in_signs(name) and not _HIRAGANA.search(name):
