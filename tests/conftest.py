@@ -13,7 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from ec1.deployment import Deployment, load_deployment
 from ec1.home import Home
-from ec1.models import prepare_model
+from ec1.models import precision_on, prepare_model, weight_bytes_in
 from ec1.records import Record
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -70,6 +70,14 @@ def small_model(embedded: Deployment, tmp_path_factory: pytest.TempPathFactory) 
     with (models.parent / ".models.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return prepare_model(embedded.inference.model, embedded.inference.revision, embedded.models, models)
+
+
+@pytest.fixture(scope="session")
+def small_precision(small_model: Path) -> Any:
+    """The torch dtype that EC1 computes the small model in on this machine; another takes ten times as long on some."""
+    import torch
+
+    return getattr(torch, precision_on("cpu", weight_bytes_in(small_model)))
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ec1.answers.answering import tokens_of
+from ec1.answers.answering import apart, tokens_of
 from ec1.corpus.cases import chosen
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.errors import InputError
@@ -243,8 +243,7 @@ def _read_rows(
         before = min(len(row.prompt) for row in batch) - 1
         seen = {"attention_mask": (answer_of >= 0).long()}
         if any(len(row.answers) > 1 for row in batch):
-            same = (answer_of[:, None, :] == 0) | (answer_of[:, None, :] == answer_of[:, :, None])
-            seen = {"attention_mask": same.tril()[:, None], "position_ids": positions}
+            seen = {"attention_mask": apart(answer_of), "position_ids": positions}
         logits = model(input_ids=tokens, use_cache=False, logits_to_keep=width - before, **seen).logits
         for number, row in enumerate(batch):
             end = len(row.prompt)

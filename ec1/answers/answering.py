@@ -93,6 +93,15 @@ def fold_slices(model: Any) -> None:
     model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(), *given[1:]))
 
 
+def apart(answer_of: Any) -> Any:
+    """The attention mask (rows, 1, tokens, tokens) of rows in which several answers stand behind one prompt.
+
+    `answer_of` (rows, tokens): of which answer a token is; 0 of the prompt, which all of them see; -1 of none.
+    """
+    same = (answer_of[:, None, :] == 0) | (answer_of[:, None, :] == answer_of[:, :, None])
+    return same.tril()[:, None]
+
+
 def tokens_of(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, ask: bool) -> list[int]:
     """A conversation in the model's own template; `ask`: with the opening of an answer. What a table has no value for
     does not count."""

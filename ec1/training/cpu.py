@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ec1.training.prefix_sharing import paired_states, shares_prefixes
+
 if TYPE_CHECKING:
     import torch
 
@@ -44,13 +46,14 @@ def attention_to(inputs: Mapping[str, Any], model: Any) -> contextlib.AbstractCo
     return contextlib.nullcontext()
 
 
-def score_answers_only(model: Any) -> None:
+def score_answers_only(model: Any, *, pairs: bool = False) -> None:
     """Let the loss of TRL's trainers project only the tokens that count onto the vocabulary.
 
     TRL's fused head does that on a GPU. On a CPU it scores every position, the prompt's and the padding's too, works in
     tiles far larger than the caches, computes the logits twice, and multiplies in 32 bits on the way back. `model` is a
     causal model that TRL's `add_fused_lm_head` has been at; only its calls with `fused_lm_head=True` change, and they
     return the same figures. A model whose head is trained too keeps TRL's way, which knows the head's gradient.
+    `pairs`: each batch is chosen and then rejected answers, whose prompts are computed once if the model allows it.
     """
     from trl.trainer.utils import FusedCausalLMOutput
 
@@ -59,12 +62,16 @@ def score_answers_only(model: Any) -> None:
         return
     theirs: Callable[..., Any] = model.forward
     score = _scorer(head.weight)
+    shared = pairs and shares_prefixes(model)
 
     @functools.wraps(theirs)
     def forward(*args: Any, fused_lm_head: bool = False, labels: "torch.Tensor | None" = None, **kwargs: Any) -> Any:
         if not fused_lm_head or labels is None:
             return theirs(*args, fused_lm_head=fused_lm_head, labels=labels, **kwargs)
-        hidden = model.base_model(*args, **kwargs).last_hidden_state[:, :-1]
+        if shared:
+            hidden = paired_states(model.base_model, **kwargs)[:, :-1]
+        else:
+            hidden = model.base_model(*args, **kwargs).last_hidden_state[:, :-1]
         mask = labels[:, 1:] != -100
         # `masked_scatter` keeps the result connected to the model even where a batch has nothing to learn.
         log_probs, entropy, mean_logits, is_top1 = (

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ec1.answers.answering import fold_slices
+from ec1.corpus.row_kinds import PAIRS
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, digest_of, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
@@ -499,7 +500,8 @@ def build_trainer(
         trainer.counted_tokens = 0
         trainer.train_dataset = trainer.train_dataset.filter(_has_both_answers)
     elif spec.device == "cpu" and not spec.fsdp and objective.rewards is None:
-        score_answers_only(trainer.model if recipe.method == "full" else trainer.model.get_base_model())
+        causal = trainer.model if recipe.method == "full" else trainer.model.get_base_model()
+        score_answers_only(causal, pairs=OBJECTIVES[recipe.objective].rows is PAIRS)
     if len(trainer.train_dataset) == 0:
         raise PermanentError(
             f"no row of {spec.dataset} holds an answer within data.max_length of {recipe.data.max_length} tokens"

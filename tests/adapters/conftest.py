@@ -132,7 +132,7 @@ def heldout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def adapters(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def adapters(small_model: Path, small_precision: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Adapters of the small model: `trained` for a few steps, `noop` (lora_B zero), `damaged` (large random lora_B)."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -141,7 +141,7 @@ def adapters(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     torch.manual_seed(0)
     root = tmp_path_factory.mktemp("adapters")
     tokenizer = AutoTokenizer.from_pretrained(small_model)
-    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=small_precision)
     # Only the last layers: the gradient need not go through the others.
     config = LoraConfig(
         r=8,

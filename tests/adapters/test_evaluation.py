@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loopback_server import free_port
@@ -162,14 +163,14 @@ def test_every_model_answers_for_people_to_read(sft: tuple[Scores, Path]) -> Non
 
 
 def test_scores_do_not_depend_on_batch_or_neighbours(
-    small_model: Path, sft: tuple[Scores, Path], heldout: Path, tmp_path: Path
+    small_model: Path, small_precision: Any, sft: tuple[Scores, Path], heldout: Path
 ) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     scores, _ = sft
     tokenizer = AutoTokenizer.from_pretrained(small_model)
-    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=small_precision)
     row = json.loads(heldout.read_text().splitlines()[3])
     asked = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
     whole = tokenizer.apply_chat_template(row["prompt"] + row["completion"], return_dict=False)

@@ -175,12 +175,12 @@ def test_a_case_for_a_judge_needs_answers_that_it_must_tell_apart() -> None:
 
 
 @pytest.mark.slow
-def test_the_base_itself_chooses_the_likelier_letter(small_model: Path) -> None:
+def test_the_base_itself_chooses_the_likelier_letter(small_model: Path, small_precision: Any) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(small_model)
-    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(small_model, dtype=small_precision)
     ask, judge = base_judge(model, tokenizer, small_model, "cpu")
     questions = [[{"role": "user", "content": f"Say {letter}."}] for letter in "AB"]
     wanted = []

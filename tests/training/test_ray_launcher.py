@@ -219,7 +219,8 @@ def test_the_one_who_asked_ends(
     cluster: RayCluster, make: Callable[..., TrainingSpec], tmp_path: Path, ending: signal.Signals
 ) -> None:
     """Interrupted, it ends the job, with a checkpoint. Killed, it cannot: who asks again follows the same job."""
-    spec = make("engineering", tmp_path / "asked", optimisation=SLOW_STEPS)
+    # Several times as long as an interrupt may take to reach the cluster.
+    spec = make("engineering", tmp_path / "asked", optimisation={**SLOW_STEPS, "epochs": 40})
     asked = work(spec)
     with subprocess.Popen(
         [

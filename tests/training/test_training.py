@@ -33,6 +33,8 @@ from ec1.launch.checkpoints import bring, keep
 from ec1.launch.reporting import JsonLinesReporter
 from ec1.night.steps.candidate import RESUMABLE
 from ec1.storage.directory import DirectoryStore
+from ec1.training.cpu import attention_to, score_answers_only
+from ec1.training.prefix_sharing import shares_prefixes
 from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingSpec, check_result, finished, read_result
 from ec1.training.trainer import Interrupted, _load_rows, build_trainer, load_tokenizer, train
 
@@ -432,8 +434,6 @@ def test_scoring_the_answers_alone_gives_what_the_library_gives(tiny_model: Path
     """Values and gradients of TRL's own head, which scores every position, in 32 bits so that they can be compared."""
     from trl.trainer.utils import add_fused_lm_head
 
-    from ec1.training.cpu import score_answers_only
-
     ids = torch.randint(0, 49152, (3, 150), generator=torch.Generator().manual_seed(1))
     labels = ids.clone()
     labels[:, :40] = -100
@@ -457,6 +457,48 @@ def test_scoring_the_answers_alone_gives_what_the_library_gives(tiny_model: Path
         torch.testing.assert_close(mine, theirs, rtol=2e-4, atol=2e-5)
 
 
+def test_a_pair_s_common_beginning_is_computed_once_and_learnt_as_if_twice(tiny_model: Path) -> None:
+    """Pairs whose answers part at other places, end at other ones, or are one the beginning of the other."""
+    from trl.trainer.utils import add_fused_lm_head
+
+    ids = torch.randint(0, 49152, (8, 60), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    for pair, (common, chosen, rejected) in enumerate([(20, 60, 50), (35, 41, 60), (0, 30, 60), (60, 60, 44)]):
+        ids[4 + pair, :common] = ids[pair, :common]
+        mask[pair, chosen:] = mask[4 + pair, rejected:] = 0
+    labels = ids.masked_fill(mask == 0, -100)
+    labels[:, :15] = -100
+    seen, widths = [], []
+    for pairs in (False, True):
+        model = LlamaForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+        model.lm_head.weight.requires_grad = False
+        add_fused_lm_head(model, outputs=("log_probs", "entropy", "mean_logits", "is_top1"))
+        score_answers_only(model, pairs=pairs)
+        model.model.embed_tokens.register_forward_hook(lambda _, given, out: widths.append(tuple(out.shape[:2])))
+        output = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, use_cache=False)
+        (output.log_probs * torch.arange(59.0)).sum().backward()
+        gradient = model.model.layers[0].self_attn.q_proj.weight.grad
+        assert gradient is not None
+        seen.append([output.log_probs, output.entropy, gradient])
+    assert widths == [(8, 60), (4, 90)]
+    for twice, once in zip(*seen, strict=True):
+        torch.testing.assert_close(once, twice, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("looks_back", ["window", "scores without a mask", "a state"])
+def test_a_model_that_does_not_keep_answers_apart_reads_each_pair_twice(tiny_model: Path, looks_back: str) -> None:
+    model = LlamaForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    assert shares_prefixes(model)
+    if looks_back == "window":
+        model.config.sliding_window = 4096
+    elif looks_back == "scores without a mask":
+        theirs = model.model.forward
+        model.model.forward = lambda attention_mask, **others: theirs(**others)
+    else:
+        model.model.embed_tokens.register_forward_hook(lambda _, given, out: out + 0.3 * out.cumsum(1))
+    assert not shares_prefixes(model)
+
+
 @pytest.mark.parametrize(
     ("width", "precision", "plain"), [(20, "bfloat16", True), (20, "float32", False), (400, "bfloat16", False)]
 )
@@ -465,8 +507,6 @@ def test_short_rows_learn_the_same_with_plain_attention(
 ) -> None:
     """As flash attention does, and only where that is the slower one."""
     from torch.nn.attention import _cur_sdpa_kernel_backends as backends
-
-    from ec1.training.cpu import attention_to
 
     model = LlamaForCausalLM.from_pretrained(tiny_model, dtype=getattr(torch, precision))
     ids = torch.randint(0, 49152, (3, width), generator=torch.Generator().manual_seed(1))
