@@ -35,6 +35,15 @@ def products(precision: str) -> Callable[[], Any]:
     return lambda: [torch.nn.functional.linear(rows, weights) for _ in range(10)]
 
 
+def products_back(precision: str) -> Callable[[], Any]:
+    """Ten products as such a layer makes them to pass a gradient on, 10 GFLOP."""
+    import torch
+
+    gradients = torch.randn(ROWS * TOKENS, 1536, dtype=getattr(torch, precision))
+    weights = torch.randn(1536, 576, dtype=getattr(torch, precision))
+    return lambda: [gradients @ weights for _ in range(10)]
+
+
 def step(precision: str, folder: Path) -> Callable[[], Any]:
     """Forward and backward through the model with a LoRA adapter of rank 16."""
     import torch
@@ -57,6 +66,7 @@ def main(rounds: int) -> None:
         folder = model_of(deployment, Path(name))
         works = {
             "products": {each: products(each) for each in PRECISIONS},
+            "products back": {each: products_back(each) for each in PRECISIONS},
             "a step": {each: step(each, folder) for each in PRECISIONS},
         }
         for what, by_precision in works.items():

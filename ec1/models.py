@@ -35,14 +35,10 @@ Precision = Literal["bfloat16", "float32"]
 
 
 def precision_on(device: str, weight_bytes: int) -> Precision:
-    """What a model whose weights take so much in 16 bits computes in: bfloat16, but a small one on an x86 processor
-    without AMX float32.
-
-    Those multiply bfloat16 at half the speed of float32 (docs/performance.md). Weights and activations take twice the
-    memory for it: a model is small if its weights take at most an eighth of this machine's.
-    """
+    """What a model whose weights take so much in 16 bits computes in: bfloat16, but one that is small enough on an x86
+    processor without AMX float32."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return "float32" if device == "cpu" and weight_bytes <= memory / 8 and slow_in_16_bits() else "bfloat16"
+    return "float32" if device == "cpu" and weight_bytes <= memory * share_for_32_bits() else "bfloat16"
 
 
 def weight_bytes_in(folder: Path) -> int:
@@ -58,13 +54,19 @@ def unneeded_libraries(folder: Path) -> set[str]:
 
 
 @functools.cache
-def slow_in_16_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether this is an x86 processor without AMX, as its flags say."""
+def share_for_32_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> float:
+    """The share of this machine's memory up to which a model's weights in 16 bits are computed in 32, which takes twice
+    as much for them and for activations: 0 but for an x86 processor without AMX, as its flags say.
+
+    With AVX-512 those multiply bfloat16 at half the speed of float32, without it at a sixth forward and a fortieth
+    back (docs/performance.md): there, 16 bits are left to what has no room otherwise.
+    """
     try:
-        flags = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
+        found = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
     except OSError:
-        return False
-    return flags is not None and "amx_bf16" not in flags[1].split()
+        return 0
+    flags = found[1].split() if found else ["amx_bf16"]
+    return 0 if "amx_bf16" in flags else 1 / 8 if "avx512f" in flags else 1 / 4
 
 
 class ModelSource(Settings):

@@ -9,7 +9,7 @@ from ec1.deployment import Deployment
 from ec1.errors import ServiceError
 from ec1.files import read_json
 from ec1.home import Home
-from ec1.models import PINNED, pinned_revision, precision_on, prepare_model, slow_in_16_bits
+from ec1.models import PINNED, pinned_revision, precision_on, prepare_model, share_for_32_bits
 from ec1.night.steps.extractor import extractor_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -80,9 +80,12 @@ def test_the_commit_is_part_of_what_an_extractor_is(cached: Path, home: Home, em
 
 
 def test_a_processor_without_amx_computes_in_32_bits(tmp_path: Path) -> None:
-    """It multiplies bfloat16 at half the speed of float32; what has no list of flags (ARM, macOS) keeps 16 bits."""
-    machines = {"old": "flags : avx512f avx512_bf16", "new": "flags : avx512_bf16 amx_bf16", "arm": "Features : asimd"}
+    """It multiplies bfloat16 at half the speed of float32, or worse; what has no list of flags (ARM, macOS) keeps 16
+    bits."""
+    machines = {"old": "flags : avx512f avx512_bf16", "older": "flags : avx2"}
+    machines |= {"new": "flags : avx512f avx512_bf16 amx_bf16", "arm": "Features : asimd"}
     for name, text in machines.items():
         (tmp_path / name).write_text(f"processor : 0\n{text}\n")
-    assert [name for name in (*machines, "none") if slow_in_16_bits(tmp_path / name)] == ["old"]
+    shares = {name: share_for_32_bits(tmp_path / name) for name in (*machines, "none")}
+    assert shares == {"old": 1 / 8, "older": 1 / 4, "new": 0, "arm": 0, "none": 0}
     assert precision_on("cuda", 0) == precision_on("cpu", 2**50) == "bfloat16", "a model that is large stays in 16 bits"
