@@ -1,8 +1,8 @@
 """Questions on the way: every few steps the model answers some that it is not trained on; right answers are counted.
 
 Belongs here: which questions, when they are put, where the figure stands. Does not: writing and judging answers
-(`ec1.answers`), which rows are not trained on (`trainer.py`), and the gate, whose questions these never are. Nothing is
-decided by the figure: the weights are those of a training without questions.
+(`ec1.answers`), which rows are not trained on (`building.py`), and the gate, whose questions these never are. Nothing
+is decided by the figure: the weights are those of a training without questions.
 """
 
 from collections.abc import Sequence

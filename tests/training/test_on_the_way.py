@@ -83,7 +83,7 @@ def test_an_answer_that_is_the_wanted_one_counts(
     make: Callable[..., TrainingSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ec1.answers import answering
-    from ec1.training.trainer import load_tokenizer
+    from ec1.training.building import load_tokenizer
 
     spec = make("engineering", tmp_path, evaluation=EVERY_SECOND)
     rows = pq.read_table(spec.dataset / "train" / "rows.parquet").to_pylist()

@@ -15,9 +15,9 @@ from small_trainings import ROWS, run, run_until
 from ec1.errors import PermanentError
 from ec1.recipes.schema import PROJECTIONS, DpoLoss
 from ec1.training.__main__ import unneeded
+from ec1.training.building import build_trainer, load_rows, load_tokenizer
 from ec1.training.packed import require_hidden_rows
 from ec1.training.spec import METRICS, TrainingSpec
-from ec1.training.trainer import _load_rows, build_trainer, load_tokenizer
 
 pytestmark = pytest.mark.slow
 WEIGHTS = "adapter/adapter_model.safetensors"
@@ -27,7 +27,7 @@ WEIGHTS = "adapter/adapter_model.safetensors"
 def pairs_trainer(make: Callable[..., TrainingSpec], tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("pairs")
     spec = make("apprenticeship", folder, dpo={"loss": "robust", "label_smoothing": 0.1})
-    rows, heldout, _ = _load_rows(spec, folder)
+    rows, heldout, _ = load_rows(spec, folder)
     trainer = build_trainer(spec, load_tokenizer(spec.base_model), rows, heldout, 4, 1)
     assert trainer.loss_types == ["robust"] and trainer.label_smoothing == 0.1
     trainer.create_optimizer()
@@ -118,7 +118,7 @@ def test_packed_rows_are_learnt_as_if_each_stood_alone(make: Callable[..., Train
     found = {}
     for packing in (False, True):
         spec = make("engineering", tmp_path / str(packing), optimisation={"packing": packing}, data={"max_length": 128})
-        rows, heldout, _ = _load_rows(spec, tmp_path)
+        rows, heldout, _ = load_rows(spec, tmp_path)
         trainer = build_trainer(spec, load_tokenizer(spec.base_model), rows, heldout, 2, 1)
         found[packing] = _loss(trainer)
     assert found[True][0] == pytest.approx(found[False][0], rel=2e-3)

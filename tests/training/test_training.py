@@ -33,10 +33,11 @@ from ec1.launch.checkpoints import bring, keep
 from ec1.launch.reporting import JsonLinesReporter
 from ec1.night.steps.candidate import RESUMABLE
 from ec1.storage.directory import DirectoryStore
+from ec1.training.building import build_trainer, load_rows, load_tokenizer
 from ec1.training.cpu import attention_to, score_answers_only
 from ec1.training.prefix_sharing import shares_prefixes
 from ec1.training.spec import METRICS, SUMMARY, StartAdapter, TrainingSpec, check_result, finished, read_result
-from ec1.training.trainer import Interrupted, _load_rows, build_trainer, load_tokenizer, train
+from ec1.training.trainer import Interrupted, train
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +110,7 @@ def test_what_counts_in_a_dataset_is_what_is_learnt(
     options = DataOptions(near_duplicate_similarity=1)
     dataset = build_dataset(snapshot, options, tokenizer, home=home, objective="sft")
     spec = make("engineering", tmp_path, data={"max_length": 256}).model_copy(update={"dataset": dataset.path})
-    train_rows, heldout, _ = _load_rows(spec, tmp_path / "scratch")
+    train_rows, heldout, _ = load_rows(spec, tmp_path / "scratch")
     trainer = build_trainer(spec, tokenizer, train_rows, heldout, 4, 1)
     assert len(trainer.train_dataset) == dataset.train_rows > 10
     for row in trainer.train_dataset:
@@ -133,7 +134,7 @@ def test_a_finished_training_is_recognised_and_not_repeated(sft: TrainingSpec) -
 def test_the_end_of_the_turn_is_learnt_and_padding_is_not(sft: TrainingSpec, small_model: Path, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(small_model)
     assert tokenizer.pad_token_id == tokenizer.eos_token_id, "the trap that this test is about"
-    rows, heldout, _ = _load_rows(sft, tmp_path)
+    rows, heldout, _ = load_rows(sft, tmp_path)
     trainer = build_trainer(sft, tokenizer, rows, heldout, 4, 1)
     batch = trainer.data_collator([trainer.train_dataset[number] for number in range(4)])
     for ids, labels, mask in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
@@ -526,10 +527,10 @@ def test_what_a_layer_reads_is_cast_once(
     make: Callable[..., TrainingSpec], small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By autocast, to 16 bits: PEFT would cast it to the adapter's 32 before."""
-    monkeypatch.setattr("ec1.training.trainer.precision_on", lambda device, weight_bytes: "bfloat16")
+    monkeypatch.setattr("ec1.training.building.precision_on", lambda device, weight_bytes: "bfloat16")
     spec = make("engineering", tmp_path, method="lora", quantization=None)
     tokenizer = load_tokenizer(small_model)
-    trainer = build_trainer(spec, tokenizer, *_load_rows(spec, tmp_path / "scratch")[:2], 4, 1)
+    trainer = build_trainer(spec, tokenizer, *load_rows(spec, tmp_path / "scratch")[:2], 4, 1)
     assert trainer.args.bf16
     read: list[torch.dtype] = []
     for name, module in trainer.model.named_modules():
