@@ -3,15 +3,16 @@
 """
 
 import argparse
-import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks._engine import embedded, model_of
+from benchmarks._turns import medians_by_turns
 from ec1.models import precision_on, weight_bytes_in
 
 PRECISIONS = ("bfloat16", "float32")
@@ -70,15 +71,9 @@ def main(rounds: int) -> None:
             "a step": {each: step(each, folder) for each in PRECISIONS},
         }
         for what, by_precision in works.items():
-            taken: dict[str, list[float]] = {each: [] for each in PRECISIONS}
-            for turn in range(rounds + 1):
-                for precision, work in by_precision.items():
-                    seconds = seconds_of(work)
-                    if turn:
-                        taken[precision].append(seconds)
-            medians = {each: statistics.median(found) for each, found in taken.items()}
+            medians = medians_by_turns({each: partial(seconds_of, work) for each, work in by_precision.items()}, rounds)
             shown = ", ".join(f"{each} {seconds:.3f} CPU s" for each, seconds in medians.items())
-            faster = statistics.median(one / other for one, other in zip(*taken.values(), strict=True))
+            faster = medians["bfloat16"] / medians["float32"]
             sys.stdout.write(f"{what}: {shown}; float32 is {faster:.2f} times as fast\n")
         chosen = precision_on("cpu", weight_bytes_in(folder))
     sys.stdout.write(f"here this model computes in {chosen} on the CPU\n")

@@ -6,13 +6,14 @@ thread: other work on the machine changes little.
 """
 
 import argparse
-import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks._engine import embedded, model_of
+from benchmarks._turns import medians_by_turns
 from ec1.models import precision_on, weight_bytes_in
 from ec1.training.cpu import attention_to, score_answers_only
 
@@ -46,22 +47,22 @@ def main(pairs: int, prompt: int, answer: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = model_of(deployment, Path(name))
         models = {"twice": prepared(folder, pairs=False), "once": prepared(folder, pairs=True)}
-    seconds: dict[str, list[float]] = {each: [] for each in models}
     losses: dict[str, float] = {}
-    for number in range(rounds + 1):
-        for each, model in models.items():
-            began = time.process_time()
-            sixteen_bits = model.dtype == torch.bfloat16
-            with attention_to(batch, model), torch.autocast("cpu", torch.bfloat16, enabled=sixteen_bits):
-                with torch.no_grad(), model.disable_adapter():
-                    model(**batch, labels=labels, fused_lm_head=True)
-                loss = model(**batch, labels=labels, fused_lm_head=True).loss
-                loss.backward()
-            if number:
-                seconds[each].append(time.process_time() - began)
-            losses[each] = float(loss.detach())
-    medians = {each: statistics.median(taken) for each, taken in seconds.items()}
-    print(f"{pairs} pairs, prompts of {prompt} tokens, answers of {answer}, {model.dtype}, {rounds} rounds")
+
+    def step(each: str) -> float:
+        model = models[each]
+        began = time.process_time()
+        sixteen_bits = model.dtype == torch.bfloat16
+        with attention_to(batch, model), torch.autocast("cpu", torch.bfloat16, enabled=sixteen_bits):
+            with torch.no_grad(), model.disable_adapter():
+                model(**batch, labels=labels, fused_lm_head=True)
+            loss = model(**batch, labels=labels, fused_lm_head=True).loss
+            loss.backward()
+        losses[each] = float(loss.detach())
+        return time.process_time() - began
+
+    medians = medians_by_turns({each: partial(step, each) for each in models}, rounds)
+    print(f"{pairs} pairs, prompts of {prompt} tokens, answers of {answer}, {models['once'].dtype}, {rounds} rounds")
     for each, median in medians.items():
         print(f"prompts {each:6} {median:6.2f} CPU s  {medians['twice'] / median:5.2f}×")
     print(f"losses {abs(losses['once'] - losses['twice']):.1e} nats apart")

@@ -7,12 +7,13 @@ once; `ours` is both. Wall seconds of one step, forward and back.
 
 import argparse
 import contextlib
-import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from benchmarks._engine import embedded, model_of
+from benchmarks._turns import medians_by_turns
 from ec1.training.cpu import attention_to
 
 VARIANTS = {"as the libraries": (), "casts once": ("casts",), "plain attention": ("attention",)}
@@ -45,13 +46,7 @@ def main(rows: int, tokens: int, rounds: int) -> None:
             base.model(**inputs).last_hidden_state.float().pow(2).mean().backward()
         return time.monotonic() - began
 
-    seconds: dict[str, list[float]] = {each: [] for each in VARIANTS}
-    for number in range(rounds + 1):
-        for each, parts in VARIANTS.items():
-            took = step(parts)
-            if number:
-                seconds[each].append(took)
-    medians = {each: statistics.median(taken) for each, taken in seconds.items()}
+    medians = medians_by_turns({each: partial(step, parts) for each, parts in VARIANTS.items()}, rounds)
     print(f"{rows} rows of {tokens} tokens, the body of the model, {rounds} rounds")
     for each, median in medians.items():
         print(f"{each:18} {median:6.2f} s  {medians['as the libraries'] / median:5.2f}×")
