@@ -38,7 +38,7 @@ def precision_on(device: str, weight_bytes: int) -> Precision:
     """What a model whose weights take so much in 16 bits computes in: bfloat16, but one that is small enough on an x86
     processor without AMX float32."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return "float32" if device == "cpu" and weight_bytes <= memory * share_for_32_bits() else "bfloat16"
+    return "float32" if device == "cpu" and weight_bytes < memory * share_for_32_bits() else "bfloat16"
 
 
 def weight_bytes_in(folder: Path) -> int:

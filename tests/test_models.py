@@ -79,7 +79,7 @@ def test_the_commit_is_part_of_what_an_extractor_is(cached: Path, home: Home, em
     assert old.fingerprint("meeting") != before
 
 
-def test_a_processor_without_amx_computes_in_32_bits(tmp_path: Path) -> None:
+def test_a_processor_without_amx_computes_in_32_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It multiplies bfloat16 at half the speed of float32, or worse; what has no list of flags (ARM, macOS) keeps 16
     bits."""
     machines = {"old": "flags : avx512f avx512_bf16", "older": "flags : avx2"}
@@ -89,3 +89,5 @@ def test_a_processor_without_amx_computes_in_32_bits(tmp_path: Path) -> None:
     shares = {name: share_for_32_bits(tmp_path / name) for name in (*machines, "none")}
     assert shares == {"old": 1 / 8, "older": 1 / 4, "new": 0, "arm": 0, "none": 0}
     assert precision_on("cuda", 0) == precision_on("cpu", 2**50) == "bfloat16", "a model that is large stays in 16 bits"
+    monkeypatch.setattr("ec1.models.share_for_32_bits", lambda: 0)
+    assert precision_on("cpu", 0) == "bfloat16", "and so does one whose weights are no safetensors, with AMX"

@@ -1,7 +1,7 @@
 """A base model with adapters on it, in this process, and what it writes.
 
-Belongs here: loading as adapters are served (unmerged), switching, writing answers out. Does not: likelihoods,
-and who is asked what (`ec1.adapters`, `ec1.training.on_the_way`).
+Belongs here: loading as adapters are served (unmerged), switching, writing answers out, the mask of several behind one
+prompt. Does not: likelihoods, and who is asked what (`ec1.adapters`, `ec1.training.on_the_way`).
 """
 
 import contextlib
