@@ -184,10 +184,6 @@ class Vocabulary:
         """Whether these are the contract's classes, and what rests on them (curves, trained extractors) may be used."""
         return self.classes == CONTRACT_CLASSES
 
-    @property
-    def own_names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.own)
-
     @cached_property
     def by_name(self) -> Mapping[str, OwnClass]:
         return {each.name: each for each in self.own}
