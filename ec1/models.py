@@ -65,8 +65,9 @@ def share_for_32_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> float:
         found = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
     except OSError:
         return 0
-    flags = found[1].split() if found else ["amx_bf16"]
-    return 0 if "amx_bf16" in flags else 1 / 8 if "avx512f" in flags else 1 / 4
+    if found is None or "amx_bf16" in (flags := found[1].split()):
+        return 0
+    return 1 / 8 if "avx512f" in flags else 1 / 4
 
 
 class ModelSource(Settings):
