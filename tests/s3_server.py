@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,9 +18,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address."""
     log = tmp_path_factory.mktemp("s3") / "log"
     with log.open("wb") as output:
-        # Port 0: it takes a free one and says which.
-        command = [sys.executable, "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([sys.executable, "-u", __file__], stdout=output, stderr=subprocess.STDOUT)
     try:
         yield _address(log, process)
     finally:
@@ -44,3 +44,23 @@ def s3_bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     name = f"ec1-{uuid.uuid4().hex[:12]}"
     httpx.put(f"{s3_server}/{name}", timeout=60).raise_for_status()
     return name
+
+
+def _serve() -> None:
+    from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import run_simple
+
+    application, turn = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+    def one_at_a_time(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        # Of two conditional writes at once Amazon's service lets one succeed. moto looks, and writes later: alone it
+        # lets both.
+        with turn:
+            return application(environment, start)
+
+    # Port 0: it takes a free one and says which.
+    run_simple("127.0.0.1", 0, one_at_a_time, threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    _serve()
