@@ -1,5 +1,5 @@
-"""F1 on the sample's Markdown, and on the same texts as HTML, Word, mail and PDF: with perfect answers, which says what
-reading a kind loses, and with the shipped extractor.
+"""F1 on the sample's Markdown, and on the same texts as HTML, Word, mail, PDF and captions: with perfect answers, which
+says what reading a kind loses, and with the shipped extractor.
 
 Each text is written by its kind's own writer and read as a night reads it.
 
@@ -25,7 +25,7 @@ from ec1.extraction.reading.openai import OpenAIClient
 from ec1.home import CHECKOUT
 
 sys.path.insert(0, str(CHECKOUT / "tests" / "documents"))
-KINDS = (".md", ".html", ".docx", ".eml", ".pdf")
+KINDS = (".md", ".html", ".docx", ".eml", ".pdf", ".vtt")
 
 
 def as_kind(texts: Sequence[Text], suffix: str) -> list[Text]:

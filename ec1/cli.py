@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def _fail(error: EC1Error | str, status: int) -> NoReturn:
-    err.print(f"error: {error}", markup=False)
+    err.print(f"error: {error}")
     sys.exit(status)
 
 

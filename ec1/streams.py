@@ -7,8 +7,13 @@ from types import MappingProxyType
 
 PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp")
 """Suffixes of pictures, whose text is recognised where a deployment asks for it."""
-_OFFICE = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".eml", ".msg")
-CONVERTED = (*_OFFICE, *PICTURES)
+CAPTIONS = (".vtt", ".srt")
+"""Suffixes of what meeting programs write down of what was said, and when."""
+_OFFICE = (
+    *(".pdf", ".docx", ".docm", ".doc", ".pptx", ".pptm", ".ppt", ".xlsx", ".xlsm", ".xls", ".odt", ".ods", ".rtf"),
+    *(".epub", ".eml", ".msg"),
+)
+CONVERTED = (*_OFFICE, *CAPTIONS, *PICTURES)
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""
 MEMBERS = MappingProxyType({".mbox": ".eml", ".jsonl": ".json", ".ndjson": ".json"})
 """Files that hold documents of one kind: mails, and the records of an export, one in each line."""
@@ -16,9 +21,17 @@ CONTAINERS = (".zip", *MEMBERS)
 """Suffixes of files that hold documents and are none themselves (`ec1.documents.sources`)."""
 WITH_ATTACHMENTS = (".eml", ".msg")
 """Suffixes of documents that hold others."""
-_TEXT = (".md", ".markdown", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm", ".json")
-READABLE = (*_TEXT, *_OFFICE, *CONTAINERS)
+_TEXT = (
+    *(".md", ".markdown", ".txt", ".text", ".rst", ".org", ".adoc", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm"),
+    ".json",
+)
+READABLE = (*_TEXT, *_OFFICE, *CAPTIONS, *CONTAINERS)
 """Suffixes of all files that are read where a stream names none, in lower case."""
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a name in a folder is no document's: it begins with a dot, or Office wrote it beside an open file."""
+    return name.startswith((".", "~$"))
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def adapters_sign(
     registry = _registry(context)
     for tenant, role, version in [queries.version_id(name)] if name else queries.version_ids(registry):
         signed = registry.sign(tenant, role, version, reason, person())
-        out.print(f"{tenant}/{role}@v{version}: {'signed' if signed else 'was signed before'}", markup=False)
+        out.print(f"{tenant}/{role}@v{version}: {'signed' if signed else 'was signed before'}")
 
 
 @adapters_app.command("verify")
@@ -93,7 +93,7 @@ def adapters_verify(
     for tenant, role, version in [queries.version_id(name)] if name else queries.version_ids(registry):
         problems = registry.verify(tenant, role, version)
         damaged += bool(problems)
-        out.print(f"{tenant}/{role}@v{version}: {'; '.join(problems) or 'intact'}", markup=False)
+        out.print(f"{tenant}/{role}@v{version}: {'; '.join(problems) or 'intact'}")
     sys.exit(FAILED if damaged else DONE)
 
 
@@ -108,16 +108,16 @@ def adapters_repair(
     faults = registry.faults(tenant, name)
     for fault in faults:
         said = next(_decision_lines([fault.earlier])) if fault.earlier else "left out"
-        out.print(f"decision {fault.number} {fault.what}: {said}", markup=False)
+        out.print(f"decision {fault.number} {fault.what}: {said}")
     if not faults:
-        out.print(f"{role}: every decision is as it was made", markup=False)
+        out.print(f"{role}: every decision is as it was made")
         return
     if reason is None:
-        out.print("to go on with what is not left out, give a --reason; read `ec1 adapters history` then", markup=False)
+        out.print("to go on with what is not left out, give a --reason; read `ec1 adapters history` then")
         sys.exit(FAILED)
     registry.repair(tenant, name, faults, reason, person())
     incumbent = registry.incumbent(tenant, name)
-    out.print(f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter", markup=False)
+    out.print(f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter")
 
 
 @adapters_app.command("history")
@@ -202,17 +202,17 @@ def adapters_promote(
     if name.endswith("@base"):
         tenant, role = _role(name.removesuffix("@base"))
         _registry(context).promote_base(tenant, role, reason, person())
-        out.print(f"{tenant}/{role}: the base serves without an adapter", markup=False)
+        out.print(f"{tenant}/{role}: the base serves without an adapter")
         return
     manifest = _registry(context).promote(*queries.version_id(name), reason, person())
-    out.print(f"{manifest.name} is in use", markup=False)
+    out.print(f"{manifest.name} is in use")
 
 
 @adapters_app.command("pin")
 def adapters_pin(context: typer.Context, name: Name, reason: Reason) -> None:
     """Make a version the one in use until it is unpinned, whatever nights publish."""
     manifest = _registry(context).pin(*queries.version_id(name), reason, person())
-    out.print(f"{manifest.name} is in use, and stays so", markup=False)
+    out.print(f"{manifest.name} is in use, and stays so")
 
 
 @adapters_app.command("unpin")
@@ -221,7 +221,7 @@ def adapters_unpin(
 ) -> None:
     """Let the newest version be the one in use again."""
     manifest = _registry(context).unpin(*_role(role), reason, person())
-    out.print(f"{manifest.name} is in use" if manifest else "the base serves without an adapter", markup=False)
+    out.print(f"{manifest.name} is in use" if manifest else "the base serves without an adapter")
 
 
 @adapters_app.command("rollback")
@@ -230,7 +230,7 @@ def adapters_rollback(
 ) -> None:
     """Go back to the version before the one in use, until a newer one is published."""
     manifest = _registry(context).rollback(*_role(role), reason, person())
-    out.print(f"{manifest.name} is in use", markup=False)
+    out.print(f"{manifest.name} is in use")
 
 
 @adapters_app.command("quarantine")
@@ -240,7 +240,7 @@ def adapters_quarantine(context: typer.Context, name: Name, reason: Reason) -> N
     registry.withdraw(tenant, role, version, reason, person())
     incumbent = registry.incumbent(tenant, role)
     now = f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter"
-    out.print(f"{name} is withdrawn; {now}", markup=False)
+    out.print(f"{name} is withdrawn; {now}")
 
 
 @adapters_app.command("try")
@@ -278,7 +278,7 @@ def adapters_try(
         env=inherited(options.environment),
         url=url,
         api_key=options.environment.get("EC1_API_KEY"),
-        progress=lambda message: err.print(message, markup=False),
+        progress=lambda message: err.print(message),
     )
     if as_json:
         print_json(tried if prompts else tried[0])
@@ -287,7 +287,7 @@ def adapters_try(
         _print_side_by_side(manifest.base_model.id, each)
     if judged := [each for each in tried if prompts and each.expected is not None]:
         right, base = sum(bool(each.adapter_right) for each in judged), sum(bool(each.base_right) for each in judged)
-        out.print(f"right answers of {len(judged)}: {right}, base {base}", markup=False)
+        out.print(f"right answers of {len(judged)}: {right}, base {base}")
 
 
 def _print_side_by_side(base: str, tried: "Tried") -> None:
@@ -329,7 +329,7 @@ def adapters_pull(
     manifest = _version_or_in_use(registry, name)
     assert manifest.version is not None
     folder: Path = registry.fetch(manifest.tenant, manifest.role, manifest.version)
-    out.print(str(folder), markup=False)
+    out.print(str(folder))
 
 
 @adapters_app.command("clean")
@@ -347,6 +347,6 @@ def adapters_clean(
         print_json(removed)
         return
     for each in removed:
-        out.print(f"  {each.what:<12} {each.name:<48} {each.bytes / 2**20:8.1f} MiB  {each.why}", markup=False)
+        out.print(f"  {each.what:<12} {each.name:<48} {each.bytes / 2**20:8.1f} MiB  {each.why}")
     verb = "would free" if dry_run else "freed"
     out.print(f"{len(removed)} removed, {verb} {sum(each.bytes for each in removed) / 2**20:.1f} MiB")

@@ -34,10 +34,10 @@ def adopt(
         resolved = find_recipe(name, recipe_folders(deployment, options.project))
         log = home.logs / f"evaluation-{resolved.recipe.tenant}-{resolved.recipe.role}-adopted.log"
         if not as_json:
-            err.print(f"  verifying and evaluating {source}; log: {log}", markup=False)
+            err.print(f"  verifying and evaluating {source}; log: {log}")
         now, env = dt.datetime.now(dt.UTC), inherited(options.environment)
         outcome = adopted(folder, resolved, deployment, home, now, env, log)
     if as_json:
         print_json(outcome.model_dump(mode="json"))
         return
-    out.print(f"{outcome.outcome}: {outcome.detail}; {outcome.path}", markup=False)
+    out.print(f"{outcome.outcome}: {outcome.detail}; {outcome.path}")

@@ -19,7 +19,7 @@ def backup(
     options: Options = context.obj
     summary = back_up(options.home, archive.expanduser(), options.environment)
     dumped = " and Dagster's data base" if summary.postgres else ""
-    out.print(f"wrote {archive}: {summary.files} files, {summary.bytes / 2**20:.1f} MiB{dumped}", markup=False)
+    out.print(f"wrote {archive}: {summary.files} files, {summary.bytes / 2**20:.1f} MiB{dumped}")
     deployment = options.deployment()
     outside = [
         str(path)
@@ -28,9 +28,9 @@ def backup(
     ]
     if isinstance(deployment.store, GcsStoreSettings):
         outside.append(f"gs://{deployment.store.bucket}")
-    out.print("not in it: base models and caches, which are made again", markup=False)
+    out.print("not in it: base models and caches, which are made again")
     for place in outside:
-        out.print(f"not in it: {place}, outside the home", markup=False)
+        out.print(f"not in it: {place}, outside the home")
 
 
 def restore(
@@ -44,6 +44,5 @@ def restore(
     summary = make_again(archive.expanduser(), options.home, options.environment)
     out.print(
         f"restored {options.home.root}: {summary.files} files, {summary.bytes / 2**20:.1f} MiB, all digests right; "
-        "next: ec1 doctor",
-        markup=False,
+        "next: ec1 doctor"
     )

@@ -61,9 +61,9 @@ def from_git(
     if as_json:
         print_json(vars(captured))
         return
-    out.print(f"{counted(captured.written, 'tuple')} written to {folder}, {captured.known} were there", markup=False)
+    out.print(f"{counted(captured.written, 'tuple')} written to {folder}, {captured.known} were there")
     for reason, count in sorted(captured.dropped.items()):
-        out.print(f"  left out: {count} {reason}", markup=False)
+        out.print(f"  left out: {count} {reason}")
     print_unread_rows(options)
 
 
@@ -124,29 +124,29 @@ def import_(
         print_json(vars(done))
         return
     verb = "were there already" if done.unchanged else "written"
-    out.print(f"{counted(done.written, 'row')} of {counted(done.files, 'file')} {verb}: {done.path}", markup=False)
+    out.print(f"{counted(done.written, 'row')} of {counted(done.files, 'file')} {verb}: {done.path}")
     for kind, count in done.formats.items():
-        out.print(f"  {count} {kind}", markup=False)
+        out.print(f"  {count} {kind}")
     if done.repeated:
-        out.print(f"  {done.repeated} of them repeat another: a dataset takes each once", markup=False)
+        out.print(f"  {done.repeated} of them repeat another: a dataset takes each once")
     for file, encoding in done.encodings.items():
-        out.print(f"  read as {encoding}: {printable(file)}", markup=False)
+        out.print(f"  read as {encoding}: {printable(file)}")
     for reason, count in done.refused.items():
-        out.print(f"  left out: {count} {printable(reason)}, first {printable(done.examples[reason])}", markup=False)
+        out.print(f"  left out: {count} {printable(reason)}, first {printable(done.examples[reason])}")
     for ending, count in done.unread.items():
-        out.print(f"  not read: {count} {printable(ending)}", markup=False)
+        out.print(f"  not read: {count} {printable(ending)}")
     for key, count in done.dropped_keys.items():
-        out.print(f"  not kept: {printable(key)} of {counted(count, 'row')}", markup=False)
+        out.print(f"  not kept: {printable(key)} of {counted(count, 'row')}")
     for tenant in done.tenants.keys() - {deployment.tenant}:
         rows = counted(done.tenants[tenant], "row")
-        out.print(printable(f"no recipe of {deployment.tenant} reads {rows} of tenant {tenant}"), markup=False)
+        out.print(printable(f"no recipe of {deployment.tenant} reads {rows} of tenant {tenant}"))
     print_unread_rows(options)
 
 
 def print_unread_rows(options: Options) -> None:
     """Say what lies in the corpus and no recipe reads."""
     for note in unread_notes(options.deployment(), options.home, options.project):
-        out.print(printable(note), markup=False)
+        out.print(printable(note))
 
 
 @corpus_app.command()
@@ -177,9 +177,9 @@ def preview(
         print_json(shown)
         return
     for row in shown:
-        out.print(f"{printable(row.origin)}: {row.tokens} tokens, {row.learnt} learnt", markup=False, style="bold")
+        out.print(f"{printable(row.origin)}: {row.tokens} tokens, {row.learnt} learnt", style="bold")
         if row.problem is not None:
-            out.print(f"  left out: {row.problem}", markup=False)
+            out.print(f"  left out: {row.problem}")
         text = Text()
         for piece, counts in row.pieces:
             marked = piece if out.is_terminal or not counts else f"«{piece}»"
@@ -277,8 +277,8 @@ def export_corpus(
         print_json(vars(written) if written is not None else {"rows": 0, "rejected": {}, "unchanged": True})
         return
     if written is None:
-        out.print(f"{path} holds this snapshot of {source.name} already: nothing written", markup=False)
+        out.print(f"{path} holds this snapshot of {source.name} already: nothing written")
         return
-    out.print(f"{counted(written.rows, 'row')} written to {path}", markup=False)
+    out.print(f"{counted(written.rows, 'row')} written to {path}")
     for reason, count in written.rejected.items():
-        out.print(f"  left out: {count} {reason}", markup=False)
+        out.print(f"  left out: {count} {reason}")

@@ -36,7 +36,7 @@ def doctor(
     options: Options = context.obj
     if seen:
         chosen = acknowledge(options.home, [] if seen == ["all"] else seen, getpass.getuser())
-        out.print(f"acknowledged: {', '.join(each.id for each in chosen) or 'nothing waited'}", markup=False)
+        out.print(f"acknowledged: {', '.join(each.id for each in chosen) or 'nothing waited'}")
         return
     deployment = options.deployment()
     recipes = options.recipes()
@@ -61,11 +61,9 @@ def doctor(
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:
-        out.print(
-            f"deployment {deployment.name}: {deployment.description}; {counted(len(recipes), 'recipe')}", markup=False
-        )
+        out.print(f"deployment {deployment.name}: {deployment.description}; {counted(len(recipes), 'recipe')}")
         for finding in findings:
-            out.print(f"  {finding.level:<8} {finding.subject:<13} {finding.detail}", markup=False)
+            out.print(f"  {finding.level:<8} {finding.subject:<13} {finding.detail}")
     sys.exit(FAILED if any(finding.level == "problem" for finding in findings) else DONE)
 
 

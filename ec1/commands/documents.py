@@ -65,4 +65,4 @@ def trace(
 
 def _print(*lines: str) -> None:
     for line in lines:
-        out.print(printable(line), markup=False)
+        out.print(printable(line))

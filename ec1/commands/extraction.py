@@ -45,7 +45,7 @@ def label(
         if as_json:
             print_json({"records": len(records), "file": str(to)})
         else:
-            out.print(f"{len(records)} chunks in {to}: correct `entities`, delete what you did not read", markup=False)
+            out.print(f"{len(records)} chunks in {to}: correct `entities`, delete what you did not read")
         return
     assert corrected is not None
     deployment = options.deployment()
@@ -56,12 +56,9 @@ def label(
         print_json(vars(taken))
     else:
         tuples = "1 tuple" if taken.written == 1 else f"{taken.written} tuples"
-        out.print(f"{tuples} written to {bucket}, {taken.known} were there", markup=False)
+        out.print(f"{tuples} written to {bucket}, {taken.known} were there")
         if not any(each.recipe.kind == "extraction" for each in options.recipes()):
-            out.print(
-                "no recipe of this deployment trains on them: add one of `kind: extraction` (docs/recipes.md)",
-                markup=False,
-            )
+            out.print("no recipe of this deployment trains on them: add one of `kind: extraction` (docs/recipes.md)")
 
 
 @extraction_app.command()
@@ -91,15 +88,14 @@ def held(
         label = "read, but found with too little confidence" if row.get("read") else "names in it"
         names = f"\n  {label}: {printable(', '.join(row['names']))}" if row.get("names") else ""
         later = f"\n  released by {printable(who)}" + ("" if released else ": read on the next night") if who else ""
-        out.print(printable(f"{row['id']}  {row['path']}: {row['sentence']}") + names + later, markup=False)
+        out.print(printable(f"{row['id']}  {row['path']}: {row['sentence']}") + names + later)
     if released:
-        out.print(f"released: {counted(len(rows), 'sentence')}", markup=False)
+        out.print(f"released: {counted(len(rows), 'sentence')}")
         return
     of_names = sum(bool(row["read"]) for row in rows)
     out.print(
         f"held back: {counted(len(rows) - of_names, 'sentence')}, and of {of_names} only names "
-        "(extraction.instructions: read keeps all)",
-        markup=False,
+        "(extraction.instructions: read keeps all)"
     )
 
 
@@ -185,10 +181,8 @@ def _tell(lines: "list[Release]", as_json: bool, what: str) -> None:
         print_json([each.model_dump(mode="json") for each in lines])
         return
     for each in lines:
-        out.print(printable(f"{each.id}  {each.path}: {each.sentence}"), markup=False)
-    out.print(
-        f"{counted(len(lines), 'sentence')} {what}" if lines else "nothing to do: it was so already", markup=False
-    )
+        out.print(printable(f"{each.id}  {each.path}: {each.sentence}"))
+    out.print(f"{counted(len(lines), 'sentence')} {what}" if lines else "nothing to do: it was so already")
 
 
 def _found(options: Options, prefix: str) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ def release(context: typer.Context, rows: Ids) -> None:
     """Let rows into the corpus: the next night counts them, and trains on a quarter of them at most."""
     for row in rows:
         path = _decide(context, row, "release")
-        out.print(f"{row}: {'released' if path else 'was released before'}", markup=False)
+        out.print(f"{row}: {'released' if path else 'was released before'}")
 
 
 @feedback_app.command()
@@ -71,7 +71,7 @@ def drop(context: typer.Context, rows: Ids) -> None:
     """Never release rows, nor the same texts again."""
     for row in rows:
         _decide(context, row, "drop")
-        out.print(f"{row}: dropped", markup=False)
+        out.print(f"{row}: dropped")
 
 
 def _decide(context: typer.Context, row: str, what: str) -> Any:

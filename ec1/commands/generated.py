@@ -70,16 +70,16 @@ def corpus_admit(
     if not rows:
         raise InputError(f"generation {digest} holds no row")
     for line in _shown(rows):
-        out.print(line, markup=False)
+        out.print(line)
     if not yes and not (sys.stdin.isatty() and typer.confirm(f"Admit {len(rows)} rows into the bucket of {role}?")):
         raise InputError("not admitted: say --yes where nobody can be asked")
     path = admit(rows, options.deployment().corpus_root(options.home) / role)
-    out.print(f"{len(rows)} rows in {path}", markup=False)
+    out.print(f"{len(rows)} rows in {path}")
 
 
 async def _propose(asks: Sequence[Ask], url: str, model: str, answers: Path) -> int:
     async with OpenAIClient(url, model, ExtractionSettings(max_in_flight=8, max_answer_tokens=256)) as client:
-        return await propose(asks, client, answers, lambda line: err.print(f"  {line}", markup=False))
+        return await propose(asks, client, answers, lambda line: err.print(f"  {line}"))
 
 
 def _lines(report: GenerationReport, role: str, rows: Sequence[dict[str, Any]]) -> Iterator[str]:

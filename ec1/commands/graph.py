@@ -89,7 +89,7 @@ def export(
         print_json(paths)
     else:
         for path in paths:
-            out.print(path, markup=False)
+            out.print(path)
 
 
 @graph_app.command()
@@ -222,7 +222,7 @@ def diff(
     ):
         out.print(f"  {label}: {len(lines)}")
         for line in lines:
-            out.print(f"    {printable(line)}", markup=False)
+            out.print(f"    {printable(line)}")
 
 
 @graph_app.command()
@@ -250,7 +250,7 @@ def review(
         return
     out.print(f"{found.clusters} clusters; {found.pairs} pairs for review")
     for link in found.page.items:
-        out.print(_link_line(f"{printable(link.one)} and {printable(link.other)}", link), markup=False)
+        out.print(_link_line(f"{printable(link.one)} and {printable(link.other)}", link))
 
 
 @graph_app.command()
@@ -280,11 +280,11 @@ def decide(
         raise InputError("name two keys and one of --same, --different and --undo")
     if undo:
         for said in undo_decision(path, keys[0], keys[1]):
-            out.print(f"taken back: {printable(said)}", markup=False)
+            out.print(f"taken back: {printable(said)}")
     else:
         known = reason if reason is not None else typer.prompt("how is that known?")
         write_decisions(path, [(keys[0], keys[1])], same=same, reason=known)
-    out.print(f"written to {path}; the next night follows it", markup=False)
+    out.print(f"written to {path}; the next night follows it")
 
 
 def _ask(context: typer.Context, path: Path, limit: int, sentences: int) -> None:
@@ -294,21 +294,18 @@ def _ask(context: typer.Context, path: Path, limit: int, sentences: int) -> None
     quotes = queries.quotes_of(options.home, options.deployment())
     with _reader(context) as reader:
         pairs = pairs_to_decide(reader, path)
-        out.print(f"{len(pairs)} pairs to decide; answers go to {path}", markup=False)
+        out.print(f"{len(pairs)} pairs to decide; answers go to {path}")
         asked = 0
         while pairs and asked < limit:
             asked += 1
             pair, alike = pairs[0], [each for each in pairs if each.pattern == pairs[0].pattern]
-            out.print(f"\n{asked}. {counted(pair.weight, 'mention')} would change hands", markup=False)
+            out.print(f"\n{asked}. {counted(pair.weight, 'mention')} would change hands")
             for side in (pair.one, pair.other):
-                out.print(
-                    f"  {printable(side.name)}  [{printable(side.key)}], {counted(side.mentions, 'mention')}",
-                    markup=False,
-                )
+                out.print(f"  {printable(side.name)}  [{printable(side.key)}], {counted(side.mentions, 'mention')}")
                 for mention in reader.mentions_of(side.key)[:sentences]:
                     for line in _evidence_lines(replace(mention, quote=quotes.of(mention))):
-                        out.print(line, markup=False)
-            out.print(_link_line("why: ", pair.link), markup=False)
+                        out.print(line)
+            out.print(_link_line("why: ", pair.link))
             all_of = f", [a]ll {len(alike)} of this pattern are, n[o]ne of them is" if len(alike) > 1 else ""
             question = f"one and the same? [y]es, [n]o{all_of}, [s]kip, [q]uit"
             answer = typer.prompt(question, default="s").strip().lower()[:1]

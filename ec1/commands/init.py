@@ -59,7 +59,7 @@ def init(
     deployment = load_deployment(name, options.project)
     findings = lint(list(deployment.recipes), recipe_folders(deployment, options.project))
     for line in (*(f"wrote {_shown(file)}" for file in made.files), *map(str, findings), *made.sentences):
-        out.print(printable(line), markup=False)
+        out.print(printable(line))
     own = Options(name, home, options.project, options.environment)
     if sources != InitSources():
         _progress("planning tonight")
@@ -80,7 +80,7 @@ def _print_steps(options: Options, file: Path) -> None:
     )
     out.print("next:")
     for step in steps:
-        out.print(f"  {step}", markup=False)
+        out.print(f"  {step}")
 
 
 def _asked(
@@ -112,7 +112,7 @@ def _home(context: typer.Context, options: Options, name: str) -> Home:
 
 
 def _progress(text: str) -> None:
-    err.print(printable(text), markup=False, style="dim")
+    err.print(printable(text), style="dim")
 
 
 def _path(path: Path) -> Path:

@@ -91,7 +91,7 @@ def night(
     if status:
         # The last thing that is said is why, and what to do.
         cause = report.failure.cause if report.failure else _killed(status) or _last_words(log)
-        err.print(f"error: night {chosen.date} failed: {cause}", markup=False)
+        err.print(f"error: night {chosen.date} failed: {cause}")
     sys.exit(FAILED if status else PARTIAL if report.partial else DONE)
 
 
@@ -100,7 +100,7 @@ def _end_unbegun(options: Options, deployment: Deployment, night: str, why: str,
     report = did_not_begin(deployment, options.home, night, UNBEGUN, why, options.environment)
     if as_json:
         print_json(report)
-    err.print(f"error: night {night} did not begin: {why}", markup=False)
+    err.print(f"error: night {night} did not begin: {why}")
     sys.exit(FAILED)
 
 
@@ -111,7 +111,7 @@ def _end_interrupted(options: Options, night: str, run: str | None, as_json: boo
         if as_json:
             print_json(report)
         elif report.status == "interrupted":
-            out.print(headline(report), markup=False)
+            out.print(headline(report))
     err.print("interrupted: finished work is kept; run the same command again to continue")
     sys.exit(INTERRUPTED)
 
@@ -158,7 +158,7 @@ def ui(
     fill_with_sample(deployment, options.home)
     now = dt.datetime.now(dt.UTC)
     if problem := clock_problem(options.home, now):
-        err.print(f"warning: the clock is wrong: {problem}", markup=False)
+        err.print(f"warning: the clock is wrong: {problem}")
     else:
         begin(deployment, options.home, now)
     status = run_module(["jobs.ui", "--port", str(port), *(["--read-only"] if read_only else [])], options)
@@ -232,7 +232,7 @@ def print_plan(
         return
     out.print(f"Night {planned.night}, as of {planned.as_of:%Y-%m-%d %H:%M} UTC")
     for name, text in (*_of_documents(planned), *_of_recipes(planned), *_of_the_rest(planned)):
-        out.print(f"  {name:<26} {printable(text)}", markup=False)
+        out.print(f"  {name:<26} {printable(text)}")
 
 
 def _print_cards(options: Options, names: list[str], night: "Night", now: dt.datetime, *, as_json: bool) -> None:
@@ -253,10 +253,10 @@ def _print_cards(options: Options, names: list[str], night: "Night", now: dt.dat
                 f"{each.card}: about {each.plan.seconds:.0f} s for {each.plan.tokens} tokens; "
                 f"{each.plan.peak_memory_gib:.1f} GiB of {each.room_gib:.1f}, {fits}"
             )
-        out.print(f"  {each.recipe:<26} {printable(text)}", markup=False)
+        out.print(f"  {each.recipe:<26} {printable(text)}")
     if notes := [note for each in found if each.plan is not None for note in each.plan.notes if "data sheet" in note]:
         for note in dict.fromkeys(notes):
-            out.print(f"  {'':<26} {printable(note)}", markup=False)
+            out.print(f"  {'':<26} {printable(note)}")
 
 
 def _of_documents(planned: "NightPlan") -> Iterator[tuple[str, str]]:
@@ -313,7 +313,7 @@ def _print_changes(options: Options, base: str, chosen: Night, now: dt.datetime,
     if as_json:
         print_json([each.model_dump(mode="json") for each in changes])
     else:
-        out.print(as_markdown(base, changes), markup=False, end="")
+        out.print(as_markdown(base, changes), end="")
 
 
 def _forecast(home: "HomeForecast") -> str:
@@ -353,5 +353,5 @@ def score(
         print_json({**table.record(), **({"left_out": table.left_out} if table.left_out else {})})
     else:
         left_out = "".join(f", {number} left out ({reason})" for reason, number in table.left_out.items())
-        out.print(f"{counted(table.documents, 'document')}{left_out}, gold {path}", markup=False)
-        out.print(str(table), markup=False)
+        out.print(f"{counted(table.documents, 'document')}{left_out}, gold {path}")
+        out.print(str(table))

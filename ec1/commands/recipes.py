@@ -47,7 +47,7 @@ def recipe_lint(
         print_json([vars(finding) for finding in findings])
     else:
         for finding in findings:
-            out.print(str(finding), markup=False)
+            out.print(str(finding))
         errors = sum(finding.level == "error" for finding in findings)
         out.print(f"{counted(errors, 'error')}, {counted(len(findings), 'finding')}")
     sys.exit(USAGE if any(finding.level == "error" for finding in findings) else DONE)
@@ -73,9 +73,9 @@ def recipe_new(
         )
     fitted = fit_recipe(deployment, options.home, role, dt.datetime.now(dt.UTC))
     path = write_recipe(fitted, output or deployment.recipes[0] / f"{role}.yaml")
-    out.print(f"wrote {path}: {fitted}", markup=False)
+    out.print(f"wrote {path}: {fitted}")
     for finding in lint([path], recipe_folders(deployment, options.project)):
-        out.print(str(finding), markup=False)
+        out.print(str(finding))
 
 
 @recipe_app.command("show")
@@ -86,7 +86,7 @@ def recipe_show(
     """Print a recipe resolved, with the origin of each value."""
     options: Options = context.obj
     resolved = find_recipe(recipe, recipe_folders(options.deployment(), options.project))
-    out.print(show(resolved), markup=False, end="")
+    out.print(show(resolved), end="")
 
 
 @recipe_app.command("diff")
@@ -104,7 +104,7 @@ def recipe_diff(
         print_json([vars(each) for each in found])
         return
     for each in found:
-        out.print(f"{each.key}: {each.left} ({each.left_origin}) -> {each.right} ({each.right_origin})", markup=False)
+        out.print(f"{each.key}: {each.left} ({each.left_origin}) -> {each.right} ({each.right_origin})")
     out.print(counted(len(found), "difference"))
 
 
@@ -123,13 +123,13 @@ def recipe_import(
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     if output is None:
-        out.print(found.text, markup=False, end="")
+        out.print(found.text, end="")
     elif output.exists():
         raise InputError(f"{output} exists: choose another name, or delete it")
     else:
         write_atomic(output, found.text)
         for finding in lint([output], recipe_folders(options.deployment(), options.project)):
-            out.print(str(finding), markup=False)
+            out.print(str(finding))
     for key, reason in found.not_carried.items():
-        err.print(f"not carried: {key}: {reason}", markup=False)
+        err.print(f"not carried: {key}: {reason}")
     sys.exit(PARTIAL if found.not_carried else DONE)

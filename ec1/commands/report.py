@@ -121,7 +121,7 @@ def print_advice(found: NightReport) -> None:
 
 def print_line(text: str) -> None:
     """A sentence, within the width of a report."""
-    out.print(textwrap.fill(printable(text), COLUMNS, break_on_hyphens=False, break_long_words=False), markup=False)
+    out.print(textwrap.fill(printable(text), COLUMNS, break_on_hyphens=False, break_long_words=False))
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
@@ -129,10 +129,10 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     for name, text in rows:
         first, *rest = textwrap.wrap(printable(text), COLUMNS - WIDTH - 3, break_on_hyphens=False) or [""]
         if len(name) > WIDTH:
-            out.print(f"  {printable(name)}", markup=False)
-        out.print(f"  {name if len(name) <= WIDTH else '':<{WIDTH}} {first}", markup=False)
+            out.print(f"  {printable(name)}")
+        out.print(f"  {name if len(name) <= WIDTH else '':<{WIDTH}} {first}")
         for line in rest:
-            out.print(f"  {'':<{WIDTH}} {line}", markup=False)
+            out.print(f"  {'':<{WIDTH}} {line}")
 
 
 def _check(options: Options, as_json: bool) -> None:
@@ -142,7 +142,7 @@ def _check(options: Options, as_json: bool) -> None:
         print_json({"night": found.night, "done": found.done, "sentence": found.sentence, "notices": problems})
     else:
         for line in (found.sentence, *problems):
-            out.print(printable(line), markup=False)
+            out.print(printable(line))
     sys.exit(DONE if found.done else FAILED)
 
 
@@ -200,9 +200,9 @@ def _print_table(table: Table) -> None:
         # Names of recipes and parts stay whole if anything else can give way.
         widest = max(widths[1:], default=0)
         widths[widths.index(widest, 1) if widest > _NARROWEST else 0] -= 1
-    out.print(f"\n{textwrap.fill(table.title, COLUMNS)}", markup=False)
+    out.print(f"\n{textwrap.fill(table.title, COLUMNS)}")
     for line in lines:
         folded = [textwrap.wrap(cell, width) or [""] for cell, width in zip(line, widths, strict=True)]
         for parts in itertools.zip_longest(*folded, fillvalue=""):
             cells = (f"{cell:<{width}}" for cell, width in zip(parts, widths, strict=True))
-            out.print(f"  {'  '.join(cells).rstrip()}", markup=False)
+            out.print(f"  {'  '.join(cells).rstrip()}")

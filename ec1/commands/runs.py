@@ -76,11 +76,10 @@ def run_replay(context: typer.Context, name: Name, as_json: AsJson = False) -> N
         out.print(
             f"{again.name}: {'the same' if found.same else 'different'}; {found.steps} steps, losses differ by up to "
             f"{found.largest_loss_difference:.6f}; {found.different_tensors} of {found.tensors} tensors differ, by up "
-            f"to {found.largest_weight_difference:.6f}",
-            markup=False,
+            f"to {found.largest_weight_difference:.6f}"
         )
         for what, (before, now) in found.changed.items():
-            out.print(f"  {what} was {before}, is {now}", markup=False)
+            out.print(f"  {what} was {before}, is {now}")
     sys.exit(DONE if found.same else FAILED)
 
 

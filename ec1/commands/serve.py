@@ -39,7 +39,7 @@ def serve(
         options.environment,
         host=host or deployment.serving.host,
         port=deployment.serving.port if port is None else port,
-        progress=lambda message: err.print(message, markup=False),
+        progress=lambda message: err.print(message),
     )
 
 
@@ -61,7 +61,7 @@ def split(
     if not arms:
         came_to = trial_results(deployment, options.home, registry, tenant, name)
         registry.end_trial(tenant, name, reason, person(), result=came_to)
-        out.print(f"{role}: the version in use answers everything", markup=False)
+        out.print(f"{role}: the version in use answers everything")
         return
     weights = {arm: weight for arm, _, weight in (each.partition("=") for each in arms)}
     if len(weights) < len(arms):
@@ -70,7 +70,7 @@ def split(
         raise InputError(f"{wrong[0]} has no weight: write it as {wrong[0]}=10")
     shares = {arm: int(weight) for arm, weight in weights.items()}
     registry.start_trial(tenant, name, shares, reason, person())
-    out.print(f"{role}: {', '.join(f'{arm} {weight}' for arm, weight in shares.items())}", markup=False)
+    out.print(f"{role}: {', '.join(f'{arm} {weight}' for arm, weight in shares.items())}")
 
 
 @serve_app.command("results")
@@ -102,12 +102,12 @@ def results(
         print_json(rows)
         return
     if not rows:
-        out.print(f"no answer of {role} was kept", markup=False)
+        out.print(f"no answer of {role} was kept")
     for each in tallies:
         interval = each.interval()
         said = f"{each.good} of {each.good + each.bad} people content" if interval else "no feedback"
         share = f" [{interval[0]:.0%}, {interval[1]:.0%}]" if interval else ""
-        out.print(f"{each.version.name:<40} {each.answers:>6} answers  {said}{share}", markup=False)
+        out.print(f"{each.version.name:<40} {each.answers:>6} answers  {said}{share}")
 
 
 @serve_app.command("litellm-config")
@@ -158,7 +158,7 @@ def key_add(
 
     options: Options = context.obj
     limits = KeyLimits(at_once=at_once, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
-    out.print(keys_of(options.home).add(name, tuple(tenant or ()), limits), markup=False)
+    out.print(keys_of(options.home).add(name, tuple(tenant or ()), limits))
 
 
 @key_app.command("list")
@@ -175,9 +175,7 @@ def key_list(context: typer.Context) -> None:
         requests, tokens = counts.used_today(key.name)
         limits = ", ".join(f"{what} {most}" for what, most in key.limits.model_dump(exclude_none=True).items())
         whom = ", ".join(key.tenants) or "all tenants"
-        out.print(
-            f"{key.name}  {whom}; {limits or 'no limits'}; today {requests} requests, {tokens} tokens", markup=False
-        )
+        out.print(f"{key.name}  {whom}; {limits or 'no limits'}; today {requests} requests, {tokens} tokens")
     counts.close()
 
 
@@ -188,4 +186,4 @@ def key_remove(context: typer.Context, name: Annotated[str, typer.Argument(help=
 
     options: Options = context.obj
     keys_of(options.home).remove(name)
-    out.print(f"{name} is removed", markup=False)
+    out.print(f"{name} is removed")

@@ -29,8 +29,9 @@ INTERRUPTED = 128 + signal.SIGINT
 Answer = TypeVar("Answer")
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# What is printed is mostly from outside: neither `[red]` nor `:x:` in it means anything.
+out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def print_answer(found: Answer, as_json: bool, lines: Callable[[Answer], Iterabl
         print_json(found)
     else:
         for line in lines(found):
-            out.print(line, markup=False)
+            out.print(line)
 
 
 def print_json(value: Any) -> None:

@@ -41,7 +41,7 @@ def submit(
             raise InputError(f"no night of this deployment runs {', '.join(unknown)}: choose of {', '.join(known)}")
         chosen = [known[name] for name in recipes or ()]
     if not chosen:
-        err.print(f"no recipe that a night runs changed since {since}: nothing was submitted", markup=False)
+        err.print(f"no recipe that a night runs changed since {since}: nothing was submitted")
         sys.exit(DONE)
     night = deployment.current_night(dt.datetime.now(dt.UTC)).date
     sys.exit(run_module(["jobs.submit", "--url", url, "--night", night, *chosen], options))

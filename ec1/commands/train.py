@@ -60,7 +60,7 @@ def train(
     env = inherited(options.environment)
     scoring = options.home.logs / f"evaluation-{name}-by-hand.log"
     plan = prepared.plan
-    err.print(f"  {plan.steps} steps, about {plan.seconds:.0f} s; log: {log}", markup=False)
+    err.print(f"  {plan.steps} steps, about {plan.seconds:.0f} s; log: {log}")
     judged = None
     with _going_on(), following([log, scoring], _holder(deployment, options)):
         result = run_by_hand(prepared.spec, deployment, options.home, env, log, "ec1 train")
@@ -74,11 +74,10 @@ def train(
     where = prepared.spec.output / result.weights if result.weights else "nowhere"
     out.print(
         f"{result.status}: {result.steps} of {result.planned_steps} steps in {result.seconds:.0f} s, loss "
-        f"{result.loss_first} to {result.loss_last}; run {run}, weights in {where}",
-        markup=False,
+        f"{result.loss_first} to {result.loss_last}; run {run}, weights in {where}"
     )
     if judged is not None:
-        out.print(f"the gate would say {judged.verdict.verdict}: {judged.verdict.told}", markup=False)
+        out.print(f"the gate would say {judged.verdict.verdict}: {judged.verdict.told}")
 
 
 def sweep(
@@ -134,7 +133,7 @@ def sweep(
         print_json({"rows": shown, "folder": str(folder), "curves": str(folder / CURVES)})
         return
     _print_table(rows)
-    out.print(f"curves: {folder / CURVES}", markup=False)
+    out.print(f"curves: {folder / CURVES}")
 
 
 @contextlib.contextmanager
@@ -161,15 +160,14 @@ def _try_all(
         if race and done and trial.seed != done[-1][0].seed:
             for setting, why in hopeless(table(done)).items():
                 if dropped.setdefault(setting, why) is why:
-                    err.print(f"  {setting}: no more seeds, {why}", markup=False)
+                    err.print(f"  {setting}: no more seeds, {why}")
         if trial.setting in dropped:
             continue
         plan = trial.prepared.plan
         # A training takes minutes or hours: say which one before it, not only after.
         err.print(
             f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {plan.steps} steps, about "
-            f"{plan.seconds:.0f} s, and its evaluation; log: {trial.logs(options.home)[0]}",
-            markup=False,
+            f"{plan.seconds:.0f} s, and its evaluation; log: {trial.logs(options.home)[0]}"
         )
         with following(trial.logs(options.home), _holder(deployment, options)):
             result, judged = run_trial(trial, deployment, options.home, inherited(options.environment))
@@ -177,13 +175,13 @@ def _try_all(
         if not as_json:
             said = judged.verdict.told if judged else result.verdict
             took = f"{result.steps} steps in {result.seconds:.0f} s"
-            out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {took}; {said}", markup=False)
+            out.print(f"  {number}/{len(planned)}  {trial.setting}, seed {trial.seed}: {took}; {said}")
 
 
 def _print_table(rows: "Sequence[SweepResult]") -> None:
     out.print("gain over the base in nats/token, on held-out examples that none of them was trained on:")
     head = f"  {'right':<14}  {'gain':>7}  {'of the seeds':<16}  {'against the best':<26}  {'verdicts':<22}  setting"
-    out.print(head, markup=False)
+    out.print(head)
     for row in rows:
         gain = "none" if row.gain is None else f"{row.gain:+.3f}"
         right = "" if row.right is None else "{:.0%} ({:.0%}-{:.0%})".format(*row.right)
@@ -194,7 +192,7 @@ def _print_table(rows: "Sequence[SweepResult]") -> None:
             f"{count} {verdict}" if row.seeds > 1 else verdict for verdict, count in Counter(row.verdicts).items()
         )
         line = f"  {right:<14}  {gain:>7}  {spread:<16}  {behind:<26}  {verdicts:<22}  {row.setting}{lost}"
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _find(options: Options, recipe: str, overrides: Mapping[str, Any]) -> ResolvedRecipe:

@@ -56,7 +56,7 @@ def worker(
         if as_json:
             print_json(found)
         else:
-            out.print(f"EC1 {found['version']}, {device}: {found['name']}, {found['free_gib']} GiB free", markup=False)
+            out.print(f"EC1 {found['version']}, {device}: {found['name']}, {found['free_gib']} GiB free")
         return
     if marker is not None and deployment.gpu.lock is None and deployment.gpu.lock_dir is None:
         # A scheduler gave this job its cards alone, and counts them anew for each.
@@ -78,6 +78,6 @@ def worker(
             sys.stdout.write(json.dumps(dataclasses.asdict(done)) + "\n")
             sys.stdout.flush()
         else:
-            out.print(f"{done.file}: {done.outcome} in {done.seconds:.0f} s {printable(done.reason)}", markup=False)
+            out.print(f"{done.file}: {done.outcome} in {done.seconds:.0f} s {printable(done.reason)}")
     if failed:
         raise typer.Exit(FAILED)

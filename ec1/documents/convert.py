@@ -36,15 +36,20 @@ _OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 MEDIA_TYPES = {
     ".pdf": "application/pdf",
-    ".docx": f"{_OFFICE}.wordprocessingml.document",
-    ".pptx": f"{_OFFICE}.presentationml.presentation",
-    ".xlsx": f"{_OFFICE}.spreadsheetml.sheet",
+    **dict.fromkeys((".docx", ".docm"), f"{_OFFICE}.wordprocessingml.document"),
+    **dict.fromkeys((".pptx", ".pptm"), f"{_OFFICE}.presentationml.presentation"),
+    **dict.fromkeys((".xlsx", ".xlsm"), f"{_OFFICE}.spreadsheetml.sheet"),
+    ".doc": "application/msword",
+    ".ppt": "application/vnd.ms-powerpoint",
+    ".xls": "application/vnd.ms-excel",
     ".odt": f"{_OPEN_DOCUMENT}.text",
     ".ods": f"{_OPEN_DOCUMENT}.spreadsheet",
     ".rtf": "application/rtf",
     ".epub": "application/epub+zip",
     ".eml": "message/rfc822",
     ".msg": "application/vnd.ms-outlook",
+    ".vtt": "text/vtt",
+    ".srt": "application/x-subrip",
     ".png": "image/png",
     ".jpg": "image/jpeg",
     ".jpeg": "image/jpeg",
@@ -53,7 +58,7 @@ MEDIA_TYPES = {
     ".bmp": "image/bmp",
     ".webp": "image/webp",
 }
-"""The media type that kreuzberg knows a file by, for each suffix of `ec1.streams.CONVERTED`."""
+"""The media type of a file, for each suffix of `ec1.streams.CONVERTED`."""
 
 CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-4"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""

@@ -15,11 +15,14 @@ from typing import Any
 
 import kreuzberg
 
+from ec1.documents.captions import turns
 from ec1.documents.limits import limit_process
 from ec1.documents.page_lines import paragraphs
 from ec1.documents.word_text import with_references, without_references
+from ec1.errors import RejectedError
 
-_PDF, _BOOK = "application/pdf", "application/epub+zip"
+_PDF, _BOOK, _OLD_WORD = "application/pdf", "application/epub+zip", "application/msword"
+_CAPTIONS = {"text/vtt": "vtt", "application/x-subrip": "srt"}
 _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
@@ -61,6 +64,12 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
             return _pdf(data, max_pages, languages)
         if media_type.startswith("image/"):
             return {"title": "", "parts": _recognised(data, media_type, languages)}
+        if media_type in _CAPTIONS:
+            return {"title": "", "parts": turns(data, _CAPTIONS[media_type])}
+        if media_type == _OLD_WORD:
+            # Plain, where each line is a paragraph: as Markdown it joins those that have nothing between them.
+            found = kreuzberg.extract_bytes_sync(data, media_type, config=_config())
+            return {"title": _title(found.metadata), "parts": [["", found.content.replace("\n", "\n\n")]]}
         data = without_references(data) if media_type == _WORD else data
         # Markdown keeps the cells of tables apart.
         found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format="markdown"))
@@ -74,6 +83,8 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
         return {"title": _title(found.metadata), "parts": parts}
     except kreuzberg.KreuzbergError as error:
         return {"refused": f"not converted: {_reason(error)}"}
+    except RejectedError as error:
+        return {"refused": str(error)}
     except MemoryError:
         return {"refused": "not converted: it takes more memory than documents.conversion.max_memory_mb"}
 

@@ -3,7 +3,7 @@
 Belongs here: listing the streams, comparing with the ledger, and the rules that protect the graph from a listing that
 cannot be right. Nothing here writes to the ledger or the graph.
 
-Names that start with a dot (editors' leftovers, `.git`) are not documents, as in a shell's `**`. What archives,
+Names that start with a dot (editors' leftovers, `.git`) or `~$` are not documents. What archives,
 mailboxes and mails hold is taken out into a folder of its own (`ec1.documents.sources.unpack`) and listed as if it lay
 there.
 """
@@ -30,7 +30,7 @@ from ec1.documents.sources.unpack import Seen, holds_others, unpack
 from ec1.documents.steady import Unreadable, Unsteady, read_steadily
 from ec1.errors import DeferredError, InputError, PermanentError
 from ec1.files import digest_of
-from ec1.streams import CONTAINERS, CONVERTED, Stream
+from ec1.streams import CONTAINERS, CONVERTED, Stream, is_hidden
 
 log = logging.getLogger(__name__)
 
@@ -328,7 +328,7 @@ class _Walk:
                 kept = None
                 if not entry.is_dir(follow_symlinks=False):
                     kept = self._entry(entry, path, utf8, row)
-                elif name[0] != ".":
+                elif not is_hidden(name):
                     folders.append(path)
             except FileNotFoundError:
                 kept = None
@@ -343,7 +343,7 @@ class _Walk:
     def _entry(self, entry: os.DirEntry[str], path: str, utf8: bool, row: Row | None) -> Row | None:
         """Deal with what is new or different; `row` is what the cache has for it. Return what it should have."""
         name, target = entry.name, path
-        if name[0] == ".":
+        if is_hidden(name):
             return None
         plain = entry.is_file(follow_symlinks=False)
         if not self._takes(path):

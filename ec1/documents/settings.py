@@ -1,5 +1,6 @@
 """What a deployment sets about its documents."""
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -29,6 +30,14 @@ def _suffix(value: str) -> str:
     return value.lower()
 
 
+def _text_suffix(value: str) -> str:
+    if not re.fullmatch(r"\.[^\s/.]{1,20}", value):
+        raise ValueError(f"{value!r} is not a suffix, such as .log")
+    if value.lower() in (*READABLE, *PICTURES):
+        raise ValueError(f"{value} files are read by their own rules: name it in `suffixes`")
+    return value.lower()
+
+
 class StreamSettings(Settings):
     """One stream: the readable files of a folder, at any depth, or of a source that is not a folder."""
 
@@ -40,6 +49,9 @@ class StreamSettings(Settings):
         (),
         description="which files, such as .pdf, in either case; default: all that EC1 can read (docs/documents.md), "
         "without pictures",
+    )
+    as_text: tuple[Annotated[str, AfterValidator(_text_suffix)], ...] = Field(
+        (), description="files of other suffixes that are plain text, such as .log, and are read, too"
     )
     pattern: str = Field(
         "*",
@@ -72,7 +84,7 @@ class StreamSettings(Settings):
     @property
     def read(self) -> tuple[str, ...]:
         """The suffixes of its files."""
-        return self.suffixes or READABLE
+        return (*(self.suffixes or READABLE), *self.as_text)
 
     def place(self, name: str) -> str:
         """Its folder: of a source, the one of its copies, which is called as the stream."""
@@ -174,6 +186,12 @@ class DocumentSettings(Settings):
             )
             for name, each in self.streams.items()
         }
+
+    @cached_property
+    def suffixes(self) -> tuple[str, ...]:
+        """Of all files that can be read here: those that need not be named, and those that a stream names."""
+        named = (suffix for stream in self.all_streams.values() for suffix in stream.suffixes)
+        return tuple(dict.fromkeys((*READABLE, *named)))
 
     @cached_property
     def labelled(self) -> Mapping[str, frozenset[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from ec1.streams import READABLE, Stream
+from ec1.streams import READABLE, Stream, is_hidden
 
 _MOST_ENTRIES = 50_000
 
@@ -53,17 +53,17 @@ class Unread:
 
 
 def unread_files(root: Path, streams: Iterable[Stream]) -> Unread:
-    """Look at the names below `root`, without following links; names that begin with a dot are skipped."""
+    """Look at the names below `root`, without following links; hidden ones are skipped."""
     found, seen = Unread(), 0
     chosen = [(root / stream.folder, stream) for stream in streams if not stream.copied]
     for folder, names, files in os.walk(root):
-        names[:] = [name for name in names if not name.startswith(".")]
+        names[:] = [name for name in names if not is_hidden(name)]
         here = Path(folder)
         around = [stream for top, stream in chosen if here.is_relative_to(top)]
         seen += len(files) + len(names)
         for name in files:
             path = (here / name).relative_to(root).as_posix()
-            if name.startswith(".") or any(stream.takes(path) for stream in around):
+            if is_hidden(name) or any(stream.takes(path) for stream in around):
                 continue
             suffix = PurePath(name).suffix.lower()
             if suffix in READABLE:

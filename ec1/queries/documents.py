@@ -19,7 +19,7 @@ from ec1.night.forgetting.containers import texts_in
 from ec1.night.forgetting.tuples import corpus_lines
 from ec1.night.forgetting.wanted import Wanted
 from ec1.night.steps.extractor import extractor_of
-from ec1.streams import CONTAINERS, READABLE, WITH_ATTACHMENTS, Stream
+from ec1.streams import CONTAINERS, WITH_ATTACHMENTS, Stream
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,13 @@ class DocumentPreview:
 def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
     """A file as it would be read. Raises InputError for a kind that cannot be read, RejectedError with the reason that
     it cannot be a document, DeferredError if it changes meanwhile."""
-    if path.suffix.lower() not in READABLE:
-        raise InputError(f"{path} is of a kind that EC1 cannot read; it reads {', '.join(READABLE)}")
+    if not path.is_file():
+        raise InputError(f"{path} is {'not a file' if path.exists() else 'not there'}")
+    if path.suffix.lower() not in deployment.documents.suffixes:
+        kinds = ", ".join(deployment.documents.suffixes)
+        raise InputError(
+            f"{path} is of a kind that is not read: those are {kinds}, and what a stream's `as_text` names"
+        )
     if path.suffix.lower() in CONTAINERS:
         raise InputError(f"{path} holds documents and is none itself: unpack it, and look at one of them")
     try:
@@ -96,7 +101,7 @@ def _held_files(deployment: Deployment, path: Path) -> Iterator[str]:
         for item in opener.container(
             path, 0, max_files=most.max_files, max_bytes=most.max_mb * 2**20, most=documents.max_bytes
         ):
-            is_read = item.name.lower().endswith(READABLE)
+            is_read = item.name.lower().endswith(documents.suffixes)
             yield f"{item.name}: {'a document of its own' if is_read else 'of a kind that EC1 cannot read'}"
 
 

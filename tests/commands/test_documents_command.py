@@ -11,6 +11,7 @@ from graph_samples import key, result
 from typer.testing import CliRunner
 
 from ec1.cli import app
+from ec1.errors import InputError
 from ec1.graph.ladybug_store import LadybugStore
 from ec1.home import Home
 
@@ -57,6 +58,24 @@ def test_a_preview_names_what_a_mail_holds_and_what_the_model_is_not_shown(desk:
     found = _preview(desk, "a.eml", written.mail("Timber", f"{written.TEXT}\n\n{order}\n"))
     assert f"addressed to a machine: {order}" in found["left_out"]
     assert "a.pdf: a document of its own" in found["left_out"]
+
+
+def test_a_preview_shows_what_stands_there_and_nothing_else(desk: Path) -> None:
+    # A terminal's library takes these for a picture and for a colour.
+    line = "root:x:0:0 and [red]Ruth[/red] :smile:"
+    (desk / "a.txt").write_text(line)
+    assert line in _ec1(desk, "documents", "preview", str(desk / "a.txt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("", "is not a file"), ("gone.txt", "is not there"), ("a.mp3", "what a stream's `as_text` names")],
+)
+def test_what_cannot_be_previewed_says_why(desk: Path, name: str, reason: str) -> None:
+    (desk / "a.mp3").write_bytes(b"ID3")
+    options = ["--project", str(desk), "--home", str(desk / "home"), "--deployment", "acme"]
+    result = CliRunner().invoke(app, [*options, "documents", "preview", str(desk / name)])
+    assert isinstance(result.exception, InputError) and reason in str(result.exception)
 
 
 def test_without_the_models_tokenizer_a_preview_says_so(desk: Path) -> None:

@@ -60,6 +60,10 @@ def test_a_name_stands_on_a_sheet(converter: Converter) -> None:
     assert "| Ann Lee | Glass Ltd |" in document.text
 
 
+def test_a_paragraph_of_an_old_word_file_is_one(converter: Converter) -> None:
+    assert parse("a.doc", written.EACH["a.doc"], converter).text == f"Minutes\n\n{written.TEXT}"
+
+
 @pytest.fixture(scope="module")
 def recognising() -> Iterator[Converter]:
     program("tesseract")

@@ -75,6 +75,16 @@ def test_a_stream_may_choose_among_suffixes(tmp_path: Path) -> None:
     assert str(unread_files(root, documents.all_streams.values())) == "1 file that no stream reads: 1 .pdf in mail"
 
 
+def test_a_stream_may_name_further_files_as_text(tmp_path: Path) -> None:
+    root = tmp_path / "share"
+    fill(root, "all/a.LOG", "all/b.md", "all/c.wiki", "all/~$d.docx", "all/~$e/f.md")
+    documents = settings(all={"folder": "all", "as_text": [".log"]})
+    assert [each.key.path for each in scan(root, documents).changed] == ["all/a.LOG", "all/b.md"]
+    assert str(unread_files(root, documents.all_streams.values())).startswith("1 file that no stream reads: 1 .wiki")
+    documents = settings(all={"folder": "all", "as_text": [".log"], "suffixes": [".md"]})
+    assert len(scan(root, documents).changed) == 2
+
+
 def test_files_that_no_stream_reads_are_named(tmp_path: Path) -> None:
     fill(tmp_path, "inbox/a.pdf", "inbox/b.pdf", "notes/c.docx", "a.mp3", "LICENSE", ".git/config", "notes/.d.pdf")
     found = unread_files(tmp_path, CONTRACT_STREAMS.values())
@@ -113,6 +123,8 @@ def test_a_stream_gets_its_share_whenever_the_night_ends(share: float, first: di
         ({"a": {"folder": "x"}, "b": {"folder": "y", "id_prefix": "a"}}, "two streams have the id prefix 'a'"),
         ({"a": {"folder": "x", "suffixes": [".md", ".jsonl"]}}, "name .json among the suffixes, too"),
         ({"a": {"folder": "x", "suffixes": [".mp3"]}}, "'.mp3' files cannot be read: choose among .md"),
+        ({"a": {"folder": "x", "as_text": [".pdf"]}}, ".pdf files are read by their own rules"),
+        ({"a": {"folder": "x", "as_text": ["log"]}}, "'log' is not a suffix, such as .log"),
         ({"../a": {"folder": "x"}}, "name"),
         ({"a": {}}, "either a `folder` or a `source`"),
         ({"a": {"source": {"kind": "git", "repository": "x", "revision": "--exec=x"}}}, "revision"),

@@ -1,5 +1,6 @@
 """Documents in the formats of other programs, made with those formats' own writers."""
 
+import gzip
 import html
 import io
 import zipfile
@@ -103,6 +104,21 @@ def rich_text(text: str) -> bytes:
     return rf"{{\rtf1\ansi {escaped}}}".encode()
 
 
+def captions(*said: tuple[str, str]) -> bytes:
+    """WebVTT as Teams writes it: (speaker, words), ten seconds each."""
+    times = [f"00:{at // 6:02}:{at % 6}0.000" for at in range(len(said) + 1)]
+    cues = [
+        f"{times[at]} --> {times[at + 1]}\n<v {who}>{html.escape(words, quote=False)}</v>\n"
+        for at, (who, words) in enumerate(said)
+    ]
+    return "\n".join(["WEBVTT\n", *cues]).encode()
+
+
+def of_office_97(name: str) -> bytes:
+    """A file that LibreOffice made: nothing that we have writes these kinds."""
+    return gzip.decompress((Path(__file__).parent / "office97" / f"{name}.gz").read_bytes())
+
+
 def zipped(files: dict[str, bytes]) -> bytes:
     """A ZIP archive."""
     stream = io.BytesIO()
@@ -127,6 +143,11 @@ EACH = {
     "a.rtf": rich_text(TEXT),
     "a.epub": book(TEXT),
     "a.eml": mail("Timber", TEXT),
+    "a.docm": word(TEXT),
+    "a.vtt": captions(("Ann Lee", TEXT)),
+    "a.srt": f"1\n00:00:01,000 --> 00:00:09,000\n{TEXT}\n".encode(),
+    "a.rst": f"Minutes\n=======\n\n{TEXT}\n".encode(),
+    **{name: of_office_97(name) for name in ("a.doc", "a.ppt", "a.xls")},
     "a.html": f"<html><head><title>T</title></head><body><p>{TEXT}</p></body></html>".encode(),
     "a.txt": TEXT.encode(),
     "a.csv": f"note\n{TEXT}\n".encode(),
@@ -146,6 +167,8 @@ def as_kind(suffix: str, text: str) -> bytes:
             return word(*paragraphs)
         case ".eml":
             return mail("A note", text)
+        case ".vtt":
+            return captions(*(("Ann Lee", " ".join(each.split())) for each in paragraphs if each.strip()))
         case ".html":
             return f"<html><body>{''.join(f'<p>{html.escape(each)}</p>' for each in paragraphs)}</body></html>".encode()
         case _:

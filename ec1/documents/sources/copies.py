@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.documents.sources.source import Item, is_hidden, places
+from ec1.documents.sources.source import Item, has_hidden_part, places
 from ec1.errors import PermanentError, RejectedError
 from ec1.files import write_atomic
 
@@ -113,7 +113,7 @@ class Copies:
         `check` gets how many copies there were and how many of them are to go, and may raise. Raises what the source
         raises; then nothing was removed. `signature` is kept with the folder.
         """
-        found = places(item for item in items if wanted(item.name) and not is_hidden(item.name))
+        found = places(item for item in items if wanted(item.name) and not has_hidden_part(item.name))
         known = self._rows(folder)
         if not (known or found):
             return Brought(0, 0)

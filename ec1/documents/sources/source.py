@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from ec1.streams import is_hidden
+
 _PART_BYTES = 200
 _PATH_BYTES = 2000
 # What a file system or a terminal may take for something else, and the escape itself.
@@ -63,9 +65,9 @@ def place(name: str) -> str:
     return path if len(path.encode()) <= _PATH_BYTES else _distinct(_part(parts[-1]), name)
 
 
-def is_hidden(name: str) -> bool:
-    """Whether a part of a name begins with a dot, and so is not a document, as in a folder."""
-    return any(part[:1] == "." and part.strip(".") for part in name.replace("\\", "/").split("/"))
+def has_hidden_part(name: str) -> bool:
+    """Whether a part of a name is hidden, and so is not a document, as in a folder."""
+    return any(is_hidden(part) and part.strip(".") for part in name.replace("\\", "/").split("/"))
 
 
 def _part(part: str) -> str:

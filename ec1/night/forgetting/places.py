@@ -21,7 +21,6 @@ from ec1.night.forgetting.containers import LADYBUG, SQLITE, head_of, is_weights
 from ec1.night.forgetting.scrubbing import parsed
 from ec1.night.forgetting.tuples import FoundTuple, corpus_lines, made_of
 from ec1.night.forgetting.wanted import Wanted, strings
-from ec1.streams import READABLE
 
 _LARGEST_RECORD = 64 * 2**20
 
@@ -108,6 +107,7 @@ def documents_held(wanted: Wanted, deployment: Deployment, home: Home, held: Hol
     """The documents, in a stream or not, whose name, bytes or text hold it: below the deployment's root, copied from a
     source, taken out of an archive or a mail."""
     converter = Converter(deployment.documents.conversion, home.cache / "converted")
+    suffixes = deployment.documents.suffixes
     for root in _document_roots(deployment, home):
         reader = DocumentReader(root, deployment.documents.max_bytes, converter)
         inside = root.is_relative_to(home.root.resolve())
@@ -115,7 +115,7 @@ def documents_held(wanted: Wanted, deployment: Deployment, home: Home, held: Hol
             if not path.is_file() or path.is_symlink():
                 continue
             name, sha256 = path.relative_to(root).as_posix(), _sha256(path)
-            text, head = _document_text(reader, name, sha256)
+            text, head = _document_text(reader, name, sha256) if name.lower().endswith(suffixes) else ("", "")
             texts = [name, head, text, *(_source_names(path, deployment) if wanted.source else ())]
             if any(map(wanted.in_text, texts)) or holds(path, wanted):
                 _count(wanted, f"{name}\n{text}", held)
@@ -128,8 +128,6 @@ def _document_roots(deployment: Deployment, home: Home) -> tuple[Path, ...]:
 
 def _document_text(reader: DocumentReader, name: str, sha256: str) -> tuple[str, str]:
     """A document's text, and what it says about itself; nothing of a file that cannot be read."""
-    if not name.lower().endswith(READABLE):
-        return "", ""
     try:
         document = reader.read(DocumentKey("", name), sha256)
     except (RejectedError, DeferredError):
