@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -95,7 +96,7 @@ class Sources:
         elif kind == "lines":
             yield from (_object(line) for line in text.lines() if line is None or line.strip())
         else:
-            yield from _csv(text, "\t" if kind == "tsv" else ",")
+            yield from _csv(text, "\t" if kind == "tsv" else ",;\t")
         if text.encoding is not None:
             self.encodings[name] = text.encoding
 
@@ -237,9 +238,14 @@ def _object(line: str | None) -> _Row:
         return None, str(error)
 
 
-def _csv(file: PackedText, delimiter: str) -> Iterator[_Row]:
+def _csv(file: PackedText, delimiters: str) -> Iterator[_Row]:
+    """The rows of a table. Of the delimiters it has the one that makes the most columns of its first line: where a
+    comma stands in numbers, Excel writes semicolons."""
     csv.field_size_limit(MAX_LINE_BYTES)
-    for row in csv.DictReader(_whole(file), delimiter=delimiter):
+    lines = _whole(file)
+    first = next(lines, "")
+    delimiter = max(delimiters, key=lambda each: len(next(csv.reader([first], delimiter=each), [])))
+    for row in csv.DictReader(chain([first], lines), delimiter=delimiter):
         if None in row or None in row.values():
             yield None, "a line with another number of fields than the first"
         else:

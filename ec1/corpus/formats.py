@@ -141,9 +141,8 @@ def _read(fields: Fields) -> FormattedRow:
     ):
         if answer in fields:
             raise RejectedError(f"{answer} without {question}")
-    raise RejectedError(
-        "no known format: it has no messages, conversations, prompt, instruction or question, nor chosen and rejected"
-    )
+    keys = ", ".join(list(fields.values)[:8]) or "none"
+    raise RejectedError(f"no known format: its keys are {keys}; ec1 corpus import --columns says what they are")
 
 
 def _repeats(fields: Fields, key: str, texts: set[str]) -> bool:

@@ -255,6 +255,26 @@ def test_columns_are_mapped_by_hand(tmp_path: Path) -> None:
         import_rows(source, tmp_path / "other", mapping=mapping_of("prompt=frage,completion=text", None, None))
 
 
+def test_what_the_keys_are_is_said_and_by_hand_mapped(tmp_path: Path) -> None:
+    source = as_lines(tmp_path, [{"problem": "Sky?", "solution": "Blue."}])
+    with pytest.raises(
+        InputError, match="no known format: its keys are problem, solution; ec1 corpus import --columns"
+    ):
+        import_rows(source, tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_table_is_read_by_the_delimiter_of_its_first_line(delimiter: str, tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    with source.open("w", newline="", encoding="utf-8-sig") as stream:
+        writer = csv.writer(stream, delimiter=delimiter)
+        writer.writerows([("question", "answer"), ("Sky; sea, or both?", "Blue,\nboth; always.\tYes.")])
+    (line,) = lines(import_rows(source, tmp_path / "corpus"))
+    assert example_of(parse_record(load_record(line)), "sft")["completion"][0]["content"].startswith(
+        "Blue,\nboth; always."
+    )
+
+
 def test_llama_factorys_dataset_info_maps_columns_and_tags(tmp_path: Path) -> None:
     info = tmp_path / "dataset_info.json"
     entries = {
