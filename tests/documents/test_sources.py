@@ -336,6 +336,33 @@ def test_each_line_of_an_export_is_a_document_of_its_own(tmp_path: Path) -> None
     assert len(night.run().vanished) == 2
 
 
+def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}}, max_vanished_share=1)
+    book = night.root / "contacts.vcf"
+    ann = (
+        "BEGIN:VCARD\r\nVERSION:3.0\r\nN:Lee;Ann;;Dr.;\r\nFN:Dr. Ann Lee\r\nORG:Glass\\, Sons & Co;Sales\r\n"
+        "TITLE:Head of sales\r\nitem1.EMAIL;TYPE=WORK:ann@example.org\r\nTEL:+371 1\r\nTEL;TYPE=CELL:+371 2\r\n"
+        "ADR:;;Quay 4;Riga;;LV-1;Latvia\r\nNOTE:Met at the mill\\nknows Bo\r\nBDAY:1980-02-03\r\n"
+        "PHOTO;ENCODING=b:AAAA\r\nREV:20261101T000000Z\r\nEND:VCARD\r\n"
+    )
+    old = "BEGIN:VCARD\nVERSION:2.1\nN;ENCODING=QUOTED-PRINTABLE;CHARSET=UTF-8:M=C3=BCller;J=C3=B6rg\nEND:VCARD\n"
+    new = "BEGIN:VCARD\nVERSION:4.0\nKIND:org\nFN:Baltic Timber\nTEL;VALUE=uri:tel:+371-3\nno property\nEND:VCARD\n"
+    book.write_text(ann + old + new + ann)
+    assert sorted(map(night.text, night.paths())) == [
+        "name: Dr. Ann Lee\norganization: Glass, Sons & Co\nemail: ann@example.org\nphone: +371 1; +371 2\n"
+        "birth date: 1980-02-03\nstreet: Quay 4\ncity: Riga\npostcode: LV-1\n\n"
+        "about: Head of sales\nnote: Met at the mill knows Bo",
+        "name: Jörg Müller",
+        "organization: Baltic Timber\nphone: +371-3",
+    ]
+    book.write_text(ann.replace("REV:2026", "REV:2027") + old + new)
+    found = night.run()
+    assert (len(found.changed), len(found.vanished)) == (0, 0), "a time of change changes nobody"
+    book.write_text(ann.replace("END:VCARD\r\n", "") + old)
+    (broken,) = night.run().rejected
+    assert "not an address book that can be read" in broken.reason
+
+
 def test_what_is_attached_to_an_outlook_mail_is_read(tmp_path: Path) -> None:
     night = Night(tmp_path, {"all": {"folder": "."}})
     mail = mail_with({"..\\minutes.txt": b"Ann Lee wrote.", "": b"no name, so of no kind", "logo.png": b"x"})

@@ -1,5 +1,5 @@
-"""Files that hold documents: archives, mailboxes, exports with a record a line, mails with attachments. Each is a
-source of its own.
+"""Files that hold documents: archives, mailboxes, exports with a record a line, address books, mails with attachments.
+Each is a source of its own.
 
 Belongs here: what is in such a file, and how much may come out of it. Does not: what a mail itself says
 (`ec1.documents.convert`), copying (`copies.py`), and containers in containers (`unpack.py`). ZIP is `zipfile`'s work,
@@ -11,6 +11,7 @@ import email
 import email.message
 import email.policy
 import hashlib
+import json
 import mailbox
 import stat
 import struct
@@ -23,8 +24,10 @@ from typing import Any
 
 import olefile
 
+from ec1.documents.sources.cards import contacts
 from ec1.documents.sources.source import Item
 from ec1.errors import RejectedError
+from ec1.files import digest_of
 
 _BROKEN_MAIL = (
     *(ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError),
@@ -69,6 +72,7 @@ class Container(contextlib.ExitStack):
             ".msg": self._outlook,
             ".jsonl": self._records,
             ".ndjson": self._records,
+            ".vcf": self._contacts,
         }
         found = own.get(suffix, self._attached)()
         count = total = 0
@@ -125,6 +129,13 @@ class Container(contextlib.ExitStack):
                 read = partial(_part, self._path, start, size)
                 yield Item(f"{digest[:16]}.json", digest, self._modified_ns, read, size)
             start += size
+
+    def _contacts(self) -> Iterator[Item]:
+        """The contacts of an address book, each as a record under a name that its content gives it, once."""
+        every = {digest_of(record): record for record in contacts(self._path.read_bytes())}
+        for digest, record in every.items():
+            data = json.dumps(record, ensure_ascii=False, indent=1).encode()
+            yield Item(f"{digest[:16]}.json", digest, self._modified_ns, partial(bytes, data), len(data))
 
     def _attached(self) -> Iterator[Item]:
         """The attachments of a mail. Where its structure is broken there are none; its text is read all the same."""
