@@ -346,7 +346,10 @@ def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path
         "PHOTO;ENCODING=b:AAAA\r\nREV:20261101T000000Z\r\nEND:VCARD\r\n"
     )
     old = "BEGIN:VCARD\nVERSION:2.1\nN;ENCODING=QUOTED-PRINTABLE;CHARSET=UTF-8:M=C3=BCller;J=C3=B6rg\nEND:VCARD\n"
-    new = "BEGIN:VCARD\nVERSION:4.0\nKIND:org\nFN:Baltic Timber\nTEL;VALUE=uri:tel:+371-3\nno property\nEND:VCARD\n"
+    new = (
+        "BEGIN:VCARD\nVERSION:4.0\nKIND:Org\nFN:Baltic Timber\nORG:Baltic Timber;\nORG:\nTEL;VALUE=uri:tel:+371-3\n"
+        "no property\nEND:VCARD\n"
+    )
     book.write_text(ann + old + new + ann)
     assert sorted(map(night.text, night.paths())) == [
         "name: Dr. Ann Lee\norganization: Glass, Sons & Co\nemail: ann@example.org\nphone: +371 1; +371 2\n"

@@ -50,12 +50,12 @@ def _record(card: dict[str, list[Any]]) -> dict[str, Any]:
         return [text for name in names for each in card.get(name, ()) if (text := _text(each.value))]
 
     name = next(iter(texts("fn") or texts("n")), "")
-    is_firm = "org" in texts("kind") or "COMPANY" in texts("x-abshowas")
+    is_firm = not {"org", "company"}.isdisjoint(map(str.lower, texts("kind", "x-abshowas")))
     # The first part is the organisation, the others its units.
-    firms = [each.value[0] if isinstance(each.value, list) else each.value for each in card.get("org", ())]
-    found: dict[str, Any] = {"name": "" if is_firm else name, "organization": [_text(each) for each in firms]}
-    if is_firm and name not in found["organization"]:
-        found["organization"].append(name)
+    firms = [_text(each.value[:1] if isinstance(each.value, list) else each.value) for each in card.get("org", ())]
+    if is_firm:
+        firms, name = [name, *firms], ""
+    found: dict[str, Any] = {"name": name, "organization": list(dict.fromkeys(filter(None, firms)))}
     found |= {field: texts(*names) for field, names in _FIELDS.items()}
     found["phone"] = [each.removeprefix("tel:") for each in found["phone"]]
     for address in card.get("adr", ())[:1]:
