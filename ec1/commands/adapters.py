@@ -278,7 +278,7 @@ def adapters_try(
         env=inherited(options.environment),
         url=url,
         api_key=options.environment.get("EC1_API_KEY"),
-        progress=lambda message: err.print(message),
+        progress=err.print,
     )
     if as_json:
         print_json(tried if prompts else tried[0])

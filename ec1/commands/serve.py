@@ -39,7 +39,7 @@ def serve(
         options.environment,
         host=host or deployment.serving.host,
         port=deployment.serving.port if port is None else port,
-        progress=lambda message: err.print(message),
+        progress=err.print,
     )
 
 

@@ -6,6 +6,7 @@ Belongs here: captions to turns of a conversation. webvtt-py reads the two forma
 import html
 import io
 import re
+from collections.abc import Iterable, Iterator
 
 from ec1.documents.text import decode
 from ec1.errors import RejectedError
@@ -38,12 +39,8 @@ def turns(data: bytes, kind: str) -> list[list[str]]:
     ]
     voiced = any(caption.voice for caption in spoken)
     found: list[list[str]] = []
-    speaker, last_line = "", ""
-    for caption in spoken:
-        lines = [line.strip() for line in html.unescape(caption.text).split("\n")]
-        # Rolling captions show a line again while the next one is said.
-        said = " ".join(filter(None, lines[1:] if len(lines) > 1 and lines[0] == last_line else lines))
-        last_line = next(filter(None, reversed(lines)), last_line)
+    speaker = ""
+    for caption, said in zip(spoken, _without_repeats(caption.text for caption in spoken), strict=True):
         if not said:
             continue
         name, words = (caption.voice or "", said) if voiced else _named(said)
@@ -55,6 +52,15 @@ def turns(data: bytes, kind: str) -> list[list[str]]:
         if name or voiced:
             speaker = name
     return found
+
+
+def _without_repeats(texts: Iterable[str]) -> Iterator[str]:
+    """Each text in one line, without the line that rolling captions show again while the next one is said."""
+    last = ""
+    for text in texts:
+        lines = [line.strip() for line in html.unescape(text).split("\n")]
+        yield " ".join(filter(None, lines[1:] if len(lines) > 1 and lines[0] == last else lines))
+        last = next(filter(None, reversed(lines)), last)
 
 
 def _is_full(turn: str) -> bool:

@@ -66,15 +66,14 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
             return {"title": "", "parts": _recognised(data, media_type, languages)}
         if media_type in _CAPTIONS:
             return {"title": "", "parts": turns(data, _CAPTIONS[media_type])}
-        if media_type == _OLD_WORD:
-            # Plain, where each line is a paragraph: as Markdown it joins those that have nothing between them.
-            found = kreuzberg.extract_bytes_sync(data, media_type, config=_config())
-            return {"title": _title(found.metadata), "parts": [["", found.content.replace("\n", "\n\n")]]}
         data = without_references(data) if media_type == _WORD else data
-        # Markdown keeps the cells of tables apart.
-        found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format="markdown"))
+        # Markdown keeps the cells of tables apart, and joins the paragraphs of an old Word file.
+        form = "plain" if media_type == _OLD_WORD else "markdown"
+        found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format=form))
         if len(found.content) > _MAX_CHARACTERS:
             return {"refused": f"more than {_MAX_CHARACTERS:,} characters"}
+        if media_type == _OLD_WORD:
+            return {"title": _title(found.metadata), "parts": [["", found.content.replace("\n", "\n\n")]]}
         parts = _sheets(found.content, found.metadata)
         if media_type != _BOOK:  # Of a book it escapes nothing.
             parts = [[place, _unescaped(text)] for place, text in parts]

@@ -35,8 +35,10 @@ def contacts(data: bytes) -> Iterator[dict[str, Any]]:
     begun, ended = len(_BEGINNING.findall(text)), 0
     try:
         for card in vobject.readComponents(io.StringIO(text), ignoreUnreadable=True, allowQP=True):
-            ended += card.name == "VCARD"
-            if card.name == "VCARD" and (record := _record(card.contents)):
+            if card.name != "VCARD":
+                continue
+            ended += 1
+            if record := _record(card.contents):
                 yield record
     except (vobject.base.VObjectError, *_BROKEN) as error:
         raise RejectedError(f"not an address book that can be read: {error}") from None

@@ -27,7 +27,6 @@ import olefile
 from ec1.documents.sources.cards import contacts
 from ec1.documents.sources.source import Item
 from ec1.errors import RejectedError
-from ec1.files import digest_of
 
 _BROKEN_MAIL = (
     *(ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError),
@@ -132,9 +131,9 @@ class Container(contextlib.ExitStack):
 
     def _contacts(self) -> Iterator[Item]:
         """The contacts of an address book, each as a record under a name that its content gives it, once."""
-        every = {digest_of(record): record for record in contacts(self._path.read_bytes())}
-        for digest, record in every.items():
-            data = json.dumps(record, ensure_ascii=False, indent=1).encode()
+        every = dict.fromkeys(json.dumps(record).encode() for record in contacts(self._path.read_bytes()))
+        for data in every:
+            digest = hashlib.sha256(data).hexdigest()
             yield Item(f"{digest[:16]}.json", digest, self._modified_ns, partial(bytes, data), len(data))
 
     def _attached(self) -> Iterator[Item]:
