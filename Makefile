@@ -10,6 +10,8 @@ EC1_HOME ?= .ec1
 # uv does not read pip's setting for a folder of wheels; hand it over.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export EC1_HOME
+# Images set it; each of a night's dozens of processes, and each run of the tests, would compile our files again.
+unexport PYTHONDONTWRITEBYTECODE
 export EC1_DEPLOYMENT := $(DEPLOYMENT)
 
 # uv refuses a file whose hash is not in the list of its version.
@@ -30,6 +32,7 @@ $(STAMP): pyproject.toml constraints.txt hashes.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@# A night starts dozens of processes; compiled once here, their imports take half the time.
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode $(PINS) --editable '.[$(HARDWARE),dev]'
+	@$(BIN)/python -m compileall -q -j 0 ec1 ec1_assets jobs resources schedules studio
 	@touch $@
 
 night: install ## run a whole night on the bundled sample (NIGHT=YYYY-MM-DD for another one)

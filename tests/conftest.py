@@ -119,6 +119,8 @@ LABELS = ("person", "company", "project", "account", "place", "none")
 OWN_COMMANDS = ("soak", "system")
 """Marks of tests that `make test` leaves out; `make soak` runs what has both."""
 ONE_NIGHT = tuple(f"tests/e2e/test_{name}.py" for name in ("night", "readme", "tutorial", "ui"))
+LONGEST = (*ONE_NIGHT, "tests/training/test_training.py")
+"""Files that begin first: begun last, one keeps a worker for minutes after the other has ended."""
 
 
 class ByFile(LoadScopeScheduling):
@@ -134,7 +136,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has a command of its own, whatever else `-m` chooses, unless it names it."""
+    """Leave out what has a command of its own, whatever else `-m` chooses, unless it names it; the longest first."""
+    items.sort(key=lambda item: item.nodeid.split("::")[0] not in LONGEST)
 
     def left_out(item: pytest.Item) -> bool:
         own = next((mark for mark in OWN_COMMANDS if item.get_closest_marker(mark)), None)

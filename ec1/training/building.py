@@ -95,13 +95,14 @@ def build_trainer(
 
     `batch` and `accumulation` are those of this process, `card` is the index of its card.
     """
+    from accelerate.utils import AutocastKwargs
     from peft import PeftModel
 
     recipe, wish = spec.recipe, spec.recipe.optimisation
     method, objective = METHODS[recipe.method], TRAINERS[recipe.objective]
-    # What is trained whole stays in 16 bits, and parts of a model are put together in them.
+    # Parts of a model are put together in 16 bits.
     precision: Precision = "bfloat16"
-    if not spec.fsdp and recipe.method != "full":
+    if not spec.fsdp:
         precision = precision_on(spec.device, weight_bytes_in(spec.base_model))
     # One that is to be spread over cards need not fit one.
     model = method.base(recipe, spec.base_model, card if spec.device == "cuda" and not spec.fsdp else None, precision)
@@ -127,6 +128,9 @@ def build_trainer(
         **({} if objective.rewards is None else {"reward_funcs": objective.rewards(recipe)}),
     )
     in_32_bits(trainer.model)
+    if recipe.method == "full":
+        # Each weight is cast once a pass; kept, the 16-bit copies of all would lie beside them until its end.
+        trainer.accelerator.autocast_handler = AutocastKwargs(cache_enabled=False)
     if not spec.fsdp:
         # What a model writes, and the likelihood of it, are slices.
         fold_slices(trainer.model)
@@ -170,12 +174,12 @@ def _arguments(
         max_grad_norm=wish.max_grad_norm,
         gradient_checkpointing=wish.gradient_checkpointing,
         use_liger_kernel=fuses_kernels(recipe, spec.device),
-        # All is in 16 bits anyway, but for the adapter of a base that is not quantised; on a CPU autocast's look at
-        # every operation is not free. It also gives back logits in 32 bits, from which differences can be taken.
+        # The base is in 16 bits anyway, and a quantised one computes in them; on a CPU autocast's look at every
+        # operation is not free. It also gives back logits in 32 bits, from which differences can be taken.
         bf16=precision == "bfloat16"
         and (
             spec.device == "cuda"
-            or (objective.casts and (recipe.method == "lora" or whole_layers or not objective.fused_head))
+            or (objective.casts and (recipe.method != "qlora" or whole_layers or not objective.fused_head))
         ),
         use_cpu=spec.device == "cpu",
         fsdp=spec.fsdp,

@@ -54,22 +54,21 @@ def peak_memory_gib(
     if recipe.own_answers is not None:
         tokens += batch * recipe.answers * recipe.own_answers.max_tokens
     # Bytes of a number that a frozen base computes with.
-    stays = fsdp or recipe.method == "full" or precision_on(device, 2 * model.parameters) == "bfloat16"
+    stays = fsdp or precision_on(device, 2 * model.parameters) == "bfloat16"
     width = 2.0 if stays else 4.0
     if recipe.method == "qlora":
         weights = model.projection_parameters * quantised_bits(recipe) / 8 + model.other_parameters * width
         # One projection at a time is unpacked.
         weights += width * max((each.inputs * each.outputs for each in model.linears), default=0)
+    elif recipe.method == "full":
+        # In the sum below; besides the reference and, for what is not computed again, the 16-bit copies.
+        weights = model.parameters * 4.0 * OBJECTIVES[recipe.objective].reference
+        weights += model.parameters * 2.0 * (stays and not wish.gradient_checkpointing)
     else:
         weights = model.parameters * width
-    # An adapter and its optimiser's state are held in 32 bits, the weights of full training in 16.
-    weight_bytes, moment_bytes = (2, 2) if recipe.method == "full" else (4, 4)
-    moments = 2 * (1 if wish.optimizer == "paged_adamw_8bit" else moment_bytes)
-    trained_bytes: float = trained * (2 * weight_bytes + moments)
-    if recipe.method == "full":
-        trained_bytes -= trained * weight_bytes
-        if OBJECTIVES[recipe.objective].reference:
-            weights *= 2
+    # What is trained, its gradient and the optimiser's state are held in 32 bits.
+    moments = 2 * (1 if wish.optimizer == "paged_adamw_8bit" else 4)
+    trained_bytes: float = trained * (2 * 4 + moments)
     if fsdp:
         # The layer that computes and the one that comes next are whole.
         weights = weights / processes + 2.0 * model.projection_parameters * 2 / model.layers

@@ -91,7 +91,8 @@ def work_of(recipe: Recipe, model: ModelShape, *, tokens: float, batches: float,
     rows = batches * recipe.optimisation.batch_size * max(1, len(OBJECTIVES[recipe.objective].rows.sides))
     length = min(float(recipe.data.max_length), tokens / max(1.0, rows * recipe.answers))
     passes = _forwards(recipe) + 1
-    weights = 2.0 * multiplied_parameters(model) * batches * passes
+    # What is trained whole is read in 32 bits, written in 16 and read again.
+    weights = (8.0 if recipe.method == "full" else 2.0) * multiplied_parameters(model) * batches * passes
     other = 0.0
     if recipe.method == "qlora":
         # Each pass unpacks each projection: the packed one is read, the 16-bit one written.
@@ -99,8 +100,7 @@ def work_of(recipe: Recipe, model: ModelShape, *, tokens: float, batches: float,
     # Written and read; once more where they are computed again.
     moves = 3 if recipe.optimisation.gradient_checkpointing else 2
     other += tokens * (moves * model.layers * activation_bytes(recipe, model) + 2 * 4 * model.vocabulary)
-    numbers = 2 if recipe.method == "full" else 4
-    other += updates * trainable_parameters(recipe, model) * numbers * _UPDATE_NUMBERS
+    other += updates * trainable_parameters(recipe, model) * 4 * _UPDATE_NUMBERS
     if recipe.own_answers is not None and OBJECTIVES[recipe.objective].writes_in_steps:
         # Each token of the answers, which are written side by side, reads all weights.
         other += updates * recipe.own_answers.max_tokens * 2.0 * multiplied_parameters(model)

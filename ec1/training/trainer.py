@@ -352,6 +352,8 @@ def _changed_modules(model: Any) -> list[str]:
 
 def _save_weights(trainer: Any, tokenizer: Any, spec: TrainingSpec, name: str) -> None:
     """Write the adapter (or the whole model) as safetensors, with nothing in it that names this machine."""
+    import torch
+
     if name != MODEL and not _changed_modules(trainer.model):
         raise PermanentError(
             "training changed nothing: every B matrix of the adapter is still zero; look at the learning rate, and "
@@ -363,6 +365,9 @@ def _save_weights(trainer: Any, tokenizer: Any, spec: TrainingSpec, name: str) -
     folder = spec.output / name
     shutil.rmtree(folder, ignore_errors=True)
     with staged_directory(folder) as staging:
+        if name == MODEL:
+            # As it is served; held in 32 bits while it was trained.
+            trainer.model.to(torch.bfloat16)
         trainer.write(staging, weights)
         if name == MODEL:
             tokenizer.save_pretrained(staging)

@@ -175,10 +175,18 @@ def test_the_table_of_cards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("card", "method", "fits"), [("L4", "qlora", True), ("L4", "full", False), ("H100", "full", True)]
+    ("card", "method", "optimizer", "fits"),
+    [
+        ("L4", "qlora", "adamw_torch_fused", True),
+        ("L4", "full", "paged_adamw_8bit", False),
+        ("H100", "full", "adamw_torch_fused", False),
+        ("H100", "full", "paged_adamw_8bit", True),
+    ],
 )
-def test_what_fits_which_card(recipe: Recipe, olmo: ModelShape, card: str, method: str, fits: bool) -> None:
-    plan = figures_of(changed(recipe, method), olmo, hardware(card), SIZE)
+def test_what_fits_which_card(
+    recipe: Recipe, olmo: ModelShape, card: str, method: str, optimizer: str, fits: bool
+) -> None:
+    plan = figures_of(changed(recipe, method, optimizer=optimizer), olmo, hardware(card), SIZE)
     assert (plan.peak_memory_gib <= card_named(card).usable_gib) == fits, plan.peak_memory_gib
 
 

@@ -407,6 +407,36 @@ def test_every_method_learns_every_objective(
     )
 
 
+class Moved(TrainerCallback):
+    """How many weights of the layers are others in the end than in the beginning, as a share."""
+
+    before: dict[str, torch.Tensor]
+    share: float
+
+    @staticmethod
+    def _layers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+        return {name: weight.detach() for name, weight in model.named_parameters() if "_proj" in name}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self.before = {name: weight.clone() for name, weight in self._layers(model).items()}
+
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        after = self._layers(model)
+        moved = sum(int((after[name] != weight).sum()) for name, weight in self.before.items())
+        self.share = moved / sum(weight.numel() for weight in self.before.values())
+
+
+def test_all_weights_move_at_the_rate_of_continued_pre_training(
+    make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    """Held in 16 bits, most would be rounded back to where they were at each step."""
+    spec = make("engineering", tmp_path, method="full", quantization=None, optimisation={"learning_rate": 1e-5})
+    moved = Moved()
+    assert run(spec, moved).weights == "model"
+    assert moved.share > 0.95
+    assert {tensor.dtype for tensor in load_file(tmp_path / "model/model.safetensors").values()} == {torch.bfloat16}
+
+
 def test_a_dataset_of_the_other_objective_is_refused(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     spec = make("apprenticeship", tmp_path)
     wrong = spec.model_copy(update={"dataset": spec.dataset.parent / "sft"})
