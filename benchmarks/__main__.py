@@ -25,6 +25,7 @@ SHORT = {
     "serving": ["--rounds", "30", "--clients", "20", "--turns", "5"],
     "threshold_check": ["--tuples", "200000"],
     "trained_extractor": ["--modes", "both"],
+    "weights_in_32_bits": ["--steps", "10"],
 }
 
 # `make mutants` measures the tests; the next two need repositories and texts, then two a home of `make learn`, the
