@@ -32,9 +32,11 @@ _KINDS = {
     **{".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv", ".tsv": "tsv"},
     ".parquet": "parquet",
 }
+_TEXT_FILES = (".txt", ".md")
 _LISTS = frozenset({"data", "rows", "examples", "instances", "items", "records", "samples", "train", "dataset"})
 """Under which keys one object holds the rows of a file; an object with a list of others is a row."""
 
+_NO_TEXT = "the file is neither UTF-8 nor UTF-16 nor Windows-1252"
 _WRONG_LINE = f"not UTF-8, or longer than {MAX_LINE_BYTES // 2**20} MiB"
 _Row: TypeAlias = tuple[dict[str, Any] | None, str | None]
 
@@ -67,6 +69,8 @@ class Sources:
     files: list[SourceFile] = field(default_factory=list)
     other: Counter[str] = field(default_factory=Counter)
     encodings: dict[str, str] = field(default_factory=dict)
+    texts: bool = False
+    """Whether a file of plain text is a row, too."""
 
     def rows(self) -> Iterator[SourceRow]:
         """Every row of every file, in the order of their names. Of a damaged file the last one says what is wrong."""
@@ -91,7 +95,10 @@ class Sources:
             yield from _parquet(file.path)
             return
         text = PackedText(file.path)
-        if kind == "json":
+        if kind is None:
+            whole = text.text()
+            yield (None, _NO_TEXT) if whole is None else ({"text": whole, "document_id": name}, None)
+        elif kind == "json":
             yield from _json(text)
         elif kind == "lines":
             yield from (_object(line) for line in text.lines() if line is None or line.strip())
@@ -101,15 +108,15 @@ class Sources:
             self.encodings[name] = text.encoding
 
 
-def find_sources(path: Path, split: str | None = None) -> Sources:
-    """The files of rows at a path, a file or a folder with all below it.
+def find_sources(path: Path, split: str | None = None, *, texts: bool = False) -> Sources:
+    """The files of rows at a path, a file or a folder with all below it; with `texts` a .txt or .md is a row, too.
 
     Of several splits those of `split` are taken, by default train's; what no split names always. Raises InputError if
     there is none, or none that is trained on by its name.
     """
     if not path.exists():
         raise InputError(f"{path} does not exist")
-    found = Sources(path)
+    found = Sources(path, texts=texts)
     _walk(path, found)
     if not found.files:
         others = ", ".join(f"{count} {ending}" for ending, count in sorted(found.other.items())) or "nothing"
@@ -153,6 +160,8 @@ def _walk(path: Path, found: Sources) -> None:
                 _walk(child, found)
     elif _kind(path) is not None and path.name not in ("dataset_info.json", "dataset_infos.json"):
         found.files.append(SourceFile(path, _split_of(path, found.root)))
+    elif found.texts and path.suffix.lower() in _TEXT_FILES:
+        found.files.append(SourceFile(path, None))
     else:
         found.other[path.suffix or path.name] += 1
 
@@ -185,7 +194,7 @@ def _json(file: PackedText) -> Iterator[_Row]:
     """A list of rows, an object that holds one, or (often) lines under another name."""
     text = file.text()
     if text is None:
-        yield None, "the file is neither UTF-8 nor UTF-16 nor Windows-1252"
+        yield None, _NO_TEXT
         return
     start = len(text) - len(text.lstrip())
     if text[start : start + 1] == "[":

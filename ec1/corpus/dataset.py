@@ -253,7 +253,7 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
 
 def with_system_prompt(example: Example, prompt: str | None) -> Example:
     """The example, led by a recipe's system prompt if it has none."""
-    if prompt is None or example["prompt"][0]["role"] == "system":
+    if prompt is None or not example["prompt"] or example["prompt"][0]["role"] == "system":
         return example
     return {**example, "prompt": [{"role": "system", "content": prompt}, *example["prompt"]]}
 
@@ -465,21 +465,23 @@ class _Builder:
                     if isinstance(measure, str):
                         rejects[row.number] = row, measure
                         continue
-                    longest, total = measure.longest, measure.total
-                    lengths.append(longest)
-                    if longest > self._data.max_length:
+                    parts = self._parts(example, measure)
+                    lengths.extend(part.longest for _, part in parts)
+                    if parts[0][1].longest > self._data.max_length:
                         over += 1
                         rejects[row.number] = row, "longer than max_length"
                         continue
-                    record = {**example, "group": row.group, "origin": row.origin, "row": row.digest, "tokens": longest}
                     side: Side = "heldout" if row.heldout else "train"
-                    tables.write(side, record, measure.encoded)
+                    names = {"group": row.group, "origin": row.origin, "row": row.digest}
+                    for shown, part in parts:
+                        record = {**shown, **names, "tokens": part.longest}
+                        tables.write(side, record, part.encoded)
+                        tokens[side] += part.total
+                        self._written[side].append(row.number)
                     # Not the place: the same tuples elsewhere are the same dataset.
-                    names = canonical_json([row.group, row.digest]).removeprefix(b"[")
-                    hasher.update(b'["%s",%s,%s\n' % (side.encode(), line, names))
-                    tokens[side] += total
+                    place = canonical_json([row.group, row.digest]).removeprefix(b"[")
+                    hasher.update(b'["%s",%s,%s\n' % (side.encode(), line, place))
                     written.append(row.number)
-                    self._written[side].append(row.number)
                     if side == "train" and len(samples) < _SAMPLES:
                         samples.append(_shortened(record))
                 for row, reason in rejects.values():
@@ -530,6 +532,20 @@ class _Builder:
             learns = any(item.mask)
             measured.append(_Measure(len(item.input_ids), len(item.input_ids), item) if learns else "nothing to learn")
         return measured
+
+    def _parts(self, example: Example, measure: "_Measure") -> "list[tuple[Example, _Measure]]":
+        """The example as rows of the dataset: itself, or a text that is too long in parts that fit."""
+        most, whole = self._data.max_length, measure.encoded
+        if not self._kind.cut or whole is None or measure.longest <= most:
+            return [(example, measure)]
+        parts: list[tuple[Example, _Measure]] = []
+        # A token alone predicts nothing: the end of a text may be lost, its last word is not.
+        for start in range(0, len(whole.input_ids) - 1, most):
+            ids = whole.input_ids[start : start + most]
+            text = self._tokenizer.decode(ids).removesuffix(self._tokenizer.eos_token)
+            shown = {**example, "completion": [{**example["completion"][0], "content": text}]}
+            parts.append((shown, _Measure(len(ids), len(ids), Encoded(ids, [1] * len(ids)))))
+        return parts
 
     def _measured_sides(self, example: Example) -> "_Measure | str":
         try:

@@ -135,7 +135,11 @@ def _read(fields: Fields) -> FormattedRow:
         answered = _answer(fields.take(*answers), answer)
         return FormattedRow(name, (*_led_by(system, asked), *answered), tools=tools)
     if "text" in fields:
-        raise RejectedError("text alone has no answer to learn: it needs a prompt and a completion")
+        if system or tools:
+            raise RejectedError("a text beside a system prompt or tools, and nothing that is asked")
+        if not isinstance(text := fields.take("text"), str):
+            raise RejectedError("text is not text")
+        return FormattedRow("text", _answer(text, "text"))
     for answer, question in (
         *(("completion", "prompt"), ("output", "instruction"), ("response", "prompt"), ("answer", "question")),
     ):

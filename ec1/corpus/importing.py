@@ -22,8 +22,8 @@ from ec1.corpus.formats import FormattedRow, read_row
 from ec1.corpus.index import REMOVED
 from ec1.corpus.keys import left_in_messages
 from ec1.corpus.mapping import ColumnMapping
-from ec1.corpus.row_kinds import ANSWERS, PAIRS
-from ec1.corpus.tuples import TrainingTuple, metadata_of, parse_record, sources_of, trainable
+from ec1.corpus.row_kinds import ANSWERS, PAIRS, TEXTS
+from ec1.corpus.tuples import ALONE, TrainingTuple, metadata_of, parse_record, sources_of, trainable
 from ec1.errors import InputError, RejectedError
 from ec1.files import atomic_file, canonical_json, checked_name, sha256_file
 
@@ -72,12 +72,14 @@ def import_rows(
 ) -> Import:
     """Write every row at `source` that is understood to `<folder>/imported/<name>.jsonl`, in our own form.
 
-    `only` is a format's name: rows of others are refused, as are those that `is_removed` knows. `ignored` are keys that
-    a person says change nothing that is learnt; each row keeps their names. `split`: see `find_sources`. `check` raises
-    RejectedError for a record that a recipe's base model cannot be shown. Each row gets the access `labels`, beside its
-    own. Idempotent for the same rows. Raises InputError if there is no file of rows, or no row that can be learnt from.
+    `only` is a format's name: rows of others are refused, as are those that `is_removed` knows. Texts that answer
+    nothing, files of them too, are taken if it is `text`: only continued pre-training reads them. `ignored` are keys
+    that a person says change nothing that is learnt; each row keeps their names. `split`: see `find_sources`. `check`
+    raises RejectedError for a record that a recipe's base model cannot be shown. Each row gets the access `labels`,
+    beside its own. Idempotent for the same rows. Raises InputError if there is no file of rows, or no row that can be
+    learnt from.
     """
-    sources = find_sources(source, split)
+    sources = find_sources(source, split, texts=only == TEXTS.name)
     slug = checked_name(name or _slug(source), "name")
     target = folder / FOLDER / f"{slug}.jsonl"
     counts = _Counts()
@@ -94,6 +96,8 @@ def import_rows(
                         raise RejectedError(REMOVED)
                     if only is not None and found.format != only:
                         raise RejectedError(f"is of format {found.format}, not {only}")
+                    if only is None and found.format == TEXTS.name:
+                        raise RejectedError(f"{ALONE}; --format {TEXTS.name} takes it")
                     own = access_labels(row.record, metadata_of(row.record))
                     if access := sorted({*labels, *own}):
                         record[KEY] = access
@@ -152,11 +156,13 @@ def _converted(
     row = read_row(record, ignored)
     dropped = Counter(left_in_messages(record))
     dropped.update(name for name in ignored if name.startswith(("message.", "part.")))
-    made: dict[str, Any] = (
-        {"messages": list(row.messages)}
-        if row.chosen is None
-        else {"prompt": list(row.messages), "chosen": list(row.chosen), "rejected": list(row.rejected or ())}
-    )
+    made: dict[str, Any]
+    if row.format == TEXTS.name:
+        made = {"text": row.messages[0]["content"]}
+    elif row.chosen is None:
+        made = {"messages": list(row.messages)}
+    else:
+        made = {"prompt": list(row.messages), "chosen": list(row.chosen), "rejected": list(row.rejected or ())}
     if row.tools:
         made["tools"] = list(row.tools)
     made |= {key: record[key] for key in _KEPT if isinstance(record.get(key), str)}
@@ -175,9 +181,10 @@ def _converted(
             metadata[key] = value
     made["metadata"] = {**metadata, "import": slug} | ({"ignored": ", ".join(ignored)} if ignored else {})
     item = parse_record(made)
-    reasons = [trainable(item, objective) for objective in (ANSWERS.name, PAIRS.name)]
-    if all(reasons):
-        raise RejectedError(str(reasons[0 if row.chosen is None else 1]))
+    reasons = {kind: trainable(item, kind.name) for kind in (ANSWERS, PAIRS, TEXTS)}
+    if all(reasons.values()):
+        own = TEXTS if row.format == TEXTS.name else ANSWERS if row.chosen is None else PAIRS
+        raise RejectedError(str(reasons[own]))
     if item.completion is not None and (after := len(row.messages) - len(item.prompt) - 1):
         dropped["messages after the last answer that counts"] += after
     return row, made, dropped

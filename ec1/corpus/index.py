@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 RULES = 3
 """Raise it when a change of `tuples.py` changes what is trainable: indexes are then rebuilt and digests differ."""
 
-_LAYOUT = 2
+_LAYOUT = 3
 """Of the index alone: raise it when its tables change. Digests stay."""
 
 KEY_BYTES = 16

@@ -17,7 +17,7 @@ from ec1.corpus import cleaning
 from ec1.corpus.dataset import with_system_prompt
 from ec1.corpus.options import DataOptions
 from ec1.corpus.rendering import encode, rendered, rendered_sides
-from ec1.corpus.row_kinds import ANSWERS, PAIRS, ROW_KINDS
+from ec1.corpus.row_kinds import PAIRS, ROW_KINDS
 from ec1.corpus.snapshots import Snapshot
 from ec1.corpus.tuples import Example, Objective, example_of, parse_record
 from ec1.errors import RejectedError
@@ -68,7 +68,7 @@ def measure(snapshot: Snapshot, data: DataOptions, model: Path, rows: int = 2000
         except RejectedError as error:
             dropped[str(error)] += 1
     refused = dropped.total()
-    long = sum(length > data.max_length for length in lengths)
+    long = 0 if ROW_KINDS[snapshot.objective].cut else sum(length > data.max_length for length in lengths)
     if long:
         dropped[f"longer than data.max_length = {data.max_length}"] = long
     shares = {f"p{share}": int(np.percentile(lengths, share)) for share in (50, 90, 95, 99, 100)} if lengths else {}
@@ -114,7 +114,7 @@ def checker(data: DataOptions, objective: Objective, model: Path) -> Callable[[M
 
     def check(record: Mapping[str, Any]) -> None:
         example = with_system_prompt(example_of(parse_record(record, data.known_keys), objective), data.system_prompt)
-        if (kind := ROW_KINDS[objective]) is not ANSWERS:
+        if not (kind := ROW_KINDS[objective]).tokens:
             rendered_sides(tokenizer, example, kind.sides)
         else:
             rendered(tokenizer, example, data.train_on)
@@ -140,7 +140,7 @@ def _row(tokenizer: Any, origin: str, example: Example, data: DataOptions) -> Pr
         pieces += [(form.text[place:start], False), (form.text[start:end], True)]
         place = end
     pieces.append((form.text[place:], False))
-    long = len(item.input_ids) > data.max_length
+    long = len(item.input_ids) > data.max_length and bool(example["prompt"])
     problem = f"longer than data.max_length = {data.max_length}" if long else None
     return PreviewRow(
         origin, len(item.input_ids), sum(item.mask), tuple(piece for piece in pieces if piece[0]), problem

@@ -49,7 +49,12 @@ def render(
 
 
 def rendered(tokenizer: Any, example: Example, train_on: TrainOn) -> Rendered:
-    """An SFT example as text, with the answers that count. Raises RejectedError if the template loses part of it."""
+    """An SFT example as text, with the answers that count; of one without a prompt the text alone, all of which counts.
+    Raises RejectedError if the template loses part of it."""
+    if not example["prompt"]:
+        opening = tokenizer.decode(tokenizer("")["input_ids"])
+        text = f"{opening}{example['completion'][0]['content']}{tokenizer.eos_token}"
+        return Rendered(text, ((0, len(text)),))
     messages, tools = [*example["prompt"], *example["completion"]], example.get("tools")
     with rejecting():
         text = render(tokenizer, messages, tools)

@@ -7,7 +7,7 @@ reads which kind (`ec1.recipes.objectives`).
 from dataclasses import dataclass
 from typing import Literal
 
-RowKindName = Literal["sft", "dpo", "task"]
+RowKindName = Literal["sft", "dpo", "task", "text"]
 """As snapshots, datasets and scores on disk name them."""
 
 
@@ -22,6 +22,8 @@ class RowKind:
     """Columns that no model reads: messages too, so that they are kept, scrubbed and compared as texts are."""
     tokens: tuple[str, ...] = ()
     """Columns in which a dataset says itself which tokens there are and which of them count."""
+    cut: bool = False
+    """Whether what is too long becomes several rows that fit; else it is dropped, for half an answer is none."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -29,7 +31,10 @@ class RowKind:
         return ("prompt", *self.sides, *self.beside)
 
 
-ANSWERS = RowKind("sft", ("completion",), tokens=("input_ids", "completion_mask"))
+_TOKENS = ("input_ids", "completion_mask")
+ANSWERS = RowKind("sft", ("completion",), tokens=_TOKENS)
 PAIRS = RowKind("dpo", ("chosen", "rejected"))
 TASKS = RowKind("task", (), beside=("checks",))
-ROW_KINDS: dict[str, RowKind] = {kind.name: kind for kind in (ANSWERS, PAIRS, TASKS)}
+TEXTS = RowKind("text", ("completion",), tokens=_TOKENS, cut=True)
+"""Nothing is asked: the prompt is empty, and no template stands around the text."""
+ROW_KINDS: dict[str, RowKind] = {kind.name: kind for kind in (ANSWERS, PAIRS, TASKS, TEXTS)}

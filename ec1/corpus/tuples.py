@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from ec1.corpus.access import access_labels
 from ec1.corpus.formats import Message, messages_of, read_row
 from ec1.corpus.keys import OF_OWN, OF_ROW, Fields, without
-from ec1.corpus.row_kinds import PAIRS, ROW_KINDS, TASKS, RowKindName
+from ec1.corpus.row_kinds import PAIRS, ROW_KINDS, TASKS, TEXTS, RowKindName
 from ec1.errors import RejectedError
 from ec1.files import digest_of
 from ec1.rewards.checks import Check
@@ -38,6 +38,7 @@ MIN_LINK_BYTES = 16
 """A shorter question or answer is the same by nature: yes, a number, a label."""
 MAX_QUESTION_CHARACTERS = 2_000
 """Of a longer question the sentences are its matter, such as a page to read, and not its wrapper."""
+ALONE = "text alone has no answer to learn: it needs a prompt and a completion, or a recipe with objective clm"
 TEMPLATE_ECHOES = ("<no diff provided", "<no changes", "<insert diff", "auto-reject:")
 
 _NO_WORD = re.compile(r"[\W_]+")
@@ -54,6 +55,7 @@ class TupleKind(StrEnum):
     FEEDBACK = "apprenticeship-feedback"
     EXTRACTION = "extraction"
     TASK = "task"
+    TEXT = "text"
     GENERIC = "generic"
 
 
@@ -132,7 +134,7 @@ def parse_record(record: Mapping[str, Any], ignored: Collection[str] = ()) -> Tr
 
 def example_of(item: TrainingTuple, objective: Objective) -> Example:
     """The training example: `prompt` + `completion` (SFT), `prompt` + `chosen` + `rejected` (DPO), `prompt` + `checks`
-    (tasks); lists of messages.
+    (tasks); lists of messages. Of a text the prompt is empty.
 
     A conversation's completion is its last answer that counts; the answers before it are in the prompt, and those of
     them that do not count have `train` false.
@@ -163,6 +165,12 @@ def trainable(item: TrainingTuple, objective: Objective) -> str | None:
         return "made by an external tier: its licence forbids training"
     if item.problem is not None:
         return item.problem
+    if ROW_KINDS[objective] is TEXTS:
+        if item.kind != TupleKind.TEXT:
+            return "not a text alone"
+        return None if _words(item.completion or ()) else "empty target"
+    if item.kind == TupleKind.TEXT:
+        return ALONE
     if not _words(item.prompt):
         return "empty prompt"
     if ROW_KINDS[objective] is PAIRS:
@@ -197,8 +205,10 @@ def group_of(item: TrainingTuple) -> str:
 
 
 def prompt_source(item: TrainingTuple) -> str:
-    """The prompt as something that tuples share: the same question belongs on one side, whatever was answered."""
-    return "prompt:" + digest_of(list(item.prompt))[:32]
+    """The prompt as something that tuples share: the same question belongs on one side, whatever was answered. Of a
+    text, which has none, the text."""
+    asked = item.prompt if item.kind != TupleKind.TEXT else item.completion or ()
+    return "prompt:" + digest_of(list(asked))[:32]
 
 
 def said_in(item: TrainingTuple) -> tuple[str, ...]:
@@ -379,6 +389,8 @@ def _generic(record: Mapping[str, Any], digest: str, ignored: Collection[str]) -
             rejected=row.rejected,
             tools=row.tools,
         )
+    if row.format == "text":
+        return _build(TupleKind.TEXT, record, digest, completion=row.messages)
     if row.messages and row.messages[-1]["role"] != "assistant":
         raise RejectedError(f"{row.format} does not end with the assistant")
     # What comes after the last answer that counts has no part in the loss.

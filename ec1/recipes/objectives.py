@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ec1.corpus.row_kinds import ANSWERS, PAIRS, TASKS, RowKind
+from ec1.corpus.row_kinds import ANSWERS, PAIRS, TASKS, TEXTS, RowKind
 
-ObjectiveName = Literal["sft", "dpo", "orpo", "simpo", "grpo", "rft"]
+ObjectiveName = Literal["sft", "dpo", "orpo", "simpo", "grpo", "rft", "clm"]
 NO_START = (
     "the model learns from answers of its own, and there is no version of the role (or of warm_start) in use that "
     "could write any: train one on answers first (objective sft)"
@@ -62,15 +62,20 @@ class Objective:
         return self.rolls_out and not self.writes_first
 
 
+def _likelihood(rows: RowKind, learns: str) -> Objective:
+    """An objective for which each token of a row counts by itself."""
+    rates: tuple[Rates, Rates] = (1e-5, 2e-3), (1e-7, 1e-4)
+    return Objective(rows, learns, *rates, imitates=True, shares=True, shards=True, fuses=True)
+
+
 def _preferences(section: str, values: str, **more: bool) -> Objective:
     """An objective that learns from pairs; it takes lower rates than one that learns answers."""
     return Objective(PAIRS, "preferences", (5e-5, 5e-4), (1e-7, 1e-5), section=section, values=values, **more)
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "sft": Objective(
-        ANSWERS, "answers", (1e-5, 2e-3), (1e-7, 1e-4), imitates=True, shares=True, shards=True, fuses=True
-    ),
+    "sft": _likelihood(ANSWERS, "answers"),
+    "clm": _likelihood(TEXTS, "texts"),
     "dpo": _preferences("dpo", "beta", shares=True, fuses=True, reference=True, goes_on=True),
     "orpo": _preferences("orpo", "beta"),
     "simpo": _preferences("simpo", "beta and gamma", goes_on=True),

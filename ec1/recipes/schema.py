@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ec1.corpus.options import DataOptions
-from ec1.corpus.row_kinds import RowKindName
+from ec1.corpus.row_kinds import ANSWERS, TEXTS, RowKindName
 from ec1.files import digest_of
 from ec1.recipes.evaluation import EvaluationOptions, why_unchecked
 from ec1.recipes.objectives import OBJECTIVES, ObjectiveName, those
@@ -315,9 +315,15 @@ class Recipe(Settings):
             problems.append(f"objective {self.objective} needs the section {objective.section} with {objective.values}")
         if self.kind == "pretraining" and not objective.imitates:
             problems.append(f"kind pretraining learns from every token: objective is {imitating}, not {self.objective}")
-        if self.kind == "extraction" and (not objective.imitates or self.method == "full"):
+        if objective.rows is TEXTS and (self.kind != "pretraining" or self.data.system_prompt is not None):
             problems.append(
-                f"kind extraction trains an adapter on single answers: objective {imitating}, method lora or qlora"
+                f"objective {self.objective} learns texts that answer nothing: kind pretraining, and no "
+                "data.system_prompt"
+            )
+        if self.kind == "extraction" and (objective.rows is not ANSWERS or self.method == "full"):
+            answering = those(lambda each: each.rows is ANSWERS)
+            problems.append(
+                f"kind extraction trains an adapter on single answers: objective {answering}, method lora or qlora"
             )
         if self.lora is not None and self.lora.dora and (self.method == "qlora" or self.nightly):
             problems.append(

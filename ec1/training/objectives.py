@@ -103,5 +103,6 @@ TRAINERS: dict[str, ObjectiveTrainer] = {
     "simpo": ObjectiveTrainer(_simpo, _simpo_settings, fused_head=False),
     "grpo": ObjectiveTrainer(grpo, grpo_settings, base=in_group_order, casts=False, rewards=grpo_rewards, margin=None),
     "rft": ObjectiveTrainer(_sft, _sft_settings, margin=None),
+    "clm": ObjectiveTrainer(_sft, _sft_settings, margin=None),
 }
 """By the objective's name."""

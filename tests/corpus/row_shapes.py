@@ -257,5 +257,5 @@ SHAPES: dict[str, tuple[dict[str, Any], Outcome]] = {
     "xlam": ({"query": "Weather?", "answers": "[]", "tools": "[]"}, ("refused", "query without answer or response")),
     "UltraFeedback, raw": ({"instruction": "Sky?", "completions": [{}]}, ("refused", "instruction without output")),
     "Capybara": ({"conversation": [{"input": "Sky?", "output": "Blue."}]}, ("refused", "without role")),
-    "OASST": ({"text": "Sky?", "role": "prompter", "rank": 0}, ("refused", "text alone")),
+    "OASST": ({"text": "Sky?", "role": "prompter", "rank": 0}, unread("rank, role")),
 }

@@ -106,7 +106,7 @@ def test_records_of_the_hugging_face_conventions_are_accepted(record: object, ob
         b'{"tuple_type": "edit", "diff": 3}',
         b'{"tuple_type": "apprenticeship", "brief": []}',
         b'{"tuple_type": "unheard-of"}',
-        b'{"text": "no prompt"}',
+        b'{"text": ["no text"]}',
         b'{"messages": [{"role": "user", "content": "q"}]}',
         b'{"messages": "nothing"}',
         b'{"prompt": "q", "completion": NaN}',

@@ -76,7 +76,8 @@ def ec1(tiny_model: Path, tmp_path: Path) -> Callable[..., Result]:
         {"prompt": f"What stands in aisle {n}?", "completion": f"Crates of {word}, {n * 3} of them.", "session_id": n}
         for n, word in enumerate(goods * 2)
     ]
-    (corpus / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = [{"text": f"{row['prompt']} {row['completion']} Nobody counted them twice."} for row in rows]
+    (corpus / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, *texts]))
 
     def invoke(*arguments: str) -> Result:
         options = ["--project", str(tmp_path), "--home", str(tmp_path / "home"), "--deployment", "tiny"]

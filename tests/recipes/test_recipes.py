@@ -243,7 +243,7 @@ BROKEN = {
     "rate too high": ("optimisation:\n  learning_rate: 3\n", r"learning_rate: .*less than 1, not 3"),
     "negative epochs": ("optimisation:\n  epochs: -1\n", r"epochs: .*greater than 0"),
     "unknown method": ("method: adapter\n", r"method: .*'full', 'lora' or 'qlora', not 'adapter'"),
-    "unknown objective": ("objective: ppo\n", r"objective: .*'dpo', 'orpo', 'simpo', 'grpo' or 'rft', not 'ppo'"),
+    "unknown objective": ("objective: ppo\n", r"objective: .*'orpo', 'simpo', 'grpo', 'rft' or 'clm', not 'ppo'"),
     "unknown scheduler": ("optimisation:\n  scheduler: wavy\n", r"scheduler: .*not 'wavy'"),
     "dpo without its section": ("objective: dpo\n", r"objective dpo needs the section dpo with beta"),
     "qlora without quantisation": ("quantization: null\n", r"method qlora needs a quantization section"),
@@ -258,7 +258,7 @@ BROKEN = {
     ),
     "packed pairs": (
         "objective: dpo\ndpo: {beta: 0.1}\noptimisation: {packing: true}\n",
-        r"packing is for objective sft only",
+        r"packing is for objective sft or clm only",
     ),
     "least rate without cosine": ("optimisation: {min_rate_share: 0.1}\n", r"min_rate_share is for scheduler cosine"),
     "patience without measurements": (
@@ -297,11 +297,12 @@ BROKEN = {
     "simpo without its section": ("objective: simpo\n", r"objective simpo needs the section simpo with beta and gamma"),
     "pre-training on pairs": (
         "kind: pretraining\nobjective: dpo\ndpo: {beta: 0.1}\n",
-        r"kind pretraining learns from every token: objective is sft, not dpo",
+        r"kind pretraining learns from every token: objective is sft or clm, not dpo",
     ),
+    "texts for an adapter": ("objective: clm\n", r"objective clm learns texts that answer nothing: kind pretraining"),
     "noise on pairs": (
         "objective: dpo\ndpo: {beta: 0.1}\noptimisation: {neftune_alpha: 5}\n",
-        r"neftune_alpha is for objective sft only",
+        r"neftune_alpha is for objective sft or clm only",
     ),
     "Triton kernels on a CPU": (
         "hardware: {device: cpu}\noptimisation: {liger_kernels: true}\n",

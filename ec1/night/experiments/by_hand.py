@@ -12,6 +12,7 @@ from typing import Literal
 
 from ec1.corpus.dataset import Dataset
 from ec1.corpus.inner_split import inner_split
+from ec1.corpus.row_kinds import TEXTS
 from ec1.deployment import Deployment
 from ec1.errors import InputError, PermanentError
 from ec1.home import Home
@@ -29,6 +30,7 @@ from ec1.night.steps.candidate import (
     tell_trackers,
 )
 from ec1.night.steps.recipe_night import RecipeNight
+from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.resolution import ResolvedRecipe
 from ec1.training.plan import TrainingPlan
 from ec1.training.spec import ADAPTER, TrainingResult, TrainingSpec, finished
@@ -128,6 +130,8 @@ def check_evaluable(resolved: ResolvedRecipe) -> None:
     """Raises InputError for a recipe whose result cannot be held against the base."""
     if resolved.recipe.method == "full":
         raise InputError(f"recipe {resolved.recipe.name} trains all weights: only adapters are evaluated")
+    if OBJECTIVES[resolved.recipe.objective].rows is TEXTS:
+        raise InputError(f"recipe {resolved.recipe.name} learns texts: there are no answers to evaluate")
 
 
 def launcher_by_hand(
