@@ -542,7 +542,7 @@ class _Builder:
         # A token alone predicts nothing: the end of a text may be lost, its last word is not.
         for start in range(0, len(whole.input_ids) - 1, most):
             ids = whole.input_ids[start : start + most]
-            text = self._tokenizer.decode(ids).removesuffix(self._tokenizer.eos_token)
+            text = self._tokenizer.decode(ids).removesuffix(self._tokenizer.eos_token or "")
             shown = {**example, "completion": [{**example["completion"][0], "content": text}]}
             parts.append((shown, _Measure(len(ids), len(ids), Encoded(ids, [1] * len(ids)))))
         return parts

@@ -53,7 +53,7 @@ def rendered(tokenizer: Any, example: Example, train_on: TrainOn) -> Rendered:
     Raises RejectedError if the template loses part of it."""
     if not example["prompt"]:
         opening = tokenizer.decode(tokenizer("")["input_ids"])
-        text = f"{opening}{example['completion'][0]['content']}{tokenizer.eos_token}"
+        text = f"{opening}{example['completion'][0]['content']}{tokenizer.eos_token or ''}"
         return Rendered(text, ((0, len(text)),))
     messages, tools = [*example["prompt"], *example["completion"]], example.get("tools")
     with rejecting():
