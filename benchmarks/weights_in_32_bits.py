@@ -5,6 +5,7 @@ rounded after each update, as it is where a model is loaded in bfloat16 and trai
 """
 
 import argparse
+import copy
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ def main(steps: int, rows: int, rate: float) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = model_of(embedded()[0], Path(name))
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        base = copy.deepcopy(model.state_dict())
 
         def pieces(texts: list[str]) -> Any:
             ids = [token for text in texts for token in [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]]
@@ -31,7 +33,6 @@ def main(steps: int, rows: int, rate: float) -> None:
 
         texts = [each.text for each in read()]
         trained, heldout = pieces([each for n, each in enumerate(texts) if n % 7]), pieces(texts[::7])
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
     def loss() -> float:
         with torch.no_grad():

@@ -97,7 +97,8 @@ class Sources:
         text = PackedText(file.path)
         if kind is None:
             whole = text.text()
-            yield (None, _NO_TEXT) if whole is None else ({"text": whole, "document_id": name}, None)
+            problem = _NO_TEXT if whole is None else _WRONG_LINE if len(whole) > MAX_LINE_BYTES else None
+            yield ({"text": whole, "document_id": name}, None) if problem is None else (None, problem)
         elif kind == "json":
             yield from _json(text)
         elif kind == "lines":

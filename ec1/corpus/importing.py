@@ -158,10 +158,11 @@ def _converted(
     dropped.update(name for name in ignored if name.startswith(("message.", "part.")))
     made: dict[str, Any]
     if row.format == TEXTS.name:
-        made = {"text": row.messages[0]["content"]}
+        own, made = TEXTS, {"text": row.messages[0]["content"]}
     elif row.chosen is None:
-        made = {"messages": list(row.messages)}
+        own, made = ANSWERS, {"messages": list(row.messages)}
     else:
+        own = PAIRS
         made = {"prompt": list(row.messages), "chosen": list(row.chosen), "rejected": list(row.rejected or ())}
     if row.tools:
         made["tools"] = list(row.tools)
@@ -183,7 +184,6 @@ def _converted(
     item = parse_record(made)
     reasons = {kind: trainable(item, kind.name) for kind in (ANSWERS, PAIRS, TEXTS)}
     if all(reasons.values()):
-        own = TEXTS if row.format == TEXTS.name else ANSWERS if row.chosen is None else PAIRS
         raise RejectedError(str(reasons[own]))
     if item.completion is not None and (after := len(row.messages) - len(item.prompt) - 1):
         dropped["messages after the last answer that counts"] += after

@@ -140,6 +140,7 @@ def _row(tokenizer: Any, origin: str, example: Example, data: DataOptions) -> Pr
         pieces += [(form.text[place:start], False), (form.text[start:end], True)]
         place = end
     pieces.append((form.text[place:], False))
+    # A text, which has no prompt, is cut.
     long = len(item.input_ids) > data.max_length and bool(example["prompt"])
     problem = f"longer than data.max_length = {data.max_length}" if long else None
     return PreviewRow(

@@ -12,6 +12,7 @@ from ec1.corpus.buckets import bucket
 from ec1.corpus.dataset import Dataset, build_dataset
 from ec1.corpus.importing import import_rows
 from ec1.corpus.options import DataOptions
+from ec1.corpus.packed import MAX_LINE_BYTES
 from ec1.corpus.preview import preview_rows
 from ec1.corpus.snapshots import take_snapshot
 from ec1.corpus.tuples import parse_record, trainable
@@ -85,10 +86,12 @@ def test_files_of_text_are_taken_if_a_person_says_so(tmp_path: Path) -> None:
     (source / "week.txt").write_bytes("Die Brücke ist offen.".encode("cp1252"))
     (source / "rows.jsonl").write_text(json.dumps({"text": "A row, too."}) + "\n")
     (source / "picture.png").write_bytes(b"\x89PNG")
+    (source / "whole year.txt").write_text("A week. " * (MAX_LINE_BYTES // 8 + 1))
     with pytest.raises(InputError, match=r"1 text alone has no answer to learn: .*--format text"):
         import_rows(source, tmp_path / "reports")
     done = import_rows(source, tmp_path / "reports", only="text", labels=["board"])
     assert (done.written, done.formats, done.unread) == (3, {"text": 3}, {".png": 1})
+    assert done.refused == {"not UTF-8, or longer than 16 MiB": 1}
     rows = {row["text"]: row for row in map(json.loads, done.path.read_text().splitlines())}
     assert rows.keys() == {"# Plan\n\nThe pier is tested on Monday.\n", "Die Brücke ist offen.", "A row, too."}
     assert rows["Die Brücke ist offen."]["document_id"] == "week.txt"
