@@ -1,4 +1,6 @@
-"""Runs one command and kills its process tree if its parent exits: `python warden.py GRACE_SECONDS COMMAND [ARG ...]`.
+"""Runs one command, kills its process tree if its parent exits, and removes its temporary files.
+
+`python warden.py GRACE_SECONDS COMMAND [ARG ...]`
 
 A separate process between us and the command, because only another process survives our `kill -9`. It watches its
 standard input, a pipe whose other end we hold: when that closes, because we asked or because we died, the command is
@@ -11,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 
 import psutil
 
@@ -35,6 +38,13 @@ def _kill_descendants() -> None:
 
 
 def main(grace_seconds: float, command: list[str]) -> int:
+    """The command's exit status, 128 + n after signal n."""
+    # What is killed removes nothing: a training would leave its rows, an engine its sockets.
+    with tempfile.TemporaryDirectory(prefix="ec1-", ignore_cleanup_errors=True) as temporary:
+        return _supervise(grace_seconds, command, {**os.environ, "TMPDIR": temporary})
+
+
+def _supervise(grace_seconds: float, command: list[str], env: dict[str, str]) -> int:
     # Orphaned grandchildren (an engine's workers) become ours instead of init's, so that they can be found.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     stopping_reader, stopping_writer = os.pipe()
@@ -43,6 +53,7 @@ def main(grace_seconds: float, command: list[str]) -> int:
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
+        env=env,
         process_group=0,
         preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
     )

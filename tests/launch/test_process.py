@@ -1,6 +1,7 @@
 """A supervised process tells how its command ended, and takes its family with it."""
 
 import signal
+import subprocess
 import sys
 import time
 from contextlib import nullcontext
@@ -51,6 +52,35 @@ def test_what_ignores_the_interrupt_is_killed_with_its_children(tmp_path: Path) 
         child = int(process.log_tail())
         assert process.stop() == 128 + signal.SIGKILL
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("ending", ["by itself", "it was killed", "this process was killed"])
+def test_nothing_of_its_temporary_files_is_left(tmp_path: Path, ending: str) -> None:
+    """A training keeps its rows there while it runs, and what is killed removes nothing."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    code = "import pathlib, sys, tempfile\nfolder = pathlib.Path(tempfile.mkdtemp()) / 'rows'\n"
+    code += "folder.write_text('secret')\nprint(folder, flush=True)\n"
+    code += "" if ending == "by itself" else "import time; time.sleep(600)"
+    starting = (
+        "import sys, time\nfrom pathlib import Path\nfrom ec1.launch.process import SupervisedProcess\n"
+        "process = SupervisedProcess([sys.executable, '-c', sys.argv[1]], env={'TMPDIR': sys.argv[2]}, "
+        "log=Path(sys.argv[3]), grace_seconds=0.2)\nprocess.wait()"
+    )
+    log = tmp_path / "log"
+    with subprocess.Popen([sys.executable, "-c", starting, code, str(temporary), str(log)]) as parent:
+        while not (log.is_file() and log.read_text().endswith("\n")):
+            time.sleep(0.02)
+        rows = Path(log.read_text().strip())
+        assert rows.is_relative_to(temporary)
+        if ending == "it was killed":
+            (warden,) = psutil.Process(parent.pid).children()
+            (command,) = warden.children()
+            command.kill()
+        elif ending == "this process was killed":
+            parent.kill()
+    while any(temporary.iterdir()):
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
