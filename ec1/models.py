@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -51,6 +51,28 @@ def unneeded_libraries(folder: Path) -> set[str]:
     config = folder / "config.json"
     in_few_bits = config.is_file() and "quantization_config" in read_json(config)
     return set() if in_few_bits else {"bitsandbytes"}
+
+
+def loader_of(config: Any) -> Any:
+    """What loads the class that a model's configuration names, which is the one that vLLM serves: for models that see
+    pictures, too, `AutoModelForCausalLM` knows none, or one that names its layers otherwise."""
+    from transformers import (
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+        AutoModelForCausalLM,
+        AutoModelForImageTextToText,
+    )
+
+    seeing = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING.get(type(config), None)
+    named = config.architectures or ()
+    return AutoModelForImageTextToText if seeing is not None and seeing.__name__ in named else AutoModelForCausalLM
+
+
+def load_model(folder: Path, **options: Any) -> Any:
+    """The model of a folder; `options` as of transformers' `from_pretrained`. No hub is asked."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    return loader_of(config).from_pretrained(folder, config=config, local_files_only=True, **options)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ec1.answers.answering import apart, tokens_of
+from ec1.answers.answering import apart, longest_apart, tokens_of
 from ec1.corpus.cases import chosen
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.errors import InputError
@@ -183,10 +183,17 @@ def read_answers(
     padding with them, or one answer.
     """
     read = partial(_read_rows, model, batch_tokens=batch_tokens, pad=pad, ends=ends, device=device)
-    rows = _rows(examples, batch_tokens)
-    found = read(rows)
+    rows = _rows(examples, min(batch_tokens, longest_apart(model.config)))
     shared = sorted((row for row in rows if len(row.answers) > 1), key=lambda row: -row.length)
-    if shared and not _shares(found, read, shared[:_TRIED_ROWS]):
+    try:
+        found = read(rows)
+        keeps_apart = not shared or _shares(found, read, shared[:_TRIED_ROWS])
+    except Exception:
+        # A model that takes no such mask says so in whatever way it fails.
+        if not shared:
+            raise
+        keeps_apart = False
+    if not keeps_apart:
         found = read(_rows(examples, 0))
     return [
         [found.get((index, place), _UNREAD) for place in range(len(example.answers))]

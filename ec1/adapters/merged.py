@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ec1.files import digest_of, staged_directory
 from ec1.gpu.engine import ServedAdapter
+from ec1.models import load_model
 
 
 def merged_model(base: Path, adapter: ServedAdapter, models: Path) -> Path:
@@ -35,9 +36,8 @@ def merged_model(base: Path, adapter: ServedAdapter, models: Path) -> Path:
 
 def _merge(base: Path, adapter: Path, destination: Path) -> None:
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
-    merged = PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True)
+    merged = PeftModel.from_pretrained(load_model(base, dtype="auto"), adapter).merge_and_unload(safe_merge=True)
     merged.save_pretrained(destination)
     AutoTokenizer.from_pretrained(base).save_pretrained(destination)

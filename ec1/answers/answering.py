@@ -5,6 +5,7 @@ prompt. Does not: likelihoods, and who is asked what (`ec1.adapters`, `ec1.train
 """
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 from ec1.errors import PermanentError
 from ec1.launch.libraries import hidden, load_libraries
-from ec1.models import precision_on, unneeded_libraries, weight_bytes_in
+from ec1.models import load_model, precision_on, unneeded_libraries, weight_bytes_in
 
 _ROUND = 32
 """Tokens after which it is looked which answers go on."""
@@ -45,10 +46,9 @@ def load_candidates(
     `candidates`: name -> adapter folder; None is the base alone. Raises PermanentError for one that does not fit.
     """
     from peft import PeftConfig, PeftModel
-    from transformers import AutoModelForCausalLM
 
     precision = precision_on(device, weight_bytes_in(base))
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=precision, local_files_only=True)
+    model = load_model(base, dtype=precision)
     model = model.to(device).eval()
     names: dict[str, str] = {}
     for number, (name, folder) in enumerate(candidates.items()):
@@ -100,6 +100,16 @@ def apart(answer_of: Any) -> Any:
     """
     same = (answer_of[:, None, :] == 0) | (answer_of[:, None, :] == answer_of[:, :, None])
     return same.tril()[:, None]
+
+
+def longest_apart(config: Any) -> int:
+    """How many tokens a row may have in which that mask alone decides what a token sees: none in a model that looks
+    back by other means too, such as a state, and no more than the window of layers that have one."""
+    text = config.get_text_config()
+    kinds = set(getattr(text, "layer_types", None) or ())
+    if kinds - {"full_attention", "sliding_attention"}:
+        return 0
+    return getattr(text, "sliding_window", None) or sys.maxsize
 
 
 def tokens_of(tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, ask: bool) -> list[int]:

@@ -6,6 +6,7 @@ shows what a row carries. Does not: formats (formats), what a training does with
 
 import contextlib
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,6 +30,15 @@ class Rendered:
 
 
 @dataclass(frozen=True)
+class _Answer:
+    """Where one stands, and what of the question for it the text lacks there."""
+
+    start: int
+    end: int
+    opened: str = ""
+
+
+@dataclass(frozen=True)
 class Encoded:
     """The same as tokens: `mask` is 1 for each token that is learnt."""
 
@@ -41,6 +51,10 @@ def render(
 ) -> str:
     """The text that serving and training see, by the tokenizer's own template. `ask`: up to where an answer goes."""
     plain = [{key: value for key, value in message.items() if key != "train"} for message in messages]
+    for message in plain:
+        # Each family's template reads one of these.
+        if (thought := message.get("reasoning_content")) is not None:
+            message |= {"reasoning": thought, "thinking": thought}
     return str(
         tokenizer.apply_chat_template(
             plain, tools=list(tools) if tools else None, tokenize=False, add_generation_prompt=ask
@@ -59,8 +73,17 @@ def rendered(tokenizer: Any, example: Example, train_on: TrainOn) -> Rendered:
     with rejecting():
         text = render(tokenizer, messages, tools)
         _require_all_shown(tokenizer, messages, tools, text)
-        answers = tuple(_answer(tokenizer, messages, tools, text, place) for place in _trained(messages, train_on))
-    return Rendered(text, answers)
+        found = [_answer(tokenizer, messages, tools, text, place) for place in _trained(messages, train_on)]
+    if not found or found[-1].end < len(text):
+        return Rendered(text, tuple((each.start, each.end) for each in found))
+    *earlier, last = found
+    added = _closed(last.opened)
+    text = f"{text[: last.start]}{added}{text[last.start :]}"
+    if (said := messages[-1]["content"].strip()) and text.rstrip().endswith(said):
+        # Without a mark behind it nothing would teach where to end.
+        text += tokenizer.eos_token or ""
+    start = last.start + (len(last.opened) if added else 0)
+    return Rendered(text, (*((each.start, each.end) for each in earlier), (start, len(text))))
 
 
 def rendered_sides(tokenizer: Any, example: Example, names: Sequence[str]) -> list[str]:
@@ -96,7 +119,7 @@ def rejecting() -> Iterator[None]:
 
 
 def encode(tokenizer: Any, items: Sequence[Rendered]) -> list[Encoded]:
-    """Texts as tokens. A token counts if it begins inside an answer."""
+    """Texts as tokens. A token counts if it lies inside an answer."""
     if not items:
         return []
     batch = tokenizer([item.text for item in items], add_special_tokens=False, return_offsets_mapping=True)
@@ -108,7 +131,7 @@ def encode(tokenizer: Any, items: Sequence[Rendered]) -> list[Encoded]:
         for place, (first, last) in enumerate(offsets):
             while first >= end and end < len(item.text):
                 start, end = next(answers, (len(item.text), len(item.text)))
-            mask[place] = int(start <= first < end and last > first)
+            mask[place] = int(start <= first < last <= end)
         encoded.append(Encoded(ids, mask))
     return encoded
 
@@ -120,9 +143,7 @@ def _trained(messages: Sequence[Message], train_on: TrainOn) -> list[int]:
     return places if train_on == "all" else places[-1:]
 
 
-def _answer(
-    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Any] | None, text: str, place: int
-) -> tuple[int, int]:
+def _answer(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Any] | None, text: str, place: int) -> _Answer:
     """Where an answer stands in the whole text: from where the model is asked for it to the end of its turn."""
     if place == 0:
         raise RejectedError("opens with an answer that nothing asks for")
@@ -133,8 +154,15 @@ def _answer(
         shared = _common_prefix(before, after)
         # What asks for an answer may open a thought that this answer does not have: it begins where the two part.
         if shared == len(before) or shared > len(render(tokenizer, messages[:place], tools)):
-            return shared, len(after)
-    return _found_by_exchange(tokenizer, messages, tools, text, place)
+            return _Answer(shared, len(after), before[shared:])
+    return _Answer(*_found_by_exchange(tokenizer, messages, tools, text, place))
+
+
+def _closed(opened: str) -> str:
+    """The opening of a thought with its end: of a template that opens one whenever it asks, and shows none of an answer
+    without a thought (DeepSeek R1), served answers have to end it first. Nothing if it is none."""
+    tag = re.fullmatch(r"\s*<(\w+)>\s*", opened)
+    return f"{opened}</{tag[1]}>\n\n" if tag else ""
 
 
 def _found_by_exchange(

@@ -41,10 +41,11 @@ def main(grace_seconds: float, command: list[str]) -> int:
     """The command's exit status, 128 + n after signal n."""
     # What is killed removes nothing: a training would leave its rows, an engine its sockets.
     with tempfile.TemporaryDirectory(prefix="ec1-", ignore_cleanup_errors=True) as temporary:
-        return _supervise(grace_seconds, command, {**os.environ, "TMPDIR": temporary})
+        os.putenv("TMPDIR", temporary)
+        return _supervise(grace_seconds, command)
 
 
-def _supervise(grace_seconds: float, command: list[str], env: dict[str, str]) -> int:
+def _supervise(grace_seconds: float, command: list[str]) -> int:
     # Orphaned grandchildren (an engine's workers) become ours instead of init's, so that they can be found.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     stopping_reader, stopping_writer = os.pipe()
@@ -53,7 +54,6 @@ def _supervise(grace_seconds: float, command: list[str], env: dict[str, str]) ->
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        env=env,
         process_group=0,
         preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
     )

@@ -263,7 +263,8 @@ class HardwareOptions(Settings):
     )
     memory_gib: float | None = Field(None, gt=0, description="the most that training may use; default: all of the card")
     attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
-        "sdpa", description="implementation of attention; flash_attention_2 must be installed"
+        "sdpa",
+        description="implementation of attention; one without sdpa takes eager; flash_attention_2 must be installed",
     )
 
 

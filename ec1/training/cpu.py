@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _TILE_TOKENS = 64
 """Tokens whose logits are held at once: with a vocabulary of 50,000 about 12 MB in 32 bits."""
+_TRIED_TOKENS = 8
 _SHORT_ROWS = 192
 """Tokens up to which attention is faster, and takes no more memory, with all its scores at once (torch 2.13)."""
 
@@ -52,13 +53,14 @@ def score_answers_only(model: Any, *, pairs: bool = False) -> None:
     TRL's fused head does that on a GPU. On a CPU it scores every position, the prompt's and the padding's too, works in
     tiles far larger than the caches, computes the logits twice, and multiplies in 32 bits on the way back. `model` is a
     causal model that TRL's `add_fused_lm_head` has been at; only its calls with `fused_lm_head=True` change, and they
-    return the same figures. A model whose head is trained too keeps TRL's way, which knows the head's gradient.
+    return the same figures. A model whose head is trained too keeps TRL's way, which knows the head's gradient, and one
+    that changes what its head gives: TRL knows how.
     `pairs`: each batch is chosen and then rejected answers, whose prompts are computed once if the model allows it.
     """
     from trl.trainer.utils import FusedCausalLMOutput
 
     head = model.get_output_embeddings()
-    if head.weight.requires_grad or head.bias is not None:
+    if head.weight.requires_grad or head.bias is not None or not _head_is_last(model):
         return
     theirs: Callable[..., Any] = model.forward
     score = _scorer(head.weight)
@@ -66,7 +68,7 @@ def score_answers_only(model: Any, *, pairs: bool = False) -> None:
 
     @functools.wraps(theirs)
     def forward(*args: Any, fused_lm_head: bool = False, labels: "torch.Tensor | None" = None, **kwargs: Any) -> Any:
-        if not fused_lm_head or labels is None:
+        if not fused_lm_head or labels is None or kwargs.get("output_router_logits"):
             return theirs(*args, fused_lm_head=fused_lm_head, labels=labels, **kwargs)
         if shared:
             hidden = paired_states(model.base_model, **kwargs)[:, :-1]
@@ -88,6 +90,20 @@ def score_answers_only(model: Any, *, pairs: bool = False) -> None:
         )
 
     model.forward = forward
+
+
+def _head_is_last(model: Any) -> bool:
+    """Whether a causal model's logits are what its head gives: not scaled (Granite) or bounded (Gemma 2) after it."""
+    import torch
+
+    given: list[torch.Tensor] = []
+    hook = model.get_output_embeddings().register_forward_hook(lambda _, inputs, outputs: given.append(outputs))
+    try:
+        with torch.no_grad():
+            logits = model(input_ids=torch.arange(_TRIED_TOKENS, device=model.device)[None], use_cache=False).logits
+    finally:
+        hook.remove()
+    return len(given) == 1 and torch.equal(given[0].float(), logits.float())
 
 
 def _scorer(weight: "torch.Tensor") -> "Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]]":

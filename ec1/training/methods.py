@@ -8,10 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from ec1.models import Precision
+from ec1.models import Precision, load_model
 from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
 from ec1.training.cpu import keep_gradients
+from ec1.training.shape import beside_the_text
 from ec1.training.spec import ADAPTER, MODEL
 
 
@@ -59,12 +60,13 @@ class Lora:
         from peft import LoraConfig
 
         assert recipe.lora is not None
-        targets, layers = recipe.lora.target_modules, model.config.num_hidden_layers
+        targets, layers = recipe.lora.target_modules, model.config.get_text_config().num_hidden_layers
         return LoraConfig(
             r=recipe.lora.r,
             lora_alpha=recipe.lora.alpha,
             lora_dropout=recipe.lora.dropout,
             target_modules=targets if isinstance(targets, str) else list(targets),
+            exclude_modules=beside_the_text(model),
             modules_to_save=list(recipe.lora.modules_to_save) or None,
             use_rslora=recipe.lora.rank_stabilised,
             use_dora=recipe.lora.dora,
@@ -131,13 +133,13 @@ def in_32_bits(model: Any) -> None:
 
 
 def _load(recipe: Recipe, folder: Path, card: int | None, precision: Precision, quantization: Any = None) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(
+    attention = recipe.hardware.attention
+    return load_model(
         folder,
         # A model's own default may be float32, which takes twice the memory on a card.
         dtype=precision,
         quantization_config=quantization,
-        attn_implementation=recipe.hardware.attention,
+        # Asked for by name it is refused for a model that has none, such as gpt-oss; unasked it is taken where it is.
+        attn_implementation=None if attention == "sdpa" else attention,
         device_map=None if card is None else {"": card},
     )

@@ -6,9 +6,10 @@ learnt from them (TRL's), and evaluations, which share a prompt among any number
 Prefix sharing, https://arxiv.org/abs/2410.20305
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from ec1.answers.answering import apart
+from ec1.answers.answering import apart, longest_apart
 
 if TYPE_CHECKING:
     import torch
@@ -64,8 +65,7 @@ def shares_prefixes(model: Any) -> bool:
     window."""
     import torch
 
-    kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
-    if kinds != {"full_attention"} or getattr(model.config, "sliding_window", None):
+    if longest_apart(model.config) < sys.maxsize:
         return False
     body = model.base_model
     ids = torch.arange(2 * 3 * _TRIED, device=model.device).view(2, -1)
@@ -73,8 +73,12 @@ def shares_prefixes(model: Any) -> bool:
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     was_training = model.training
     model.eval()
-    with torch.no_grad():
-        alone = body(**batch, use_cache=False).last_hidden_state.float()
-        shared = paired_states(body, **batch, use_cache=False).float()
-    model.train(was_training)
+    try:
+        with torch.no_grad():
+            alone = body(**batch, use_cache=False).last_hidden_state.float()
+            shared = paired_states(body, **batch, use_cache=False).float()
+    except Exception:  # noqa: BLE001 - a model that takes no mask of this shape says so in whatever way it fails
+        return False
+    finally:
+        model.train(was_training)
     return bool((shared - alone).norm() <= _SAME * alone.norm())

@@ -7,12 +7,14 @@ memory: experts, nested text models and fused projections are counted as they wi
 """
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ec1.errors import InputError, PermanentError
+from ec1.models import loader_of
 from ec1.recipes.schema import Recipe
 from ec1.settings import Settings
 
@@ -52,28 +54,30 @@ class ModelShape(Settings):
         if not (folder / "config.json").is_file():
             raise InputError(f"{folder} holds no config.json: it is not a model")
         import torch
-        from transformers import AutoConfig, AutoModelForCausalLM
+        from transformers import AutoConfig
         from transformers.pytorch_utils import Conv1D
 
         try:
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
             with torch.device("meta"):
-                model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+                model = loader_of(config).from_config(config, dtype=torch.bfloat16)
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise InputError(
                 f"{folder}/config.json describes no causal language model that transformers knows: {reason}"
             ) from None
-        head = model.get_output_embeddings()
+        head, beside = model.get_output_embeddings(), re.compile(beside_the_text(model) or "(?!)")
         linears: Counter[tuple[str, int, int]] = Counter()
         modules: Counter[str] = Counter()
         for path, module in model.named_modules():
             name = path.rpartition(".")[-1]
             if not name.isdigit() and path:
                 modules[name] += sum(parameter.numel() for parameter in module.parameters())
-            if module is not head and isinstance(module, torch.nn.Linear):
+            if module is head or beside.fullmatch(path):
+                continue
+            if isinstance(module, torch.nn.Linear):
                 linears[name, module.in_features, module.out_features] += 1
-            elif module is not head and isinstance(module, Conv1D):
+            elif isinstance(module, Conv1D):
                 linears[name, module.nx, module.nf] += 1
         # A tied head is counted once: `parameters` names each tensor only once.
         whole = sum(parameter.numel() for parameter in model.parameters())
@@ -96,6 +100,23 @@ class ModelShape(Settings):
     def targets(self, wanted: str | Sequence[str]) -> list[Linear]:
         """The layers that carry an adapter: those of some names, or `all-linear`."""
         return [each for each in self.linears if isinstance(wanted, str) or each.name in wanted]
+
+
+def beside_the_text(model: Any) -> str | None:
+    """A pattern of the names of all layers outside the part that reads text, if linear ones are among them: those that
+    see pictures get no adapter, for no row has any."""
+    import torch
+
+    head, text = model.get_output_embeddings(), model.get_decoder()
+    path = next((path for path, module in model.named_modules() if module is text and path), None)
+    if path is None:
+        return None
+    pattern = rf"(?!{re.escape(path)}\.).*"
+    outside = (
+        module is not head and isinstance(module, torch.nn.Linear) and re.fullmatch(pattern, name)
+        for name, module in model.named_modules()
+    )
+    return pattern if any(outside) else None
 
 
 def require_modules(recipe: Recipe, model: ModelShape) -> None:
@@ -124,11 +145,19 @@ def _with_neighbour(name: str, there: Iterable[str]) -> str:
     return f"{name} (did you mean {near[0]}?)" if near else name
 
 
+def _value(config: Any, name: str) -> Any:
+    """A figure of the model; of one that differs between layers, the greatest."""
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:
+        return max(getattr(layer, name) for layer in config.per_layer_config)
+
+
 def _widths(config: Any) -> dict[str, int]:
     """The figures that a configuration gives for its text model, under the names that families use."""
 
     def first(*names: str) -> int | None:
-        values = (getattr(config, name, None) for name in names)
+        values = (_value(config, name) for name in names)
         return next((value for value in values if isinstance(value, int) and value), None)
 
     hidden, heads = first("hidden_size", "n_embd", "d_model"), first("num_attention_heads", "n_head")

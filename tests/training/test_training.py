@@ -461,18 +461,27 @@ def test_a_broken_contract_is_seen(sft: TrainingSpec, tmp_path: Path) -> None:
         read_result(copy)
 
 
-def test_scoring_the_answers_alone_gives_what_the_library_gives(tiny_model: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "own"),
+    [("llama", {}), ("granite", {"logits_scaling": 0.1}), ("gemma2", {"final_logit_softcapping": 0.5})],
+)
+def test_scoring_the_answers_alone_gives_what_the_library_gives(family: str, own: dict[str, float]) -> None:
     """Values and gradients of TRL's own head, which scores every position, in 32 bits so that they can be compared."""
+    from transformers import AutoConfig, AutoModelForCausalLM
     from trl.trainer.utils import add_fused_lm_head
 
-    ids = torch.randint(0, 49152, (3, 150), generator=torch.Generator().manual_seed(1))
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 512}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    config = AutoConfig.for_model(family, **shape, **heads, **own, attention_dropout=0.0)
+    ids = torch.randint(0, 512, (3, 150), generator=torch.Generator().manual_seed(1))
     labels = ids.clone()
     labels[:, :40] = -100
     labels[1, 90:] = -100
     labels[2, :] = -100
     seen = []
     for ours in (False, True):
-        model = LlamaForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+        torch.manual_seed(5)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
         model.lm_head.weight.requires_grad = False
         add_fused_lm_head(model, outputs=("log_probs", "entropy", "mean_logits", "is_top1"))
         if ours:

@@ -1,0 +1,91 @@
+"""Chat templates of other families than the sample's, as TRL ships them: learnt is what serving will ask for."""
+
+from importlib.resources import files
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+from ec1.corpus.rendering import encode, render, rendered
+from ec1.errors import RejectedError
+
+MARKS = ("<|end|>", "<|user|>", "<|assistant|>", "<|return|>", "<|start|>", "<|message|>", "<|channel|>")
+MARKS += ("<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>")
+TEMPLATES = {
+    name.removesuffix(".jinja"): entry.read_text()
+    for entry in (files("trl") / "chat_templates").iterdir()
+    if (name := entry.name).endswith(".jinja") and not name.endswith("_training.jinja")
+}
+FOR_PARTS_ONLY = {"idefics3", "llava_next", "smolvlm"}
+"""They take a content of parts, not of text."""
+ASKED = [
+    {"role": "user", "content": "Question one?"},
+    {"role": "assistant", "content": "Answer one."},
+    {"role": "user", "content": "Question two?"},
+]
+SAID = {"role": "assistant", "content": "Answer two."}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(small_model: Any) -> Any:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(small_model)
+    tokenizer.add_tokens(list(MARKS), special_tokens=True)
+    return tokenizer
+
+
+def learnt(tokenizer: Any, family: str, **answer: str) -> list[str]:
+    """The stretches of a conversation of two answers whose tokens count."""
+    tokenizer.chat_template = TEMPLATES[family]
+    [item] = encode(tokenizer, [rendered(tokenizer, {"prompt": ASKED, "completion": [SAID | answer]}, "all")])
+    tokens = zip(item.input_ids, item.mask, strict=True)
+    stretches = [[token for token, _ in group] for counts, group in groupby(tokens, lambda each: each[1]) if counts]
+    return [tokenizer.decode(stretch) for stretch in stretches]
+
+
+def test_there_are_families() -> None:
+    assert len(TEMPLATES) >= 30
+
+
+@pytest.mark.parametrize("family", sorted(TEMPLATES))
+def test_an_answer_begins_where_serving_asks_for_it_and_ends_with_a_mark(tokenizer: Any, family: str) -> None:
+    tokenizer.chat_template = TEMPLATES[family]
+    if family in FOR_PARTS_ONLY:
+        with pytest.raises(RejectedError, match="the chat template"):
+            rendered(tokenizer, {"prompt": ASKED, "completion": [SAID]}, "all")
+        return
+    found = rendered(tokenizer, {"prompt": ASKED, "completion": [SAID]}, "all")
+    asked = render(tokenizer, ASKED, ask=True)
+    (start, end) = found.answers[-1]
+    assert asked.startswith(found.text[:start])
+    assert not asked[start:].strip()
+    assert end == len(found.text)
+    assert found.text.rpartition(SAID["content"])[2].strip(), "nothing would teach where to end"
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        ("qwen3", ["Answer one.<|im_end|>\n", "<think>\n\n</think>\n\nAnswer two.<|im_end|>\n"]),
+        # It opens a thought whenever it asks.
+        (
+            "deepseek_r1_distill",
+            ["Answer one.<｜end▁of▁sentence｜>", "</think>\n\nAnswer two.<｜end▁of▁sentence｜>"],
+        ),
+        # It ends no answer.
+        ("glm4moe", ["\n<think></think>\nAnswer one.", "\n<think></think>\nAnswer two.<|im_end|>"]),
+        # The next turn's mark begins as the end's does.
+        ("phi3", ["Answer one.<|end|>\n", "Answer two.<|end|>\n<|im_end|>"]),
+        ("gptoss", ["Answer one.", "<|channel|>final<|message|>Answer two.<|return|>"]),
+    ],
+)
+def test_what_is_learnt_of_two_turns(tokenizer: Any, family: str, expected: list[str]) -> None:
+    assert learnt(tokenizer, family) == expected
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gptoss", "gemma4_v5", "lfm2_2_5_v2"])
+def test_a_thought_is_learnt_under_whatever_name_the_template_has_for_it(tokenizer: Any, family: str) -> None:
+    last = learnt(tokenizer, family, reasoning_content="Let me see.")[-1]
+    assert "Let me see." in last
+    assert last.index("Let me see.") < last.index("Answer two.")
