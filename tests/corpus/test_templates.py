@@ -9,7 +9,15 @@ import pytest
 from ec1.corpus.rendering import encode, render, rendered
 from ec1.errors import RejectedError
 
-MARKS = ("<|end|>", "<|user|>", "<|assistant|>", "<|return|>", "<|start|>", "<|message|>", "<|channel|>")
+MARKS: tuple[str, ...] = (
+    "<|end|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|return|>",
+    "<|start|>",
+    "<|message|>",
+    "<|channel|>",
+)
 MARKS += ("<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>")
 TEMPLATES = {
     name.removesuffix(".jinja"): entry.read_text()
