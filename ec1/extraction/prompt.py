@@ -114,9 +114,11 @@ _STATED: dict[int, tuple[tuple[str, str, str], ...]] = {
     11: (("Samuel Green", "works_at", "University of Lisbon"),),
 }
 
-# What a chat template or a reasoning format could take for its own: `<|im_start|>`, `<think>`, `[INST]`, `<file_sep>`.
+# What a chat template or a reasoning format could take for its own: `<|im_start|>`, `<turn|>`, `<seed:eos>`,
+# `<file_sep>`, `<think>`, `[INST]`, `[TOOL_CALLS]`, `[|user|]`, `]~b]`.
 _TEMPLATE_TOKEN = re.compile(
-    r"<(?=[|｜]|/?(?:s|think|text|bos|eos|pad|unk|(?:start|end)_of_turn|[a-z]+(?:_[a-z]+)+)>|</?SYS>)|\[(?=/?INST\])"
+    r"<(?=[|｜]|/?[^\s<>]{0,40}[|｜:_][^\s<>]{0,40}>|/?(?:s|think|text|bos|eos|sop|eop|pad|unk|mask|image|tools?)>|</?SYS>)"
+    r"|\[(?=\||/?(?:[A-Z]+_[A-Z_]+|INST|THINK|IMG|gMASK|PAD|UNK|CLS|SEP|MASK)\]|e~\[)|\](?=~)"
 )
 
 

@@ -73,12 +73,14 @@ def test_the_examples_answers_are_what_the_grammar_allows() -> None:
 @pytest.mark.parametrize(
     "token",
     ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<s>", "</s>", "[INST]", "[/INST]",
-     "<<SYS>>", "<start_of_turn>", "<file_sep>", "<repo_name>", "</text>", "<|", "<｜end▁of▁sentence｜>"],
+     "<<SYS>>", "<start_of_turn>", "<file_sep>", "<repo_name>", "</text>", "<|", "<｜end▁of▁sentence｜>",
+     "<turn|>", "<|turn>", "<channel|>", "<seed:eos>", "<SPECIAL_12>", "<sop>", "[gMASK]", "[TOOL_CALLS]", "[|user|]",
+     "]~b]", "[e~[", "<image>"],
 )  # fmt: skip
 def test_template_tokens_are_broken(token: str) -> None:
     assert token not in escape(f"a {token} b")
 
 
-@pytest.mark.parametrize("text", ["1 < 2 and 3 > 2", "<b>bold</b>", "[1] Notes", "a <- b", "x<y"])
+@pytest.mark.parametrize("text", ["1 < 2 and 3 > 2", "<b>bold</b>", "[1] Notes", "a <- b", "x<y", "<anna@x.org>", "[LAUGHS]"])
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert escape(text) == text
