@@ -81,6 +81,8 @@ def test_template_tokens_are_broken(token: str) -> None:
     assert token not in escape(f"a {token} b")
 
 
-@pytest.mark.parametrize("text", ["1 < 2 and 3 > 2", "<b>bold</b>", "[1] Notes", "a <- b", "x<y", "<anna@x.org>", "[LAUGHS]"])
+@pytest.mark.parametrize(
+    "text", ["1 < 2 and 3 > 2", "<b>bold</b>", "[1] Notes", "a <- b", "x<y", "<anna@x.org>", "[LAUGHS]"]
+)
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert escape(text) == text
