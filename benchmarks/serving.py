@@ -55,7 +55,7 @@ def publish(registry: AdapterRegistry, folder: Path, seed: int, base: str, model
     key = "base_model.model.model.layers.0.self_attn.q_proj"
     tensors = {
         f"{key}.lora_A.weight": generator.normal(size=(8, size)).astype(np.float32),
-        f"{key}.lora_B.weight": generator.normal(size=(size, 8), scale=0.05).astype(np.float32),
+        f"{key}.lora_B.weight": generator.normal(size=(size, 8), scale=0.3).astype(np.float32),
     }
     folder.mkdir()
     save_file(tensors, folder / "adapter_model.safetensors")

@@ -84,6 +84,20 @@ def load_candidates(
     return model, switch
 
 
+@contextlib.contextmanager
+def at_rest(model: Any) -> Iterator[None]:
+    """No gradients and no dropout, and afterwards the mode in which the model was: a look at one that is trained."""
+    import torch
+
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
 def fold_slices(model: Any) -> None:
     """Make a frozen head multiply all rows of a batch at once.
 
@@ -175,13 +189,8 @@ def write_meanwhile(
     so whether something was answered does not change the next step."""
     import torch
 
-    training = model.training
-    model.eval()
-    try:
-        with torch.random.fork_rng(), torch.inference_mode():
-            return write_answers(model, tokenizer, prompts, device=device, max_tokens=max_tokens)
-    finally:
-        model.train(training)
+    with at_rest(model), torch.random.fork_rng(), torch.inference_mode():
+        return write_answers(model, tokenizer, prompts, device=device, max_tokens=max_tokens)
 
 
 def _batches(asked: Mapping[int, list[int]], max_tokens: int) -> Iterator[list[int]]:

@@ -95,11 +95,14 @@ def rendered_sides(tokenizer: Any, example: Example, names: Sequence[str]) -> li
                 tokenizer, example["prompt"], None, asked := render(tokenizer, example["prompt"], ask=True)
             )
             return [asked]
-        texts = []
+        texts, asked = [], render(tokenizer, example["prompt"], ask=True)
         for name in names:
             messages = [*example["prompt"], *example[name]]
             texts.append(render(tokenizer, messages))
             _require_all_shown(tokenizer, messages, None, texts[-1])
+            if asked[_common_prefix(asked, texts[-1]) :].strip():
+                # TRL would take what the question has more for the beginning of the answer.
+                raise RejectedError("the chat template opens a thought with each question, and shows none of the pair")
         return texts
 
 

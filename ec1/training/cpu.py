@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ec1.answers.answering import at_rest
 from ec1.training.prefix_sharing import paired_states, shares_prefixes
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _head_is_last(model: Any) -> bool:
     given: list[torch.Tensor] = []
     hook = model.get_output_embeddings().register_forward_hook(lambda _, inputs, outputs: given.append(outputs))
     try:
-        with torch.no_grad():
+        with at_rest(model):
             logits = model(input_ids=torch.arange(_TRIED_TOKENS, device=model.device)[None], use_cache=False).logits
     finally:
         hook.remove()

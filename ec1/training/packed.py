@@ -5,6 +5,7 @@ Belongs here: the trial before a training. Does not: packing itself, which is TR
 
 from typing import Any
 
+from ec1.answers.answering import at_rest
 from ec1.errors import PermanentError
 
 
@@ -18,8 +19,6 @@ def require_hidden_rows(model: Any, collator: Any) -> None:
     length = 16
     second = list(range(2 * length, 3 * length))
     seen = []
-    was_training = model.training
-    model.eval()
     for first in (list(range(length)), list(range(length, 2 * length))):
         ids = first + second
         batch = collator([{"input_ids": ids, "labels": ids, "seq_lengths": [length, length]}])
@@ -28,9 +27,8 @@ def require_hidden_rows(model: Any, collator: Any) -> None:
             for name, value in batch.items()
             if name != "labels"
         }
-        with torch.no_grad():
+        with at_rest(model):
             seen.append(model(**inputs, use_cache=False).logits[0, length:].float())
-    model.train(was_training)
     if float((seen[0] - seen[1]).abs().max()) > 1e-3 * float(seen[0].abs().max()):
         raise PermanentError(
             "optimisation.packing: this model's attention does not hide packed rows from one another; switch it off, "

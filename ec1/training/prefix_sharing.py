@@ -9,7 +9,7 @@ Prefix sharing, https://arxiv.org/abs/2410.20305
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ec1.answers.answering import apart, longest_apart
+from ec1.answers.answering import apart, at_rest, longest_apart
 
 if TYPE_CHECKING:
     import torch
@@ -71,14 +71,10 @@ def shares_prefixes(model: Any) -> bool:
     ids = torch.arange(2 * 3 * _TRIED, device=model.device).view(2, -1)
     ids[1, : 2 * _TRIED] = ids[0, : 2 * _TRIED]
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            alone = body(**batch, use_cache=False).last_hidden_state.float()
+    with at_rest(model):
+        alone = body(**batch, use_cache=False).last_hidden_state.float()
+        try:
             shared = paired_states(body, **batch, use_cache=False).float()
-    except Exception:  # noqa: BLE001 - a model that takes no mask of this shape says so in whatever way it fails
-        return False
-    finally:
-        model.train(was_training)
+        except Exception:  # noqa: BLE001 - a model that takes no mask of this shape says so in whatever way it fails
+            return False
     return bool((shared - alone).norm() <= _SAME * alone.norm())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ec1.corpus.rendering import encode, render, rendered
+from ec1.corpus.rendering import encode, render, rendered, rendered_sides
 from ec1.errors import RejectedError
 
 MARKS: tuple[str, ...] = (
@@ -90,6 +90,18 @@ def test_an_answer_begins_where_serving_asks_for_it_and_ends_with_a_mark(tokeniz
 )
 def test_what_is_learnt_of_two_turns(tokenizer: Any, family: str, expected: list[str]) -> None:
     assert learnt(tokenizer, family) == expected
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen3_5_think", "gemma3", "deepseek_r1_distill"])
+def test_a_pair_is_refused_if_the_question_opens_a_thought_that_it_lacks(tokenizer: Any, family: str) -> None:
+    tokenizer.chat_template = TEMPLATES[family]
+    example: Any = {"prompt": ASKED, "chosen": [SAID], "rejected": [SAID | {"content": "No."}]}
+    if family == "deepseek_r1_distill":
+        with pytest.raises(RejectedError, match="opens a thought with each question"):
+            rendered_sides(tokenizer, example, ("chosen", "rejected"))
+    else:
+        chosen, rejected = rendered_sides(tokenizer, example, ("chosen", "rejected"))
+        assert "Answer two." in chosen and "No." in rejected
 
 
 @pytest.mark.parametrize("family", ["qwen3", "gptoss", "gemma4_v5", "lfm2_2_5_v2"])
