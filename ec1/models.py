@@ -27,8 +27,9 @@ PINNED = "ec1-revision.json"
 """Beside a model from the hub: which commit its branch or tag was when it was fetched."""
 _TOKENIZER = ("tokenizer*", "*.jinja", "config.json", "special_tokens_map.json", "vocab*", "merges.txt")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_WANTED = ("*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt")
-"""Weights only as safetensors: a pickle runs code when it is loaded."""
+_WANTED = ("model*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.txt")
+"""Weights only as safetensors: a pickle runs code when it is loaded. Those that transformers loads: many repositories
+hold them a second time, as `consolidated.safetensors` or in a folder."""
 
 
 Precision = Literal["bfloat16", "float32"]
@@ -42,8 +43,8 @@ def precision_on(device: str, weight_bytes: int) -> Precision:
 
 
 def weight_bytes_in(folder: Path) -> int:
-    """How many bytes a model's safetensors take."""
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    """How many bytes the safetensors take that a model is loaded from."""
+    return sum(path.stat().st_size for path in folder.glob(_WANTED[0]))
 
 
 def unneeded_libraries(folder: Path) -> set[str]:
@@ -204,7 +205,9 @@ def _download(
     try:
         commit = HfApi().model_info(model_id, revision=revision).sha or revision
         log.info("downloading %s@%s (%s)", model_id, revision, commit)
-        snapshot_download(model_id, revision=commit, local_dir=destination, allow_patterns=list(wanted))
+        snapshot_download(
+            model_id, revision=commit, local_dir=destination, allow_patterns=list(wanted), ignore_patterns=["*/*"]
+        )
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, httpx2.HTTPError, OSError) as error:
         found = _cached_commit(model_id, revision)
         if found is None:

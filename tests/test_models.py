@@ -1,19 +1,22 @@
 """A branch of the hub is pinned to the commit that it was when the model was fetched; what a model computes in."""
 
+import json
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from loopback_server import free_port
+from loopback_server import free_port, send, serving
 
 from ec1.deployment import Deployment
 from ec1.errors import ServiceError
 from ec1.files import read_json
 from ec1.home import Home
-from ec1.models import PINNED, pinned_revision, precision_on, prepare_model, share_for_32_bits
+from ec1.models import PINNED, pinned_revision, precision_on, prepare_model, share_for_32_bits, weight_bytes_in
 from ec1.night.steps.extractor import extractor_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-FILES = ("config.json", "model.safetensors", "tokenizer.json", "weights.bin")
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "weights.bin", "consolidated.safetensors")
+WANTED = set(FILES[:3])
 
 
 @pytest.fixture
@@ -39,11 +42,50 @@ def test_the_local_cache_says_what_main_is(cached: Path, home: Home) -> None:
     folder = prepare_model("acme/tiny", "main", {}, home.models)
     assert pinned_revision(folder, "main") == COMMIT
     assert read_json(folder / PINNED) == {"model": "acme/tiny", "asked": "main", "commit": COMMIT}
-    assert {path.name for path in folder.iterdir()} == {*FILES, PINNED} - {"weights.bin"}, "no pickle"
+    assert {path.name for path in folder.iterdir()} == {*WANTED, PINNED}, "no pickle, no second copy"
     assert not any(path.is_symlink() for path in folder.iterdir())
     # Wherever the branch goes, what was fetched stays what it is.
     (cached / "refs" / "main").write_text("f" * 40)
     assert pinned_revision(prepare_model("acme/tiny", "main", {}, home.models), "main") == COMMIT
+
+
+def test_weights_are_fetched_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a hub that speaks as the real one does; many repositories hold them twice, for other programs."""
+    from huggingface_hub import constants, hf_api
+
+    asked: set[str] = set()
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            files = [*FILES, "original/model.safetensors", "original/config.json", "model-00001-of-00002.safetensors"]
+            if self.path.startswith("/api/"):
+                about: object = {"id": "acme/tiny", "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
+                if "/tree/" in self.path:
+                    about = [{"type": "file", "path": name, "size": len(name), "oid": name} for name in files]
+                send(self, 200, json.dumps(about).encode(), None)
+                return
+            name = self.path.partition(f"/resolve/{COMMIT}/")[2]
+            asked.add(name)
+            self.send_response(200)
+            for key, value in (("ETag", f'"{name}"'), ("X-Repo-Commit", COMMIT), ("Content-Length", str(len(name)))):
+                self.send_header(key, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(name.encode())
+
+        do_HEAD = do_GET
+
+        def log_message(self, *arguments: object) -> None: ...
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with serving(Hub) as url:
+        for module in (constants, hf_api):
+            monkeypatch.setattr(module, "ENDPOINT", url, raising=False)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+        folder = prepare_model("acme/tiny", "main", {}, home.models)
+    assert {path.name for path in folder.iterdir()} == {*WANTED, "model-00001-of-00002.safetensors", PINNED}
+    assert asked == {*WANTED, "model-00001-of-00002.safetensors"}
+    assert weight_bytes_in(folder) == len("model.safetensors") + len("model-00001-of-00002.safetensors")
 
 
 def test_what_no_cache_has_is_an_error(cached: Path, home: Home) -> None:
