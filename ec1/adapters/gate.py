@@ -26,7 +26,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ec1.adapters.scores import BASE, CANDIDATE, Judge, Scores, Success
+from ec1.adapters.scores import BASE, CANDIDATE, THINKING, Judge, Sample, Scores, Success
 from ec1.corpus.row_kinds import ANSWERS, PAIRS, TASKS
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
@@ -229,15 +229,25 @@ def _answers(
     if len(set(groups)) < 2:
         return {}
 
-    def against(reference: str, what: Literal["right", "formed"]) -> ScoreDifference:
-        counts = [getattr(sample, what) for sample in samples]
-        gaps = [float(each.get(candidate, False)) - float(each.get(reference, False)) for each in counts]
+    def thinks(sample: Sample) -> bool:
+        return THINKING in sample.faults.get(BASE, ())
+
+    def against(reference: str, what: Literal["right", "formed"], *, doubted: bool = False) -> ScoreDifference:
+        counts = [
+            (each.get(candidate, False), each.get(reference, False) or (doubted and thinks(sample)))
+            for sample in samples
+            for each in [getattr(sample, what)]
+        ]
+        gaps = [float(mine) - float(other) for mine, other in counts]
         return compare(gaps, groups, options, looks=scores.looks, unit=f"of the answers {what}")
 
     differences = {name: against(name, "right") for name in scores.models if name != candidate}
-    as_good = mine >= max(_GOOD_SHARE * success.prompts, success.right[BASE])
-    if not (differences[BASE].better or against(BASE, "formed").better or as_good):
-        found.review.append(f"{said}: not shown to answer better than the base")
+    # What the base would have answered after a thought that was cut may have been right.
+    thinking = sum(map(thinks, samples))
+    as_good = mine >= max(_GOOD_SHARE * success.prompts, success.right[BASE] + thinking)
+    if not any(against(BASE, what, doubted=True).better for what in ("right", "formed")) and not as_good:
+        doubt = f", {thinking} of whose answers were cut while it was thinking: raise evaluation.sample_tokens"
+        found.review.append(f"{said}: not shown to answer better than the base{doubt if thinking else ''}")
     for name, difference in differences.items():
         if difference.upper < 0:
             found.rejected.append(f"{said}: fewer right answers than {name}")

@@ -18,6 +18,8 @@ BASE = "base"
 CANDIDATE = "candidate"
 EVALUATION = "evaluation.json"
 EXAMPLES = "examples.jsonl"
+THINKING = "thinking"
+"""The fault of an answer that was cut while the model thought: nobody knows whether it would have been right."""
 
 ScoredObjective = Literal[RowKindName, "extraction"]
 """What a score is of: an answer, a pair of answers, or what was read out of a text."""

@@ -11,11 +11,13 @@ writing (`ec1.answers.answering`), what makes one answer right (`ec1.answers.suc
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ec1.adapters.likelihood import HeldOutExample, ReadAnswer
-from ec1.adapters.scores import Sample
+from ec1.adapters.scores import THINKING, Sample
 from ec1.answers.answering import ModelAnswer, write_answers
 from ec1.answers.behaviour import faults_of
 from ec1.answers.success import hopeless, judged_all, kind_of
@@ -25,6 +27,9 @@ from ec1.recipes.evaluation import EvaluationOptions
 _ROOM = 1.25
 """An answer this much longer than every wanted one is not going to end in time."""
 _ROOM_TOKENS = 16
+_THOUGHT = re.compile(r"<(/?)[\w:]*think>")
+_OPENING_TOKENS = 8
+"""With which a chat template opens an answer, and perhaps a thought."""
 
 
 def to_write(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> tuple[list[int], int]:
@@ -52,28 +57,43 @@ def answers_to(
     max_tokens: int,
     options: EvaluationOptions,
 ) -> list[ModelAnswer]:
-    """The answer to each example, the likeliest token each time: read as far as it is the wanted one, then written."""
+    """The answer to each example, the likeliest token each time: read as far as it is the wanted one, then written.
+
+    What a thought takes, no wanted answer says: one that `max_tokens` ends is written on to `sample_tokens`.
+    """
     answers: list[ModelAnswer | None] = [
         ModelAnswer(tokenizer.decode(example.answers[0][: own.same], skip_special_tokens=True).strip(), cut=False)
         if own.whole
         else None
         for example, own in zip(examples, read, strict=True)
     ]
-    open_ = [place for place, answer in enumerate(answers) if answer is None]
-    written = iter(
-        write_answers(
+
+    def write(places: Sequence[int], most: int) -> None:
+        written = write_answers(
             model,
             tokenizer,
-            [examples[place].prompt for place in open_],
-            begun=[examples[place].answers[0][: read[place].same] for place in open_],
+            [examples[place].prompt for place in places],
+            begun=[examples[place].answers[0][: read[place].same] for place in places],
             hopeless=lambda at, text: hopeless(
-                text, examples[open_[at]].expected, examples[open_[at]].prompt_text, options
+                text, examples[places[at]].expected, examples[places[at]].prompt_text, options
             ),
             device=device,
-            max_tokens=max_tokens,
+            max_tokens=most,
         )
-    )
-    return [next(written) if answer is None else answer for answer in answers]
+        for place, answer in zip(places, written, strict=True):
+            answers[place] = replace(answer, thinking=_thinks(tokenizer, examples[place], answer))
+
+    write([place for place, answer in enumerate(answers) if answer is None], max_tokens)
+    whole = [answer for answer in answers if answer is not None]
+    if max_tokens < options.sample_tokens and any(answer.thinking for answer in whole):
+        write([place for place, answer in enumerate(whole) if answer.thinking], options.sample_tokens)
+    return [answer for answer in answers if answer is not None]
+
+
+def _thinks(tokenizer: Any, example: HeldOutExample, answer: ModelAnswer) -> bool:
+    """Whether an answer was cut before it was one: after `<think>`, `<seed:think>`, of the template or its own."""
+    marks = _THOUGHT.findall(tokenizer.decode(example.prompt[-_OPENING_TOKENS:]) + answer.text)
+    return answer.cut and bool(marks) and not marks[-1]
 
 
 def samples_of(
@@ -88,7 +108,9 @@ def samples_of(
             expected=example.expected,
             answers={name: each[place].text for name, each in answers.items()},
             faults={
-                name: tuple(faults_of(each[place].text, example.expected, cut=each[place].cut))
+                name: (THINKING,)
+                if each[place].thinking
+                else tuple(faults_of(each[place].text, example.expected, cut=each[place].cut))
                 for name, each in answers.items()
             },
             example=example.name,

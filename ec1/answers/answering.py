@@ -24,10 +24,11 @@ _BATCH_TOKENS = 2**13
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What a model wrote; `cut` if the limit on its tokens ended it."""
+    """What a model wrote; `cut` if the limit on its tokens ended it, `thinking` if that was before any answer."""
 
     text: str
     cut: bool
+    thinking: bool = False
 
 
 @contextlib.contextmanager

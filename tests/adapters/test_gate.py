@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ec1.adapters.gate import compare, error_rate, judge
-from ec1.adapters.scores import ExampleScores, Judge, Sample, Scores
+from ec1.adapters.scores import THINKING, ExampleScores, Judge, Sample, Scores
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
 
@@ -241,6 +241,25 @@ def test_guards_only_reject() -> None:
     assert "passes 0 of 2 tasks" in judge(scores(gain, tasks=tasks), OPTIONS).reasons[0]
     tasks["candidate"]["two"] = True
     assert judge(scores(gain, tasks=tasks), OPTIONS).accepted
+
+
+@pytest.mark.parametrize(
+    ("right", "thinking", "verdict"),
+    [(40, 0, "accepted"), (40, 50, "review"), (40, 39, "review"), (40, 30, "accepted"), (40, 3, "accepted")],
+)
+def test_a_base_that_was_cut_while_it_thought_is_not_taken_for_wrong(right: int, thinking: int, verdict: str) -> None:
+    """All of what it would have answered may be right."""
+    samples = tuple(
+        each.model_copy(update={"faults": {"base": (THINKING,) * (place < thinking)}})
+        for place, each in enumerate(written(counted(right, 0)))
+    )
+    found = judge(scores({"candidate": spread(0.3, 0.1)}, samples=samples), OPTIONS)
+    assert found.verdict == verdict
+    if verdict == "review":
+        assert (
+            f"{thinking} of whose answers were cut while it was thinking: raise evaluation.sample_tokens"
+            in (found.reasons[0])
+        )
 
 
 def test_what_a_judge_left_open_is_never_accepted() -> None:

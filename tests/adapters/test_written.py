@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ec1.adapters.likelihood import HeldOutExample, read_answers
-from ec1.adapters.written import answers_to
+from ec1.adapters.likelihood import HeldOutExample, ReadAnswer, read_answers
+from ec1.adapters.scores import THINKING
+from ec1.adapters.written import answers_to, samples_of
 from ec1.answers import answering
 from ec1.answers.answering import ends_of, load_candidates, write_answers
 from ec1.recipes.evaluation import EvaluationOptions
@@ -100,6 +101,28 @@ def test_what_is_read_of_an_answer_is_what_would_be_written(
         assert answers_to(model, tokenizer, examples, read, device="cpu", max_tokens=TOKENS, options=OPTIONS) == whole
         assert asked == [3], "the answer that is read whole is not written"
         assert [each.cut for each in whole] == [False, True, True, True]
+
+
+@pytest.mark.slow
+def test_a_thought_takes_what_the_recipe_gives_and_one_that_is_cut_is_told(model: Any, tokenizer: Any) -> None:
+    """The template opened it, or the model did, and no wanted answer says how long it is."""
+    import torch
+
+    opened = tokenizer("<think>\n")["input_ids"]
+    prompts = [[*PROMPTS[0], *opened], [*PROMPTS[1], *opened, *tokenizer("</think>\n")["input_ids"]], PROMPTS[2]]
+    examples = [
+        HeldOutExample(str(n), str(n), prompt, ([77, 78, 79],), "", "words " * 99) for n, prompt in enumerate(prompts)
+    ]
+    nothing = [ReadAnswer(0.0, 0, False)] * 3
+    options = OPTIONS.model_copy(update={"sample_tokens": 30})
+    with torch.inference_mode():
+        answers = answers_to(model, tokenizer, examples, nothing, device="cpu", max_tokens=TOKENS, options=options)
+        short = write_answers(model, tokenizer, prompts, device="cpu", max_tokens=TOKENS)
+        (long,) = write_answers(model, tokenizer, prompts[:1], device="cpu", max_tokens=30)
+    assert [answer.text for answer in answers] == [long.text, short[1].text, short[2].text]
+    assert [answer.thinking for answer in answers] == [True, False, False]
+    (told, *_) = samples_of(examples, {"base": answers}, options)
+    assert told.faults == {"base": (THINKING,)}
 
 
 @pytest.mark.slow
