@@ -37,6 +37,7 @@ _TAIL_RESAMPLES = 20
 """Resamples beyond a bound: with fewer, its place is chance."""
 _GOOD_SHARE = 0.9
 """Where so many answers are right, a base that is as good leaves no room to be better with confidence."""
+_CUT = "were cut while it was thinking: raise evaluation.sample_tokens"
 
 VerdictName = Literal["accepted", "no_effect", "review", "rejected"]
 
@@ -246,7 +247,7 @@ def _answers(
     thinking = sum(map(thinks, samples))
     as_good = mine >= max(_GOOD_SHARE * success.prompts, success.right[BASE] + thinking)
     if not any(against(BASE, what, doubted=True).better for what in ("right", "formed")) and not as_good:
-        doubt = f", {thinking} of whose answers were cut while it was thinking: raise evaluation.sample_tokens"
+        doubt = f", {thinking} of whose answers {_CUT}"
         found.review.append(f"{said}: not shown to answer better than the base{doubt if thinking else ''}")
     for name, difference in differences.items():
         if difference.upper < 0:
@@ -272,6 +273,12 @@ def _against_base(
         least = options.min_effect_pairs_nats if scores.rows is PAIRS else options.min_effect_nats
     # What another batching of the same rows changes is not an effect of training.
     least = max(least, scores.noise)
+    how = f" ({scores.trained})" if scores.trained else ""
+    thinking = scores.faults(BASE).get(THINKING, 0) if scores.rows is TASKS else 0
+    if thinking:
+        # Of those, too, it may have solved all.
+        least += thinking / len(scores.samples)
+        how += f"; {thinking} of the base's answers {_CUT}"
     difference = compare(
         _less(scores.values(candidate), scores.values(BASE)),
         groups,
@@ -280,7 +287,6 @@ def _against_base(
         least=least,
         unit=scores.unit,
     )
-    how = f" ({scores.trained})" if scores.trained else ""
     if difference.upper < -least:
         found.rejected.append(f"worse than base: {difference}")
     elif difference.better:

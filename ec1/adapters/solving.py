@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.adapters.likelihood import name_of, rows_of
-from ec1.adapters.scores import ExampleScores, Sample
+from ec1.adapters.scores import THINKING, ExampleScores, Sample
 from ec1.answers.answering import ModelAnswer
 from ec1.errors import InputError
 from ec1.rewards.checks import Check, checks_of
@@ -92,6 +92,8 @@ def scored_tasks(
 
 def _faults(answer: ModelAnswer, scores: Sequence[CheckScore]) -> tuple[str, ...]:
     """What is wrong with the form of an answer; whether it is right is its score."""
+    if answer.thinking:
+        return (THINKING,)
     if not answer.text.strip():
         return ("empty",)
     exploits = any(score.exploit is not None for score in scores)

@@ -11,9 +11,7 @@ writing (`ec1.answers.answering`), what makes one answer right (`ec1.answers.suc
 
 import hashlib
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ec1.adapters.likelihood import HeldOutExample, ReadAnswer
@@ -27,9 +25,6 @@ from ec1.recipes.evaluation import EvaluationOptions
 _ROOM = 1.25
 """An answer this much longer than every wanted one is not going to end in time."""
 _ROOM_TOKENS = 16
-_THOUGHT = re.compile(r"<(/?)[\w:]*think>")
-_OPENING_TOKENS = 8
-"""With which a chat template opens an answer, and perhaps a thought."""
 
 
 def to_write(examples: Sequence[HeldOutExample], options: EvaluationOptions) -> tuple[list[int], int]:
@@ -81,19 +76,13 @@ def answers_to(
             max_tokens=most,
         )
         for place, answer in zip(places, written, strict=True):
-            answers[place] = replace(answer, thinking=_thinks(tokenizer, examples[place], answer))
+            answers[place] = answer
 
     write([place for place, answer in enumerate(answers) if answer is None], max_tokens)
     whole = [answer for answer in answers if answer is not None]
     if max_tokens < options.sample_tokens and any(answer.thinking for answer in whole):
         write([place for place, answer in enumerate(whole) if answer.thinking], options.sample_tokens)
     return [answer for answer in answers if answer is not None]
-
-
-def _thinks(tokenizer: Any, example: HeldOutExample, answer: ModelAnswer) -> bool:
-    """Whether an answer was cut before it was one: after `<think>`, `<seed:think>`, of the template or its own."""
-    marks = _THOUGHT.findall(tokenizer.decode(example.prompt[-_OPENING_TOKENS:]) + answer.text)
-    return answer.cut and bool(marks) and not marks[-1]
 
 
 def samples_of(

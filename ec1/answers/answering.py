@@ -5,6 +5,7 @@ prompt. Does not: likelihoods, and who is asked what (`ec1.adapters`, `ec1.train
 """
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,6 +21,9 @@ _ROUND = 32
 """Tokens after which it is looked which answers go on."""
 _BATCH_TOKENS = 2**13
 """Prompts and answers of one batch: what attention keeps of them is about 4 GiB for a 7B without grouped heads."""
+_THOUGHT = re.compile(r"<(/?)[\w:]*think>")
+_OPENING_TOKENS = 8
+"""With which a chat template opens an answer, and perhaps a thought."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +179,15 @@ def write_answers(
         given_up |= {place for place in going if hopeless(place, _text(tokenizer, answers[place]))}
         # In rounds, each twice as long: those that have ended hold up the others no more.
         left, step = [place for place in going if place not in given_up], 2 * step
-    return [
-        ModelAnswer(_text(tokenizer, answer[:max_tokens]) + " \u2026", cut=False)
-        if place in given_up
-        else ModelAnswer(_text(tokenizer, answer[:max_tokens]), cut=place not in ended or len(answer) >= max_tokens)
-        for place, answer in enumerate(answers)
-    ]
+    found = []
+    for place, answer in enumerate(answers):
+        text = _text(tokenizer, answer[:max_tokens])
+        if place in given_up:
+            found.append(ModelAnswer(f"{text} \u2026", cut=False))
+            continue
+        cut = place not in ended or len(answer) >= max_tokens
+        found.append(ModelAnswer(text, cut, thinking=cut and _in_thought(tokenizer, prompts[place], text)))
+    return found
 
 
 def write_meanwhile(
@@ -227,6 +234,12 @@ def _write(
     ends = ends_of(model, tokenizer)
     cuts = [next((at for at, token in enumerate(row) if token in ends), None) for row in written.tolist()]
     return [(row[:end], end is not None) for row, end in zip(written.tolist(), cuts, strict=True)]
+
+
+def _in_thought(tokenizer: Any, prompt: Sequence[int], text: str) -> bool:
+    """Whether what the template opens with, or the answer itself, has opened a thought, and nothing has ended it."""
+    marks = _THOUGHT.findall(tokenizer.decode(prompt[-_OPENING_TOKENS:]) + text)
+    return bool(marks) and not marks[-1]
 
 
 def _text(tokenizer: Any, answer: Sequence[int]) -> str:

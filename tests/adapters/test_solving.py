@@ -10,7 +10,7 @@ import pytest
 
 from ec1.adapters.evaluation import GENERAL, EvaluationSpec, evaluate
 from ec1.adapters.gate import judge
-from ec1.adapters.scores import ExampleScores, Scores, load_scores
+from ec1.adapters.scores import THINKING, ExampleScores, Scores, load_scores
 from ec1.adapters.solving import HeldOutTask, answered, read_tasks, scored_tasks
 from ec1.answers.answering import ModelAnswer
 from ec1.errors import InputError
@@ -103,6 +103,17 @@ def test_the_gate_counts_what_is_solved(models: dict[str, list[int]], verdict: s
     found = judge(solved(**models), OPTIONS)
     assert (found.verdict, found.differences["base"].unit) == (verdict, "of the tasks"), found
     assert any(reason in each for each in found.reasons), found.reasons
+
+
+def test_a_base_that_was_cut_while_it_thought_may_have_solved_as_much() -> None:
+    cut = [ModelAnswer("", True, thinking=True), ModelAnswer("x", False)]
+    _, (thought, plain) = scored_tasks([task(0), task(1)], {"base": cut}, 2)
+    assert (thought.faults, plain.faults) == ({"base": (THINKING,)}, {"base": ()})
+    found = judge(solved(candidate=list(range(20))).model_copy(update={"samples": (thought, plain)}), OPTIONS)
+    assert found.verdict == "review"
+    assert "1 of the base's answers were cut while it was thinking: raise evaluation.sample_tokens" in found.reasons[0]
+    few = (thought, *[plain] * 19)
+    assert judge(solved(candidate=list(range(20))).model_copy(update={"samples": few}), OPTIONS).accepted
 
 
 def test_better_than_base_is_not_enough_where_most_is_wrong() -> None:
