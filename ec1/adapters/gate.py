@@ -26,7 +26,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ec1.adapters.scores import BASE, CANDIDATE, THINKING, Judge, Sample, Scores, Success
+from ec1.adapters.scores import BASE, CANDIDATE, THINKING, Judge, Scores, Success
 from ec1.corpus.row_kinds import ANSWERS, PAIRS, TASKS
 from ec1.errors import InputError
 from ec1.recipes.evaluation import EvaluationOptions
@@ -230,23 +230,20 @@ def _answers(
     if len(set(groups)) < 2:
         return {}
 
-    def thinks(sample: Sample) -> bool:
-        return THINKING in sample.faults.get(BASE, ())
+    # What the base would have answered after a thought that was cut may have been right.
+    doubts = [THINKING in sample.faults.get(BASE, ()) for sample in samples]
+    thinking = sum(doubts)
 
-    def against(reference: str, what: Literal["right", "formed"], *, doubted: bool = False) -> ScoreDifference:
-        counts = [
-            (each.get(candidate, False), each.get(reference, False) or (doubted and thinks(sample)))
-            for sample in samples
-            for each in [getattr(sample, what)]
-        ]
-        gaps = [float(mine) - float(other) for mine, other in counts]
+    def against(reference: str, what: Literal["right", "formed"], doubted: Sequence[bool]) -> ScoreDifference:
+        counts = [getattr(sample, what) for sample in samples]
+        theirs = [each.get(reference, False) or doubt for each, doubt in zip(counts, doubted, strict=True)]
+        gaps = [float(each.get(candidate, False)) - float(other) for each, other in zip(counts, theirs, strict=True)]
         return compare(gaps, groups, options, looks=scores.looks, unit=f"of the answers {what}")
 
-    differences = {name: against(name, "right") for name in scores.models if name != candidate}
-    # What the base would have answered after a thought that was cut may have been right.
-    thinking = sum(map(thinks, samples))
+    differences = {name: against(name, "right", [False] * len(samples)) for name in scores.models if name != candidate}
+    shown = against(BASE, "right", doubts) if thinking else differences[BASE]
     as_good = mine >= max(_GOOD_SHARE * success.prompts, success.right[BASE] + thinking)
-    if not any(against(BASE, what, doubted=True).better for what in ("right", "formed")) and not as_good:
+    if not (shown.better or against(BASE, "formed", doubts).better or as_good):
         doubt = f", {thinking} of whose answers {_CUT}"
         found.review.append(f"{said}: not shown to answer better than the base{doubt if thinking else ''}")
     for name, difference in differences.items():

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from hub_formats import ROWS, WEATHER
+from learnt_tokens import learnt
 from row_shapes import SHAPES
 
 from ec1.corpus.cleaning import scrub_example
 from ec1.corpus.formats import read_row
-from ec1.corpus.rendering import Rendered, encode, render, rendered, rendered_sides
+from ec1.corpus.rendering import render, rendered, rendered_sides
 from ec1.corpus.tuples import Example, example_of, parse_record, sources_of, texts_of
 from ec1.errors import RejectedError
 
@@ -47,18 +48,6 @@ def able(small_model: Path) -> Any:
 
 def example(record: dict[str, Any], objective: Any = "sft") -> Example:
     return example_of(parse_record(record), objective)
-
-
-def learnt(tokenizer: Any, found: Rendered) -> list[str]:
-    """The stretches of the text whose tokens count."""
-    [item] = encode(tokenizer, [found])
-    stretches: list[list[int]] = []
-    for place, counts in enumerate(item.mask):
-        if counts and (place == 0 or not item.mask[place - 1]):
-            stretches.append([])
-        if counts:
-            stretches[-1].append(item.input_ids[place])
-    return [tokenizer.decode(ids) for ids in stretches]
 
 
 def test_more_than_a_hundred_documented_shapes_are_in_the_table() -> None:

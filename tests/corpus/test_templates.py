@@ -1,12 +1,12 @@
 """Chat templates of other families than the sample's, as TRL ships them: learnt is what serving will ask for."""
 
 from importlib.resources import files
-from itertools import groupby
 from typing import Any
 
 import pytest
+from learnt_tokens import learnt
 
-from ec1.corpus.rendering import encode, render, rendered, rendered_sides
+from ec1.corpus.rendering import render, rendered, rendered_sides
 from ec1.errors import RejectedError
 
 MARKS: tuple[str, ...] = (
@@ -43,13 +43,10 @@ def tokenizer(small_model: Any) -> Any:
     return tokenizer
 
 
-def learnt(tokenizer: Any, family: str, **answer: str) -> list[str]:
-    """The stretches of a conversation of two answers whose tokens count."""
+def learnt_of_two(tokenizer: Any, family: str, **answer: str) -> list[str]:
+    """What is learnt of a conversation of two answers; `answer`: keys of the last one."""
     tokenizer.chat_template = TEMPLATES[family]
-    [item] = encode(tokenizer, [rendered(tokenizer, {"prompt": ASKED, "completion": [SAID | answer]}, "all")])
-    tokens = zip(item.input_ids, item.mask, strict=True)
-    stretches = [[token for token, _ in group] for counts, group in groupby(tokens, lambda each: each[1]) if counts]
-    return [tokenizer.decode(stretch) for stretch in stretches]
+    return learnt(tokenizer, rendered(tokenizer, {"prompt": ASKED, "completion": [SAID | answer]}, "all"))
 
 
 def test_there_are_families() -> None:
@@ -89,7 +86,7 @@ def test_an_answer_begins_where_serving_asks_for_it_and_ends_with_a_mark(tokeniz
     ],
 )
 def test_what_is_learnt_of_two_turns(tokenizer: Any, family: str, expected: list[str]) -> None:
-    assert learnt(tokenizer, family) == expected
+    assert learnt_of_two(tokenizer, family) == expected
 
 
 @pytest.mark.parametrize("family", ["qwen3", "qwen3_5_think", "gemma3", "deepseek_r1_distill"])
@@ -106,6 +103,6 @@ def test_a_pair_is_refused_if_the_question_opens_a_thought_that_it_lacks(tokeniz
 
 @pytest.mark.parametrize("family", ["qwen3", "gptoss", "gemma4_v5", "lfm2_2_5_v2"])
 def test_a_thought_is_learnt_under_whatever_name_the_template_has_for_it(tokenizer: Any, family: str) -> None:
-    last = learnt(tokenizer, family, reasoning_content="Let me see.")[-1]
+    last = learnt_of_two(tokenizer, family, reasoning_content="Let me see.")[-1]
     assert "Let me see." in last
     assert last.index("Let me see.") < last.index("Answer two.")
