@@ -56,25 +56,40 @@ def named(path: Path) -> Iterator[tuple[str, str, str]]:
             yield entity_key(name, CLASSES[mark.kind]), name, mark.identity
 
 
-def found_and_true(documents: Mapping[str, Sequence[tuple[str, str, str]]]) -> tuple[int, Pairs, Pairs, Pairs]:
-    """Names of documents, as (key, name, what it refers to), resolved as the graph would: the number of entities; the
-    pairs of names in a document that are one, and those of a review as well; those that should be."""
+Documents = Mapping[str, Sequence[tuple[str, str, str]]]
+"""The names of each document: key of the entity, name, and what it refers to."""
+
+
+def entities(documents: Documents) -> tuple[list[Profile], dict[tuple[str, str], str]]:
+    """As the graph has them before it compares them, a short name with the one whom it fits in its document; and which
+    of them each document's keys belong to."""
     names: dict[str, set[str]] = defaultdict(set)
     called: dict[str, set[str]] = defaultdict(set)
-    where, identities = defaultdict(set), defaultdict(set)
+    where = defaultdict(set)
     homes = {}
     for document, rows in documents.items():
         owned = owners(name for key, name, _ in rows if key.startswith("Person:"))
-        for key, name, identity in rows:
+        for key, name, _ in rows:
             home = owned.get(name, key) if key.startswith("Person:") else key
             (names if home == key else called)[home].add(name)
             where[home].add(document)
             homes[document, key] = home
-            identities[document, key].add(identity)
-    resolution = resolve(
+    profiles = [
         Profile(key, key.partition(":")[0], frozenset(names[key]), {}, frozenset(where[key]), frozenset(called[key]))
         for key in sorted(names)
-    )
+    ]
+    return profiles, homes
+
+
+def found_and_true(documents: Documents) -> tuple[int, Pairs, Pairs, Pairs]:
+    """What resolution makes of the names: the number of entities; the pairs of names in a document that are one, and
+    those of a review as well; those that should be."""
+    profiles, homes = entities(documents)
+    identities = defaultdict(set)
+    for document, rows in documents.items():
+        for key, _, identity in rows:
+            identities[document, key].add(identity)
+    resolution = resolve(profiles)
     cluster = {member: each.key for each in resolution.clusters for member in each.members}
     review = {(link.one, link.other) for link in resolution.links if link.veto is None}
     found, linked, true = set(), set(), set()
@@ -89,23 +104,20 @@ def found_and_true(documents: Mapping[str, Sequence[tuple[str, str, str]]]) -> t
             linked.add(pair)
         if identities[document, one] & identities[document, other]:
             true.add(pair)
-    return len(names), found, linked, true
+    return len(profiles), found, linked, true
 
 
 def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
-    """The names of documents as entities, each by itself, and which two are one thing."""
-    names, documents, identities = defaultdict(set), defaultdict(set), defaultdict(set)
-    for path in paths:
-        for key, name, identity in named(path):
-            names[key].add(name)
-            documents[key].add(path.name)
-            identities[key].add((path.name, identity))
-    profiles = [
-        Profile(key, key.partition(":")[0], frozenset(names[key]), {}, frozenset(documents[key])) for key in names
-    ]
+    """The entities of documents, and which two are one thing."""
+    documents = {path.name: list(named(path)) for path in paths}
+    profiles, homes = entities(documents)
+    identities = defaultdict(set)
+    for document, rows in documents.items():
+        for key, _, identity in rows:
+            identities[homes[document, key]].add((document, identity))
     true = {
         (one, other)
-        for one, other in itertools.combinations(sorted(names), 2)
+        for one, other in itertools.combinations(sorted(identities), 2)
         if identities[one] & identities[other] and one.partition(":")[0] == other.partition(":")[0]
     }
     return profiles, true

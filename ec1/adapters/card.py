@@ -50,21 +50,26 @@ def _use(manifest: AdapterManifest) -> str:
         "with the base model's own tokenizer"
         + (" and the chat template beside this file." if "chat_template.jinja" in manifest.files else ".")
         + f" With this folder as `./{manifest.role}`:\n\n"
-        + _code("python", _PEFT.format(base=manifest.base_model, role=manifest.role))
+        + _code("python", _PEFT.format(base=manifest.base_model, role=manifest.role, loader=_loader_of(manifest)))
         + "\n\n"
         + _code("shell", _VLLM.format(base=manifest.base_model, role=manifest.role, rank=_rank_for_vllm(manifest)))
     )
 
 
 _PEFT = """from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from transformers import {loader}
 
-base = AutoModelForCausalLM.from_pretrained("{base.id}", revision="{base.revision}")
+base = {loader}.from_pretrained("{base.id}", revision="{base.revision}")
 model = PeftModel.from_pretrained(base, "./{role}")"""
 _VLLM = """vllm serve {base.id} --revision {base.revision} --enable-lora --max-lora-rank {rank} \\
   --lora-modules {role}=./{role}"""
 _VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """https://docs.vllm.ai/en/latest/features/lora: what `--max-lora-rank` may be (1 beside these)."""
+
+
+def _loader_of(manifest: AdapterManifest) -> str:
+    """The class of transformers whose layers have the names that the adapter knows."""
+    return str(manifest.training.get("base is loaded by", "AutoModelForCausalLM"))
 
 
 def _rank_for_vllm(manifest: AdapterManifest) -> int:

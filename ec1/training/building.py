@@ -4,6 +4,7 @@ Belongs here: all that is made before the first step. Does not: what differs bet
 module for each), and what happens from the first step on (`trainer.py`).
 """
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,8 @@ def build_trainer(
         model, adapter = put_adapter_on(model, adapter), None
     evaluates = wish.evaluation_steps is not None and len(heldout) > 0
     trainer_class, arguments_class = objective.classes()
-    arguments = arguments_class(**_arguments(spec, batch, accumulation, precision, evaluates=evaluates))
+    settings = _arguments(arguments_class, spec, batch, accumulation, precision, evaluates=evaluates)
+    arguments = arguments_class(**settings)
     if arguments.n_gpu > 1:
         # One process would spread each batch over all cards that it sees, and one is its own.
         arguments._n_gpu = 1
@@ -151,9 +153,9 @@ def build_trainer(
 
 
 def _arguments(
-    spec: TrainingSpec, batch: int, accumulation: int, precision: Precision, *, evaluates: bool
+    of: Any, spec: TrainingSpec, batch: int, accumulation: int, precision: Precision, *, evaluates: bool
 ) -> dict[str, Any]:
-    """What TRL's configuration of the objective is made of."""
+    """What `of`, TRL's configuration of the objective, is made of."""
     recipe, wish = spec.recipe, spec.recipe.optimisation
     objective = TRAINERS[recipe.objective]
     stops_early = evaluates and wish.early_stopping_patience is not None
@@ -206,6 +208,9 @@ def _arguments(
         # What is asked was measured when the dataset was made, and an answer ends by a bound of its own.
         answer = recipe.own_answers.max_tokens if recipe.own_answers is not None else 0
         settings |= {"max_length": recipe.data.max_length + answer, "dataset_num_proc": None}
+    if recipe.method != "full" and "router_aux_loss_coef" in {each.name for each in dataclasses.fields(of)}:
+        # No loss that keeps experts in equal use, where an adapter leaves their routers as they are.
+        settings["router_aux_loss_coef"] = 0.0
     return settings
 
 

@@ -71,18 +71,12 @@ def _sft_settings(recipe: Recipe) -> dict[str, Any]:
         "packing_strategy": "bfd",
         "eval_packing": False,
         "neftune_noise_alpha": recipe.optimisation.neftune_alpha,
-        **_balance(recipe),
     }
-
-
-def _balance(recipe: Recipe) -> dict[str, Any]:
-    """No loss that keeps experts in equal use, where an adapter leaves their routers as they are."""
-    return {} if recipe.method == "full" else {"router_aux_loss_coef": 0.0}
 
 
 def _dpo_settings(recipe: Recipe) -> dict[str, Any]:
     assert recipe.dpo is not None
-    settings: dict[str, Any] = {"beta": recipe.dpo.beta, "loss_type": [recipe.dpo.loss], **_balance(recipe)}
+    settings: dict[str, Any] = {"beta": recipe.dpo.beta, "loss_type": [recipe.dpo.loss]}
     if recipe.dpo.label_smoothing is not None:
         settings["label_smoothing"] = recipe.dpo.label_smoothing
     if recipe.dpo.sft_weight:

@@ -106,6 +106,7 @@ class TrainingResult(Settings):
     dataset_digest: str
     base_model: str
     base_revision: str
+    loader: str = Field("AutoModelForCausalLM", description="class of transformers that loads the base")
     method: str
     objective: str
     start_adapter: str | None = None

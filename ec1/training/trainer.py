@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ec1.errors import InputError, PermanentError
 from ec1.files import atomic_file, read_json, sha256_file, staged_directory, write_atomic, write_json
 from ec1.launch.reporting import Reporter
+from ec1.models import loader_of
 from ec1.recipes.objectives import NO_START, OBJECTIVES
 from ec1.recipes.sharing import refusal, shared
 from ec1.training.building import build_trainer, load_rows, load_tokenizer
@@ -260,6 +261,7 @@ def _attempt(
             dataset_digest=spec.dataset_digest,
             base_model=recipe.base_model.id,
             base_revision=recipe.base_model.revision,
+            loader=loader_of(trainer.model.config).__name__,
             method=recipe.method,
             objective=recipe.objective,
             start_adapter=None if spec.start_adapter is None else spec.start_adapter.name,

@@ -1,11 +1,13 @@
 """Other families of models than the sample's, tiny and of random weights: all of them can be trained and read."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors import safe_open
 from small_trainings import losses, run
 
@@ -71,16 +73,23 @@ def test_an_adapter_is_planned_trained_loaded_and_read(
     make: Callable[..., TrainingSpec], family: Path, tmp_path: Path
 ) -> None:
     """Of the layers that read text alone, and several answers behind one prompt as each alone."""
+    from peft import PeftModel
     from transformers import AutoTokenizer
 
     planned = {each.name: each.count for each in ModelShape.read(family).targets("all-linear")}
     spec = make("engineering", tmp_path, model=family, lora=EVERY_LAYER)
-    run(spec)
+    result = run(spec)
+    # Random weights: no more than not knowing which token comes. Experts' balance would come on top.
+    assert losses(spec)[0] == pytest.approx(math.log(len(AutoTokenizer.from_pretrained(family))), abs=0.5)
     with safe_open(spec.output / ADAPTER / "adapter_model.safetensors", "np") as weights:
         names = [name.split(".lora_A")[0] for name in weights.keys() if ".lora_A" in name]  # noqa: SIM118
     trained = [name.rpartition(".")[-1] for name in names]
     assert {name: trained.count(name) for name in trained} == planned
     assert not [name for name in names if "vis" in name]
+    # As the version's card says.
+    base = getattr(transformers, result.loader).from_pretrained(family)
+    loaded = PeftModel.from_pretrained(base, spec.output / ADAPTER)
+    assert all(weight.any() for name, weight in loaded.named_parameters() if ".lora_B" in name)
 
     candidates = {"base": None, "candidate": spec.output / ADAPTER}
     model, switch = load_candidates(family, candidates, "cpu")

@@ -69,6 +69,7 @@ def _training_of(recipe: Recipe, result: TrainingResult) -> dict[str, str | int 
     if recipe.lora is not None:
         found |= {"rank": recipe.lora.r, "alpha": recipe.lora.alpha, "dropout": recipe.lora.dropout}
     return found | {
+        "base is loaded by": result.loader,
         "learning rate": recipe.optimisation.learning_rate,
         "steps": result.steps,
         "rows in a step": result.effective_batch,
