@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from ec1.errors import InputError
 from ec1.files import checked_name
@@ -37,6 +37,14 @@ class Settings(BaseModel):
     """Base of all typed settings: unknown keys are refused, values do not change afterwards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def unknown_keys(error: ValidationError) -> str:
+    """The keys that were refused, if that is all that was wrong: with an intact file, another release knows them."""
+    faults = error.errors(include_url=False)
+    if any(each["type"] != "extra_forbidden" for each in faults):
+        return ""
+    return ", ".join(".".join(map(str, each["loc"])) for each in faults)
 
 
 S = TypeVar("S", bound=Settings)

@@ -152,6 +152,9 @@ class AdapterManifest(Settings):
     reference: str | None = Field(None, description="preference training: what it was measured against")
     labels: tuple[Name, ...] = Field((), description="access labels of all that it has learnt from, its start included")
     started_from: str | None = Field(None, description="the version that training went on from")
+    composed_of: dict[str, float] = Field(
+        {}, description="versions that release 0.4 could add up, with their weights; none that this one makes"
+    )
     tokenizer: dict[str, Sha256] = Field(
         {}, description="SHA-256 of the base's tokenizer files that it was trained with"
     )

@@ -42,7 +42,7 @@ from ec1.adapters.version_files import check_scored, collect, file_entry, file_p
 from ec1.damage import damaged
 from ec1.errors import InputError, PermanentError
 from ec1.files import canonical_json, checked_name, staged_directory, write_atomic
-from ec1.settings import Settings
+from ec1.settings import Settings, unknown_keys
 from ec1.storage.store import TEMPORARY, AlreadyExists, NotFound, ObjectStore
 
 log = logging.getLogger(__name__)
@@ -174,6 +174,8 @@ class AdapterRegistry:
             there = f"its versions are {known}" if known else "the role has no version yet"
             raise InputError(f"there is no {tenant}/{role}@v{version}: {there}") from None
         except ValidationError as error:
+            if unknown := unknown_keys(error):
+                raise PermanentError(f"{key} is of another release of EC1: this one does not know {unknown}") from None
             raise PermanentError(f"{key} is damaged: {error.error_count()} errors; restore it") from None
         if (manifest.tenant, manifest.role, manifest.version) != (tenant, role, version):
             raise PermanentError(f"{key} is the manifest of {manifest.name}: it was moved; restore it")

@@ -27,6 +27,8 @@ from ec1.files import atomic_file, write_atomic
 
 SIGNATURE = "model.sig"
 PRIVATE, PUBLIC = "adapters.pem", "adapters.pub"
+OWN_PUBLIC = "this-home.pub"
+"""Of a home that has another's under the usual name."""
 
 
 class SigningKeys:
@@ -119,12 +121,14 @@ class SigningKeys:
             except FileExistsError:
                 # Another process was first: its key is the home's.
                 pass
-        if not (self.folder / PUBLIC).is_file():
-            key: Any = serialization.load_pem_private_key(private.read_bytes(), None)
-            shown = key.public_key().public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
-            write_atomic(self.folder / PUBLIC, shown)
+        key: Any = serialization.load_pem_private_key(private.read_bytes(), None)
+        shown = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        if all(path.read_bytes() != shown for path in self.folder.glob("*.pub")):
+            # A machine that only served has the publisher's under the usual name.
+            taken = (self.folder / PUBLIC).is_file()
+            write_atomic(self.folder / (OWN_PUBLIC if taken else PUBLIC), shown)
         if private.stat().st_mode & 0o077 and private.stat().st_uid == os.getuid():
             raise PermanentError(f"{private} can be read by others than its owner: make a new one, then `chmod 600`")
         return private

@@ -36,11 +36,18 @@ class TrainingDecision:
 
 
 def decide(
-    snapshot: Snapshot, *, threshold: int, trained: Snapshot | None, again: bool = False, by_later: str | None = None
+    snapshot: Snapshot,
+    *,
+    threshold: int,
+    trained: Snapshot | None,
+    again: bool = False,
+    by_later: str | None = None,
+    changed_since: str | None = None,
 ) -> TrainingDecision:
     """Decide on a snapshot; `trained` is the one that was last trained on (see `HighWaterMark`), None for the first.
 
     `by_later` is a later night that trained on this very snapshot: a night that is made up would train the same again.
+    `changed_since` is the last night that trained the role, if by another recipe.
 
     New is what is in the one and not in the other, line by line: tuples that were replaced by others of the same
     number are new, and tuples that vanished do not count against those that came.
@@ -63,7 +70,8 @@ def decide(
     elif new + gone >= max(1, threshold):
         train, reason = (
             True,
-            f"{came}{vanished} {'reaches' if new + gone == 1 else 'reach'} the threshold of {threshold}",
+            f"{came}{vanished} {'reaches' if new + gone == 1 else 'reach'} the threshold of {threshold}"
+            + ("" if changed_since is None else f": the recipe has changed since night {changed_since}"),
         )
     elif trained is not None and new + gone == 0:
         train, reason = False, "nothing new since the last training"

@@ -241,8 +241,8 @@ def _name(version: VersionId) -> str:
 
 
 def parents_of(manifest: AdapterManifest) -> list[VersionId]:
-    """The versions that a version rests on: what its training went on from, or compared with."""
-    names = [manifest.started_from or "", manifest.reference or ""]
+    """The versions that a version rests on: what its training went on from, or compared with, or what it adds up."""
+    names = [*manifest.composed_of, manifest.started_from or "", manifest.reference or ""]
     return list(dict.fromkeys(version_id(name) for name in names if _VERSION.fullmatch(name)))
 
 

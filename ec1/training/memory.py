@@ -6,7 +6,7 @@ Sources
 - NF4: 4 bits + 8 bits / 64 + 32 bits / (64 · 256) a weight with double quantisation, 4 bits + 32 bits / 64 without
   (https://arxiv.org/abs/2305.14314 §3)
 - activations: what a layer keeps for its backward pass, counted as in https://arxiv.org/abs/2205.05198 §4, for a gated
-  MLP and an attention kernel that keeps no score matrix
+  MLP; the scores of an attention that is not fused on top
 """
 
 from typing import Any
@@ -75,11 +75,17 @@ def peak_memory_gib(
         # TRL's head is put together in every process.
         weights += model.vocabulary * model.hidden * 2
         trained_bytes /= processes
-    layer = activation_bytes(recipe, model) * width / 2
+    scores = 0.0
+    if not model.fused_attention or recipe.hardware.attention == "eager":
+        # Of each head a score for each other token, in 32 bits and, where the model computes in 16, in those.
+        scores = model.heads * length * (4.0 if width == 4 else 6.0)
+    layer = activation_bytes(recipe, model) * width / 2 + scores
     if wish.gradient_checkpointing:
         activations = tokens * (model.layers * model.hidden * width + layer)
     else:
         activations = tokens * model.layers * layer
+    # Those of the layer that computes have gradients, too, with a copy.
+    activations += 2 * tokens * scores
     if device == "cuda":
         activations += tokens * _backward_bytes(model) * width / 2
     head = min(tokens, _HEAD_CHUNK_TOKENS) * model.vocabulary * 4 * _HEAD_COPIES

@@ -35,6 +35,9 @@ class ModelShape(Settings):
     layers: int
     attention: int
     """Width of all queries of a token."""
+    heads: int
+    fused_attention: bool
+    """Whether torch's own attention computes it, which keeps no score of a token for each other token."""
     keys: int
     """Width of all keys of a token, and of all values."""
     intermediate: int
@@ -83,6 +86,7 @@ class ModelShape(Settings):
         whole = sum(parameter.numel() for parameter in model.parameters())
         return cls(
             **_widths(config.get_text_config()),
+            fused_attention=model.get_decoder().config._attn_implementation != "eager",
             linears=tuple(Linear(name=n, inputs=i, outputs=o, count=c) for (n, i, o), c in sorted(linears.items())),
             other_parameters=whole - sum(i * o * count for (_, i, o), count in linears.items()),
             modules={name: size for name, size in sorted(modules.items()) if size},
@@ -172,6 +176,7 @@ def _widths(config: Any) -> dict[str, int]:
         "hidden": hidden,
         "layers": layers,
         "attention": heads * head,
+        "heads": heads,
         "keys": (first("num_key_value_heads") or heads) * head,
         "intermediate": inner,
         "vocabulary": vocabulary,

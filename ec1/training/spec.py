@@ -91,7 +91,7 @@ class TrainingSpec(Settings):
         return validate(cls, read_json(path), str(path))
 
 
-class TrainingResult(Settings):
+class TrainingResult(Settings, extra="ignore"):
     """`summary.json`: how a training ended. Written last and in one step, so a reader sees a whole result.
 
     `finished`: all steps done. `partial`: the budget ended first; the adapter is usable and the training can go on.
@@ -159,6 +159,15 @@ def finished(spec: TrainingSpec) -> TrainingResult | None:
         # Cleaned away since.
         return None
     return result
+
+
+def read_spec(output: Path) -> TrainingSpec:
+    """What a training was started with. What an earlier release could ask for and this one cannot is left out: then the
+    recipe's digest is another one.
+
+    Raises InputError or KeyError if there is none, ValueError if it is none.
+    """
+    return TrainingSpec.model_validate(read_json(output / RUN)["spec"], extra="ignore")
 
 
 def read_result(output: Path) -> TrainingResult | None:

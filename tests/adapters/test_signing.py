@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,23 @@ def test_another_machine_needs_the_publishers_public_key(registry: AdapterRegist
     (tmp_path / "replica" / "keys").mkdir(parents=True)
     (tmp_path / "replica" / "keys" / "trainer.pub").write_bytes((home.keys / "adapters.pub").read_bytes())
     assert replica.fetch(*WHO, 1).is_relative_to(tmp_path / "replica")
+
+
+def test_a_machine_that_served_can_decide_and_still_trusts_the_publisher(
+    registry: AdapterRegistry, home: Home, tmp_path: Path
+) -> None:
+    """It has the publisher's key under the name that its own would get."""
+    replica = AdapterRegistry(DirectoryStore(home.root), tmp_path / "replica" / "adapters")
+    (tmp_path / "replica" / "keys").mkdir(parents=True)
+    shutil.copy(home.keys / "adapters.pub", tmp_path / "replica" / "keys")
+    replica.promote(*WHO, 1, "tried here")
+    current = replica.incumbent(*WHO)
+    assert current is not None and current.version == 1
+    (own,) = (tmp_path / "replica" / "keys").glob("this-home.pub")
+    with pytest.raises(PermanentError, match="was changed after it was signed, or signed by a key"):
+        registry.incumbent(*WHO)
+    shutil.copy(own, home.keys / "replica.pub")
+    assert registry.incumbent(*WHO) == current
 
 
 def test_a_person_vouches_for_versions_from_before_signatures(

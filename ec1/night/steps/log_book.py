@@ -16,7 +16,7 @@ from ec1.errors import InputError
 from ec1.files import read_json
 from ec1.home import Home
 from ec1.night.records import EvaluationRecord, OutcomeRecord, Records
-from ec1.training.spec import METRICS, RUN, TrainingResult, TrainingSpec, read_result
+from ec1.training.spec import METRICS, RUN, TrainingResult, TrainingSpec, read_result, read_spec
 
 TRAINING, REPLAYS = "training", "replays"
 
@@ -66,6 +66,11 @@ def commit_of(folder: Path) -> str | None:
 def replay_of(run: Run, now: dt.datetime) -> TrainingSpec:
     """The same training in a separate folder. Raises InputError if its dataset or model is gone."""
     spec = run.spec
+    if spec.recipe.digest() != spec.recipe_digest:
+        raise InputError(
+            f"run {run.name} cannot be repeated: its recipe is one of another release of EC1; check out commit "
+            f"{commit_of(run.folder) or 'that it ran with'}"
+        )
     night = run.folder.parent if run.folder.name == TRAINING else run.folder.parent.parent
     for what, path in (("dataset", spec.dataset), ("base model", spec.base_model)):
         if not path.is_dir():
@@ -156,7 +161,7 @@ def _read(home: Home, folder: Path) -> Run:
         name="/".join([tenant, role, night, *([] if nightly else rest)]),
         folder=folder,
         started=record.get("started"),
-        spec=TrainingSpec.model_validate(record["spec"]),
+        spec=read_spec(folder),
         provenance=record.get("provenance", {}),
         result=result,
         verdict=verdict,

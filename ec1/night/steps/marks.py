@@ -1,13 +1,35 @@
-"""A role's high-water mark that a disk damaged, written again from what its nights left in the log book.
+"""What the log book says about a role's high-water mark: one that a disk damaged, or that an earlier release wrote.
 
 Does not belong here: the mark itself (`ec1/corpus/threshold.py`).
 """
 
 from ec1.corpus.threshold import HighWaterMark
-from ec1.errors import DamagedError, InputError
+from ec1.errors import DamagedError, EC1Error, InputError
 from ec1.home import Home
 from ec1.night.records import OutcomeRecord, Records
-from ec1.night.steps.log_book import runs
+from ec1.night.steps.log_book import TRAINING, runs
+from ec1.recipes.resolution import ResolvedRecipe
+from ec1.training.spec import read_spec
+
+
+def marked_as(home: Home, resolved: ResolvedRecipe) -> str:
+    """The digest under which the mark knows a recipe. A release that knew fewer keys gave the same one another digest.
+
+    Raises DamagedError if the mark cannot be read.
+    """
+    recipe = resolved.recipe
+    history = HighWaterMark(home, recipe.tenant, recipe.role).history()
+    nights = {entry.get("recipe", ""): entry["night"] for entry in history}
+    if resolved.digest not in nights:
+        for digest, night in reversed(nights.items()):
+            try:
+                earlier = read_spec(home.run(recipe.tenant, recipe.role, night) / TRAINING)
+            except (EC1Error, OSError, ValueError, KeyError):
+                # Its run was cleaned up.
+                continue
+            if (earlier.recipe_digest, earlier.recipe) == (digest, recipe):
+                return digest
+    return resolved.digest
 
 
 def mend_mark(home: Home, tenant: str, role: str) -> None:

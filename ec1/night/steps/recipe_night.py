@@ -50,7 +50,7 @@ from ec1.night.steps.candidate import (
     tell_trackers,
 )
 from ec1.night.steps.hardware import gpu_of, hardware_of, hardware_with
-from ec1.night.steps.marks import mend_mark
+from ec1.night.steps.marks import marked_as, mend_mark
 from ec1.night.steps.settlement import manifest_of, place
 from ec1.night.stores import open_registry
 from ec1.nights import Night
@@ -137,9 +137,17 @@ class RecipeNight:
         mend_mark(self.home, recipe.tenant, recipe.role)
         trained = self._trained(snapshot.bucket)
         again = must_train_again(self.home, recipe.tenant, recipe.role)
-        by = HighWaterMark(self.home, recipe.tenant, recipe.role).trained_by(snapshot.digest, self.resolved.digest)
-        later = by if by is not None and by > self.night.date else None
-        return decide(snapshot, threshold=recipe.data.threshold, trained=trained, again=again, by_later=later)
+        mark = HighWaterMark(self.home, recipe.tenant, recipe.role)
+        by = mark.trained_by(snapshot.digest, self._marked_as)
+        last = mark.latest(before=day_after(self.night.date))
+        return decide(
+            snapshot,
+            threshold=recipe.data.threshold,
+            trained=trained,
+            again=again,
+            by_later=by if by is not None and by > self.night.date else None,
+            changed_since=last["night"] if last is not None and last.get("recipe") != self._marked_as else None,
+        )
 
     def quiet_nights(self) -> int:
         """Nights since this role was last trained, or since its first night if it never was."""
@@ -409,10 +417,14 @@ class RecipeNight:
         mark.advance(manifest.snapshot.digest, self.night.date, run, self.resolved.digest)
         return outcome
 
+    @cached_property
+    def _marked_as(self) -> str:
+        return marked_as(self.home, self.resolved)
+
     def _trained(self, bucket: str) -> Snapshot | None:
         """What this recipe was last trained on. If that is damaged for good, all tuples count as new."""
         recipe = self.recipe
-        name = recipe.tenant, recipe.role, self.resolved.digest, self.night.date
+        name = recipe.tenant, recipe.role, self._marked_as, self.night.date
         try:
             trained = trained_snapshot(self.home, bucket, *name)
             if trained is not None:
@@ -420,7 +432,7 @@ class RecipeNight:
             return trained
         except DamagedError as damage:
             mark = HighWaterMark(self.home, recipe.tenant, recipe.role)
-            entry = mark.latest(before=day_after(self.night.date), recipe=self.resolved.digest)
+            entry = mark.latest(before=day_after(self.night.date), recipe=self._marked_as)
             assert entry is not None, "a mark led to the snapshot"
             try:
                 return self._mended(entry["digest"], entry["night"], damage)
