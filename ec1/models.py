@@ -7,7 +7,6 @@ import functools
 import importlib.util
 import io
 import logging
-import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,7 @@ from pydantic import Field, model_validator
 from ec1.errors import InputError, ServiceError
 from ec1.files import read_json, staged_directory, write_json
 from ec1.gguf_reading import read_once
+from ec1.memory import usable_memory
 from ec1.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,9 @@ Precision = Literal["bfloat16", "float32"]
 def precision_on(device: str, weight_bytes: int) -> Precision:
     """What a model whose weights take so much in 16 bits computes in: bfloat16, but one that is small enough on an x86
     processor without AMX float32."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return "float32" if device == "cpu" and weight_bytes < memory * share_for_32_bits() else "bfloat16"
+    if device != "cpu" or (share := share_for_32_bits()) == 0:
+        return "bfloat16"
+    return "float32" if weight_bytes < usable_memory().total * share else "bfloat16"
 
 
 def weight_bytes_in(folder: Path) -> int:

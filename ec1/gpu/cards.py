@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from ec1.errors import InputError, ServiceError
 from ec1.launch.device import GpuSettings
+from ec1.memory import GIB, usable_memory
 
-GIB = 2**30
 CardName = int | str
 """Its index in NVML, or its UUID (`GPU-…`)."""
 
@@ -37,15 +37,13 @@ class Card:
 
 
 def read_card(device: Literal["cuda", "cpu"], name: CardName = 0) -> Card:
-    """Measure a card. For "cpu" it is the machine's memory, where the model lives then.
+    """Measure a card. For "cpu" it is the memory that this process may use, where the model lives then.
 
     Raises InputError for a card that is not there or is split by MIG, ServiceError for one that does not answer.
     """
     if device == "cpu":
-        import psutil
-
-        memory = psutil.virtual_memory()
-        return Card("CPU", memory.available / GIB, memory.total / GIB)
+        memory = usable_memory()
+        return Card("CPU", memory.free / GIB, memory.total / GIB)
     with _nvml() as nvml, _answering(nvml, name):
         handle = nvml.nvmlDeviceGetHandleByUUID(name) if isinstance(name, str) else _by_index(nvml, name)
         return _reading(nvml, handle)

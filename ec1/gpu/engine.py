@@ -22,7 +22,7 @@ from ec1.errors import BusyError, ServiceError
 from ec1.gpu.settings import VllmSettings
 from ec1.gpu.tool_parsers import tool_parser_of
 from ec1.launch.local import free_port, usable_cores
-from ec1.launch.process import ending_signal, how_it_ended
+from ec1.launch.process import ending_signal
 from ec1.models import precision_on, weight_bytes_in
 
 if TYPE_CHECKING:
@@ -184,8 +184,7 @@ class VllmEngine:
             progress(f"vLLM is ready after {time.monotonic() - begin:.0f} s")
 
             def died() -> str | None:
-                status = process.poll()
-                return None if status is None else why_ended(status, log, since)
+                return None if process.poll() is None else why_ended(process, log, since)
 
             yield replace(endpoint, died=died)
 
@@ -205,9 +204,8 @@ class VllmEngine:
                 raise BusyError("vLLM was stopped before it was ready: somebody asks for the card")
             # Before the question whether it lives: another process's answer on this port must not count.
             ready = _answers(endpoint)
-            status = process.poll()
-            if status is not None:
-                raise ServiceError(why_ended(status, log, since, " before it was ready"))
+            if process.poll() is not None:
+                raise ServiceError(why_ended(process, log, since, " before it was ready"))
             if ready:
                 return
             now = time.monotonic()
@@ -221,16 +219,16 @@ class VllmEngine:
                 progress(f"vLLM is starting, {now - begin:.0f} s: {stage(log, since)}")
 
 
-def why_ended(status: int, log: Path, since: int, when: str = "") -> str:
+def why_ended(process: "SupervisedProcess", log: Path, since: int, when: str = "") -> str:
     """How the engine ended, and where to read on. What it said last is not the reason if it was killed."""
-    said = "" if ending_signal(status) == signal.SIGKILL else f": {meaning(log, since)}"
-    return f"vLLM {how_it_ended(status)}{when}{said} (log: {log})"
+    said = "" if ending_signal(process.wait()) == signal.SIGKILL else f": {meaning(log, since)}"
+    return f"vLLM {process.how_it_ended(when)}{said} (log: {log})"
 
 
 def meaning(log: Path, since: int = 0, *, lines: int = 3) -> str:
     """The last lines of a log that say what went wrong, of those after its first `since` bytes, in one line."""
     candidates = [line for line in _tail(log, since) if not _NOISE.search(line)]
-    telling = [line for line in candidates if _FAILURE.search(line)] or candidates
+    telling = [line for line in candidates if _FAILURE.search(line) and not line.startswith("WARNING")] or candidates
     return " | ".join(telling[-lines:])[-600:] or "its log is empty"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ec1.errors import ServiceError
 from ec1.launch.launcher import GRACE_SECONDS
-from ec1.launch.process import SupervisedProcess, ending_signal, how_it_ended, last_lines
+from ec1.launch.process import SupervisedProcess, ending_signal, last_lines
 from ec1.launch.ray_worker_jobs import NODE, RayWorkerOrder
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def on_a_node(arguments: Sequence[str]) -> int:
     ) as process:
         status = process.wait()
     if ending_signal(status) is not None:
-        raise ServiceError(f"ec1 worker {how_it_ended(status)}")
+        raise ServiceError(f"ec1 worker {process.how_it_ended()}")
     return status
 
 

@@ -21,7 +21,7 @@ from ec1.launch.checkpoints import Checkpoints
 from ec1.launch.device import GpuSettings
 from ec1.launch.environment import process_environment
 from ec1.launch.markers import PendingMarkers
-from ec1.launch.process import SupervisedProcess, ending_signal, how_it_ended
+from ec1.launch.process import SupervisedProcess, ending_signal
 from ec1.launch.ranks import LOST_OTHERS
 from ec1.settings import Settings
 from ec1.storage.store import ObjectStore
@@ -123,10 +123,10 @@ class LocalLauncher:
             return round(card_seconds, 1)
         where = f"the end of {log}:\n{process.log_tail()}"
         if ending_signal(status) is not None:
-            raise ServiceError(f"{work.what} {how_it_ended(status)} and can go on; {where}")
+            raise ServiceError(f"{work.what} {process.how_it_ended()} and can go on; {where}")
         if status == LOST_OTHERS:
             raise ServiceError(f"{work.what} lost another of its processes and can go on; {where}")
-        raise PermanentError(f"{work.what} {how_it_ended(status)}; {where}")
+        raise PermanentError(f"{work.what} {process.how_it_ended()}; {where}")
 
     def _wait(self, process: SupervisedProcess) -> int:
         while self._watch is not None:

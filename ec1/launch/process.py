@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ec1.launch import warden
+from ec1.memory import GIB, ended_for_memory, usable_memory
 
 # Weights are on disk before a child starts; nothing in it may ask a hub or report usage.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -61,6 +62,7 @@ class SupervisedProcess:
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
+        self._ended_before = ended_for_memory()
         self._grace_seconds = grace_seconds
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -96,6 +98,15 @@ class SupervisedProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+    def how_it_ended(self, when: str = "") -> str:
+        """What became of it, in words. It may have ended because a process of its own was killed: so what the kernel
+        did meanwhile is said, too."""
+        told = how_it_ended(self.wait()) + when
+        if ended_for_memory() == self._ended_before:
+            return told
+        allowed = usable_memory().total / GIB
+        return f"{told}, and the kernel ended a process for lack of memory meanwhile ({allowed:.1f} GiB may be used)"
 
     def log_tail(self) -> str:
         """The last lines of the log, for an error message."""

@@ -11,9 +11,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from ec1.home import CHECKOUT
+from ec1.memory import usable_memory
 
 LOCK = "packages.txt"
 """Every installed distribution with its version, in pip's form, beside the run's other files."""
@@ -61,7 +60,7 @@ def _hardware(device: str) -> dict[str, Any]:
         "cpu": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "memory_gib": round(usable_memory().total / 2**30, 1),
     }
     if device == "cuda":
         properties = torch.cuda.get_device_properties(0)

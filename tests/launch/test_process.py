@@ -99,10 +99,23 @@ def test_how_a_command_ended_is_told_in_words(status: int, told: str) -> None:
     assert how_it_ended(status) == told
 
 
+def test_a_process_of_the_command_that_the_kernel_ended_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when vLLM's engine is killed and its server then ends with status 1."""
+    ended = iter([3, 3, 3, 4])
+    monkeypatch.setattr("ec1.launch.process.ended_for_memory", lambda: next(ended))
+    for told in ("", ", and the kernel ended a process for lack of memory meanwhile"):
+        with start("exit(1)", tmp_path / "log") as process:
+            assert process.how_it_ended(" at once").partition(" (")[0] == f"ended with status 1 at once{told}"
+
+
 @pytest.mark.parametrize("status", [-9, 137])
 def test_work_that_was_killed_can_go_on(tmp_path: Path, status: int) -> None:
     work = DeviceWork("training", "x", tmp_path, "cpu", NOBODY, (), tmp_path)
-    process = SimpleNamespace(wait=lambda: status, log_tail=lambda: "the end")
+    process = SimpleNamespace(
+        wait=lambda: status, log_tail=lambda: "the end", how_it_ended=lambda: how_it_ended(status)
+    )
     grant = SimpleNamespace(start=lambda *_, **__: nullcontext(process), cards=())
     launcher = LocalLauncher(lambda: nullcontext(grant))  # type: ignore[arg-type]
     with pytest.raises(ServiceError, match=r"was killed .* and can go on"):

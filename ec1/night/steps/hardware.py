@@ -5,7 +5,7 @@ not: the plan (`ec1.training.plan`), and how much of a card trainings reached (`
 """
 
 from ec1.deployment import Deployment
-from ec1.gpu.cards import card_of
+from ec1.gpu.cards import card_of, read_card
 from ec1.home import Home
 from ec1.launch.device import GpuSettings
 from ec1.launch.launcher import LocalLauncherSettings
@@ -15,10 +15,14 @@ from ec1.training.plan import HardwareFigures
 
 
 def gpu_of(deployment: Deployment) -> GpuSettings:
-    """The deployment's device; where it names no card and trains here, with the name and memory of the card here."""
+    """The deployment's device. Where it trains here: on a CPU with no more memory than a container leaves of it, and
+    with the name and memory of the card here if it names none."""
     gpu = deployment.gpu
-    here = deployment.machine is None and isinstance(deployment.launcher, LocalLauncherSettings)
-    if gpu.device == "cpu" or not here or {"name", "memory_gib"} & gpu.model_fields_set:
+    if deployment.machine is not None or not isinstance(deployment.launcher, LocalLauncherSettings):
+        return gpu
+    if gpu.device == "cpu":
+        return gpu.model_copy(update={"memory_gib": min(gpu.memory_gib, round(read_card("cpu").total_gib, 1))})
+    if {"name", "memory_gib"} & gpu.model_fields_set:
         return gpu
     if (card := card_of(gpu)) is None:
         return gpu
