@@ -25,6 +25,7 @@ from queue import LifoQueue
 
 from pydantic import TypeAdapter, ValidationError
 
+from ec1.documents.limits import PAGE_DONE
 from ec1.documents.settings import ConversionSettings
 from ec1.errors import RejectedError
 from ec1.files import digest_of, write_unflushed
@@ -61,6 +62,10 @@ MEDIA_TYPES = {
 """The media type of a file, for each suffix of `ec1.streams.CONVERTED`."""
 
 CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-4"
+_PICTURES = "pages"
+"""Which way it reads pictures: a page for itself. It counts where pictures are read."""
+_PAGE_SHARE = 1 / 20
+"""Of `max_seconds`, for a page that is read as a picture."""
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 
 
@@ -92,7 +97,7 @@ class Converter:
     @property
     def version(self) -> str:
         """Which converter this is: another one may give another text for the same bytes."""
-        return "+".join([CONVERTER_VERSION, *self._settings.ocr])
+        return "+".join([CONVERTER_VERSION, *([_PICTURES, *self._settings.ocr] if self._settings.ocr else [])])
 
     @property
     def processes(self) -> int:
@@ -175,7 +180,7 @@ class _Worker:
         answer, overdue = b"", False
         try:
             _send(process.stdin.fileno(), json.dumps(header).encode() + b"\n" + data, deadline)
-            answer = _line(process.stdout.fileno(), deadline)
+            answer = _line(process.stdout.fileno(), deadline, seconds * _PAGE_SHARE)
         except TimeoutError:
             overdue = True
         except OSError:
@@ -220,14 +225,20 @@ def _send(pipe: int, data: bytes, deadline: float) -> None:
         left = left[os.write(pipe, left) :]
 
 
-def _line(pipe: int, deadline: float) -> bytes:
-    """The one line of an answer, or nothing if the process ended before its end. Raises TimeoutError."""
+def _line(pipe: int, deadline: float, a_page: float) -> bytes:
+    """The one line of an answer, or nothing if the process ended before its end. Each page that it says it is done with
+    gives it so many seconds more. Raises TimeoutError."""
     pieces: list[bytes] = []
     while not (pieces and pieces[-1].endswith(b"\n")):
         _wait(pipe, select.POLLIN, deadline)
         if not (piece := os.read(pipe, _PIECE)):
             return b""
-        pieces.append(piece)
+        if not pieces:
+            answer = piece.lstrip(PAGE_DONE)
+            deadline += a_page * (len(piece) - len(answer))
+            piece = answer
+        if piece:
+            pieces.append(piece)
     return b"".join(pieces)
 
 

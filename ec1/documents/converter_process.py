@@ -16,7 +16,7 @@ from typing import Any
 import kreuzberg
 
 from ec1.documents.captions import turns
-from ec1.documents.limits import limit_process
+from ec1.documents.limits import PAGE_DONE, limit_process
 from ec1.documents.page_lines import paragraphs
 from ec1.documents.word_text import with_references, without_references
 from ec1.errors import RejectedError
@@ -28,6 +28,8 @@ _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
 _SHEET = re.compile(r"^## (.+)$", re.MULTILINE)
 _MAX_CHARACTERS = 50_000_000
+_LITTLE_TEXT = 64
+"""Characters: a scanned page often has a line of text, such as the name of the scanner's program."""
 
 
 # The least that PDFium takes for a document: one page with nothing on it.
@@ -95,7 +97,7 @@ def _config(**settings: Any) -> kreuzberg.ExtractionConfig:
     return config
 
 
-def _recognised(data: bytes, media_type: str, languages: Sequence[str]) -> list[list[str]]:
+def _recognised(data: bytes, media_type: str, languages: Sequence[str], **of: Any) -> list[list[str]]:
     """The text in pictures, by page where there are pages. Raises KreuzbergError for a language that is not here."""
     # What no page can have in it.
     mark = f"<!-- {secrets.token_hex(8)} "
@@ -104,8 +106,14 @@ def _recognised(data: bytes, media_type: str, languages: Sequence[str]) -> list[
         media_type,
         config=_config(
             disable_ocr=False,
-            ocr=kreuzberg.OcrConfig(backend="tesseract", language="+".join(languages)),
+            ocr=kreuzberg.OcrConfig(
+                backend="tesseract",
+                language=(tongues := "+".join(languages)),
+                # Lines with wide gaps would be rows of a table.
+                tesseract_config=kreuzberg.TesseractConfig(language=tongues, enable_table_detection=False),
+            ),
             pages=kreuzberg.PageConfig(insert_page_markers=True, marker_format=f"{mark}{{page_num}} -->"),
+            **of,
         ),
     )
     first, *pages = found.content.split(mark)
@@ -120,12 +128,22 @@ def _pdf(data: bytes, max_pages: int, languages: Sequence[str] = ()) -> dict[str
     if len(pages) > max_pages:
         return {"refused": _TOO_MANY_PAGES.format(len(pages), max_pages)}
     parts = [[f"page {page['page_number']}", paragraphs(page["content"])] for page in pages]
-    if languages and not any(text.strip() for _, text in parts):
-        parts = _recognised(data, _PDF, languages)
+    if languages:
+        parts = [[place, _with_picture(data, number, text, languages)] for number, (place, text) in enumerate(parts, 1)]
     if not any(text.strip() for _, text in parts):
         how = "nor in pictures of it" if languages else "scanned, perhaps; documents.conversion.ocr reads pictures"
         return {"refused": f"no text in {len(pages)} pages: {how}"}
     return {"title": _title(found.metadata), "parts": parts}
+
+
+def _with_picture(data: bytes, number: int, text: str, languages: Sequence[str]) -> str:
+    """The text of a page, or of the picture of it if that says more. One at a time: a page's picture takes memory."""
+    if len(text.strip()) >= _LITTLE_TEXT:
+        return text
+    recognised = dict(_recognised(data, _PDF, languages, force_ocr_pages=[number]))
+    sys.stdout.buffer.write(PAGE_DONE)
+    sys.stdout.buffer.flush()
+    return max(text, recognised.get(f"page {number}", ""), key=lambda each: len(each.strip()))
 
 
 def _unescaped(text: str) -> str:

@@ -2,6 +2,9 @@
 
 import resource
 
+PAGE_DONE = b" "
+"""What a converter says before its answer for each page that it has read as a picture."""
+
 
 def limit_process(megabytes: int) -> None:
     """Bound this process's address space; it writes no file and leaves no core."""

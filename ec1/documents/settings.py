@@ -95,7 +95,9 @@ class ConversionSettings(Settings):
     """Limits of converting one PDF, Word file, mail, … to text, and of opening what holds others. What breaks one is
     rejected with a reason."""
 
-    max_seconds: float = Field(60, gt=0, description="wall time")
+    max_seconds: float = Field(
+        60, gt=0, description="wall time; a twentieth of it more for each page of a PDF that is read as a picture"
+    )
     max_memory_mb: int = Field(
         2048,
         ge=512,
@@ -104,8 +106,8 @@ class ConversionSettings(Settings):
     max_pages: int = Field(2000, gt=0, description="of a PDF")
     ocr: tuple[Annotated[str, Field(pattern="^[a-z_]{2,20}$")], ...] = Field(
         (),
-        description="languages in which Tesseract reads pictures, and PDFs without text, such as [eng, deu]; default: "
-        "they are not read",
+        description="languages in which Tesseract reads pictures, and pages of PDFs with hardly any text, such as "
+        "[eng, deu]; default: they are not read",
     )
     processes: int = Field(
         2, ge=1, le=64, description="how many files are converted at a time; each may take `max_memory_mb`; 1 to 8"

@@ -2,7 +2,9 @@
 
 import html
 import io
+import os
 import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -13,8 +15,9 @@ import written
 from debian import program
 from pydantic import ValidationError
 
-from ec1.documents.convert import MEDIA_TYPES, Converter
+from ec1.documents.convert import MEDIA_TYPES, Converter, _line
 from ec1.documents.ledger import DocumentKey
+from ec1.documents.limits import PAGE_DONE
 from ec1.documents.parse import Document, parse_document
 from ec1.documents.settings import ConversionSettings, DocumentSettings
 from ec1.errors import RejectedError
@@ -88,6 +91,27 @@ def test_a_scanned_name_stands_on_its_page(recognising: Converter, converter: Co
         parse("a.pdf", written.scanned(""), recognising)
     # A PDF with text is read as ever.
     assert parse("a.pdf", written.EACH["a.pdf"], recognising) == parse("a.pdf", written.EACH["a.pdf"], converter)
+
+
+def test_a_scanned_page_among_pages_of_text_is_read(recognising: Converter) -> None:
+    """An annex, as scanners make it: a picture, perhaps with the program's name as text."""
+    data = written.annexed(written.TEXT, "Maria Alvarez signed in Riga.", stamp="Scanned with a telephone")
+    document = parse("a.pdf", data, recognising)
+    assert written.TEXT in document.text and "Scanned with a telephone" in document.text
+    assert document.place_at(document.text.index("Maria Alvarez signed in Riga.")) == "page 2"
+
+
+def test_pages_that_are_read_as_pictures_have_time_of_their_own() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, PAGE_DONE * 100)
+    answer = threading.Timer(0.5, os.write, (writing, b'{"parts": []}\n'))
+    answer.start()
+    assert _line(reading, time.monotonic() + 0.1, a_page=10) == b'{"parts": []}\n'
+    with pytest.raises(TimeoutError):
+        _line(reading, time.monotonic() + 0.1, a_page=10)
+    answer.join()
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_language_that_is_not_here_is_named(recognising: Converter) -> None:

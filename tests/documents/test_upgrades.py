@@ -113,7 +113,7 @@ def test_recognition_that_is_switched_on_changes_pictures_only(documents: Docume
     converter = Converter(ConversionSettings(ocr=("eng",)), documents.kept)
     note_upgrade(documents.state, documents.ledger, DocumentReader(documents.root, 10**6, converter))
     converter.close()
-    assert changed_contents(documents.state) == {sha256: f"{CONVERTER_VERSION}+eng"}
+    assert changed_contents(documents.state) == {sha256: f"{CONVERTER_VERSION}+pages+eng"}
 
 
 def test_a_mention_finds_its_sentence_in_another_text(documents: Documents) -> None:

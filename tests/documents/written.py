@@ -203,6 +203,18 @@ def scanned(*pages: str) -> bytes:
     return _drawn(pages, "PDF")
 
 
+def annexed(text: str, scan: str, stamp: str) -> bytes:
+    """A PDF with a page of text, and one that is a picture with a line of text below."""
+    document = fpdf.FPDF()
+    document.set_font("helvetica", size=12)
+    document.add_page()
+    document.multi_cell(0, text=text)
+    document.add_page()
+    document.image(io.BytesIO(picture(scan)), x=0, y=0, w=210)
+    document.text(20, 280, stamp)
+    return bytes(document.output())
+
+
 def _drawn(texts: Sequence[str], kind: str) -> bytes:
     images = []
     for text in texts:
