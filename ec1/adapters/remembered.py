@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ec1.adapters import likelihood, written
-from ec1.answers import answering, success
+from ec1.answers import answering, success, wording
 from ec1.files import digest_of, sha256_file, write_atomic
 
 _LIBRARIES = ("torch", "transformers", "tokenizers", "peft")
-_ASKED_BY = (likelihood, written, answering, success)
+_ASKED_BY = (likelihood, written, answering, success, wording)
 _MODELS = 8
 """Files of a role: the base, the incumbent and the best, and some candidates that may yet become one."""
 

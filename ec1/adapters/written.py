@@ -19,6 +19,7 @@ from ec1.adapters.scores import THINKING, Sample
 from ec1.answers.answering import ModelAnswer, write_answers
 from ec1.answers.behaviour import faults_of
 from ec1.answers.success import hopeless, judged_all, kind_of
+from ec1.answers.wording import Wording
 from ec1.corpus.cases import chosen
 from ec1.recipes.evaluation import EvaluationOptions
 
@@ -56,10 +57,9 @@ def answers_to(
 
     What a thought takes, no wanted answer says: one that `max_tokens` ends is written on to `sample_tokens`.
     """
+    wording = Wording.of(tokenizer)
     answers: list[ModelAnswer | None] = [
-        ModelAnswer(tokenizer.decode(example.answers[0][: own.same], skip_special_tokens=True).strip(), cut=False)
-        if own.whole
-        else None
+        ModelAnswer(wording.text(example.answers[0][: own.same]), cut=False) if own.whole else None
         for example, own in zip(examples, read, strict=True)
     ]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ec1.answers.wording import Wording
 from ec1.errors import PermanentError
 from ec1.launch.libraries import hidden, load_libraries
 from ec1.models import load_model, precision_on, unneeded_libraries, weight_bytes_in
@@ -161,6 +162,7 @@ def write_answers(
     `begun`: how each answer begins, which is not written again; `max_tokens` are those of an answer with its beginning
     and its end. `hopeless` says of the answer at a place, by what there is of it, that the rest need not be written.
     """
+    wording = Wording.of(tokenizer)
     answers = [list(own) for own in begun] if begun is not None else [[] for _ in prompts]
     ended, given_up = set[int](), set[int]()
     left, step = list(range(len(prompts))), _ROUND
@@ -176,12 +178,12 @@ def write_answers(
                 if whole:
                     ended.add(place)
         going = [place for place in left if place not in ended and len(answers[place]) < max_tokens]
-        given_up |= {place for place in going if hopeless(place, _text(tokenizer, answers[place]))}
+        given_up |= {place for place in going if hopeless(place, wording.text(answers[place]))}
         # In rounds, each twice as long: those that have ended hold up the others no more.
         left, step = [place for place in going if place not in given_up], 2 * step
     found = []
     for place, answer in enumerate(answers):
-        text = _text(tokenizer, answer[:max_tokens])
+        text = wording.text(answer[:max_tokens])
         if place in given_up:
             found.append(ModelAnswer(f"{text} \u2026", cut=False))
             continue
@@ -240,7 +242,3 @@ def _in_thought(tokenizer: Any, prompt: Sequence[int], text: str) -> bool:
     """Whether what the template opens with, or the answer itself, has opened a thought, and nothing has ended it."""
     marks = _THOUGHT.findall(tokenizer.decode(prompt[-_OPENING_TOKENS:]) + text)
     return bool(marks) and not marks[-1]
-
-
-def _text(tokenizer: Any, answer: Sequence[int]) -> str:
-    return str(tokenizer.decode(answer, skip_special_tokens=True)).strip()

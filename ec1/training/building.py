@@ -127,7 +127,7 @@ def build_trainer(
         train_dataset=rows,
         eval_dataset=heldout if evaluates else None,
         processing_class=tokenizer,
-        **({} if objective.rewards is None else {"reward_funcs": objective.rewards(recipe)}),
+        **({} if objective.rewards is None else {"reward_funcs": objective.rewards(recipe, tokenizer)}),
     )
     in_32_bits(trainer.model)
     if recipe.method == "full":

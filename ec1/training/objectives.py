@@ -33,7 +33,7 @@ class ObjectiveTrainer:
     keeps rows without an answer, and casts a quantised base to 32 bits when it is left to make the adapter."""
     casts: bool = True
     """Whether it is computed in 16 bits where the weights of an adapter are held in 32."""
-    rewards: Callable[[Recipe], Callable[..., list[float]]] | None = None
+    rewards: Callable[[Recipe, Any], Callable[..., list[float]]] | None = None
     """What gives TRL the reward of answers that the model writes; None of one that reads its answers."""
     margin: str | None = "eval_rewards/margins"
     """What TRL calls the held-out reward of the chosen answers less the rejected ones'; None if it has none."""

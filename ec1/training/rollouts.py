@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ec1.answers.wording import Wording
 from ec1.recipes.schema import Recipe
 from ec1.rewards.checks import checks_of
 from ec1.rewards.rewards import score_all
@@ -34,21 +35,23 @@ def grpo_settings(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def grpo_rewards(recipe: Recipe) -> Callable[..., list[float]]:
-    """The reward of each answer, 0 to 1, as TRL asks for it. A check counts by its weight; an answer that is right
-    earns all of it, one that is only well formed a part, one that tries to be counted as right otherwise nothing."""
+def grpo_rewards(recipe: Recipe, tokenizer: Any) -> Callable[..., list[float]]:
+    """The reward of each answer, 0 to 1, as TRL asks for it, read as evaluations read it. A check counts by its
+    weight; an answer that is right earns all of it, one that is only well formed a part, one that tries to be counted
+    as right otherwise nothing."""
     wish = recipe.grpo
     assert wish is not None
+    wording = Wording.of(tokenizer)
 
     def reward(
-        completions: Sequence[Messages],
+        completion_ids: Sequence[Sequence[int]],
         checks: Sequence[Messages],
         log_metric: Callable[[str, float], None],
         **columns: Any,
     ) -> list[float]:
         pairs = [
-            (str(answer[-1]["content"]), message[0]["content"])
-            for answer, message in zip(completions, checks, strict=True)
+            (wording.text(answer), message[0]["content"])
+            for answer, message in zip(completion_ids, checks, strict=True)
         ]
         # Of a group many answers are the same.
         different = list(dict.fromkeys(pairs))

@@ -1,31 +1,15 @@
 """Chat templates of other families than the sample's, as TRL ships them: learnt is what serving will ask for."""
 
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_templates import FOR_PARTS_ONLY, TEMPLATES, tokenizer_with_marks
 from learnt_tokens import learnt
 
 from ec1.corpus.rendering import render, rendered, rendered_sides
 from ec1.errors import RejectedError
 
-MARKS: tuple[str, ...] = (
-    "<|end|>",
-    "<|user|>",
-    "<|assistant|>",
-    "<|return|>",
-    "<|start|>",
-    "<|message|>",
-    "<|channel|>",
-)
-MARKS += ("<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>")
-TEMPLATES = {
-    name.removesuffix(".jinja"): entry.read_text()
-    for entry in (files("trl") / "chat_templates").iterdir()
-    if (name := entry.name).endswith(".jinja") and not name.endswith("_training.jinja")
-}
-FOR_PARTS_ONLY = {"idefics3", "llava_next", "smolvlm"}
-"""They take a content of parts, not of text."""
 ASKED = [
     {"role": "user", "content": "Question one?"},
     {"role": "assistant", "content": "Answer one."},
@@ -35,12 +19,8 @@ SAID = {"role": "assistant", "content": "Answer two."}
 
 
 @pytest.fixture(scope="module")
-def tokenizer(small_model: Any) -> Any:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(small_model)
-    tokenizer.add_tokens(list(MARKS), special_tokens=True)
-    return tokenizer
+def tokenizer(small_model: Path) -> Any:
+    return tokenizer_with_marks(small_model)
 
 
 def learnt_of_two(tokenizer: Any, family: str, **answer: str) -> list[str]:

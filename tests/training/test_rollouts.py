@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_trainings import ROWS, run, run_until
+from transformers import AutoTokenizer
 
 from ec1.errors import InputError, PermanentError
 from ec1.recipes.schema import Recipe
@@ -128,15 +129,18 @@ def test_what_a_recipe_may_not_ask_for(rollouts: Callable[..., TrainingSpec], tm
         schedule_of(recipe, 7, 5)
 
 
-def test_an_answer_earns_what_its_checks_say(rollouts: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+def test_an_answer_earns_what_its_checks_say(
+    rollouts: Callable[..., TrainingSpec], tmp_path: Path, tiny_model: Path
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     recipe: Recipe = rollouts(tmp_path, grpo={**GRPO, "formed_reward": 0.1, "weights": {"regex": 3.0}}).recipe
     cases = [{"given": {"x": x}, "expected": 2 * x} for x in (3, 5)]
     checks = json.dumps([{"check": "python", "value": cases}, {"check": "regex", "value": "x"}])
     answers = ["2 * x", "x * 2", "x + 3", "6", "__import__('os')._exit(0)", "y", "2 * x"]
     told: dict[str, float] = {}
-    earned = grpo_rewards(recipe)(
+    earned = grpo_rewards(recipe, tokenizer)(
         prompts=[None] * len(answers),
-        completions=[[{"role": "assistant", "content": answer}] for answer in answers],
+        completion_ids=tokenizer(answers)["input_ids"],
         checks=[[{"role": "checks", "content": checks}]] * len(answers),
         log_metric=told.__setitem__,
     )
