@@ -66,6 +66,8 @@ _PICTURES = "pages"
 """Which way it reads pictures: a page for itself. It counts where pictures are read."""
 _PAGE_SHARE = 1 / 20
 """Of `max_seconds`, for a page that is read as a picture."""
+_MOST_FOR_PAGES = 10
+"""Times `max_seconds`: a file of thousands of such pages must not take the night."""
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 
 
@@ -173,14 +175,14 @@ class _Worker:
         """Its answer, and whether it would be the same another time."""
         process = self.process if self.process is not None and self.process.poll() is None else self._start()
         assert process.stdin is not None and process.stdout is not None
-        seconds = self._settings.max_seconds
-        deadline = time.monotonic() + seconds
+        began, seconds = time.monotonic(), self._settings.max_seconds
+        deadline = began + seconds
         header = {"type": MEDIA_TYPES[suffix], "bytes": len(data), "max_pages": self._settings.max_pages}
         header["ocr"] = self._settings.ocr
         answer, overdue = b"", False
         try:
             _send(process.stdin.fileno(), json.dumps(header).encode() + b"\n" + data, deadline)
-            answer = _line(process.stdout.fileno(), deadline, seconds * _PAGE_SHARE)
+            answer = _line(process.stdout.fileno(), deadline, seconds * _PAGE_SHARE, began + seconds * _MOST_FOR_PAGES)
         except TimeoutError:
             overdue = True
         except OSError:
@@ -189,7 +191,8 @@ class _Worker:
             return answer, True
         self.close()
         if overdue:
-            return _refusal(f"not converted within {seconds:g} s (documents.conversion.max_seconds)"), False
+            took = max(seconds, round(time.monotonic() - began))
+            return _refusal(f"not converted within {took:g} s (documents.conversion.max_seconds)"), False
         return _refusal(
             f"the converter ended; it may use {self._settings.max_memory_mb:,} MB (documents.conversion.max_memory_mb)"
         ), False
@@ -225,9 +228,9 @@ def _send(pipe: int, data: bytes, deadline: float) -> None:
         left = left[os.write(pipe, left) :]
 
 
-def _line(pipe: int, deadline: float, a_page: float) -> bytes:
+def _line(pipe: int, deadline: float, a_page: float, latest: float) -> bytes:
     """The one line of an answer, or nothing if the process ended before its end. Each page that it says it is done with
-    gives it so many seconds more. Raises TimeoutError."""
+    gives it so many seconds more, until the latest moment. Raises TimeoutError."""
     pieces: list[bytes] = []
     while not (pieces and pieces[-1].endswith(b"\n")):
         _wait(pipe, select.POLLIN, deadline)
@@ -235,7 +238,7 @@ def _line(pipe: int, deadline: float, a_page: float) -> bytes:
             return b""
         if not pieces:
             answer = piece.lstrip(PAGE_DONE)
-            deadline += a_page * (len(piece) - len(answer))
+            deadline = min(deadline + a_page * (len(piece) - len(answer)), latest)
             piece = answer
         if piece:
             pieces.append(piece)

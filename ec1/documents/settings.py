@@ -96,7 +96,10 @@ class ConversionSettings(Settings):
     rejected with a reason."""
 
     max_seconds: float = Field(
-        60, gt=0, description="wall time; a twentieth of it more for each page of a PDF that is read as a picture"
+        60,
+        gt=0,
+        description="wall time; a twentieth of it more for each page of a PDF that is read as a "
+        "picture, up to ten times as much",
     )
     max_memory_mb: int = Field(
         2048,

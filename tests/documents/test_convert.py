@@ -106,9 +106,11 @@ def test_pages_that_are_read_as_pictures_have_time_of_their_own() -> None:
     os.write(writing, PAGE_DONE * 100)
     answer = threading.Timer(0.5, os.write, (writing, b'{"parts": []}\n'))
     answer.start()
-    assert _line(reading, time.monotonic() + 0.1, a_page=10) == b'{"parts": []}\n'
+    now = time.monotonic()
+    assert _line(reading, now + 0.1, a_page=10, latest=now + 999) == b'{"parts": []}\n'
+    os.write(writing, PAGE_DONE * 100)
     with pytest.raises(TimeoutError):
-        _line(reading, time.monotonic() + 0.1, a_page=10)
+        _line(reading, now + 0.1, a_page=10, latest=now + 1)
     answer.join()
     os.close(reading)
     os.close(writing)
