@@ -11,6 +11,7 @@ Sources
 
 from typing import Any
 
+from ec1.memory import GIB
 from ec1.models import precision_on
 from ec1.recipes.objectives import OBJECTIVES
 from ec1.recipes.schema import Recipe
@@ -19,7 +20,6 @@ from ec1.training.methods import upper_layers
 from ec1.training.objectives import TRAINERS
 from ec1.training.shape import ModelShape
 
-GIB = 2.0**30
 # Rows that one call of TRL's fused head turns into logits at a time, and the copies that it holds of them in float32.
 _HEAD_CHUNK_TOKENS = 256
 _HEAD_COPIES = 3

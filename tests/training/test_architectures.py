@@ -93,6 +93,8 @@ def test_an_adapter_is_planned_trained_loaded_and_read(
 
     candidates = {"base": None, "candidate": spec.output / ADAPTER}
     model, switch = load_candidates(family, candidates, "cpu")
+    computes = model.get_base_model().get_decoder().config._attn_implementation
+    assert ModelShape.read(family).fused_attention == (computes != "eager")
     tokenizer = AutoTokenizer.from_pretrained(family)
     prompt = tokens_of(tokenizer, [{"role": "user", "content": "Which word is it that you say?"}], ask=True)
     answers = tuple(tokenizer(text)["input_ids"] for text in ("The word is amber.", "I will not say it, not today."))

@@ -218,6 +218,22 @@ def test_memory_on_a_cpu_is_what_was_measured_or_a_little_more(
     assert measured * 0.99 <= planned <= measured * 1.2
 
 
+# As above, of two rows, each time with the scores of all layers: 1.1 and 1.6 GiB more than without.
+@pytest.mark.parametrize(("length", "measured"), [(512, 4.2), (768, 6.14)])
+def test_scores_that_attention_keeps_are_counted(
+    project: Path, small_model: Path, length: int, measured: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ec1.training.memory.precision_on", lambda device, weight_bytes: "float32")
+    sample = load_recipe(
+        project / "examples" / "recipes" / "engineering.yaml", [project / "configs" / "recipes"]
+    ).recipe
+    recipe, model = changed(sample, optimisation={"batch_size": 2}), ModelShape.read(small_model)
+    eager = peak_memory_gib(changed(recipe, hardware={"attention": "eager"}), model, "cpu", length)
+    assert eager == pytest.approx(measured, rel=0.1)
+    without = model.model_copy(update={"fused_attention": False})
+    assert eager == peak_memory_gib(recipe, without, "cpu", length), "as of a model that has no other"
+
+
 def test_a_plan_says_when_it_moves_nothing(dpo: Recipe, olmo: ModelShape) -> None:
     few = {**FIGURES, "size": replace(SIZE, rows=48, tokens=9_000)}
     old = changed(dpo, optimisation={"learning_rate": 5e-6, "epochs": 1})

@@ -17,6 +17,7 @@ from ec1 import refused
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error
 from ec1.home import Home
+from ec1.memory import GIB
 from ec1.models import ModelSource, model_folder
 from ec1.night.clock import clock_problem
 from ec1.night.health.databases import damaged_databases
@@ -25,7 +26,6 @@ from ec1.refused import advice_for
 
 COMFORTABLE_GIB = 5
 """Less is worth a note: a model that is fetched, or a training's checkpoints, may not fit."""
-_GIB = 2**30
 _GRAPH_COPIES = 3
 """Its log, the file after a checkpoint, and the copy to publish (`ec1/graph/database.py`)."""
 
@@ -92,7 +92,7 @@ def _expected_folders(home: Home) -> list[Path]:
 
 def space(deployment: Deployment, home: Home) -> Symptom:
     """Whether what a night writes fits, disk by disk."""
-    least = deployment.budgets.min_free_gib * _GIB
+    least = deployment.budgets.min_free_gib * GIB
     graph = home.graph.stat().st_size if home.graph.is_file() else 0
     level: Level = "ok"
     said = []
@@ -108,7 +108,7 @@ def space(deployment: Deployment, home: Home) -> Symptom:
                 f"{place} has {_size(free)} free and a night needs {_size(needed)} (budgets.min_free_gib and three "
                 "times the graph): free some space, then run the night again",
             )
-        if free < COMFORTABLE_GIB * _GIB:
+        if free < COMFORTABLE_GIB * GIB:
             level = "note"
     return Symptom(
         "disk", level, "; ".join(said) + (f"; {COMFORTABLE_GIB} GiB are comfortable" if level != "ok" else "")
@@ -116,7 +116,7 @@ def space(deployment: Deployment, home: Home) -> Symptom:
 
 
 def _size(size: float) -> str:
-    return f"{size / _GIB:,.1f} GiB" if size >= _GIB else f"{size / 2**20:,.1f} MiB"
+    return f"{size / GIB:,.1f} GiB" if size >= GIB else f"{size / 2**20:,.1f} MiB"
 
 
 def databases(home: Home) -> Iterator[Symptom]:
