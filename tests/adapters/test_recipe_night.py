@@ -153,7 +153,7 @@ def test_a_manifest_names_the_labels_of_its_rows_and_of_what_it_started_from(
     dataset = SimpleNamespace(digest="b" * 64, train_rows=1, heldout_rows=1, labels=("board", "hr"))
     snapshot = SimpleNamespace(bucket="engineering-fernhollow", digest="c" * 64, trainable=2)
     figures = {"device": "cpu", "hardware": "CPU", "peak_memory_gib": 1.0, "seed": 1, "steps": 12}
-    figures |= {"effective_batch": 8, "epochs": 1.5}
+    figures |= {"effective_batch": 8, "epochs": 1.5, "loader": "AutoModelForCausalLM"}
     result = SimpleNamespace(reference=None, start_adapter=None, tokenizer={}, versions={}, **figures)
     candidate = SimpleNamespace(result=result, folder=home.root)
     made = manifest_of(
