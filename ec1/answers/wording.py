@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ec1.corpus.rendering import rejecting, render
+from ec1.corpus.rendering import PROBE, rejecting, render
 from ec1.errors import RejectedError
 
-_THOUGHT, _ANSWER = "EC1THOUGHTX", "EC1ANSWERX"
+_THOUGHT, _ANSWER = PROBE.format("t"), PROBE.format("a")
 _Marks = tuple[int, ...]
 
 
@@ -66,8 +66,8 @@ class Wording:
         if ends:
             thought, said = _without(self.thought, written[: ends[-1]]), written[ends[-1] + size :]
             return f"<think>{self._decoded(thought)}</think>{self._decoded(said)}".strip()
-        if self.thought and written[: len(self.thought)] == self.thought:
-            return f"<think>{self._decoded(_without(self.thought, written))}".strip()
+        if (thought := _without(self.thought, written)) != written:
+            return f"<think>{self._decoded(thought)}".strip()
         return self._decoded(_without(self.answer, written)).strip()
 
     def _decoded(self, tokens: Sequence[int]) -> str:

@@ -17,7 +17,7 @@ from ec1.errors import RejectedError
 
 TrainOn = Literal["all", "last"]
 
-_PROBE = "EC1PROBE{}X"
+PROBE = "EC1PROBE{}X"
 """Stands for a text when a template is asked whether it shows it: no template changes letters and digits."""
 
 
@@ -172,7 +172,7 @@ def _found_by_exchange(
     tokenizer: Any, messages: Sequence[Message], tools: Sequence[Any] | None, text: str, place: int
 ) -> tuple[int, int]:
     """For templates that show a turn otherwise once others follow: where the text changes if the answer does."""
-    probe = _PROBE.format(place)
+    probe = PROBE.format(place)
     changed = [dict(message) for message in messages]
     changed[place] = {"role": "assistant", "content": probe}
     other = render(tokenizer, changed, tools)
@@ -204,21 +204,21 @@ def _require_all_shown(tokenizer: Any, messages: list[Message], tools: Sequence[
     for place, message in enumerate(probed):
         if message["role"] == "tool":
             wanted[f"{place}t"] = "answers of tools"
-            message["content"] = _PROBE.format(f"{place}t")
+            message["content"] = PROBE.format(f"{place}t")
         for number, call in enumerate(message.get("tool_calls", ())):
             wanted[f"{place}c{number}"] = "calls of tools"
-            call["function"]["name"] = _PROBE.format(f"{place}c{number}")
+            call["function"]["name"] = PROBE.format(f"{place}c{number}")
     if "reasoning_content" in probed[-1]:
         # Of earlier turns many templates leave the reasoning out, as serving will.
         wanted["r"] = "reasoning"
-        probed[-1]["reasoning_content"] = _PROBE.format("r")
+        probed[-1]["reasoning_content"] = PROBE.format("r")
     named = copy.deepcopy(list(tools or ()))
     for number, tool in enumerate(named):
         wanted[f"d{number}"] = "tools"
-        tool.setdefault("function", {})["name"] = _PROBE.format(f"d{number}")
+        tool.setdefault("function", {})["name"] = PROBE.format(f"d{number}")
     other = render(tokenizer, probed, named)
     for key, what in wanted.items():
-        if _PROBE.format(key) not in other:
+        if PROBE.format(key) not in other:
             raise RejectedError(f"the base model's chat template has no place for {what}")
 
 

@@ -62,13 +62,13 @@ MEDIA_TYPES = {
 """The media type of a file, for each suffix of `ec1.streams.CONVERTED`."""
 
 CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-4"
+"""Raise the last number when `converter_process.py` gives another text for the same bytes."""
 _PICTURES = "pages"
 """Which way it reads pictures: a page for itself. It counts where pictures are read."""
 _PAGE_SHARE = 1 / 20
 """Of `max_seconds`, for a page that is read as a picture."""
 _MOST_FOR_PAGES = 10
 """Times `max_seconds`: a file of thousands of such pages must not take the night."""
-"""Raise the last number when `converter_process.py` gives another text for the same bytes."""
 
 
 @dataclass(frozen=True)

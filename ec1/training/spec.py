@@ -1,7 +1,8 @@
 """Input and output of a trainer process: two JSON files, the same wherever the training runs."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -161,13 +162,10 @@ def finished(spec: TrainingSpec) -> TrainingResult | None:
     return result
 
 
-def read_spec(output: Path) -> TrainingSpec:
-    """What a training was started with. What an earlier release could ask for and this one cannot is left out: then the
-    recipe's digest is another one.
-
-    Raises InputError or KeyError if there is none, ValueError if it is none.
-    """
-    return TrainingSpec.model_validate(read_json(output / RUN)["spec"], extra="ignore")
+def spec_in(record: Mapping[str, Any]) -> TrainingSpec:
+    """What a training was started with, by its `run.json`. What an earlier release could ask for and this one cannot is
+    left out: then the recipe's digest is another one. Raises KeyError or ValueError if there is none."""
+    return TrainingSpec.model_validate(record["spec"], extra="ignore")
 
 
 def read_result(output: Path) -> TrainingResult | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.errors import EC1Error
+from ec1.files import read_json
 from ec1.home import Home
 from ec1.launch.device import GpuSettings
 from ec1.night.steps.candidate import BY_HAND
@@ -21,7 +22,7 @@ from ec1.training.memory import peak_memory_gib
 from ec1.training.physics import work_of
 from ec1.training.plan import Learned
 from ec1.training.shape import ModelShape
-from ec1.training.spec import SUMMARY, TrainingResult, TrainingSpec, read_result, read_spec
+from ec1.training.spec import RUN, SUMMARY, TrainingResult, TrainingSpec, read_result, spec_in
 
 _LOOKED_AT = 60
 _USED = 3
@@ -110,7 +111,7 @@ def _newest(home: Home) -> list[tuple[TrainingSpec, TrainingResult]]:
     for path in sorted(paths, key=_time, reverse=True)[:_LOOKED_AT]:
         try:
             result = read_result(path.parent)
-            spec = read_spec(path.parent)
+            spec = spec_in(read_json(path.parent / RUN))
         except (EC1Error, OSError, ValueError, KeyError):
             continue
         if result is not None:

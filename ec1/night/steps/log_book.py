@@ -16,7 +16,7 @@ from ec1.errors import InputError
 from ec1.files import read_json
 from ec1.home import Home
 from ec1.night.records import EvaluationRecord, OutcomeRecord, Records
-from ec1.training.spec import METRICS, RUN, TrainingResult, TrainingSpec, read_result, read_spec
+from ec1.training.spec import METRICS, RUN, TrainingResult, TrainingSpec, read_result, spec_in
 
 TRAINING, REPLAYS = "training", "replays"
 
@@ -161,7 +161,7 @@ def _read(home: Home, folder: Path) -> Run:
         name="/".join([tenant, role, night, *([] if nightly else rest)]),
         folder=folder,
         started=record.get("started"),
-        spec=read_spec(folder),
+        spec=spec_in(record),
         provenance=record.get("provenance", {}),
         result=result,
         verdict=verdict,

@@ -5,11 +5,12 @@ Does not belong here: the mark itself (`ec1/corpus/threshold.py`).
 
 from ec1.corpus.threshold import HighWaterMark
 from ec1.errors import DamagedError, EC1Error, InputError
+from ec1.files import read_json
 from ec1.home import Home
 from ec1.night.records import OutcomeRecord, Records
 from ec1.night.steps.log_book import TRAINING, runs
 from ec1.recipes.resolution import ResolvedRecipe
-from ec1.training.spec import read_spec
+from ec1.training.spec import RUN, spec_in
 
 
 def marked_as(home: Home, resolved: ResolvedRecipe) -> str:
@@ -23,7 +24,7 @@ def marked_as(home: Home, resolved: ResolvedRecipe) -> str:
     if resolved.digest not in nights:
         for digest, night in reversed(nights.items()):
             try:
-                earlier = read_spec(home.run(recipe.tenant, recipe.role, night) / TRAINING)
+                earlier = spec_in(read_json(home.run(recipe.tenant, recipe.role, night) / TRAINING / RUN))
             except (EC1Error, OSError, ValueError, KeyError):
                 # Its run was cleaned up.
                 continue
