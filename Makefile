@@ -9,6 +9,8 @@ DEPLOYMENT ?= embedded
 EC1_HOME ?= .ec1
 # uv does not read pip's setting for a folder of wheels; hand it over.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# Nor does it trust the authorities that the machine trusts, a company's own among them, until it is told.
+export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs /etc/pki/tls/certs),true,false)
 export EC1_HOME
 # Images set it; each of a night's dozens of processes, and each run of the tests, would compile our files again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -91,14 +93,15 @@ mutants: install ## what mistakes the tests of the critical modules miss, agains
 	@$(BIN)/python -m benchmarks.mutants $(MODULE)
 
 lock: install ## renew constraints.txt from pyproject.toml, and hashes.txt with it
-	@$(BIN)/uv pip compile --quiet --upgrade --no-annotate --no-header --extra cpu --extra dev --extra mutants --extra bench pyproject.toml --output-file lock.new
+	@# For the oldest Python that is promised: what is for a later one only is not for it.
+	@$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --no-annotate --no-header --extra cpu --extra dev --extra mutants --extra bench pyproject.toml --output-file lock.new
 	@sed -E 's/\+cpu$$//' lock.new | grep -vE '^(triton|cuda-.*|nvidia-(cu|nc|nv).*)==' > constraints.txt; rm lock.new
 	@$(MAKE) --no-print-directory hashes
 
 hashes: install ## renew hashes.txt: the SHA-256 of every file of what constraints.txt pins
 	@# torch has a build for each kind of machine, from other places: whoever names the place vouches for it.
 	@grep -v '^torch==' constraints.txt > lock.in
-	@$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header lock.in --output-file lock.new
+	@$(BIN)/uv pip compile --quiet --python-version 3.11 --no-deps --generate-hashes --no-annotate --no-header lock.in --output-file lock.new
 	@mv lock.new hashes.txt; rm lock.in
 
 sbom: install ## what is installed, as CycloneDX JSON in sbom.json

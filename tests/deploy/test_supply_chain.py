@@ -3,9 +3,12 @@
 import json
 import re
 import sys
+import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 
 def pins(path: Path) -> dict[str, str]:
@@ -21,6 +24,21 @@ def test_every_pin_has_the_hashes_of_its_version(project: Path) -> None:
     assert pins(project / "hashes.txt") == pinned, "run `make hashes`"
     entries = re.split(r"\n(?=\S)", (project / "hashes.txt").read_text().strip())
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries if "==" in entry)
+
+
+def test_every_pin_installs_on_the_oldest_python_that_is_promised(project: Path) -> None:
+    """Debian 12's is 3.11.2: a pin that wants 3.11.5 is found by nobody whose own is newer."""
+    promised = tomllib.loads((project / "pyproject.toml").read_text())["project"]["requires-python"]
+    oldest = re.match(r">=([\d.]+)", promised)
+    assert oldest, promised
+    pinned = {name.lower() for name in pins(project / "constraints.txt")}
+    wanted = {
+        f"{found.name} {found.version}": found.metadata["Requires-Python"]
+        for found in distributions()
+        if found.name.lower() in pinned and "Requires-Python" in found.metadata
+    }
+    assert len(wanted) > 200
+    assert not {name: asked for name, asked in wanted.items() if f"{oldest[1]}.0" not in SpecifierSet(asked)}
 
 
 @pytest.mark.parametrize(

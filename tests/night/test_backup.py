@@ -120,12 +120,29 @@ def test_a_damaged_backup_restores_nothing(filled: Home, tmp_path: Path) -> None
         with pytest.raises(PermanentError, match=r"take another one|other bytes"):
             restore(archive, Home(tmp_path / what), {})
         assert not (tmp_path / what).exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".ec1-tmp-")]
+
+
+@pytest.mark.parametrize("name", ["../outside", "{outside}", "a/../../outside"])
+def test_a_backup_that_leads_outside_restores_nothing(name: str, tmp_path: Path) -> None:
+    archive, outside = tmp_path / "backup", tmp_path / "outside"
     with tarfile.open(archive, "w") as tar:
-        info = tarfile.TarInfo("../outside")
-        tar.addfile(info)
+        tar.addfile(tarfile.TarInfo(name.format(outside=outside)))
     with pytest.raises(PermanentError, match="not a plain file"):
         restore(archive, Home(tmp_path / "new"), {})
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".ec1-tmp-")]
+    assert not outside.exists() and not (tmp_path / "new").exists()
+
+
+def test_what_is_restored_keeps_who_may_read_it_and_is_for_nobody_else_to_change(filled: Home, tmp_path: Path) -> None:
+    secret, open_to_all = (filled.root / "keys" / name for name in ("secret", "open"))
+    for path, mode in ((secret, 0o600), (open_to_all, 0o4777)):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+        path.chmod(mode)
+    back_up(filled, tmp_path / "backup", {})
+    restore(tmp_path / "backup", Home(tmp_path / "new"), {})
+    restored = [(tmp_path / "new" / "keys" / path.name).stat().st_mode & 0o7777 for path in (secret, open_to_all)]
+    assert restored == [0o600, 0o755]
 
 
 def test_by_the_commands(filled: Home, tmp_path: Path) -> None:

@@ -71,6 +71,9 @@ def test_a_changed_base_changes_what_extends_it(repository: tuple[Path, Deployme
     changes = found(repository)
     assert set(changes) == {"kept", "goes", "breaks"}, "the one with epochs of its own is what it was"
     assert changes["kept"].values == [ChangedValue(key="optimisation.epochs", before=1.0, after=2.0)]
+    index = (repository[0].parent / ".git" / "index").read_bytes()
+    assert set(found(repository)) == set(changes)
+    assert (repository[0].parent / ".git" / "index").read_bytes() == index, "looking changes nothing"
     git(repository[0], "commit", "--quiet", "--all", "--message", "second")
     assert found(repository) == {} and set(found(repository, "main~1")) == set(changes)
 

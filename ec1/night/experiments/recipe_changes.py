@@ -6,9 +6,7 @@ what changed (`jobs/submit.py`).
 
 import contextlib
 import datetime as dt
-import io
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -206,9 +204,9 @@ def _earlier(deployment: Deployment, project: Path, base: str) -> Iterator[tuple
         for place in set(inside.values()):
             (Path(name) / place).mkdir(parents=True, exist_ok=True)
             if _git(top, "ls-tree", revision, "--", str(place)):
-                archive = _git(top, "archive", "--format=tar", revision, "--", str(place))
-                with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-                    tar.extractall(name, filter="data")
+                # No hook of the repository's runs, and its index stays what it is.
+                there = ("-c", "core.hooksPath=/dev/null", f"--work-tree={name}")
+                _git(top, *there, "checkout", "--quiet", revision, "--", str(place), index=Path(name) / ".index")
 
         def then(folder: Path) -> Path:
             return Path(name) / inside[folder] if folder in inside else folder
@@ -216,8 +214,9 @@ def _earlier(deployment: Deployment, project: Path, base: str) -> Iterator[tuple
         yield [then(folder) for folder in deployment.recipes], [then(folder) for folder in search]
 
 
-def _git(folder: Path, *arguments: str) -> bytes:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True)
+def _git(folder: Path, *arguments: str, index: Path | None = None) -> bytes:
+    own_index = ["env", f"GIT_INDEX_FILE={index}"] if index else []
+    done = subprocess.run([*own_index, "git", "-C", str(folder), *arguments], capture_output=True)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().partition("\n")[0]
         why = message or "there is no such revision; name one that the repository has, such as origin/main"

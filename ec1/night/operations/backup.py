@@ -203,8 +203,7 @@ def _add(tar: tarfile.TarFile, name: str, source: Path, original: Path) -> tuple
 def _extract(archive: Path, staging: Path) -> Backup:
     try:
         with tarfile.open(archive, "r:") as tar:
-            # Files only, and none may lead outside; `data` refuses the rest.
-            tar.extractall(staging, members=_plain(tar), filter="data")
+            tar.extractall(staging, members=_plain(tar))
         manifest = staging / MANIFEST
         about = validate(Backup, _json(manifest), str(archive))
         manifest.unlink()
@@ -225,9 +224,13 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _plain(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Files only, none of which leads outside; theirs is who restores. Python's own filter came with 3.11.4."""
     for member in tar:
-        if not member.isfile() or ".." in PurePosixPath(member.name).parts:
+        name = PurePosixPath(member.name)
+        if not member.isfile() or name.is_absolute() or ".." in name.parts:
             raise tarfile.TarError(f"{member.name} is not a plain file")
+        member.mode = member.mode & 0o755 | 0o600
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
         yield member
 
 
