@@ -19,6 +19,11 @@ export EC1_DEPLOYMENT := $(DEPLOYMENT)
 # uv refuses a file whose hash is not in the list of its version.
 PINS := --constraint constraints.txt --constraint hashes.txt
 
+# vLLM's build for CPUs loads it, and images of Debian leave it out. Who may not install it is told by the first night, too.
+LIBNUMA := { echo "Installing libnuma1, which vLLM's build for CPUs loads"; \
+  test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends libnuma1 >/dev/null || \
+  echo "not installed: as root, apt-get install libnuma1 (Debian, Ubuntu) or dnf install numactl-libs (Fedora, Red Hat)" >&2; }
+
 STAMP := $(VENV)/.installed-$(HARDWARE)
 
 .PHONY: help install night learn ui studio test system soak coverage format lint docs hooks bench bench-growth extractor instructions mutants lock hashes sbom audit clean
@@ -35,6 +40,7 @@ $(STAMP): pyproject.toml constraints.txt hashes.txt
 	@# A night starts dozens of processes; compiled once here, their imports take half the time.
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode $(PINS) --editable '.[$(HARDWARE),dev]'
 	@$(BIN)/python -m compileall -q -j 0 ec1 ec1_assets jobs resources schedules studio
+	@$(if $(filter cpu,$(HARDWARE)),$(BIN)/python -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || $(LIBNUMA))
 	@touch $@
 
 night: install ## run a whole night on the bundled sample (NIGHT=YYYY-MM-DD for another one)

@@ -17,7 +17,7 @@ from ec1.corpus.secrets import SecretMatch
 from ec1.errors import InputError
 
 # Cheap tests of whether a text can hold anything at all; importing Presidio takes seconds.
-_MAY_BE_EMAIL = re.compile(r"[\w.+\-]@\w+[\w\-]*\.\w")
+_MAY_BE_EMAIL = re.compile(r"[\w.+\-]@\w[\w\-]*+\.\w")
 _MAY_BE_PHONE = re.compile(r"(?<![\w.#/=&:\-])(?:\+|\(?\d)[\d ().\-/]{7,}\d(?![\w\-]|\.\d)")
 _MAY_BE_CARD = re.compile(r"(?<![\w.\-])[13-6]\d{3}[- ]?\d{3,4}[- ]?\d{3,4}[- ]?\d{3,5}(?![\w\-]|\.\d)")
 _MAY_BE_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}[ -]?[A-Z0-9]{4}")
@@ -26,7 +26,7 @@ _MAY_BE_IPV4 = re.compile(r"(?<![\w.\-])\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d|-\d)
 _MAY_BE_IPV6 = re.compile(r"(?<![\w:])[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]*:[0-9A-Fa-f:]*")
 
 _TRAILER = re.compile(
-    r"(?m)^[+\- ]?\s*(?i:signed-off|co-authored|reviewed|acked|tested|reported|suggested|approved)-by:[ \t]*"
+    r"(?m)^[+\- ]?[ \t]*+(?i:signed-off|co-authored|reviewed|acked|tested|reported|suggested|approved)-by:[ \t]*"
     r"([^<>\n@]{2,80}?)[ \t]*(?=<|$)"
 )
 # Endings that the public suffix list does not know but that name people inside an organisation.

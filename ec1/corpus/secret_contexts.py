@@ -92,10 +92,10 @@ def _is_long(value: str) -> bool:
 _JOINTS = (
     # password = "…", "token": "…", secret: String::from("…"), key := []byte("…"), DB_PASS <<< "…"
     _joint(_CLOSED + r"\s{0,3}(?::=|=>|={1,3}|!==?|:|<<<)\s{0,40}" + _QUOTED, is_password, _is_key),
-    _joint(_CLOSED + r"[ \t]*(?::=|=>|=|:)[ \t]*(?:[\w.:]+|\[\]\w+)\(" + _QUOTED + r"\)", is_random, is_random),
+    _joint(_CLOSED + r"[ \t]*(?::=|=>|=|:)[ \t]*(?:[\w.:]{1,100}+|\[\]\w{1,100}+)\(" + _QUOTED + r"\)", is_random, is_random),
     # setPassword("…"), requirepass "…", PASSWORD '…', -Password '…'
     _joint(r"[ \t]*\([ \t]*" + _QUOTED + r"[ \t]*\)", is_random, is_random),
-    _joint(r"(?:[ \t]+for[ \t]+[^\s=]+)?[ \t]*=?[ \t]+" + _QUOTED, is_random, is_random),
+    _joint(r"(?:[ \t]++for[ \t]++[^\s=]++)?(?:[ \t]*+=)?[ \t]++" + _QUOTED, is_random, is_random),
     # define('DB_PASSWORD', '…'), env('TOKEN', '…')
     _joint(r"[\"']\s{0,3},\s{0,12}" + _QUOTED, is_random, is_random),
     # name: DB_PASSWORD / value: …; {"name": …, "value": …}; <add key="…" value="…"/>; <password><value>…
@@ -114,7 +114,7 @@ _JOINTS = (
     _joint(r"[ \t]{0,3}[=:][ \t]{0,3}" + _BARE + r"(?=[\"'`;,&\s<]|$)", _is_long, _is_long),
 )  # fmt: skip
 # <password>…</password>, also with another element between
-_ELEMENT = re.compile(r"(?:[ \t][^<>\n]{0,200})?>\s*(?:<[Vv]alue>)?\s*([^<>]{4,256}?)\s*</")
+_ELEMENT = re.compile(r"(?:[ \t][^<>\n]{0,200})?>\s*+(?:<[Vv]alue>\s*+)?([^<>]{4,256}?)\s*</")
 # --password=…, --password …, -storepass …, /pass:…, -Dpassword=…, :_authToken …, pass:…
 _OPTION = re.compile(
     r"(?:[ \t]*=[ \t]*|:|[ \t]+)"

@@ -96,7 +96,7 @@ _PLACES = (
     _place("login", "nuget", r"\bnuget[ \t]+push[ \t]+\S+[ \t]+" + _ARGUMENT, is_random),
     _place("login", ":", r"(?m)^[\w.*\-]+:(?:\d{2,5}|\*):[\w*\-]+:[\w*\-]+:([^\s:]{4,128})$", is_random),
     _place("login", "jdbc:oracle", r"\bjdbc:oracle:\w+:[\w\-]+/([^\s@/\"']{4,128})@", _is_given),
-    _place("login", "@", r"(?m)[\w.+\-]+@[\w\-]+(?:\.[\w\-]+)+:([^\s:/\"'`]{6,128})$", is_random),
+    _place("login", "@", r"(?m)(?<![\w.+\-])[\w.+\-]++@[\w\-]++(?:\.[\w\-]++)+:([^\s:/\"'`]{6,128})$", is_random),
     _place(
         "login",
         "credential | login | auth | getconnection | createconnection",

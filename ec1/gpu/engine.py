@@ -32,9 +32,15 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 20.0
 LOOPBACK = "127.0.0.1"
 _PROGRESS_SECONDS = 10.0
-_NOISE = re.compile(r"^\s*$|^\s*\^|^\s+File \"|^Traceback|For further information visit|^\s*\[.*input_value=")
+_NOISE = re.compile(
+    r"^\s*$|^\s*[~^]+$|^\s+File \"|^\s*raise |^Traceback|For further information visit|^\s*\[.*input_value=|"
+    # What follows from an error that was told before: refused requests, and "see above".
+    r"^INFO:\s|^ERROR: ld\.so|(?i:root cause)"
+)
 _FAILURE = re.compile(r"error|exception|failed|refused|not enough|out of memory|unrecognized|killed", re.IGNORECASE)
 _PREFIX = re.compile(r"^\((?:APIServer|EngineCore|Worker)[^)]*\)\s*")
+# Before each line of a traceback that the engine logs.
+_LEVEL = re.compile(r"^ERROR \S+ \S+ \[[^\]]+\] ?")
 # Level, date, time and source line, then words: vLLM's banner has none, and what others print is not its progress.
 _STAGE = re.compile(r"^INFO \S+ \S+ \[[^\]]+\] (?P<words>\w+ \w.*)$")
 
@@ -139,6 +145,10 @@ class VllmEngine:
             ours["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
             # Unbound, because others use the cores too.
             ours["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+            if self.settings.enforce_eager:
+                # Nothing of the model is compiled then, but a sum in the sampler: for that vLLM would want a C++
+                # compiler, which few machines have, and a path without blanks.
+                ours["TORCHDYNAMO_DISABLE"] = "1"
             # More threads than cores wait for each other at each barrier: a third of the tokens.
             ours["OMP_NUM_THREADS"] = environment.get("OMP_NUM_THREADS") or str(usable_cores())
         if lora:
@@ -227,7 +237,7 @@ def why_ended(process: "SupervisedProcess", log: Path, since: int, when: str = "
 
 def meaning(log: Path, since: int = 0, *, lines: int = 3) -> str:
     """The last lines of a log that say what went wrong, of those after its first `since` bytes, in one line."""
-    candidates = [line for line in _tail(log, since) if not _NOISE.search(line)]
+    candidates = [line for each in _tail(log, since) if not _NOISE.search(line := _LEVEL.sub("", each))]
     telling = [line for line in candidates if _FAILURE.search(line) and not line.startswith("WARNING")] or candidates
     return " | ".join(telling[-lines:])[-600:] or "its log is empty"
 

