@@ -92,7 +92,8 @@ def _is_long(value: str) -> bool:
 _JOINTS = (
     # password = "…", "token": "…", secret: String::from("…"), key := []byte("…"), DB_PASS <<< "…"
     _joint(_CLOSED + r"\s{0,3}(?::=|=>|={1,3}|!==?|:|<<<)\s{0,40}" + _QUOTED, is_password, _is_key),
-    _joint(_CLOSED + r"[ \t]*(?::=|=>|=|:)[ \t]*(?:[\w.:]{1,100}+|\[\]\w{1,100}+)\(" + _QUOTED + r"\)", is_random, is_random),
+    _joint(_CLOSED + r"[ \t]*(?::=|=>|=|:)[ \t]*(?:[\w.:]{1,100}+|\[\]\w{1,100}+)\(" + _QUOTED + r"\)",
+           is_random, is_random),
     # setPassword("…"), requirepass "…", PASSWORD '…', -Password '…'
     _joint(r"[ \t]*\([ \t]*" + _QUOTED + r"[ \t]*\)", is_random, is_random),
     _joint(r"(?:[ \t]++for[ \t]++[^\s=]++)?(?:[ \t]*+=)?[ \t]++" + _QUOTED, is_random, is_random),

@@ -100,7 +100,11 @@ _TOKENS = (
         r"(?:" + _BREAK + r"{0,8}(?:[A-Za-z0-9+/=]{16,}|[A-Z][A-Za-z-]+: [^\n]{1,200}(?=\n)))*"
         r"(?:" + _BREAK + r"{1,8}[A-Za-z0-9+/=]+(?=\s*\Z))?)",
     ),
-    _pattern("private-key", "private key", r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/=]{16,}+" + _BREAK + r"{1,8}){1,400}-----END " + _PRIVATE),
+    _pattern(
+        "private-key",
+        "private key",
+        r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/=]{16,}+" + _BREAK + r"{1,8}){1,400}-----END " + _PRIVATE,
+    ),
     _pattern(
         "putty-key", "putty-user-key-file", r"PuTTY-User-Key-File-\d:[\s\S]{0,8000}?(?:Private-MAC: ?[0-9a-f]+|\Z)"
     ),

@@ -37,6 +37,20 @@ def survives(secret: str, text: str) -> bool:
     return any(secret[start : start + 10] in text for start in range(max(1, len(secret) - 9)))
 
 
+# What stands before a run, and what it repeats.
+LONG_RUNS = [("", "\n"), ("", "\r\n"), ("password", " "), ("password =", "\t"), ("<password>", "\n"), ("token:", "a:"),
+             ("the private key ", "A"), ("the private key ", "key="), ("a@", "b"), ("a@b.c ", "d"), ("", "_"),
+             ("signed-off-by: a", " ")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "repeated"), LONG_RUNS)
+@pytest.mark.timeout(60)
+def test_a_long_run_of_anything_is_looked_through_once(before: str, repeated: str) -> None:
+    """Going back over it at each of its characters took minutes for 50,000 empty lines, and hours for a megabyte."""
+    text = before + repeated * (300_000 // len(repeated))
+    assert repeated * 100 in scrub(text)[0]
+
+
 @pytest.mark.parametrize("kind", sorted(TOKENS))
 def test_no_token_survives_wherever_it_stands(kind: str) -> None:
     for seed in range(5):

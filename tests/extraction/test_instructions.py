@@ -19,6 +19,7 @@ from ec1.documents.chunks import sentences as split
 from ec1.extraction.defence import instructions
 from ec1.extraction.defence.instruction_model import BUCKETS, features, likeness
 from ec1.extraction.folding import unmasked
+from ec1.extraction.naming.candidates import propose
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.graph.reader import GraphReader
 from ec1.night.records import Records
@@ -302,3 +303,9 @@ def test_a_document_of_nothing_else_is_complete_and_empty(phase: PhaseOne) -> No
     night = phase.night(NIGHT)
     assert night.report.streams["meeting"].complete == 1
     assert _entities(phase) == set() and len(night.report.held) == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_line_to_write_on_is_looked_through_once() -> None:
+    """A form's line of 20,000 underscores took hours: each of them might begin the name of who speaks."""
+    assert not instructions.find("_" * 20_000 + "\n") and not propose("_" * 20_000)

@@ -26,8 +26,8 @@ from ec1.extraction.settings import ServerSettings
 from ec1.graph import file_seal
 from ec1.home import CHECKOUT, Home
 from ec1.launch.ray_launcher import RayLauncherSettings
-from ec1.night.health.databases import damaged_databases
 from ec1.night.health import preflight
+from ec1.night.health.databases import damaged_databases
 from ec1.night.health.finding import Symptom
 from ec1.night.health.preflight import why_not
 from ec1.night.operations import doctor

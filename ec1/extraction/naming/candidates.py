@@ -25,7 +25,7 @@ _FIELD = re.compile(
     r"^[ \t>*_|-]*(?P<key>[^\W\d_][\w /'’-]{0,30}?)[*_]*[ \t]*[:|：][*_]*[ \t]*(?P<value>\S[^\n|]{0,120}?)[ \t|]*$",
     re.MULTILINE,
 )
-_SPEAKER = re.compile(r"^[ \t>*_\[]*(?P<name>[^\s:*\]][^\n:*\]]{0,60}?)[*_\]]*[:：][*_]*(?=\s|$)", re.MULTILINE)
+_SPEAKER = re.compile(r"^[ \t>*_\[]*+(?P<name>[^\s:*\]][^\n:*\]]{0,60}?)[*_\]]*+[:：][*_]*(?=\s|$)", re.MULTILINE)
 _QUOTED = re.compile(r"[「『《〈]([^\n「」『』《》〈〉]{2,40})[」』》〉]")
 _KATAKANA = "[\u30a1-\u30fa\u30fc]"
 _IDEOGRAPHS = "\u3400-\u9fff\uac00-\ud7a3\u30a1-\u30fa\u30fc"
