@@ -19,7 +19,7 @@ FIELDS_VERSION = 1
 
 _CONFIDENCE = 0.95
 _LINE = re.compile(r"^(?P<key>[^:\n]{1,40}): (?P<value>[^\n]+)$", re.MULTILINE)
-_EMAIL = re.compile(r"[^\s<>(),;]+@[^\s<>(),;]+\.[A-Za-z]{2,24}")
+_EMAIL = re.compile(r"(?<![^\s<>(),;@])[^\s<>(),;@]++@[^\s<>(),;@]+\.[A-Za-z]{2,24}")
 # What follows a name in an item: `Jane Smith <jane@…>`, `Jane Smith (Acme)`, `Jane Smith - chair`.
 _AFTER_NAME = re.compile(r"\s*[<(\[|]|\s+[-–—/]\s+|\s+\S+@")
 _SEVERAL = re.compile(r"s$|^(?:present|apologies|teilnehmer|teilnehmende|出席者)$")

@@ -17,7 +17,7 @@ from ec1.corpus.tuples import metadata_of, sources_of
 from ec1.errors import InputError
 from ec1.extraction.folding import NO_BLANKS, without_accents
 
-_ESCAPED = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf]|[\"'/])")
+_ESCAPED = re.compile(r"(?<!\\)\\++(?:u([0-9a-fA-F]{4})|[nrtbf]|[\"'/])")
 _SURROGATES = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 _QUOTED_PRINTABLE = re.compile(r"=\r?\n|((?:=[0-9A-F]{2})+)")
 _INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u2060\ufeff]")
