@@ -1,8 +1,6 @@
 """Studio on this home: `python -m studio --port P`. `ec1 studio` starts it."""
 
 import argparse
-import getpass
-import os
 import socket
 import sys
 import threading
@@ -11,6 +9,7 @@ import uvicorn
 
 from ec1.errors import EC1Error, InputError
 from ec1.queries.desk import Desk, open_desk
+from ec1.who import who_acts
 from jobs.guard import Guard
 from resources.environment import api_key, choice_from_environment, ui_token
 from studio import vibe
@@ -36,7 +35,7 @@ def main() -> int:
     try:
         # A broken deployment is told before the first page.
         gateway = arguments.gateway or f"http://{HOST}:{here().deployment.serving.port}"
-        state = StudioState(here, _person(), arguments.read_only, gateway.rstrip("/"), api_key())
+        state = StudioState(here, who_acts(), arguments.read_only, gateway.rstrip("/"), api_key())
         with socket.socket() as listener:
             _bind(listener, arguments.port)
             threading.Thread(target=_warm, name="warm", daemon=True).start()
@@ -62,13 +61,6 @@ def _bind(listener: socket.socket, port: int) -> None:
         listener.bind((HOST, port))
     except OSError:
         raise InputError(f"port {port} is taken on this machine: choose another one with --port") from None
-
-
-def _person() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"
 
 
 def _warm() -> None:

@@ -11,11 +11,12 @@ import typer
 from ec1.adapters.decisions import ReleaseDecision
 from ec1.adapters.manifest import AdapterManifest
 from ec1.adapters.registry import AdapterRegistry
-from ec1.commands.shell import DONE, FAILED, Options, err, out, person, print_answer, print_json, printable
+from ec1.commands.shell import DONE, FAILED, Options, err, out, print_answer, print_json, printable
 from ec1.errors import InputError
 from ec1.night.stores import open_registry
 from ec1.plural import counted
 from ec1.queries import adapters as queries
+from ec1.who import who_acts
 
 if TYPE_CHECKING:
     from ec1.night.experiments.trial import Tried
@@ -78,7 +79,7 @@ def adapters_sign(
     """Vouch for versions that no trusted key has signed, such as those from before there were signatures."""
     registry = _registry(context)
     for tenant, role, version in [queries.version_id(name)] if name else queries.version_ids(registry):
-        signed = registry.sign(tenant, role, version, reason, person())
+        signed = registry.sign(tenant, role, version, reason, who_acts())
         out.print(f"{tenant}/{role}@v{version}: {'signed' if signed else 'was signed before'}")
 
 
@@ -115,7 +116,7 @@ def adapters_repair(
     if reason is None:
         out.print("to go on with what is not left out, give a --reason; read `ec1 adapters history` then")
         sys.exit(FAILED)
-    registry.repair(tenant, name, faults, reason, person())
+    registry.repair(tenant, name, faults, reason, who_acts())
     incumbent = registry.incumbent(tenant, name)
     out.print(f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter")
 
@@ -201,17 +202,17 @@ def adapters_promote(
     """Make a version the one in use, or the base without one, until a newer one is published."""
     if name.endswith("@base"):
         tenant, role = _role(name.removesuffix("@base"))
-        _registry(context).promote_base(tenant, role, reason, person())
+        _registry(context).promote_base(tenant, role, reason, who_acts())
         out.print(f"{tenant}/{role}: the base serves without an adapter")
         return
-    manifest = _registry(context).promote(*queries.version_id(name), reason, person())
+    manifest = _registry(context).promote(*queries.version_id(name), reason, who_acts())
     out.print(f"{manifest.name} is in use")
 
 
 @adapters_app.command("pin")
 def adapters_pin(context: typer.Context, name: Name, reason: Reason) -> None:
     """Make a version the one in use until it is unpinned, whatever nights publish."""
-    manifest = _registry(context).pin(*queries.version_id(name), reason, person())
+    manifest = _registry(context).pin(*queries.version_id(name), reason, who_acts())
     out.print(f"{manifest.name} is in use, and stays so")
 
 
@@ -220,7 +221,7 @@ def adapters_unpin(
     context: typer.Context, role: Annotated[str, typer.Argument(help="tenant/role")], reason: Reason
 ) -> None:
     """Let the newest version be the one in use again."""
-    manifest = _registry(context).unpin(*_role(role), reason, person())
+    manifest = _registry(context).unpin(*_role(role), reason, who_acts())
     out.print(f"{manifest.name} is in use" if manifest else "the base serves without an adapter")
 
 
@@ -229,7 +230,7 @@ def adapters_rollback(
     context: typer.Context, role: Annotated[str, typer.Argument(help="tenant/role")], reason: Reason
 ) -> None:
     """Go back to the version before the one in use, until a newer one is published."""
-    manifest = _registry(context).rollback(*_role(role), reason, person())
+    manifest = _registry(context).rollback(*_role(role), reason, who_acts())
     out.print(f"{manifest.name} is in use")
 
 
@@ -237,7 +238,7 @@ def adapters_rollback(
 def adapters_quarantine(context: typer.Context, name: Name, reason: Reason) -> None:
     """Withdraw a published version permanently; its files are kept."""
     registry, (tenant, role, version) = _registry(context), queries.version_id(name)
-    registry.withdraw(tenant, role, version, reason, person())
+    registry.withdraw(tenant, role, version, reason, who_acts())
     incumbent = registry.incumbent(tenant, role)
     now = f"{incumbent.name} is in use" if incumbent else "the base serves without an adapter"
     out.print(f"{name} is withdrawn; {now}")

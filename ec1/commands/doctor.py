@@ -1,6 +1,5 @@
 """`ec1 doctor`: can a night run here?"""
 
-import getpass
 import json
 import sys
 from typing import Annotated
@@ -16,6 +15,7 @@ from ec1.night.operations.unread_rows import unread_notes
 from ec1.night.report.failure import one_line
 from ec1.night.steps.recipes import broken_recipes
 from ec1.plural import counted
+from ec1.who import who_acts
 
 
 def doctor(
@@ -35,7 +35,7 @@ def doctor(
     """Check the machine, the configuration and the home: can a night run here?"""
     options: Options = context.obj
     if seen:
-        chosen = acknowledge(options.home, [] if seen == ["all"] else seen, getpass.getuser())
+        chosen = acknowledge(options.home, [] if seen == ["all"] else seen, who_acts())
         out.print(f"acknowledged: {', '.join(each.id for each in chosen) or 'nothing waited'}")
         return
     deployment = options.deployment()

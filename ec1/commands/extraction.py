@@ -15,6 +15,7 @@ from ec1.files import write_atomic
 from ec1.plural import counted
 from ec1.queries.doors import check_learns_names
 from ec1.queries.held_back import held_sentences
+from ec1.who import who_acts
 
 if TYPE_CHECKING:
     from ec1.extraction.defence.releases import Release
@@ -114,7 +115,7 @@ def release(
     options: Options = context.obj
     listed = list(held_sentences(options.home, document or ""))
     chosen = _chosen(ids, document, {each.id: each.path for each in listed}, "is held back")
-    now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), _who(by)
+    now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), by or who_acts()
 
     def lines(known: Releases) -> list[Release]:
         new = {each.id: each for each in listed if each.id in chosen and each.id not in known.counting}
@@ -135,7 +136,7 @@ def hold(
     listed = {each.id: each for each in held_sentences(options.home, document or "")}
     known_paths = {each.id: each.path for each in listed.values()} | {each.id: each.path for each in counting.values()}
     chosen = _chosen(ids, document, known_paths, "is held back or released")
-    now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), _who(by)
+    now, who = dt.datetime.now(dt.UTC).replace(microsecond=0), by or who_acts()
 
     def lines(known: Releases) -> list[Release]:
         back = [
@@ -164,12 +165,6 @@ def _chosen(ids: list[str] | None, document: str | None, known: Mapping[str, str
     if not found:
         raise InputError(f"no sentence of {document} {what}: `ec1 extraction held` lists them with their documents")
     return found
-
-
-def _who(by: str | None) -> str:
-    import getpass
-
-    return by or getpass.getuser()
 
 
 def _by(release: "Release | None") -> str | None:

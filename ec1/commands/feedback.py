@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from ec1.commands.forget import forget as forget_everywhere
-from ec1.commands.shell import Options, out, person, print_answer, printable
+from ec1.commands.shell import Options, out, print_answer, printable
 from ec1.errors import InputError
 from ec1.queries.page import Page
+from ec1.who import who_acts
 
 feedback_app = typer.Typer(
     help="Feedback on served answers: it waits until somebody releases it for training.", no_args_is_help=True
@@ -81,7 +82,7 @@ def _decide(context: typer.Context, row: str, what: str) -> Any:
     with held_rows(options.deployment(), options.home) as held:
         if held is None:
             raise InputError(f"no feedback is called {row!r}: nothing waits in this home")
-        return held.release(row, person()) if what == "release" else held.drop(row, person())
+        return held.release(row, who_acts()) if what == "release" else held.drop(row, who_acts())
 
 
 @feedback_app.command()

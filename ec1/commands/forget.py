@@ -1,6 +1,5 @@
 """`ec1 forget`: a person, a source or a text, out of the whole home."""
 
-import getpass
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
@@ -11,6 +10,7 @@ from ec1.commands.shell import PARTIAL, AsJson, Options, print_answer, printable
 from ec1.night.forgetting.forget import Forgotten
 from ec1.night.stores import open_registry
 from ec1.plural import counted
+from ec1.who import who_acts
 
 _SHOWN = 20
 
@@ -42,8 +42,7 @@ def forget(
     if dry_run:
         found = forgetting.look(wanted, deployment, options.home, learnt)
     else:
-        who = getpass.getuser()
-        found = forgetting.forget(wanted, deployment, options.home, registry, learnt, who=who)
+        found = forgetting.forget(wanted, deployment, options.home, registry, learnt, who=who_acts())
     print_answer(found, as_json, partial(_lines, done=not dry_run))
     if found.left and not dry_run:
         raise typer.Exit(PARTIAL)

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from ec1.commands.shell import Options, err, out, person, print_json
+from ec1.commands.shell import Options, err, out, print_json
 from ec1.errors import InputError
+from ec1.who import who_acts
 
 serve_app = typer.Typer(
     help="Serve the adapters in use, OpenAI-compatible; names are tenant/role and tenant/role@vN.",
@@ -60,7 +61,7 @@ def split(
     registry = open_registry(deployment, options.home)
     if not arms:
         came_to = trial_results(deployment, options.home, registry, tenant, name)
-        registry.end_trial(tenant, name, reason, person(), result=came_to)
+        registry.end_trial(tenant, name, reason, who_acts(), result=came_to)
         out.print(f"{role}: the version in use answers everything")
         return
     weights = {arm: weight for arm, _, weight in (each.partition("=") for each in arms)}
@@ -69,7 +70,7 @@ def split(
     if wrong := [arm for arm, weight in weights.items() if not weight.isascii() or not weight.isdecimal()]:
         raise InputError(f"{wrong[0]} has no weight: write it as {wrong[0]}=10")
     shares = {arm: int(weight) for arm, weight in weights.items()}
-    registry.start_trial(tenant, name, shares, reason, person())
+    registry.start_trial(tenant, name, shares, reason, who_acts())
     out.print(f"{role}: {', '.join(f'{arm} {weight}' for arm, weight in shares.items())}")
 
 

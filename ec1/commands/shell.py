@@ -1,8 +1,6 @@
 """What all commands share: the options before a command's name, exit statuses, and how output is printed."""
 
 import json
-import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -49,14 +47,6 @@ class Options:
 
     def recipes(self) -> list[ResolvedRecipe]:
         return nightly_recipes(self.deployment(), self.project)
-
-
-def person() -> str:
-    """Who gives this command, as the machine knows them."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"user {os.getuid()}"
 
 
 def print_answer(found: Answer, as_json: bool, lines: Callable[[Answer], Iterable[str]]) -> None:
