@@ -20,6 +20,7 @@ from typing import Any
 from ec1.corpus import worth
 from ec1.errors import InputError, PermanentError
 from ec1.files import canonical_json, checked_name, write_atomic
+from ec1.git import ENVIRONMENT, git_command, what_git_said
 
 log = logging.getLogger(__name__)
 
@@ -274,30 +275,20 @@ def _decoded(raw: bytes) -> str | None:
 
 
 def _commits(repo: Path, since: str | None, until: str | None) -> Iterator[_Commit]:
-    """Every commit that is not a merge, the oldest first, from one `git log`: of anybody's repository none of its
-    hooks, filters or monitors is started."""
+    """Every commit that is not a merge, the oldest first, from one `git log`."""
     mark = secrets.token_hex(16)
-    command = [
-        *(
-            "git",
-            "-C",
-            str(repo),
-            "-c",
-            "core.quotepath=false",
-            "-c",
-            "core.fsmonitor=false",
-            "-c",
-            "diff.noprefix=false",
-        ),
+    command = git_command(
+        repo,
+        *("-c", "core.quotepath=false", "-c", "diff.noprefix=false"),
         *("log", "-z", "-p", f"--format={mark}%H%x00%an%x00%ae%x00%cI%x00%B%x00{mark}", "--encoding=UTF-8"),
         *("--no-merges", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "-M", f"-U{_CONTEXT}"),
         *("--src-prefix=a/", "--dst-prefix=b/", f"--since={_moment(since)}" if since else f"--max-count={MAX_COMMITS}"),
         *([f"--until={_moment(until)}"] if until else []),
         "HEAD",
-    ]
+    )
     with tempfile.TemporaryFile() as errors:
         try:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=ENVIRONMENT)
         except FileNotFoundError:
             raise PermanentError("git is not installed: install it to capture tuples from a repository") from None
         assert process.stdout is not None
@@ -322,8 +313,7 @@ def _commits(repo: Path, since: str | None, until: str | None) -> Iterator[_Comm
             process.wait()
         if process.returncode != 0:
             errors.seek(0)
-            reason = errors.read().decode(errors="replace").strip().splitlines()
-            raise InputError(f"git log failed in {repo}: {reason[0] if reason else 'no reason given'}")
+            raise InputError(f"git log failed in {repo}: {what_git_said(errors.read())}")
 
 
 def _commit(head: bytes, patch: bytes) -> _Commit:

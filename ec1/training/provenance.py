@@ -11,6 +11,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+from ec1.git import ENVIRONMENT, git_command
 from ec1.home import CHECKOUT
 from ec1.memory import usable_memory
 
@@ -48,8 +49,8 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    command = git_command(folder, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT).stdout.strip()
 
 
 def _hardware(device: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-"""The files of a Git repository at a revision. Only Git's plumbing is run: no hook, no filter, no diff driver."""
+"""The files of a Git repository at a revision."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from functools import partial
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from ec1.documents.sources.source import Item
 from ec1.errors import DeferredError, RejectedError
+from ec1.git import ENVIRONMENT, git_command, what_git_said
 
 _LARGE_FILE = b"version https://git-lfs.github.com/spec/"
 _FILES = ("100644", "100755")
@@ -30,7 +30,9 @@ class GitFiles:
                 mode, _, blob, size = head.decode().split()
                 if mode in _FILES:
                     read = partial(self._read, blob)
-                    yield Item(name.decode("utf-8", "surrogateescape"), blob, moment, read, int(size))
+                    # A blob that is not there, as in a partial clone, has no size.
+                    known = int(size) if size.isdecimal() else None
+                    yield Item(name.decode("utf-8", "surrogateescape"), blob, moment, read, known)
 
     def _read(self, blob: str) -> bytes:
         data = self._git("cat-file", "blob", blob)
@@ -40,14 +42,12 @@ class GitFiles:
 
     def _git(self, *arguments: str) -> bytes:
         """Raises DeferredError with what Git says."""
-        command = ["git", "-c", "safe.directory=*", "-C", os.fspath(self._repository), *arguments]
-        # Without the settings of user and system, and never a question.
-        quiet = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C.UTF-8"}
+        command = git_command(self._repository, *arguments)
         try:
-            done = subprocess.run(command, capture_output=True, check=False, env={"PATH": os.defpath, **quiet})
+            done = subprocess.run(command, capture_output=True, check=False, env=ENVIRONMENT)
         except OSError as error:
             raise DeferredError(f"git cannot be run: {error.strerror}") from None
         if done.returncode:
-            said = (done.stderr.decode(errors="replace").strip().splitlines() or ["it failed"])[0]
+            said = what_git_said(done.stderr)
             raise DeferredError(f"the repository {self._repository} cannot be read at {self._revision}: {said}")
         return done.stdout

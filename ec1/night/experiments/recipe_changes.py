@@ -8,7 +8,7 @@ import contextlib
 import datetime as dt
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error, InputError
+from ec1.git import ENVIRONMENT, git_command
 from ec1.home import Home
 from ec1.night.operations.preview import RecipePlan
 from ec1.night.steps.recipe_night import RecipeNight
@@ -204,9 +205,9 @@ def _earlier(deployment: Deployment, project: Path, base: str) -> Iterator[tuple
         for place in set(inside.values()):
             (Path(name) / place).mkdir(parents=True, exist_ok=True)
             if _git(top, "ls-tree", revision, "--", str(place)):
-                # No hook of the repository's runs, and its index stays what it is.
-                there = ("-c", "core.hooksPath=/dev/null", f"--work-tree={name}")
-                _git(top, *there, "checkout", "--quiet", revision, "--", str(place), index=Path(name) / ".index")
+                # With an index of its own: the repository's stays what it is.
+                there = {"GIT_WORK_TREE": name, "GIT_INDEX_FILE": f"{name}/.index"}
+                _git(top, "checkout", "--quiet", revision, "--", str(place), there=there)
 
         def then(folder: Path) -> Path:
             return Path(name) / inside[folder] if folder in inside else folder
@@ -214,9 +215,8 @@ def _earlier(deployment: Deployment, project: Path, base: str) -> Iterator[tuple
         yield [then(folder) for folder in deployment.recipes], [then(folder) for folder in search]
 
 
-def _git(folder: Path, *arguments: str, index: Path | None = None) -> bytes:
-    own_index = ["env", f"GIT_INDEX_FILE={index}"] if index else []
-    done = subprocess.run([*own_index, "git", "-C", str(folder), *arguments], capture_output=True)
+def _git(folder: Path, *arguments: str, there: Mapping[str, str] = {}) -> bytes:
+    done = subprocess.run(git_command(folder, *arguments), capture_output=True, env={**ENVIRONMENT, **there})
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().partition("\n")[0]
         why = message or "there is no such revision; name one that the repository has, such as origin/main"
