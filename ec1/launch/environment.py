@@ -1,7 +1,9 @@
 """The environment of processes that train or score."""
 
+import os
 from collections.abc import Mapping
 
+from ec1.launch.local import usable_cores
 from ec1.launch.process import OFFLINE
 
 # A step allocates and frees the same large tensors again and again. By default the C library returns each of
@@ -23,6 +25,10 @@ def process_environment(device: str, env: Mapping[str, str]) -> dict[str, str]:
         # minute then took seven. Not to spin at all (OMP_WAIT_POLICY=PASSIVE) costs a fifth on an idle one.
         # https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
         own["GOMP_SPINCOUNT"] = "30000"
+        if (cores := usable_cores()) < len(os.sched_getaffinity(0)):
+            # A container's share of a larger machine, which torch does not know: with a thread for each core of the
+            # machine all of them are halted whenever their time is used up.
+            own["OMP_NUM_THREADS"] = str(cores)
     else:
         own["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
     return {**own, **env}

@@ -39,11 +39,13 @@ _AHEAD, _NEAR = 4, 7
 # Words of one window: what stands farther apart does not belong together.
 _WINDOW, _STEP = 30, 10
 _WORD = re.compile(r"\S+")
+# A line to write on, as forms and contracts have them: it says nothing, and is not one of the words.
+_TO_FILL_IN = re.compile(r"_{3,}")
 
 
 def likeness(sentence: str) -> float:
     """The log odds that a sentence is an instruction to a machine; of a long one's parts, the most."""
-    return max(map(_likeness, _windows(sentence)))
+    return max(map(_likeness, _windows(_TO_FILL_IN.sub(" ", sentence))))
 
 
 def _likeness(window: str) -> float:
