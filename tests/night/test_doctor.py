@@ -116,6 +116,14 @@ def test_a_library_that_the_engine_lacks_stops_a_night_before_anything_is_starte
     assert why_not(embedded.model_copy(update={"inference": others}), home, now) is None
 
 
+def test_a_card_without_a_compiler_is_noted(embedded: Deployment, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton compiles at the first use of a kernel; Ubuntu's servers have Python without its headers."""
+    assert preflight.engine("cuda").level == "ok" or "python3-dev" in preflight.engine("cuda").detail
+    monkeypatch.setenv("PATH", "/nowhere")
+    seen = preflight.engine("cuda")
+    assert seen.level == "note" and "install gcc" in seen.detail and preflight.engine("cpu").level == "ok"
+
+
 def test_too_little_room_is_a_problem_for_the_doctor_and_stops_a_night(embedded: Deployment, home: Home) -> None:
     now = dt.datetime.now(dt.UTC)
     assert why_not(embedded, home, now) is None

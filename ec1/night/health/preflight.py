@@ -12,6 +12,8 @@ import datetime as dt
 import importlib.metadata
 import importlib.util
 import os
+import shutil
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,7 +176,24 @@ def engine(device: str) -> Symptom:
         except OSError:
             packages = "libnuma1 (Debian, Ubuntu) or numactl-libs (Fedora, Red Hat)"
             return Symptom("engine", "problem", f"{found} needs {_CPU_LIBRARY}: install {packages}")
+    elif lacking := _lacking_for_kernels():
+        # A note, for what was compiled once stays in the account's cache.
+        return Symptom("engine", "note", f"{found}; its kernels are compiled at their first use, which needs {lacking}")
     return Symptom("engine", "ok", found)
+
+
+def _lacking_for_kernels() -> str:
+    """What Triton needs to compile for a card and does not find; empty if nothing.
+
+    Source: `_build` of https://github.com/triton-lang/triton, python/triton/runtime.
+    """
+    header = Path(sysconfig.get_paths()["include"], "Python.h")
+    missing = []
+    if shutil.which("gcc") is None and shutil.which("clang") is None:
+        missing.append("a C compiler (install gcc)")
+    if not header.is_file():
+        missing.append(f"{header} (install python3-dev)")
+    return " and ".join(missing)
 
 
 def model(model_id: str, deployment: Deployment, home: Home) -> Symptom:
