@@ -28,6 +28,7 @@ from ec1.answers.answering import ModelAnswer
 from ec1.answers.behaviour import Form, form_of
 from ec1.files import canonical_json
 from ec1.recipes.evaluation import EvaluationOptions
+from ec1.rewards.bounded import is_of_schema
 from ec1.rewards.checks import Check, why_unchecked
 from ec1.rewards.rewards import body_of, score_all
 
@@ -202,7 +203,7 @@ def _json(answer: str, wanted: Any, schema: dict[str, Any] | None) -> tuple[bool
         right = canonical_json(value) == canonical_json(wanted)
     except (ValueError, RecursionError):
         return False, False
-    formed = _same_shape(value, wanted) if schema is None else _valid(value, schema)
+    formed = _same_shape(value, wanted) if schema is None else is_of_schema(value, schema)
     return right and formed, formed
 
 
@@ -217,12 +218,6 @@ def _same_shape(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, number) and not isinstance(wanted, bool):
         return isinstance(value, number) and not isinstance(value, bool)
     return type(value) is type(wanted)
-
-
-def _valid(value: Any, schema: dict[str, Any]) -> bool:
-    import jsonschema
-
-    return jsonschema.Draft202012Validator(schema).is_valid(value)
 
 
 # --- Python with its tests in the prompt

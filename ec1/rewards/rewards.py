@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ec1.errors import InputError
+from ec1.rewards.bounded import found_in, is_of_schema
 from ec1.rewards.checks import Check
 from ec1.sandbox.batch import Job, Returned, Value, call
 from ec1.sandbox.box import run
@@ -52,14 +53,14 @@ def schema(answers: Sequence[str], checks: Sequence[Check]) -> list[CheckScore]:
     scores = []
     for answer, check in zip(answers, checks, strict=True):
         value = first_json(said(answer))
-        scores.append(WRONG if value is None else CheckScore(_valid(value[0], check.value), True))
+        scores.append(WRONG if value is None else CheckScore(is_of_schema(value[0], check.value), True))
     return scores
 
 
 def regex(answers: Sequence[str], checks: Sequence[Check]) -> list[CheckScore]:
     """The expression is found in the answer."""
-    found = [re.search(check.value, body_of(answer)) for answer, check in zip(answers, checks, strict=True)]
-    return [CheckScore(each is not None, each is not None) for each in found]
+    found = [found_in(check.value, body_of(answer)) for answer, check in zip(answers, checks, strict=True)]
+    return [CheckScore(each, each) for each in found]
 
 
 def exact(answers: Sequence[str], checks: Sequence[Check]) -> list[CheckScore]:
@@ -168,15 +169,3 @@ def _compared(outcome: Returned, expected: Sequence[Any]) -> CheckScore:
     if exploit is not None or len(values) < len(expected):
         return CheckScore(False, False, exploit)
     return CheckScore(all(equal(each.value, one) for each, one in zip(values, expected, strict=True)), True)
-
-
-def _valid(value: Any, schema: Any) -> bool:
-    import jsonschema
-
-    try:
-        jsonschema.validate(value, schema)
-    except jsonschema.ValidationError:
-        return False
-    except jsonschema.SchemaError as error:
-        raise InputError(f"the schema of a check is none: {error.message}") from None
-    return True

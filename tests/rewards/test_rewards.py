@@ -1,5 +1,8 @@
 """Checks and what an answer is worth by them; answers that are executed, in the real sandbox."""
 
+import json
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +55,41 @@ def test_several_checks_of_one_answer_keep_their_places() -> None:
     ]
     with pytest.raises(InputError, match="not a program's"):
         score_all(["yes"], [[check("judge", {"criterion": "is yes", "good": "yes", "bad": "no"})]])
+
+
+HOSTILE = r"^(a|aa)+$"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        check("regex", HOSTILE),
+        check("schema", {"properties": {"name": {"pattern": HOSTILE}}}),
+        check("schema", {"patternProperties": {HOSTILE: {}}, "additionalProperties": False}),
+    ],
+)
+@pytest.mark.timeout(60)
+def test_an_expression_that_goes_back_for_ever_costs_its_answer_and_not_the_night(asked: Check) -> None:
+    """Rows come from anybody; this one asks the model for the text that its own expression takes years to look at."""
+    text = "a" * 60 + "!"
+    answer = text if asked.check == "regex" else json.dumps({text: 1, "name": text})
+    assert not score_all([answer], [[asked]])[0][0].right
+    assert score_all(["yes"], [[check("regex", "^yes$")]]) == [[RIGHT]], "the next one is looked at"
+
+
+@pytest.mark.parametrize("reference", ["http://127.0.0.1:{port}/schema.json", "file://{path}", "other.json"])
+def test_a_schema_asks_nobody_and_reads_no_file(reference: str, tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text("{}")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        named = reference.format(port=server.getsockname()[1], path=path)
+        with pytest.raises(InputError, match="names another one, which is not in it"):
+            score_all(["{}"], [[check("schema", {"$ref": named})]])
+        with pytest.raises(TimeoutError):
+            server.accept()
+    meta = check("schema", {"$ref": "https://json-schema.org/draft/2020-12/schema"})
+    assert score_all(['{"type": "object"}', '{"type": 1}'], [[meta]] * 2) == [[RIGHT], [FORMED]]
 
 
 @pytest.mark.parametrize(
