@@ -70,11 +70,12 @@ def loader_of(config: Any) -> Any:
 
 
 def load_model(folder: Path, **options: Any) -> Any:
-    """The model of a folder; `options` as of transformers' `from_pretrained`. No hub is asked."""
+    """The model of a folder; `options` as of transformers' `from_pretrained`. No hub is asked, no pickle loaded."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    return loader_of(config).from_pretrained(folder, config=config, local_files_only=True, **options)
+    only = {"local_files_only": True, "use_safetensors": True}
+    return loader_of(config).from_pretrained(folder, config=config, **only, **options)
 
 
 @functools.cache
@@ -121,6 +122,15 @@ def model_folder(model_id: str, revision: str, sources: Mapping[str, ModelSource
     return models / model_id.replace("/", "--") / revision.replace("/", "--")
 
 
+def tokenizer_folder(model_id: str, revision: str, sources: Mapping[str, ModelSource], models: Path) -> Path:
+    """Where a model's tokenizer and template are, or will be: beside its weights, if those are here."""
+    folder = model_folder(model_id, revision, sources, models)
+    source = sources.get(model_id)
+    if (source is not None and source.source != "hub") or (folder / "config.json").is_file():
+        return folder
+    return models / ".tokenizers" / folder.relative_to(models)
+
+
 def pinned_revision(folder: Path, revision: str) -> str:
     """The commit that a prepared model was fetched at. `revision` itself where none was recorded: it is not a model of
     the hub, or was fetched before commits were."""
@@ -131,13 +141,16 @@ def pinned_revision(folder: Path, revision: str) -> str:
 def prepare_model(model_id: str, revision: str, sources: Mapping[str, ModelSource], models: Path) -> Path:
     """Return a folder with the model's safetensors, configuration and tokenizer, made once and then reused.
 
-    Raises InputError if the source cannot give the model, ServiceError if the hub does not answer.
+    Raises InputError if the source cannot give the model as safetensors, ServiceError if the hub does not answer.
     """
     source = sources.get(model_id, ModelSource(source="hub"))
     folder = model_folder(model_id, revision, sources, models)
     if source.source == "directory":
-        if not (folder / "config.json").is_file():
-            raise InputError(f"models.{model_id}.path: {folder} holds no config.json")
+        _own_folder(model_id, folder)
+        if not weight_bytes_in(folder):
+            raise InputError(
+                f"models.{model_id}.path: {folder} holds no {_WANTED[0]}; weights in other formats are never loaded"
+            )
         return folder
     if (folder / "config.json").is_file():
         return folder
@@ -162,16 +175,23 @@ def prepare_tokenizer(model_id: str, revision: str, sources: Mapping[str, ModelS
 
     Raises as `prepare_model`.
     """
-    folder = model_folder(model_id, revision, sources, models)
     source = sources.get(model_id)
-    if (source is not None and source.source != "hub") or (folder / "config.json").is_file():
+    kept = tokenizer_folder(model_id, revision, sources, models)
+    if source is not None and source.source == "directory":
+        return _own_folder(model_id, kept)
+    if kept == model_folder(model_id, revision, sources, models):
         return prepare_model(model_id, revision, sources, models)
-    kept = models / ".tokenizers" / folder.relative_to(models)
     if not (kept / "config.json").is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
         with staged_directory(kept) as staging:
             _download(model_id, revision, staging, sources, wanted=_TOKENIZER)
     return kept
+
+
+def _own_folder(model_id: str, folder: Path) -> Path:
+    if not (folder / "config.json").is_file():
+        raise InputError(f"models.{model_id}.path: {folder} holds no config.json")
+    return folder
 
 
 def _convert_gguf(package: str, file: str, destination: Path) -> None:

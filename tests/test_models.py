@@ -1,5 +1,6 @@
 """A branch of the hub is pinned to the commit that it was when the model was fetched; what a model computes in."""
 
+import datetime as dt
 import json
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -8,10 +9,22 @@ import pytest
 from loopback_server import free_port, send, serving
 
 from ec1.deployment import Deployment
-from ec1.errors import ServiceError
+from ec1.errors import InputError, ServiceError
+from ec1.extraction.settings import ServerSettings
 from ec1.files import read_json
 from ec1.home import Home
-from ec1.models import PINNED, pinned_revision, precision_on, prepare_model, share_for_32_bits, weight_bytes_in
+from ec1.models import (
+    PINNED,
+    ModelSource,
+    load_model,
+    pinned_revision,
+    precision_on,
+    prepare_model,
+    prepare_tokenizer,
+    share_for_32_bits,
+    weight_bytes_in,
+)
+from ec1.night.health import preflight
 from ec1.night.steps.extractor import extractor_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -86,6 +99,44 @@ def test_weights_are_fetched_once(home: Home, monkeypatch: pytest.MonkeyPatch) -
     assert {path.name for path in folder.iterdir()} == {*WANTED, "model-00001-of-00002.safetensors", PINNED}
     assert asked == {*WANTED, "model-00001-of-00002.safetensors"}
     assert weight_bytes_in(folder) == len("model.safetensors") + len("model-00001-of-00002.safetensors")
+
+
+def test_of_a_model_that_others_serve_no_weights_are_fetched(cached: Path, home: Home, embedded: Deployment) -> None:
+    """What is read is counted by its tokenizer; its weights may be more than this machine's disk."""
+    served = ServerSettings(kind="server", base_url="http://127.0.0.1:9", model="acme/tiny")
+    extraction = embedded.extraction.model_copy(update={"adapter": None, "merge_adapter": False})
+    deployment = embedded.model_copy(update={"inference": served, "extraction": extraction, "models": {}})
+    extractor = extractor_of(deployment, home)
+    assert extractor.revision == COMMIT
+    fetched = {path.name for path in home.models.rglob("*") if path.is_file()}
+    assert fetched - {".main.lock"} == {"config.json", "tokenizer.json", PINNED}
+    seen = {each.subject: each.level for each in preflight.findings(deployment, home, dt.datetime.now(dt.UTC))}
+    assert seen["model"] == "ok"
+    prepare_model("acme/tiny", "main", {}, home.models)
+    before = extractor.fingerprint("meeting")
+    assert extractor_of(deployment, home).fingerprint("meeting") == before, "the same, where its weights are here too"
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "consolidated.00.pth", "weights.pkl", "model.bin"])
+def test_a_folder_of_pickles_is_no_model(name: str, tmp_path: Path, home: Home) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'touch ran'\ntR.")
+    source = {"acme/own": ModelSource(source="directory", path=tmp_path)}
+    with pytest.raises(InputError, match="weights in other formats are never loaded"):
+        prepare_model("acme/own", "main", source, home.models)
+    assert prepare_tokenizer("acme/own", "main", source, home.models) == tmp_path
+
+
+def test_transformers_loads_no_pickle(tmp_path: Path) -> None:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    narrow = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "vocab_size": 8}
+    model = LlamaForCausalLM(LlamaConfig(**narrow, num_attention_heads=1, num_key_value_heads=1))
+    model.config.save_pretrained(tmp_path)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(OSError, match="safetensors"):
+        load_model(tmp_path)
 
 
 def test_what_no_cache_has_is_an_error(cached: Path, home: Home) -> None:

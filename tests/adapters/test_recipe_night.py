@@ -65,7 +65,8 @@ def compared(
     )
     (folder / "summary.json").write_text(result.model_dump_json())
     (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "model" / name).write_text("{}")
     source = ModelSource(source="directory", path=tmp_path / "model")
     deployment = embedded.model_copy(update={"models": {base.id: source}})
     dataset = Dataset("d" * 64, home.datasets / "d", "sft", "s" * 64, 1, 1, 1, 1, {}, {}, 0, {"p100": 1}, 1, 1, [], [])
@@ -98,7 +99,8 @@ class NoMachine:
 def test_a_checkpoint_that_a_disk_changed_is_kept_as_damage_before_a_training_goes_on(
     project: Path, embedded: Deployment, home: Home, tmp_path: Path
 ) -> None:
-    (tmp_path / "config.json").write_text("{}")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
     resolved = load_recipe(project / "examples" / "recipes" / "engineering.yaml", [project / "configs" / "recipes"])
     source = {resolved.recipe.base_model.id: ModelSource(source="directory", path=tmp_path)}
     night = RecipeNight(resolved, embedded.model_copy(update={"models": source}), home, embedded.night(NIGHT))

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ec1 import refused
-from ec1.deployment import Deployment
+from ec1.deployment import Deployment, reading_folder
 from ec1.errors import EC1Error
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.memory import GIB
-from ec1.models import ModelSource, model_folder
+from ec1.models import ModelSource
 from ec1.night.clock import clock_problem
 from ec1.night.health.databases import damaged_databases
 from ec1.night.health.finding import Level, Symptom
@@ -66,7 +66,7 @@ def findings(deployment: Deployment, home: Home, now: dt.datetime) -> Iterator[S
     inference = deployment.inference
     if isinstance(inference, VllmSettings) and inference.cluster is None and deployment.machine is None:
         yield engine(deployment.gpu.device)
-    yield model(deployment.inference.model, deployment, home)
+    yield model(inference.model, reading_folder(deployment, home), deployment)
 
 
 def writable(home: Home) -> Symptom:
@@ -196,10 +196,9 @@ def _lacking_for_kernels() -> str:
     return " and ".join(missing)
 
 
-def model(model_id: str, deployment: Deployment, home: Home) -> Symptom:
+def model(model_id: str, folder: Path, deployment: Deployment) -> Symptom:
     """Whether a model is on disk; one that only a person can put there and did not is a problem."""
     source = deployment.models.get(model_id, ModelSource(source="hub"))
-    folder = model_folder(model_id, deployment.inference.revision, deployment.models, home.models)
     if (folder / "config.json").is_file():
         return Symptom("model", "ok", f"{model_id} at {folder}")
     if source.package is not None and importlib.util.find_spec(source.package) is None:

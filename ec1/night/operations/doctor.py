@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ec1.deployment import Deployment
+from ec1.deployment import Deployment, reading_folder
 from ec1.documents.convert import Converter
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.unread import unread_files
@@ -54,7 +54,8 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
         yield _recognition(deployment.documents.conversion)
     # That of phase 1 is looked at before each night; without another the training of its recipe fails.
     for model_id in sorted(set(deployment.models) - {deployment.inference.model}):
-        yield preflight.model(model_id, deployment, home)
+        folder = model_folder(model_id, deployment.inference.revision, deployment.models, home.models)
+        yield preflight.model(model_id, folder, deployment)
     if notes := class_notes(deployment):
         yield guarded("classes", lambda: _classes(deployment, home, notes))
     yield guarded("graph", lambda: _graph(home))
@@ -173,8 +174,7 @@ def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Symptom:
     """Whether the model can be asked for the deployment's own classes, as far as its tokenizer is here."""
     from ec1.extraction.reading.extractor import Extractor
 
-    model = deployment.inference
-    folder = model_folder(model.model, model.revision, deployment.models, home.models)
+    model, folder = deployment.inference, reading_folder(deployment, home)
     if (folder / "tokenizer.json").is_file():
         extractor = Extractor(deployment.extraction, model.model, model.revision, folder)
         extractor.max_model_len = model.max_model_len
