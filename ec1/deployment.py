@@ -6,7 +6,7 @@ Belongs here: which sections there are, and that they fit together. Does not: wh
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
@@ -33,7 +33,7 @@ from ec1.launch.ray_launcher import RayLauncherSettings
 from ec1.launch.settings import LauncherSettings, WorkerSettings
 from ec1.launch.ssh_launcher import SshLauncherSettings
 from ec1.machines.settings import MachineChoice
-from ec1.models import ModelSource, model_folder, prepare_model, prepare_tokenizer, tokenizer_folder
+from ec1.models import ModelSource
 from ec1.night_settings import BudgetSettings, MetricsSettings, NotifySettings, RetentionSettings, ScheduleSettings
 from ec1.nights import Night
 from ec1.serving_settings import ServingSettings
@@ -264,25 +264,6 @@ class Deployment(Settings):
 def deployment_file(name: str, project: Path) -> Path:
     """Where a deployment's settings are."""
     return project / "configs" / "deployments" / f"{name}.yaml"
-
-
-_Folder = Callable[[str, str, Mapping[str, ModelSource], Path], Path]
-
-
-def reading_folder(deployment: Deployment, home: Home) -> Path:
-    """Where the model of phase 1 is, or will be; of one that others serve the tokenizer and its template."""
-    return _of_reading(deployment, home, model_folder, tokenizer_folder)
-
-
-def prepare_reading(deployment: Deployment, home: Home) -> Path:
-    """`reading_folder`, with what belongs there fetched or converted. Raises as `prepare_model`."""
-    return _of_reading(deployment, home, prepare_model, prepare_tokenizer)
-
-
-def _of_reading(deployment: Deployment, home: Home, whole: _Folder, tokenizer: _Folder) -> Path:
-    model = deployment.inference
-    find = whole if isinstance(model, VllmSettings) else tokenizer
-    return find(model.model, model.revision, deployment.models, home.models)
 
 
 def load_deployment(name: str, project: Path) -> Deployment:

@@ -165,8 +165,10 @@ def prepare_model(model_id: str, revision: str, sources: Mapping[str, ModelSourc
                 assert source.package is not None and source.file is not None
                 _convert_gguf(source.package, source.file, staging)
             else:
+                # At the commit that its tokenizer was counted with, wherever a branch went since.
+                pinned = pinned_revision(tokenizer_folder(model_id, revision, sources, models), revision)
                 prepared = [each.name.replace("--", "/", 1) for each in models.iterdir() if each != folder.parent]
-                _download(model_id, revision, staging, [*sources, *prepared])
+                _download(model_id, pinned, staging, [*sources, *prepared], asked=revision)
     return folder
 
 
@@ -216,9 +218,15 @@ def _convert_gguf(package: str, file: str, destination: Path) -> None:
 
 
 def _download(
-    model_id: str, revision: str, destination: Path, known: Iterable[str], wanted: tuple[str, ...] = _WANTED
+    model_id: str,
+    revision: str,
+    destination: Path,
+    known: Iterable[str],
+    wanted: tuple[str, ...] = _WANTED,
+    asked: str | None = None,
 ) -> None:
-    """Fetch the commit that `revision` is now, or, where the hub does not answer, was when the local cache saw it."""
+    """Fetch the commit that `revision` is now, or, where the hub does not answer, was when the local cache saw it.
+    `asked`: the name that a person gave it."""
     import httpx2
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
@@ -247,7 +255,7 @@ def _download(
                 shutil.copy(path, destination / path.name)
     # What the download noted for itself names this machine's times.
     shutil.rmtree(destination / ".cache", ignore_errors=True)
-    write_json(destination / PINNED, {"model": model_id, "asked": revision, "commit": commit})
+    write_json(destination / PINNED, {"model": model_id, "asked": asked or revision, "commit": commit})
 
 
 def _cached_commit(model_id: str, revision: str) -> str | None:

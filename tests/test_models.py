@@ -117,6 +117,22 @@ def test_of_a_model_that_others_serve_no_weights_are_fetched(cached: Path, home:
     assert extractor_of(deployment, home).fingerprint("meeting") == before, "the same, where its weights are here too"
 
 
+def test_weights_are_those_of_the_commit_that_was_counted_with(cached: Path, home: Home, embedded: Deployment) -> None:
+    """A plan needs the tokenizer; an engine of ours the weights, later, when the branch may have moved."""
+    inference = embedded.inference.model_copy(update={"model": "acme/tiny"})
+    extraction = embedded.extraction.model_copy(update={"adapter": None})
+    deployment = embedded.model_copy(update={"inference": inference, "extraction": extraction, "models": {}})
+    planned = extractor_of(deployment, home)
+    assert not (home.models / "acme--tiny" / "main").exists(), "no weights were fetched for it"
+    other = "f" * 40
+    (cached / "snapshots" / COMMIT).rename(cached / "snapshots" / other)
+    (cached / "snapshots" / COMMIT).symlink_to(other)
+    (cached / "refs" / "main").write_text(other)
+    folder = prepare_model("acme/tiny", "main", {}, home.models)
+    assert read_json(folder / PINNED) == {"model": "acme/tiny", "asked": "main", "commit": COMMIT}
+    assert extractor_of(deployment, home).fingerprint("meeting") == planned.fingerprint("meeting")
+
+
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "consolidated.00.pth", "weights.pkl", "model.bin"])
 def test_a_folder_of_pickles_is_no_model(name: str, tmp_path: Path, home: Home) -> None:
     (tmp_path / "config.json").write_text("{}")
@@ -163,6 +179,7 @@ def test_the_commit_is_part_of_what_an_extractor_is(cached: Path, home: Home, em
     inference = embedded.inference.model_copy(update={"model": "acme/tiny"})
     extraction = embedded.extraction.model_copy(update={"adapter": None})
     deployment = embedded.model_copy(update={"inference": inference, "extraction": extraction, "models": {}})
+    prepare_model("acme/tiny", "main", {}, home.models)
     extractor = extractor_of(deployment, home)
     assert extractor.revision == COMMIT
     before = extractor.fingerprint("meeting")

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ec1.deployment import Deployment, reading_folder
+from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.parse import Document
 from ec1.documents.sources.opened import Opener, OpeningLimits
 from ec1.errors import InputError, RejectedError
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
+from ec1.models import tokenizer_folder
 from ec1.night.forgetting.containers import texts_in
 from ec1.night.forgetting.tuples import corpus_lines
 from ec1.night.forgetting.wanted import Wanted
@@ -79,7 +80,9 @@ def _read(
     deployment: Deployment, home: Home, document: Document, sha256: str
 ) -> tuple[tuple[tuple[int, int], ...] | None, list[str]]:
     """What the model is shown at a time, and the sentences that it is not."""
-    if not (reading_folder(deployment, home) / "tokenizer.json").is_file():
+    model = deployment.inference
+    folder = tokenizer_folder(model.model, model.revision, deployment.models, home.models)
+    if not (folder / "tokenizer.json").is_file():
         return None, []
     extractor = extractor_of(deployment, home)
     readable, judged = extractor.readable(document.text, sha256)

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ec1 import refused
-from ec1.deployment import Deployment, reading_folder
+from ec1.deployment import Deployment
 from ec1.errors import EC1Error
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.memory import GIB
-from ec1.models import ModelSource
+from ec1.models import ModelSource, model_folder, tokenizer_folder
 from ec1.night.clock import clock_problem
 from ec1.night.health.databases import damaged_databases
 from ec1.night.health.finding import Level, Symptom
@@ -64,9 +64,12 @@ def findings(deployment: Deployment, home: Home, now: dt.datetime) -> Iterator[S
     yield clock(home, now)
     yield readable(home)
     inference = deployment.inference
-    if isinstance(inference, VllmSettings) and inference.cluster is None and deployment.machine is None:
+    served_here = isinstance(inference, VllmSettings) and deployment.machine is None
+    if isinstance(inference, VllmSettings) and inference.cluster is None and served_here:
         yield engine(deployment.gpu.device)
-    yield model(inference.model, reading_folder(deployment, home), deployment)
+    needed = model_folder if served_here else tokenizer_folder
+    folder = needed(inference.model, inference.revision, deployment.models, home.models)
+    yield model(inference.model, folder, deployment)
 
 
 def writable(home: Home) -> Symptom:

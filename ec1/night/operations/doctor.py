@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ec1.deployment import Deployment, reading_folder
+from ec1.deployment import Deployment
 from ec1.documents.convert import Converter
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.unread import unread_files
@@ -21,7 +21,7 @@ from ec1.graph import file_seal
 from ec1.graph.resolution.overrides import load_overrides
 from ec1.home import Home
 from ec1.launch.launcher import LocalLauncherSettings
-from ec1.models import model_folder
+from ec1.models import model_folder, tokenizer_folder
 from ec1.night.health import preflight
 from ec1.night.health.finding import Symptom
 from ec1.night.health.peers import guarded, peers
@@ -174,7 +174,8 @@ def _classes(deployment: Deployment, home: Home, notes: list[str]) -> Symptom:
     """Whether the model can be asked for the deployment's own classes, as far as its tokenizer is here."""
     from ec1.extraction.reading.extractor import Extractor
 
-    model, folder = deployment.inference, reading_folder(deployment, home)
+    model = deployment.inference
+    folder = tokenizer_folder(model.model, model.revision, deployment.models, home.models)
     if (folder / "tokenizer.json").is_file():
         extractor = Extractor(deployment.extraction, model.model, model.revision, folder)
         extractor.max_model_len = model.max_model_len

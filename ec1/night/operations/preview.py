@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ec1.deployment import Deployment, prepare_reading
+from ec1.deployment import Deployment
 from ec1.documents.listing import Listing
 from ec1.documents.unread import unread_files
 from ec1.documents.upgrades import note_upgrade
@@ -20,6 +20,7 @@ from ec1.extraction.reading.extractor import ExtractionEstimate
 from ec1.extraction.reading.outbox import Outbox
 from ec1.graph.reader import published_ledger
 from ec1.home import Home
+from ec1.models import prepare_tokenizer
 from ec1.night.machines import machine_of
 from ec1.night.operations.forecast import ENGINE_SECONDS, HomeForecast, forecast_home, reading_speed
 from ec1.night.operations.unread_rows import unread_notes
@@ -134,7 +135,8 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     # Before anything is downloaded or converted.
     ledger = published_ledger(home.published_graph)
     unread = look_at_root(deployment, home, known=bool(ledger))
-    prepare_reading(deployment, home)
+    model = deployment.inference
+    prepare_tokenizer(model.model, model.revision, deployment.models, home.models)
     if ledger:
         note_upgrade(home.conversions, ledger, deployment.document_reader(home))
     extractor = extractor_of(deployment, home)

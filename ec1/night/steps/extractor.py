@@ -7,12 +7,12 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ec1.deployment import Deployment, prepare_reading, reading_folder
+from ec1.deployment import Deployment
 from ec1.documents.upgrades import changed_contents
 from ec1.errors import InputError
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
-from ec1.models import pinned_revision
+from ec1.models import pinned_revision, prepare_tokenizer, tokenizer_folder
 
 if TYPE_CHECKING:
     from ec1.extraction.naming.known import KnownNames
@@ -38,11 +38,11 @@ def _extractor(deployment: Deployment, home: Home, adapter: "ServedAdapter | Non
     from ec1.extraction.reading.extractor import Extractor
 
     model = deployment.inference
-    folder = reading_folder(deployment, home)
+    folder = tokenizer_folder(model.model, model.revision, deployment.models, home.models)
     source = deployment.models.get(model.model)
     if (source is None or source.source == "hub") and not folder.exists():
         # Before anything is asked by it: which commit a branch is belongs to the extractor's fingerprint.
-        folder = prepare_reading(deployment, home)
+        folder = prepare_tokenizer(model.model, model.revision, deployment.models, home.models)
     revision = pinned_revision(folder, model.revision)
     extractor = Extractor(deployment.extraction, model.model, revision, folder, adapter=adapter)
     extractor.max_model_len = model.max_model_len
