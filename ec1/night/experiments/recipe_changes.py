@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error, InputError
-from ec1.git import ENVIRONMENT, git_command
+from ec1.git import ENVIRONMENT, git_command, what_git_said
 from ec1.home import Home
 from ec1.night.operations.preview import RecipePlan
 from ec1.night.steps.recipe_night import RecipeNight
@@ -216,9 +216,12 @@ def _earlier(deployment: Deployment, project: Path, base: str) -> Iterator[tuple
 
 
 def _git(folder: Path, *arguments: str, there: Mapping[str, str] = {}) -> bytes:
-    done = subprocess.run(git_command(folder, *arguments), capture_output=True, env={**ENVIRONMENT, **there})
+    try:
+        done = subprocess.run(git_command(folder, *arguments), capture_output=True, env={**ENVIRONMENT, **there})
+    except OSError as error:
+        raise InputError(f"git cannot be run: {error.strerror}") from None
     if done.returncode:
-        message = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-        why = message or "there is no such revision; name one that the repository has, such as origin/main"
+        unknown = "there is no such revision; name one that the repository has, such as origin/main"
+        why = what_git_said(done.stderr) if done.stderr else unknown
         raise InputError(f"git {arguments[0]} in {folder}: {why}")
     return done.stdout
