@@ -58,9 +58,10 @@ def _for_at_most(seconds: float) -> Iterator[None]:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    others, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        # Whoever else waits for an alarm still gets it.
+        signal.setitimer(signal.ITIMER_REAL, others)

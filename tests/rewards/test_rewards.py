@@ -1,7 +1,9 @@
 """Checks and what an answer is worth by them; answers that are executed, in the real sandbox."""
 
 import json
+import signal
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from ec1.errors import InputError
+from ec1.rewards.bounded import found_in
 from ec1.rewards.checks import Check, why_unchecked
 from ec1.rewards.rewards import REWARDS, CheckScore, equal, score_all
 from ec1.sandbox.batch import why_no_python
@@ -75,6 +78,21 @@ def test_an_expression_that_goes_back_for_ever_costs_its_answer_and_not_the_nigh
     answer = text if asked.check == "regex" else json.dumps({text: 1, "name": text})
     assert not score_all([answer], [[asked]])[0][0].right
     assert score_all(["yes"], [[check("regex", "^yes$")]]) == [[RIGHT]], "the next one is looked at"
+
+
+def test_an_alarm_that_somebody_else_waits_for_still_comes() -> None:
+    rung: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: rung.append(number))
+    others = signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        assert found_in("^yes$", "yes")
+        deadline = time.monotonic() + 20
+        while not rung and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert rung == [signal.SIGALRM]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *others)
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:{port}/schema.json", "file://{path}", "other.json"])
