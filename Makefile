@@ -10,7 +10,8 @@ EC1_HOME ?= .ec1
 # uv does not read pip's setting for a folder of wheels; hand it over.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 # Nor does it trust the authorities that the machine trusts, a company's own among them, until it is told.
-export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs /etc/pki/tls/certs),true,false)
+AUTHORITIES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem
+export UV_SYSTEM_CERTS ?= $(if $(wildcard $(AUTHORITIES)),true,false)
 export EC1_HOME
 # Images set it; each of a night's dozens of processes, and each run of the tests, would compile our files again.
 unexport PYTHONDONTWRITEBYTECODE
