@@ -15,7 +15,7 @@ from planted_secrets import TOKENS, assignments, key_lines
 
 from benchmarks._secret_lines import harmless_lines, secret_lines
 from benchmarks.secrets_found import id_lines
-from ec1.corpus import cleaning
+from ec1.corpus import cleaning, pii
 from ec1.corpus.cleaning import place_without_persons, scrub, scrub_example, without_persons
 from ec1.corpus.pii import find_pii
 from ec1.corpus.secrets import SecretMatch, find_secrets
@@ -35,6 +35,36 @@ SETTINGS = {
 def survives(secret: str, text: str) -> bool:
     """True if a piece of the secret that is long enough to matter is in the text."""
     return any(secret[start : start + 10] in text for start in range(max(1, len(secret) - 9)))
+
+
+def test_tables_of_numbers_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recogniser of phones takes milliseconds for a line of numbers: 7 kB of them a second."""
+    rng = random.Random(1)
+    rows = [" ".join(f"{rng.uniform(0, 100):.2f}" for _ in range(8)) for _ in range(200)]
+    rows += [f"2026-{month:02}-{day:02} 12:30:00 took {rng.random()}" for month in range(1, 13) for day in range(1, 28)]
+    rows += [f"{year} {year + 5} {year + 10} {year + 15}" for year in range(1400, 2000)]
+
+    def asked(name: str) -> None:
+        raise AssertionError(f"{name} was asked")
+
+    monkeypatch.setattr(pii, "_recognizer", asked)
+    assert find_pii("\n".join(rows)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("4111 1111 1111 1111 12/27 123", ["4111 1111 1111 1111"]),
+        ("paid with 5500-0000-0000-0004, thanks", ["5500-0000-0000-0004"]),
+        ("card 4111111111111111.", ["4111111111111111"]),
+        ("3782 822463 10005", ["3782 822463 10005"]),
+        ("1990 1995 2000 2005", []),
+        ("6011 0009 9013 9424 0427", []),
+        ("0427 6011 0009 9013 9424", []),
+    ],
+)
+def test_a_card_is_told_from_a_row_of_numbers(text: str, found: list[str]) -> None:
+    assert [text[item.start : item.end] for item in find_pii(text)] == found
 
 
 # What stands before a run, and what it repeats.
