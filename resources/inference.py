@@ -9,7 +9,7 @@ import dagster as dg
 
 from ec1.extraction.settings import DoormanSettings, ServerSettings
 from ec1.gpu.settings import VllmSettings
-from ec1.models import prepare_model
+from ec1.models import prepare_model, prepare_tokenizer
 from ec1.night.steps.budgets import extraction_seconds
 from resources.environment import child_environment
 from resources.gpu import GpuResource
@@ -42,7 +42,10 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
 
         deployment, home = self.project.deployment(), self.project.home
         model = deployment.inference
-        folder = prepare_model(model.model, model.revision, deployment.models, home.models)
+        # Who answers elsewhere has the weights; what is read is counted here.
+        own = isinstance(model, VllmSettings) and deployment.machine is None
+        prepare = prepare_model if own else prepare_tokenizer
+        folder = prepare(model.model, model.revision, deployment.models, home.models)
         if isinstance(model, ServerSettings):
             yield server_client(model, deployment.extraction)
             return

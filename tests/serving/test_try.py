@@ -120,7 +120,8 @@ def test_what_cannot_be_asked_is_said(registry: AdapterRegistry, tmp_path: Path,
     # Where serving has the card, a trial does not drive it away.
     model = tmp_path / "model"
     model.mkdir()
-    (model / "config.json").write_text("{}")
+    for name in ("config.json", "model.safetensors"):
+        (model / name).write_text("{}")
     lease = GpuLease(home.gpu_lock, device="cpu", min_free_gib=0)
     with (
         lease.hold("serving", night="", holder="x", wait_seconds=0),
