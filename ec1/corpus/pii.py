@@ -20,12 +20,12 @@ from ec1.errors import InputError
 _MAY_BE_EMAIL = re.compile(r"[\w.+\-]@\w[\w\-]*+\.\w")
 # How a number is written that counts as one of a phone: with its country, its area in brackets, or in the groups of its
 # country. The recogniser takes milliseconds for each line of numbers, so it sees only those with such a number.
-_WITH_COUNTRY, _WITH_AREA = r"\+(?:[ ().\-/]*\d){9}", r"\(\d{2,4}\)[ -]?\d"
+_WITH_COUNTRY, _WITH_AREA = r"\+(?:[^\w\n+]{0,5}\d){9}", r"\(\d{2,4}\)[ -]?\d"
 _GROUPS = r"(?:1[ .\-])?\d{3}[ .\-]\d{3}[ .\-]\d{4}", r"0\d{1,4}[ \-/]\d{3,8}(?:[ \-]\d{1,4}){0,2}"
 _MAY_BE_PHONE = re.compile(rf"(?<![\w.#=&:@])(?:{'|'.join((_WITH_COUNTRY, _WITH_AREA, *_GROUPS))})")
 _WRITTEN_AS_ONE, _GROUPED = re.compile(rf"\+|{_WITH_AREA}"), re.compile("|".join(_GROUPS))
 _MAY_BE_CARD = re.compile(r"(?<![\w.\-])[3-6]\d{3}[- ]?\d{3,4}[- ]?\d{3,4}[- ]?\d{3,5}(?![\w\-]|\.\d)")
-_FOUR_BEFORE, _FOUR_AFTER = re.compile(r"(?<!\d)\d{4}[ -]$"), re.compile(r"[ -]\d{4}(?![\d/])")
+_MORE_BEFORE, _MORE_AFTER = re.compile(r"(?<!\d)(?:\d{4}[ -]){2}$"), re.compile(r"(?:[ -]\d{4}){2}(?!\d)")
 _MAY_BE_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}[ -]?[A-Z0-9]{4}")
 _MAY_BE_SSN = re.compile(r"(?<![\w.\-])\d{3}-\d{2}-\d{4}(?![\w\-])")
 _MAY_BE_IPV4 = re.compile(r"(?<![\w.\-])\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d|-\d)")
@@ -98,8 +98,8 @@ def _emails(text: str) -> Iterator[SecretMatch]:
 def _cards(text: str) -> Iterator[SecretMatch]:
     for item in _of(_MAY_BE_CARD, "CreditCardRecognizer", "card", text):
         # One in ten rows of four numbers of four digits has a card's check digit: years (no card of a person begins
-        # with 1), and tables with more of them.
-        listed = _FOUR_BEFORE.search(text, max(0, item.start - 6), item.start) or _FOUR_AFTER.match(text, item.end)
+        # with 1), and tables with several more of them. One more may be the month and year at which a card ends.
+        listed = _MORE_BEFORE.search(text, max(0, item.start - 11), item.start) or _MORE_AFTER.match(text, item.end)
         if text[item.start] != "1" and not listed:
             yield item
 

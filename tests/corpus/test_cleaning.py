@@ -51,6 +51,13 @@ def test_tables_of_numbers_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) 
     assert find_pii("\n".join(rows)) == []
 
 
+@pytest.mark.parametrize("between", [" ", "-", ".", "\u00a0", "\u2011", "\u2013", ""])
+def test_a_number_with_its_country_is_found_whatever_stands_between(between: str) -> None:
+    number = between.join(("+49", "171", "1234567"))
+    text = f"Reach Anna at {number}, please."
+    assert [text[item.start : item.end] for item in find_pii(text)] == [number]
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -59,8 +66,9 @@ def test_tables_of_numbers_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) 
         ("card 4111111111111111.", ["4111111111111111"]),
         ("3782 822463 10005", ["3782 822463 10005"]),
         ("1990 1995 2000 2005", []),
-        ("6011 0009 9013 9424 0427", []),
-        ("0427 6011 0009 9013 9424", []),
+        ("6011 0009 9013 9424 1227 123", ["6011 0009 9013 9424"]),
+        ("6011 0009 9013 9424 0427 3310", []),
+        ("3310 0427 6011 0009 9013 9424", []),
     ],
 )
 def test_a_card_is_told_from_a_row_of_numbers(text: str, found: list[str]) -> None:
