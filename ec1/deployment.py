@@ -250,6 +250,11 @@ class Deployment(Settings):
             return self
         return self.model_copy(update={"gpu": self.gpu.model_copy(update={"visible": visible})})
 
+    @property
+    def own_engine(self) -> VllmSettings | None:
+        """The engine that phase 1 starts here or on a cluster; None if others serve, or a machine that is booted."""
+        return self.inference if isinstance(self.inference, VllmSettings) and self.machine is None else None
+
     def night(self, date: str) -> Night:
         return Night.of(date, self.schedule.timezone)
 

@@ -43,8 +43,7 @@ class InferenceResource(dg.ConfigurableResource["InferenceResource"]):
         deployment, home = self.project.deployment(), self.project.home
         model = deployment.inference
         # Who answers elsewhere has the weights; what is read is counted here.
-        own = isinstance(model, VllmSettings) and deployment.machine is None
-        prepare = prepare_model if own else prepare_tokenizer
+        prepare = prepare_tokenizer if deployment.own_engine is None else prepare_model
         folder = prepare(model.model, model.revision, deployment.models, home.models)
         if isinstance(model, ServerSettings):
             yield server_client(model, deployment.extraction)

@@ -24,7 +24,11 @@ _WITH_COUNTRY, _WITH_AREA = r"\+(?:[^\w\n+]{0,5}\d){9}", r"\(\d{2,4}\)[ -]?\d"
 _GROUPS = r"(?:1[ .\-])?\d{3}[ .\-]\d{3}[ .\-]\d{4}", r"0\d{1,4}[ \-/]\d{3,8}(?:[ \-]\d{1,4}){0,2}"
 _MAY_BE_PHONE = re.compile(rf"(?<![\w.#=&:@])(?:{'|'.join((_WITH_COUNTRY, _WITH_AREA, *_GROUPS))})")
 _WRITTEN_AS_ONE, _GROUPED = re.compile(rf"\+|{_WITH_AREA}"), re.compile("|".join(_GROUPS))
-_MAY_BE_CARD = re.compile(r"(?<![\w.\-])[3-6]\d{3}[- ]?\d{3,4}[- ]?\d{3,4}[- ]?\d{3,5}(?![\w\-]|\.\d)")
+# No issuer's cards have 16 digits and begin with 1: those are years.
+_YEARS = re.compile(r"1\d{3}(?:[- ]?\d{4}){3}(?!\d)")
+_MAY_BE_CARD = re.compile(
+    rf"(?<![\w.\-])(?!{_YEARS.pattern})[13-6]\d{{3}}[- ]?\d{{3,4}}[- ]?\d{{3,4}}[- ]?\d{{3,5}}(?![\w\-]|\.\d)"
+)
 _MORE_BEFORE, _MORE_AFTER = re.compile(r"(?<!\d)(?:\d{4}[ -]){2}$"), re.compile(r"(?:[ -]\d{4}){2}(?!\d)")
 _MAY_BE_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}[ -]?[A-Z0-9]{4}")
 _MAY_BE_SSN = re.compile(r"(?<![\w.\-])\d{3}-\d{2}-\d{4}(?![\w\-])")
@@ -97,10 +101,10 @@ def _emails(text: str) -> Iterator[SecretMatch]:
 
 def _cards(text: str) -> Iterator[SecretMatch]:
     for item in _of(_MAY_BE_CARD, "CreditCardRecognizer", "card", text):
-        # One in ten rows of four numbers of four digits has a card's check digit: years (no card of a person begins
-        # with 1), and tables with several more of them. One more may be the month and year at which a card ends.
+        # One in ten rows of four numbers of four digits has a card's check digit, in a table with several more of them,
+        # too. One more may be the month and year at which a card ends.
         listed = _MORE_BEFORE.search(text, max(0, item.start - 11), item.start) or _MORE_AFTER.match(text, item.end)
-        if text[item.start] != "1" and not listed:
+        if not _YEARS.match(text, item.start) and not listed:
             yield item
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from ec1 import refused
 from ec1.deployment import Deployment
 from ec1.errors import EC1Error
-from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
 from ec1.memory import GIB
 from ec1.models import ModelSource, model_folder, tokenizer_folder
@@ -63,11 +62,10 @@ def findings(deployment: Deployment, home: Home, now: dt.datetime) -> Iterator[S
     yield from databases(home)
     yield clock(home, now)
     yield readable(home)
-    inference = deployment.inference
-    served_here = isinstance(inference, VllmSettings) and deployment.machine is None
-    if isinstance(inference, VllmSettings) and inference.cluster is None and served_here:
+    inference, own = deployment.inference, deployment.own_engine
+    if own is not None and own.cluster is None:
         yield engine(deployment.gpu.device)
-    needed = model_folder if served_here else tokenizer_folder
+    needed = tokenizer_folder if own is None else model_folder
     folder = needed(inference.model, inference.revision, deployment.models, home.models)
     yield model(inference.model, folder, deployment)
 

@@ -95,7 +95,7 @@ def adapter_of(deployment: Deployment, home: Home) -> "ServedAdapter | None":
     from ec1.night.stores import open_registry
 
     model, extraction = deployment.inference, deployment.extraction
-    if not isinstance(model, VllmSettings) or extraction.relations or deployment.machine is not None:
+    if deployment.own_engine is None or extraction.relations:
         return None
     if not extraction.vocabulary.is_contracts:
         return None
