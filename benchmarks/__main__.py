@@ -14,6 +14,7 @@ SHORT = {
     "apply_entities": ["--sizes", "10000,30000"],
     "beside_splink": ["--sets", "febrl1"],
     "critical_path": ["--small"],
+    "extract_documents": ["--modes", "both"],
     "extraction_quality": ["--modes", "decide", "--only", "2"],
     "gate_rates": ["--seeds", "1"],
     "injected_sentences": ["--only", "2"],

@@ -6,6 +6,7 @@ leaves jobs pending; a file `away` is a controller that does not answer.
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ def install(folder: Path) -> dict[str, str]:
     (folder / "jobs").mkdir()
     for command in COMMANDS:
         file = folder / "bin" / command
-        file.write_text(f'#!/bin/sh\nexec {sys.executable} {__file__} {folder} {command} "$@"\n')
+        program = shlex.join([sys.executable, __file__, str(folder), command])
+        file.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
         file.chmod(0o755)
     return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
 

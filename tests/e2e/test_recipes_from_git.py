@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def step(project: Path, job: str, name: str) -> str:
 
 def run_step(ec1: LightCommandLine, job: str, name: str, cwd: Path, **environment: str) -> Any:
     program = cwd / "ec1"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m ec1.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m ec1.cli "$@"\n')
     program.chmod(0o755)
     return subprocess.run(
         # As the runner does it.

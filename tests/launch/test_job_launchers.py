@@ -3,6 +3,7 @@ jobs, workers and stores are real."""
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def kubernetes_jobs(folder: Path, url: str, **settings: Any) -> KubernetesJobs:
 
 def slurm_jobs(folder: Path, env: dict[str, str], *options: str) -> SlurmJobs:
     script = folder / "ec1"
-    script.write_text(f'#!/bin/sh\nexec {" ".join(worker_in(folder))} "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(worker_in(folder))} "$@"\n')
     script.chmod(0o755)
     settings = SlurmLauncherSettings(ec1=str(script), folder=folder / "slurm-shared", options=options)
     return SlurmJobs(settings, env=env)

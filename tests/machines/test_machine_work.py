@@ -1,5 +1,6 @@
 """Trainings on the booted machine: a fake cloud, a real sshd, a real worker on a light piece of work."""
 
+import shlex
 import sys
 import threading
 from pathlib import Path
@@ -30,7 +31,7 @@ def deployment(cloud: Cloud, ssh_server: SshServer, tmp_path: Path) -> Deploymen
     there = tmp_path / "there"
     there.mkdir()
     parts = [sys.executable, HERE / "worker_parts.py", there / "store", there / "home", "there", "20", "0.2"]
-    (there / "python").write_text(f'#!/bin/sh\nexec {" ".join(map(str, parts))} "$@"\n')
+    (there / "python").write_text(f'#!/bin/sh\nexec {shlex.join(map(str, parts))} "$@"\n')
     (there / "python").chmod(0o755)
     cloud.compute.vm(A)
     cloud.compute.host_keys = [ssh_server.host_key]

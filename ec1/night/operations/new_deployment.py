@@ -52,7 +52,7 @@ inference:
   kind: vllm                        # started for phase 1, stopped before phase 2; or server, or doorman
   model: HuggingFaceTB/SmolLM2-135M-Instruct
   max_model_len: 2048
-  max_num_seqs: 12
+  max_num_seqs: 24
   enforce_eager: true
   extra_args: [--block-size, "32"]
 
@@ -60,7 +60,7 @@ extraction:
   chunk_tokens: 90
   overlap_tokens: 12
   max_answer_tokens: 256
-  max_in_flight: 24
+  max_in_flight: 48
   min_confidence: 0.5
   adapter: ec1/extraction/shipped   # the shipped adapter that makes this model an extractor
   merge_adapter: true
