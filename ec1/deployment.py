@@ -24,7 +24,7 @@ from ec1.errors import InputError
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings, ServerSettings
 from ec1.gpu.cards import CardName, cards_of
 from ec1.gpu.lease import GpuLease, card_lock, shared_lock_folder
-from ec1.gpu.settings import VllmSettings
+from ec1.gpu.settings import WAITING_TOO, VllmSettings
 from ec1.graph.settings import LadybugSettings, ServiceContentSettings
 from ec1.home import CHECKOUT, Home
 from ec1.launch.device import GpuSettings
@@ -90,6 +90,15 @@ class Deployment(Settings):
                 f"extraction.chunk_tokens + extraction.max_answer_tokens leave {room} of inference.max_model_len "
                 f"{self.inference.max_model_len} tokens for the prompt; leave 256 or more"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _asks_as_much_as_its_engines_take(self) -> "Deployment":
+        if isinstance(self.inference, VllmSettings) and "max_in_flight" not in self.extraction.model_fields_set:
+            engines = self.inference.cluster.engines if self.inference.cluster is not None else 1
+            most = {"max_in_flight": WAITING_TOO * self.inference.max_num_seqs * engines}
+            # Settings do not change; these are still being made.
+            object.__setattr__(self, "extraction", self.extraction.model_copy(update=most))
         return self
 
     @model_validator(mode="after")

@@ -137,3 +137,17 @@ def test_every_path_of_a_deployment_is_made_absolute(tmp_path: Path) -> None:
     for each in (found.inner, found.by_name["a"], found.listed[0]):
         assert (each.file, each.own) == (project / "brought", checkout / "brought")
     assert found.text == "both"
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (GOOD, 16),
+        (GOOD.replace("}", ", max_num_seqs: 64}"), 128),
+        (GOOD.replace("}", ", max_num_seqs: 64, cluster: {address: 'http://127.0.0.1:8265', engines: 8}}"), 1024),
+        (GOOD.replace("}", ", max_num_seqs: 64}\nextraction: {max_in_flight: 5}"), 5),
+        (GOOD.replace("kind: vllm", "kind: server, base_url: 'http://127.0.0.1:8000'"), 16),
+    ],
+)
+def test_engines_of_our_own_are_asked_as_much_as_they_take(tmp_path: Path, text: str, most: int) -> None:
+    assert load_deployment("here", project_with(tmp_path, text)).extraction.max_in_flight == most

@@ -81,7 +81,10 @@ class ExtractionSettings(Settings):
         0, ge=0, description="how many of those may be thoughts; 0: a model that does not think"
     )
     max_in_flight: int = Field(
-        16, gt=0, description="requests in flight, over all documents; typically 2 × max_num_seqs"
+        16,
+        gt=0,
+        description="requests in flight, over all documents; default for `kind: vllm`: 2 × max_num_seqs for each "
+        "of its engines",
     )
     request_timeout_seconds: float = Field(300, gt=0, description="of one request, the wait in the queue included")
     max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")

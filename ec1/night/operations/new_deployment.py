@@ -60,7 +60,6 @@ extraction:
   chunk_tokens: 90
   overlap_tokens: 12
   max_answer_tokens: 256
-  max_in_flight: 48
   min_confidence: 0.5
   adapter: ec1/extraction/shipped   # the shipped adapter that makes this model an extractor
   merge_adapter: true
