@@ -11,6 +11,9 @@ SHAPES: dict[str, dict[str, int]] = {
     # A quarter of its depth, for what compares two scripts and need not wait for the whole weights.
     "7b-quarter": {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 8, "num_attention_heads": 32}
     | {"num_key_value_heads": 32, "vocab_size": 100278},
+    # Those of OLMo 3 32B, for what is computed only.
+    "32b": {"hidden_size": 5120, "intermediate_size": 27648, "num_hidden_layers": 64, "num_attention_heads": 40}
+    | {"num_key_value_heads": 8, "vocab_size": 100278},
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
     | {"num_key_value_heads": 2, "vocab_size": 512},
 }
